@@ -1,12 +1,11 @@
 //! The annex of a version: Femtobarn's own metadata beside the footer, which ROOT does not read.
 //!
-//! An annex is a small table of contents, rewritten by every commit; what it refers to, in blobs, is
-//! written once and shared by many versions, so that a commit costs the same however much there is.
+//! An annex is a small table of contents, rewritten by every commit. The blobs that it refers to are written once and
+//! shared by many versions, so the cost of a commit does not grow with them.
 //!
 //! Invariants:
-//! 1. Every blob is read back only if its checksum holds; the annex is framed as a commit record is,
-//!    with a magic of its own.
-//! 2. A container without deletions, statistics and indexes needs no annex.
+//! 1. A blob is used only if its checksum holds. The annex is framed as a commit record is, with a magic of its own.
+//! 2. A container without deletions, statistics and indexes has no annex.
 
 use femtobarn_catalog::BlobRange;
 use rntuple::{BlobSink, ByteSource};
@@ -19,20 +18,20 @@ use crate::frame;
 /// The first bytes of an annex; the digit is the version of its format.
 const MAGIC: [u8; 8] = *b"FBANX\0\x001";
 
-/// What a version has beside its footer.
+/// The metadata of a version beside its footer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Annex {
-    /// Which entries are deleted, by chunks of entries.
+    /// The deleted entries, by chunks of entries.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub deletions: Vec<DeletionChunk>,
-    /// Those of the deleted entries whose values a compaction has forgotten.
+    /// The deleted entries whose values a compaction has removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub forgotten: Vec<DeletionChunk>,
-    /// What the values of clusters lie between, by runs of clusters.
+    /// The smallest and largest values of clusters, by runs of clusters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub statistics: Vec<StatisticsRun>,
-    /// Which entries have which keys.
+    /// The indexes, which find entries by key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub indexes: Vec<IndexState>,
 }
@@ -40,24 +39,24 @@ pub struct Annex {
 /// The deleted entries of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeletionChunk {
-    /// Number of the chunk.
+    /// The number of the chunk: its first entry divided by the entries of a chunk.
     pub chunk: u64,
-    /// How many of its entries are deleted.
+    /// The number of its deleted entries.
     pub count: u64,
-    /// Which they are.
+    /// Which entries are deleted.
     pub blob: Blob,
 }
 
 /// The statistics of consecutive clusters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatisticsRun {
-    /// The first of their entries.
+    /// The first entry of the first cluster.
     pub first_entry: u64,
-    /// How many entries they have.
+    /// The number of their entries.
     pub entries: u64,
-    /// How many clusters they are.
+    /// The number of clusters.
     pub clusters: u64,
-    /// What is known of them.
+    /// The statistics.
     pub blob: Blob,
 }
 
@@ -66,22 +65,22 @@ pub struct StatisticsRun {
 pub struct IndexState {
     /// Its name, unique in the container.
     pub name: String,
-    /// The fields that make the key, in its order.
+    /// The fields of the key, in order.
     pub fields: Vec<String>,
-    /// Whether no two objects may have the same key.
+    /// Whether each key may have one object only.
     pub unique: bool,
     /// Sorted runs of keys, the oldest first.
     pub runs: Vec<IndexRun>,
 }
 
-/// Keys in order, with their entries.
+/// Sorted keys, with their entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRun {
-    /// How many.
+    /// The number of keys.
     pub keys: u64,
     /// Bytes of all keys.
     pub key_bytes: u64,
-    /// The blocks.
+    /// The blocks of the run.
     pub blob: Blob,
 }
 
@@ -97,10 +96,10 @@ pub struct Blob {
 }
 
 impl Annex {
-    /// Writes the annex; one without content is not written.
+    /// Writes the annex; an empty one is not written and has an empty range.
     ///
     /// # Errors
-    /// As the sink.
+    /// [`rntuple::Error`] if `sink` fails.
     pub fn write(&self, sink: &mut dyn BlobSink) -> rntuple::Result<BlobRange> {
         if *self == Annex::default() {
             return Ok(BlobRange::default());
@@ -110,10 +109,10 @@ impl Annex {
         Ok(BlobRange { offset, size: bytes.len() as u64 })
     }
 
-    /// Reads the annex that lies in a range of a file; without content if the range is empty.
+    /// Reads the annex in a range of a file; an empty range has an empty annex.
     ///
     /// # Errors
-    /// `Corrupt` if it is damaged; as reading.
+    /// [`Error::Corrupt`] if it is damaged; [`Error::Storage`] if it cannot be read.
     pub fn read(source: &dyn ByteSource, range: BlobRange) -> Result<Self> {
         if range.size == 0 {
             return Ok(Annex::default());
@@ -131,7 +130,7 @@ impl Annex {
         deletions.chain(statistics).chain(runs)
     }
 
-    /// The same, to say that they lie elsewhere.
+    /// All blobs that the annex refers to, to change where they lie.
     pub fn blobs_mut(&mut self) -> impl Iterator<Item = &mut Blob> {
         let deletions = self.deletions.iter_mut().chain(&mut self.forgotten);
         let statistics = self.statistics.iter_mut().map(|run| &mut run.blob);
@@ -145,7 +144,7 @@ impl Blob {
     /// Writes bytes as a blob.
     ///
     /// # Errors
-    /// As the sink.
+    /// [`rntuple::Error`] if `sink` fails.
     pub fn write(sink: &mut dyn BlobSink, bytes: &[u8]) -> rntuple::Result<Self> {
         let offset = sink.write_blob(&[bytes])?;
         let checksum = XxHash3_64::oneshot(bytes);
@@ -155,26 +154,27 @@ impl Blob {
     /// The bytes of the blob.
     ///
     /// # Errors
-    /// `Corrupt` if their checksum is wrong, or they lie beyond the file; as reading.
+    /// [`Error::Corrupt`] if their checksum is wrong, or they lie beyond the end of the file; [`Error::Storage`] if
+    /// they cannot be read.
     pub fn read(&self, source: &dyn ByteSource) -> Result<Vec<u8>> {
         let what = format!("blob at byte {}", self.offset);
         let bytes = read_bytes(source, self.offset, self.size, &what)?;
-        match XxHash3_64::oneshot(&bytes) == self.checksum {
-            true => Ok(bytes),
-            false => Err(Error::Corrupt { what: format!("{what}: its checksum is wrong") }),
+        if XxHash3_64::oneshot(&bytes) != self.checksum {
+            return Err(Error::Corrupt { what: format!("{what}: its checksum is wrong") });
         }
+        Ok(bytes)
     }
 }
 
-/// Bytes for which memory is taken before anybody knows that they are there.
+/// Bytes that are read without a check before that the file is long enough.
 const UNSEEN_BYTES_MAX: u64 = 64 << 10;
 
-/// Reads bytes that may not be there, taking much memory only for bytes that are. How long the file is
-/// is not asked for little: after that a sync takes longer, since the kernel notes the time of the
-/// next write more exactly and writes it.
+/// Reads bytes at an untrusted offset and size. Allocates more than 64 KiB only if the file is long enough. For less,
+/// the size of the file is not asked for: after that the kernel records the time of the next write more exactly, and
+/// the next sync takes longer because it writes the inode, too.
 ///
 /// # Errors
-/// `Corrupt` if they lie beyond the end of the file; as reading.
+/// [`Error::Corrupt`] if they lie beyond the end of the file; [`Error::Storage`] if they cannot be read.
 pub fn read_bytes(source: &dyn ByteSource, offset: u64, size: u64, what: &str) -> Result<Vec<u8>> {
     let end = offset.checked_add(size);
     let is_beyond = || end.is_none_or(|end| source.size().is_ok_and(|file| end > file));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annex_is_read_back_and_every_flipped_bit_is_noticed() {
+    fn annex_is_read_back_and_every_flipped_bit_is_detected() {
         let mut disk = vec![0; 16];
         let range = annex().write(&mut disk).unwrap();
         assert_eq!(Annex::read(&disk, range).unwrap(), annex());
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_annex_takes_no_space() {
+    fn empty_annex_takes_no_space() {
         let mut disk = vec![];
         let range = Annex::default().write(&mut disk).unwrap();
         assert_eq!((range, disk.len()), (BlobRange::default(), 0));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_beyond_the_file_is_refused_before_memory_is_taken() {
+    fn blob_beyond_the_file_is_refused_before_allocation() {
         let blob = Blob { offset: 8, size: 1 << 60, checksum: 0 };
         assert!(blob.read(&vec![0_u8; 16]).is_err());
     }

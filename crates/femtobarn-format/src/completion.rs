@@ -1,7 +1,7 @@
-//! A database as of a snapshot, in the form in which plain ROOT readers read it.
+//! A database as of a snapshot, in the form that plain ROOT readers read.
 //!
-//! Sealing writes it into the database's file, the server makes it up in memory. Both take it from
-//! here, so that both show the same.
+//! Sealing writes this form into the database's file; the server synthesises it in memory. Both use this module, so
+//! both show the same bytes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,11 +16,10 @@ use crate::error::{Error, Result};
 use crate::layout::ContainerOptions;
 use crate::link;
 
-/// The containers of a database with their newest versions as of a snapshot, in the order of their
-/// ids.
+/// The containers of a database with their newest versions as of a snapshot, ordered by id.
 ///
 /// # Errors
-/// As the catalogue; `Corrupt` if a container has no version.
+/// [`Error::Catalogue`] if a look-up fails; [`Error::Corrupt`] if a container has no version.
 pub fn versions(
     catalog: &dyn Catalogue,
     row: &DatabaseRow,
@@ -38,11 +37,12 @@ pub fn versions(
     versioned.collect()
 }
 
-/// Writes the containers as others read them, and what the file says about them; returns an anchor
-/// for each RNTuple. `source` is the file.
+/// Writes the containers in that form, and their description; returns an anchor for each RNTuple. `source` is the
+/// database's file.
 ///
 /// # Errors
-/// As reading and writing.
+/// [`Error::Catalogue`] if a look-up fails; [`Error::Corrupt`] or [`Error::Storage`] if a version is damaged;
+/// [`Error::Storage`] if `source` or `sink` fails; [`Error::Invalid`] if the options of a container are malformed.
 pub fn complete(
     catalog: &dyn Catalogue,
     row: &DatabaseRow,
@@ -63,9 +63,8 @@ pub fn complete(
     Ok(anchors)
 }
 
-/// Makes a version such that those can read it who know nothing of Femtobarn: one header with 64-bit
-/// offsets, one representation of each column and a field that says which entries are deleted, right
-/// element offsets, and one cluster group.
+/// Rewrites a version's metadata for plain readers: one header with 64-bit offsets, one representation of each column
+/// and a field that marks deleted entries, right element offsets, and one cluster group.
 fn completed(
     source: &Arc<dyn ByteSource>,
     sink: &mut dyn BlobSink,
@@ -74,10 +73,8 @@ fn completed(
     version: &VersionRow,
 ) -> Result<Anchor> {
     let deletions = Deletions::of(&**source, version)?;
-    let deleted = match deletions.count() {
-        0 => vec![],
-        _ => deletions.runs(&**source, version.entries)?,
-    };
+    let deleted =
+        if deletions.count() == 0 { vec![] } else { deletions.runs(&**source, version.entries)? };
     let current = Anchor::new(link(&version.header), link(&version.footer));
     let options = ContainerOptions::from_json(&container.options)?.write_options();
     Reader::from_links(Arc::clone(source), &current.header, &current.footer)
@@ -86,7 +83,7 @@ fn completed(
         .map_err(Error::storage(format!("container {}/{}", row.name, container.name)))
 }
 
-/// What the file says about a container.
+/// The description of a container.
 fn describe(
     catalog: &dyn Catalogue,
     container: &ContainerRow,

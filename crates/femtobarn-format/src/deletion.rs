@@ -1,15 +1,14 @@
-//! Which entries of a container are deleted.
+//! The deleted entries of a container.
 //!
-//! Entries never move: a deleted one keeps its number, and nobody else gets it. Deleted entries are
-//! kept as bitmaps of chunks of 2^16 entries, each a blob that versions share until the chunk changes.
+//! Entries never move: a deleted entry keeps its number, which is not used again. Deleted entries are kept by chunks
+//! of 2^16 entries; each chunk is a blob that versions share until the chunk changes.
 //!
-//! A chunk's blob is either the bitmap, 8192 bytes with entry n of the chunk in bit n % 8 of byte
-//! n / 8, or, if that is shorter, the numbers of the deleted entries within the chunk, ascending, as
-//! `u16` each. Its size tells which of the two it is.
+//! A chunk's blob is either a bitmap, 8192 bytes with entry n of the chunk in bit n % 8 of byte n / 8, or, if that is
+//! shorter, the ascending numbers of the deleted entries within the chunk as `u16`. The size of the blob tells which.
 //!
 //! Invariants:
 //! 1. A chunk without deleted entries is not listed, and chunks are listed in ascending order.
-//! 2. A chunk is read when an entry in it is first asked for.
+//! 2. A chunk is read when one of its entries is first asked for.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,10 +34,10 @@ pub struct Deletions {
     count: u64,
 }
 
-/// A chunk: on disk, in memory, or both.
+/// A chunk that is on disk, in memory, or both.
 #[derive(Clone)]
 struct Chunk {
-    /// Where it is on disk, if it is there as it is now.
+    /// Its blob; none if the chunk has changed since it was written.
     listed: Option<DeletionChunk>,
     bits: OnceLock<Arc<Bitmap>>,
 }
@@ -48,10 +47,11 @@ struct Chunk {
 struct Bitmap(Box<[u64; WORDS]>);
 
 impl Deletions {
-    /// What an annex lists; `count` is what the catalogue says that it comes to.
+    /// The deletions that an annex lists. `count` is their number in the catalogue, `entries` that of the container's
+    /// entries.
     ///
     /// # Errors
-    /// `Corrupt` if it does not come to that, or is not of a container with `entries`.
+    /// [`Error::Corrupt`] if the list contradicts either number.
     pub fn new(listed: &[DeletionChunk], count: u64, entries: u64) -> Result<Self> {
         let is_ascending = listed.windows(2).all(|pair| pair[0].chunk < pair[1].chunk);
         let is_possible = |it: &DeletionChunk| {
@@ -70,7 +70,7 @@ impl Deletions {
         Ok(Deletions { chunks: listed.iter().map(chunk).collect(), count })
     }
 
-    /// Those of a version.
+    /// The deletions of a version.
     ///
     /// # Errors
     /// As [`new`](Self::new) and [`Annex::read`].
@@ -81,15 +81,15 @@ impl Deletions {
         }
     }
 
-    /// How many entries are deleted.
+    /// The number of deleted entries.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether an entry is deleted. `source` is the file.
+    /// Whether an entry is deleted. `source` is the database's file.
     ///
     /// # Errors
-    /// `Corrupt` if the entry's chunk is damaged.
+    /// [`Error::Corrupt`] if the entry's chunk is damaged; [`Error::Storage`] if it cannot be read.
     pub fn contains(&self, source: &dyn ByteSource, entry: u64) -> Result<bool> {
         match self.chunks.get(&(entry / CHUNK_ENTRIES)) {
             Some(chunk) => Ok(chunk.bits(source)?.has(entry % CHUNK_ENTRIES)),
@@ -100,7 +100,7 @@ impl Deletions {
     /// The runs of entries in `entries` that are not deleted.
     ///
     /// # Errors
-    /// `Corrupt` if a chunk is damaged.
+    /// [`Error::Corrupt`] if a chunk is damaged; [`Error::Storage`] if one cannot be read.
     pub fn live(&self, source: &dyn ByteSource, entries: Range<u64>) -> Result<Vec<Range<u64>>> {
         let mut runs = vec![];
         let mut start = entries.start;
@@ -123,10 +123,10 @@ impl Deletions {
         Ok(runs)
     }
 
-    /// The runs of entries that are deleted, of a container with `entries`.
+    /// The runs of deleted entries in a container with `entries` entries.
     ///
     /// # Errors
-    /// `Corrupt` if a chunk is damaged.
+    /// [`Error::Corrupt`] if a chunk is damaged; [`Error::Storage`] if one cannot be read.
     pub fn runs(&self, source: &dyn ByteSource, entries: u64) -> Result<Vec<Range<u64>>> {
         let mut runs = vec![];
         let mut end = 0;
@@ -142,7 +142,7 @@ impl Deletions {
         Ok(runs)
     }
 
-    /// Deletes an entry; says whether it was there.
+    /// Deletes an entry; `false` if it was deleted already.
     ///
     /// # Errors
     /// As [`contains`](Self::contains).
@@ -161,23 +161,23 @@ impl Deletions {
         Ok(true)
     }
 
-    /// Writes the chunks that changed and returns the list of all.
+    /// Writes the chunks that changed, and returns the list of all.
     ///
     /// # Errors
-    /// As the sink.
+    /// [`rntuple::Error`] if `sink` fails.
     pub fn write(&mut self, sink: &mut dyn BlobSink) -> rntuple::Result<Vec<DeletionChunk>> {
         let mut listed = Vec::with_capacity(self.chunks.len());
         for (number, chunk) in &mut self.chunks {
-            let place = match (chunk.listed, chunk.bits.get()) {
-                (Some(place), _) => place,
+            let on_disk = match (chunk.listed, chunk.bits.get()) {
+                (Some(on_disk), _) => on_disk,
                 (None, bits) => {
                     let bits = bits.expect("a chunk that is not on disk is in memory");
                     let blob = Blob::write(sink, &bits.encode())?;
                     DeletionChunk { chunk: *number, count: bits.count(), blob }
                 }
             };
-            chunk.listed = Some(place);
-            listed.push(place);
+            chunk.listed = Some(on_disk);
+            listed.push(on_disk);
         }
         Ok(listed)
     }
@@ -185,13 +185,16 @@ impl Deletions {
 
 impl Chunk {
     fn bits(&self, source: &dyn ByteSource) -> Result<&Arc<Bitmap>> {
-        if let (None, Some(place)) = (self.bits.get(), &self.listed) {
-            let bits = Bitmap::decode(&place.blob.read(source)?)
-                .filter(|bits| bits.count() == place.count)
+        if let (None, Some(on_disk)) = (self.bits.get(), &self.listed) {
+            let bits = Bitmap::decode(&on_disk.blob.read(source)?)
+                .filter(|bits| bits.count() == on_disk.count)
                 .ok_or_else(|| Error::Corrupt {
-                    what: format!("the deleted entries at byte {} are damaged", place.blob.offset),
+                    what: format!(
+                        "the deleted entries at byte {} are damaged",
+                        on_disk.blob.offset
+                    ),
                 })?;
-            // Another thread may have been faster, with the same bits.
+            // Another thread may have set the same bits first.
             drop(self.bits.set(Arc::new(bits)));
         }
         Ok(self.bits.get().expect("a chunk that is not on disk is in memory"))
@@ -265,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deleted_entries_are_read_back_however_many_they_are() {
+    fn deleted_entries_are_read_back_at_any_density() {
         for step in [1, 2, 15, 16, 17, 1000, CHUNK_ENTRIES] {
             let entries = 2 * CHUNK_ENTRIES + 100;
             let mut disk = vec![1, 2, 3];
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_did_not_change_are_not_written_again() {
+    fn unchanged_chunks_are_not_written_again() {
         let mut disk = vec![];
         let mut deletions = Deletions::default();
         deletions.insert(&disk, 7).unwrap();
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_is_refused() {
+    fn contradictory_list_is_refused() {
         let blob = Blob { offset: 0, size: 2, checksum: 0 };
         let chunk = |chunk, count| DeletionChunk { chunk, count, blob };
         for (listed, count, entries) in [

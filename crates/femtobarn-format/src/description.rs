@@ -1,7 +1,7 @@
-//! What a complete file says about its containers, so that any federation can attach it.
+//! The description of the containers in a complete file, which lets any federation attach the file.
 //!
-//! It is an RNTuple of its own, named [`DESCRIPTION`], with one entry for each container; ROOT and
-//! uproot show it like any other. The file's own UUID is that of the database.
+//! The description is an RNTuple named [`DESCRIPTION`] with one entry for each container; ROOT and uproot show it like
+//! any other. The file's own UUID is that of the database.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 
-/// Name of the RNTuple; no container can have it.
+/// The name of the RNTuple. No container can have it.
 pub const DESCRIPTION: &str = "_femtobarn";
 
 row! {
     /// One container of a complete database.
     #[derive(Clone, Debug, PartialEq)]
     pub struct Description {
-        /// Its number within its database.
+        /// The id of the container.
         pub container: u32,
         /// Its name.
         pub name: String,
@@ -34,11 +34,11 @@ row! {
         pub options: String,
         /// UUIDs of the databases that its links refer to, from position 1 on.
         pub link_targets: Vec<String>,
-        /// Where its annex is in the file; of size 0 if it has none.
+        /// First byte of its annex in the file.
         pub annex_offset: u64,
-        /// Bytes of it.
+        /// Bytes of its annex; 0 if it has none.
         pub annex_size: u64,
-        /// How many of its entries are deleted.
+        /// The number of its deleted entries.
         pub deleted: u64,
     }
 }
@@ -46,7 +46,7 @@ row! {
 /// Writes the descriptions and returns where the RNTuple's header and footer are.
 ///
 /// # Errors
-/// As the sink.
+/// [`rntuple::Error`] if `sink` or `source` fails.
 pub fn write(
     sink: &mut dyn BlobSink,
     source: &dyn ByteSource,
@@ -63,10 +63,10 @@ pub fn write(
     Ok((header, appender.finish_version(sink, source)?.footer))
 }
 
-/// The descriptions in a file; none if nobody's federation wrote it.
+/// The descriptions in a file; none if no federation wrote it.
 ///
 /// # Errors
-/// `Corrupt` if they are damaged; as reading.
+/// [`Error::Corrupt`] or [`Error::Storage`] if they are damaged; [`Error::Storage`] if the file cannot be read.
 pub fn read(source: Arc<dyn ByteSource>) -> Result<Vec<Description>> {
     let reader = match Reader::open(source, DESCRIPTION) {
         Ok(reader) => reader,
@@ -79,7 +79,7 @@ pub fn read(source: Arc<dyn ByteSource>) -> Result<Vec<Description>> {
         .map(|at| {
             let value = entries.value(at).map_err(Error::storage(DESCRIPTION))?;
             of_value(&value).ok_or_else(|| Error::Corrupt {
-                what: format!("{DESCRIPTION}: entry {at} is not the description of a container"),
+                what: format!("{DESCRIPTION}: entry {at} does not describe a container: a field is missing or has another type"),
             })
         })
         .collect()
@@ -112,10 +112,10 @@ fn of_value(value: &Value) -> Option<Description> {
 }
 
 impl Description {
-    /// Where the container's annex is, and how many of its entries are deleted, which it tells.
+    /// Where the container's annex is, and the number of deleted entries, checked against the annex.
     ///
     /// # Errors
-    /// `Corrupt` if the annex is damaged; as reading.
+    /// [`Error::Corrupt`] if the annex is damaged; [`Error::Storage`] if it cannot be read.
     pub fn annex(&self, source: &dyn ByteSource, entries: u64) -> Result<(BlobRange, u64)> {
         let range = BlobRange { offset: self.annex_offset, size: self.annex_size };
         let annex = Annex::read(source, range)?;
@@ -126,11 +126,11 @@ impl Description {
     /// The databases that the container's links refer to.
     ///
     /// # Errors
-    /// `Corrupt` if one is no UUID.
+    /// [`Error::Corrupt`] if one is not a UUID.
     pub fn targets(&self) -> Result<Vec<Uuid>> {
         let parse = |text: &String| {
             Uuid::parse_str(text).map_err(|_| Error::Corrupt {
-                what: format!("{DESCRIPTION}: {text:?} is not the identity of a database"),
+                what: format!("{DESCRIPTION}: invalid UUID {text:?} of a database"),
             })
         };
         self.link_targets.iter().map(parse).collect()

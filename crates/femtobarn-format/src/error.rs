@@ -1,23 +1,24 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 
-/// Why what is in a database file could not be read, or made complete.
+/// Why metadata of a database file could not be read or written.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The catalogue refused.
+    /// The catalogue failed.
     #[error(transparent)]
     Catalogue(#[from] femtobarn_catalog::Error),
-    /// A file could not be read or written, or its contents are not what they should be.
+    /// An RNTuple or a file could not be read or written, or is damaged.
     #[error("{what}: {source}")]
     Storage {
         /// The file, database or container.
         what: String,
-        /// What is wrong with it.
+        /// The reason.
         source: rntuple::Error,
     },
-    /// What was asked for makes no sense.
+    /// An argument is wrong.
     #[error("{what}")]
     Invalid {
-        /// What is wrong and what to do about it.
+        /// What is wrong, and what to do.
         what: String,
     },
     /// Bytes in a database file are damaged.
@@ -28,7 +29,7 @@ pub enum Error {
     },
 }
 
-/// The result of this crate's functions.
+/// The result of a function of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -36,7 +37,7 @@ impl Error {
         Error::Invalid { what: what.into() }
     }
 
-    /// Wraps an error of the storage with the thing that it is about.
+    /// Adds the file, database or container to an error of RNTuple.
     pub(crate) fn storage(what: impl Into<String>) -> impl FnOnce(rntuple::Error) -> Self {
         let what = what.into();
         move |source| Error::Storage { what, source }

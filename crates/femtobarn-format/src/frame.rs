@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 /// Bytes before the text.
 pub const PREAMBLE: usize = 24;
 
-/// A value, framed. It must be one that JSON can hold.
+/// Serialises a value as JSON, framed.
 pub fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
-    let text = serde_json::to_vec(value).expect("what is framed has only names and numbers");
+    let text = serde_json::to_vec(value).expect("framed values have only names and numbers");
     let mut bytes = Vec::with_capacity(PREAMBLE + text.len());
     bytes.extend_from_slice(magic);
     bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
@@ -21,10 +21,10 @@ pub fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
     bytes
 }
 
-/// Reads the value at the front of `bytes`, which may go on.
+/// Reads the framed value at the front of `bytes`. Bytes behind it are ignored.
 ///
 /// # Errors
-/// `Corrupt` unless magic, length and checksum are right and the text is such a value.
+/// [`Error::Corrupt`] if the magic, the length or the checksum is wrong, or the text is no JSON of such a value.
 pub fn open<T: DeserializeOwned>(magic: &[u8; 8], bytes: &[u8], what: &str) -> Result<T> {
     let damaged = |reason: &str| Error::Corrupt { what: format!("{what}: {reason}") };
     let text =

@@ -1,12 +1,11 @@
-//! The inventory: which bytes of a database file versions refer to.
+//! The inventory: the bytes of a database file that versions refer to.
 //!
 //! Invariants:
-//! 1. A version refers to its header, its footer, the page lists that the footer names, the pages
-//!    that those name, its annex, the blobs that the annex names, and its commit record. Nothing
-//!    else in a file is anybody's but the front, the headers of keys, and what its writer is about
-//!    to commit.
-//! 2. What versions share is read once: a page list is known by where it lies, since nothing that a
-//!    version refers to is ever written again.
+//! 1. A version refers to its header, its footer, the page lists in the footer, the pages in those, its annex, the
+//!    blobs in the annex, and its commit record. Besides these, only the front of the file, the headers of keys and
+//!    the uncommitted data of its writer are in use.
+//! 2. A page list that several versions share is read once. Its offset identifies it, because no byte that a version
+//!    refers to is ever overwritten.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -21,7 +20,7 @@ use crate::annex::Annex;
 use crate::error::{Error, Result};
 use crate::link;
 
-/// Sets of bytes: ranges that neither overlap nor touch, in order.
+/// A set of bytes, as ascending ranges that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranges {
     /// End by start.
@@ -34,14 +33,13 @@ impl Ranges {
         self.insert_with_gaps(range, 0);
     }
 
-    /// Adds a range to the set, and with it what lies between it and others, where that is no more
-    /// than `gap_max` bytes.
+    /// Adds a range to the set, and with it the gaps of at most `gap_max` bytes to its neighbours.
     pub fn insert_with_gaps(&mut self, range: Range<u64>, gap_max: u64) {
         if range.is_empty() {
             return;
         }
         let (mut start, mut end) = (range.start, range.end);
-        // All ranges that touch the new one become one with it.
+        // Merges all ranges that touch the new one.
         while let Some((&before, &until)) =
             self.ends.range(..=end.saturating_add(gap_max)).next_back()
         {
@@ -55,7 +53,7 @@ impl Ranges {
         self.ends.insert(start, end);
     }
 
-    /// Takes a range out of the set.
+    /// Removes a range from the set.
     pub fn remove(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -75,7 +73,7 @@ impl Ranges {
         }
     }
 
-    /// Takes all ranges of another set out of this one.
+    /// Removes all ranges of another set.
     pub fn remove_all(&mut self, other: &Ranges) {
         other.iter().for_each(|range| self.remove(range));
     }
@@ -86,7 +84,7 @@ impl Ranges {
         range.is_empty() || before.is_some_and(|(_, &end)| end >= range.end)
     }
 
-    /// The ranges, in order.
+    /// The ranges, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> {
         self.ends.iter().map(|(&start, &end)| start..end)
     }
@@ -96,7 +94,7 @@ impl Ranges {
         self.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// The set without what lies between multiples of `alignment` at the ends of ranges.
+    /// The set with each range shrunk to multiples of `alignment`.
     pub fn aligned(&self, alignment: u64) -> Ranges {
         let mut aligned = Ranges::default();
         for range in self.iter() {
@@ -115,7 +113,7 @@ impl FromIterator<Range<u64>> for Ranges {
     }
 }
 
-/// What a range of a file is to a version.
+/// The part of a version that a range of a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// The header of its RNTuple.
@@ -134,18 +132,18 @@ pub enum Part {
     Record,
 }
 
-/// Visits what versions of one file refer to, and remembers what it has been to.
+/// Visits the parts of versions of one file, each shared part once.
 pub struct Inventory<'a> {
     source: &'a dyn ByteSource,
     page_lists: HashSet<u64>,
     blobs: HashSet<u64>,
 }
 
-/// What is called with every part of a version that was not met before.
+/// Called with every part of a version that was not visited before.
 pub type Visit<'v> = dyn FnMut(Part, Range<u64>) -> Result<()> + 'v;
 
 impl<'a> Inventory<'a> {
-    /// Of versions of the file `source`.
+    /// An inventory of the file `source`.
     pub fn new(source: &'a dyn ByteSource) -> Self {
         Inventory { source, page_lists: HashSet::new(), blobs: HashSet::new() }
     }
@@ -153,7 +151,8 @@ impl<'a> Inventory<'a> {
     /// All bytes that versions refer to.
     ///
     /// # Errors
-    /// As reading: what a damaged version refers to cannot be told.
+    /// [`Error::Corrupt`] or [`Error::Storage`] if a version is damaged, because its parts cannot be known then;
+    /// [`Error::Storage`] if the file cannot be read.
     pub fn of(source: &'a dyn ByteSource, versions: &[VersionRow]) -> Result<Ranges> {
         let mut ranges = Ranges::default();
         let mut inventory = Inventory::new(source);
@@ -169,7 +168,8 @@ impl<'a> Inventory<'a> {
     /// Visits the parts of a version.
     ///
     /// # Errors
-    /// As reading, and what `visit` fails with.
+    /// [`Error::Corrupt`] or [`Error::Storage`] if the version is damaged; [`Error::Storage`] if the file cannot be
+    /// read; the error of `visit`.
     pub fn visit(&mut self, row: &VersionRow, visit: &mut Visit<'_>) -> Result<()> {
         visit(Part::Header, envelope(&link(&row.header))?)?;
         visit(Part::Footer, envelope(&link(&row.footer))?)?;
@@ -184,7 +184,7 @@ impl<'a> Inventory<'a> {
         Ok(())
     }
 
-    /// Visits the annex of a version and what it refers to.
+    /// Visits the annex of a version and its blobs.
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
@@ -221,10 +221,10 @@ impl<'a> Inventory<'a> {
     }
 }
 
-/// Where a page lies, with its checksum.
+/// The range of a page, with its checksum.
 ///
 /// # Errors
-/// `Corrupt` if it ends beyond byte 2^64.
+/// [`Error::Corrupt`] if it ends beyond byte 2^64.
 pub fn page_range(page: &PageLocation) -> Result<Range<u64>> {
     let checksum = if page.checksum { CHECKSUM_SIZE as u64 } else { 0 };
     range(page.locator.offset, page.locator.size.saturating_add(checksum))
@@ -234,10 +234,10 @@ fn envelope(link: &EnvelopeLink) -> Result<Range<u64>> {
     range(link.locator.offset, link.locator.size)
 }
 
-/// Where a blob lies.
+/// The range of a blob.
 ///
 /// # Errors
-/// `Corrupt` if it ends beyond byte 2^64.
+/// [`Error::Corrupt`] if it ends beyond byte 2^64.
 pub fn blob(blob: BlobRange) -> Result<Range<u64>> {
     range(blob.offset, blob.size)
 }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_touch_are_one() {
+    fn touching_ranges_are_merged() {
         let ranges = set(&[10..20, 30..40, 20..30, 50..50, 5..12]);
         assert_eq!(ranges, std::iter::once(5..40).collect());
         assert_eq!(ranges.total(), 35);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_nearly_touch_are_one_if_that_is_wanted() {
+    fn insert_with_gaps_merges_ranges_across_small_gaps() {
         let mut ranges = Ranges::default();
         for range in [40..50, 10..20, 27..39, 58..60, u64::MAX - 1..u64::MAX] {
             ranges.insert_with_gaps(range, 7);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_removed_may_lie_anywhere() {
+    fn removed_range_may_cut_split_or_miss_ranges() {
         let mut ranges = set(&[0..10, 20..30, 40..50]);
         ranges.remove(5..25);
         ranges.remove(42..44);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_what_sets_of_single_bytes_are() {
+    fn set_agrees_with_a_set_of_single_bytes() {
         let mut seed = 7_u64;
         let mut below = |n: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -300,21 +300,22 @@ mod tests {
             let start = below(64);
             let range = start..(start + below(12)).min(64);
             let is_added = below(2) == 0;
-            match is_added {
-                true => ranges.insert(range.clone()),
-                false => ranges.remove(range.clone()),
+            if is_added {
+                ranges.insert(range.clone());
+            } else {
+                ranges.remove(range.clone());
             }
             range.clone().for_each(|at| bytes[at as usize] = is_added);
-            let told: Vec<u64> = ranges.iter().flatten().collect();
+            let found: Vec<u64> = ranges.iter().flatten().collect();
             let expected: Vec<u64> = (0..64).filter(|&at| bytes[at as usize]).collect();
-            assert_eq!(told, expected);
+            assert_eq!(found, expected);
             let all = range.clone().all(|at| bytes[at as usize]);
             assert_eq!(ranges.contains(&range), all);
         }
     }
 
     #[test]
-    fn aligned_ranges_lie_within() {
+    fn aligned_ranges_shrink_to_multiples() {
         let ranges = set(&[3..8, 9..15, 17..40]);
         assert_eq!(ranges.aligned(8), std::iter::once(24..40).collect());
     }

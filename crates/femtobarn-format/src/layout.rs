@@ -1,4 +1,4 @@
-//! How a container is laid out on disk.
+//! The options of a container: page size, cluster size and compression.
 
 use rntuple::{Compression, WriteOptions};
 use serde::{Deserialize, Serialize};
@@ -9,23 +9,22 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// Not at all: the fastest to write, and readable in part.
+    /// Uncompressed: the fastest to write, and parts of a page can be read.
     #[default]
     Plain,
-    /// LZ4: half the speed, and smaller where data repeat.
+    /// LZ4: half the speed, and smaller if data repeat.
     Fast,
     /// Zstandard: the smallest.
     Archive,
 }
 
-/// How a container is laid out on disk. Kept in the catalogue with the container.
+/// How a container is laid out on disk. The catalogue keeps it in the container's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ContainerOptions {
-    /// Bytes of a full page: 4 KiB to 16 MiB, 64 KiB by default. Small pages suit objects that are
-    /// read one by one.
+    /// Bytes of a full page: 4 KiB to 16 MiB, 64 KiB by default. Small pages suit objects that are read one by one.
     pub page_size: usize,
-    /// Bytes after which a cluster ends: at least a page, 64 MiB by default.
+    /// Bytes after which a cluster ends: at least those of a page, 64 MiB by default.
     pub cluster_size: u64,
     /// Compression of pages.
     pub compression: Profile,
@@ -44,43 +43,43 @@ impl Default for ContainerOptions {
 impl ContainerOptions {
     const PAGE_SIZES: std::ops::RangeInclusive<usize> = 4 << 10..=16 << 20;
 
-    /// Options from the catalogue's JSON.
+    /// Parses the catalogue's JSON.
     ///
     /// # Errors
-    /// `Invalid` if they are no such options, or beyond their limits.
+    /// [`Error::Invalid`] if the JSON is malformed, has an unknown field, or a value is out of range.
     pub fn from_json(options: &str) -> Result<Self> {
         let options: Self = serde_json::from_str(options)
-            .map_err(|error| Error::invalid(format!("container options: {error}")))?;
+            .map_err(|error| Error::invalid(format!("invalid container options: {error}")))?;
         options.check()?;
         Ok(options)
     }
 
-    /// Options as the catalogue's JSON.
+    /// The catalogue's JSON.
     pub fn to_json(self) -> String {
-        serde_json::to_string(&self).expect("options are plain numbers and names")
+        serde_json::to_string(&self).expect("options are numbers and names")
     }
 
-    /// Whether the options are within their limits.
+    /// Checks that the options are within their limits.
     ///
     /// # Errors
-    /// `Invalid` if they are not.
+    /// [`Error::Invalid`] with the option that is out of range.
     pub fn check(&self) -> Result<()> {
         let size = self.page_size;
         if !Self::PAGE_SIZES.contains(&size) {
             return Err(Error::invalid(format!(
-                "a page of {size} bytes is not between 4 KiB and 16 MiB"
+                "invalid page size of {size} bytes: must be 4 KiB to 16 MiB"
             )));
         }
         if self.cluster_size < size as u64 {
             return Err(Error::invalid(format!(
-                "a cluster of {} bytes is smaller than a page of {size}",
+                "invalid cluster size of {} bytes: must be at least a page of {size} bytes",
                 self.cluster_size
             )));
         }
         Ok(())
     }
 
-    /// The options as writers of pages have them.
+    /// The options in the form that page writers take.
     pub fn write_options(&self) -> WriteOptions {
         WriteOptions {
             page_size: self.page_size,

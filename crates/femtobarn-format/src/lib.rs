@@ -1,19 +1,20 @@
 //! Femtobarn's own metadata in database files, and the form in which plain ROOT readers see a database.
 //!
-//! The engine writes and reads these; the server reads them to show databases that are being written
-//! as complete ROOT files. `docs/format.md` is normative.
+//! The engine writes and reads this metadata; the server reads it to show databases that are being written as
+//! complete ROOT files. `docs/format.md` is normative.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | [`annex`], [`frame`] | what a version has beside its footer, and how our own records are framed |
-//! | [`deletion`] | which entries are deleted |
-//! | [`inventory`] | which bytes versions refer to |
-//! | [`layout`] | [`ContainerOptions`]: how a container is laid out on disk |
-//! | [`description`] | what a complete file says about its containers |
-//! | [`completion`] | a database as of a snapshot, as those read it who know nothing of Femtobarn |
+//! | [`layout`] | [`ContainerOptions`]: page size, cluster size and compression of a container |
+//! | [`frame`] | the frame around Femtobarn's records |
+//! | [`annex`] | the metadata of a version that ROOT does not read |
+//! | [`deletion`] | the deleted entries of a version |
+//! | [`inventory`] | the bytes of a file that versions refer to |
+//! | [`description`] | the RNTuple that describes the containers of a complete file |
+//! | [`completion`] | a database as of a snapshot, as plain ROOT readers read it |
 //!
-//! **Invariant:** there is no file name here: all reading goes through
-//! [`ByteSource`](rntuple::ByteSource), all writing through [`BlobSink`](rntuple::BlobSink).
+//! **Invariant:** this crate opens no files: all reading goes through [`ByteSource`](rntuple::ByteSource), all writing
+//! through [`BlobSink`](rntuple::BlobSink).
 
 pub mod annex;
 pub mod completion;
@@ -30,7 +31,7 @@ pub use layout::{ContainerOptions, Profile};
 use femtobarn_catalog::EnvelopeRange;
 use rntuple::{EnvelopeLink, Locator};
 
-/// Where an envelope is, as the catalogue and as RNTuple say it.
+/// Converts the catalogue's range of an envelope to RNTuple's link.
 pub fn link(range: &EnvelopeRange) -> EnvelopeLink {
     EnvelopeLink {
         length: range.length,

@@ -74,6 +74,7 @@ impl From<femtobarn_format::Error> for Error {
             femtobarn_format::Error::Storage { what, source } => Error::Storage { what, source },
             femtobarn_format::Error::Invalid { what } => Error::Invalid { what },
             femtobarn_format::Error::Corrupt { what } => Error::Corrupt { what },
+            other => Error::Invalid { what: other.to_string() },
         }
     }
 }
