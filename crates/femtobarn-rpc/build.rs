@@ -1,5 +1,4 @@
-//! Makes the messages from their definitions. The compiler of definitions is a library, so that no program
-//! need be installed.
+//! Generates the messages from their definitions. The compiler is a library, so `protoc` need not be installed.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Where a federation is: `root://host:port//name.fed`.
+//! The address of a federation at a server: `root://host:port//name.fed`.
 
 use std::fmt;
 
@@ -7,28 +7,28 @@ use femtobarn_catalog::{Error, Result};
 /// The port of XRootD servers.
 const PORT: u16 = 1094;
 
-/// A server, and a federation there.
+/// A server, and the name of a federation there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The host; an address of IPv6 has brackets.
+    /// The host; an IPv6 address is in brackets.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What the federation is called there, without slashes at its ends.
+    /// The federation's name at the server, without leading and trailing slashes.
     pub federation: String,
     /// Whether it is reached by TLS.
     pub is_encrypted: bool,
 }
 
 impl Address {
-    /// Takes a URL apart. A user's name and what follows `?` are left out.
+    /// Parses a URL. A user name and a query are ignored.
     ///
     /// # Errors
-    /// [`Error::Invalid`].
+    /// [`Error::Invalid`] if it is not the URL of a federation.
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = || Error::Invalid {
             what: format!(
-                "{url:?} is not the URL of a federation, such as root://host:port//name.fed"
+                "invalid URL of a federation {url:?}: must be like root://host:port//name.fed"
             ),
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -53,7 +53,7 @@ impl Address {
         Ok(Address { host: host.to_owned(), port, federation, is_encrypted })
     }
 
-    /// Where gRPC finds it.
+    /// The URL for gRPC.
     pub(super) fn endpoint(&self) -> String {
         let scheme = if self.is_encrypted { "https" } else { "http" };
         format!("{scheme}://{}:{}", self.host, self.port)
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart_and_put_together() {
+    fn url_is_parsed_and_written_in_its_normal_form() {
         for (url, plain) in [
             ("root://tau//lhc.fed", "root://tau:1094//lhc.fed"),
             ("root://tau:7/lhc.fed", "root://tau:7//lhc.fed"),

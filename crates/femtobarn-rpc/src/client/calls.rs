@@ -1,16 +1,16 @@
-//! Single calls. What was not answered is sent again, where that does no harm.
+//! Single calls. A call that was not answered is sent again where that does no harm.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, Result};
+use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, Result, clock};
 use prost::Message;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::failure::{CallFailure, reason, trouble_of};
-use super::session::Shared;
+use super::failure::{CallFailure, classify, reason};
+use super::session::ClientSession;
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
 use crate::v1::failure::Of;
@@ -22,44 +22,46 @@ use crate::v1::{
 
 /// The pause before a call is sent again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Rows that one look-up may bring, so that no server can fill our memory.
+/// Answers to one look-up at most, so that no server can fill the client's memory.
 const ANSWERS_MAX: usize = 100_000;
-/// Bytes of the largest answer that is kept.
-const KEPT_BYTES_MAX: usize = 64 << 10;
+/// Bytes of the largest answer that is cached.
+const CACHED_BYTES_MAX: usize = 64 << 10;
 
-/// What became of one attempt.
-enum Attempt {
+/// Why one attempt of a call has no answer.
+enum AttemptFailure {
     /// The server refused it.
     Refused(Error),
-    /// The server wants the session to be opened again.
+    /// The server does not know the session, which must be opened again.
     NoSession,
-    /// Whether it was carried out is not known.
+    /// The connection failed, and it is not known whether the server carried out the call.
     Lost(String),
-    /// There is no connection that can be trusted, so it was not sent.
-    Distrusted(String),
+    /// The server is not trusted, so the call was not sent.
+    Untrusted(String),
 }
 
-impl From<Status> for Attempt {
+impl From<Status> for AttemptFailure {
     fn from(status: Status) -> Self {
         match refusal(&status) {
-            Some(failure) if matches!(failure.of, Some(Of::NoSession(_))) => Attempt::NoSession,
-            Some(failure) => Attempt::Refused(failure.into()),
-            None if trouble_of(&status) == CallFailure::Distrust => {
-                Attempt::Distrusted(reason(&status))
+            Some(failure) if matches!(failure.of, Some(Of::NoSession(_))) => {
+                AttemptFailure::NoSession
             }
-            None => Attempt::Lost(reason(&status)),
+            Some(failure) => AttemptFailure::Refused(failure.into()),
+            None if classify(&status) == CallFailure::Untrusted => {
+                AttemptFailure::Untrusted(reason(&status))
+            }
+            None => AttemptFailure::Lost(reason(&status)),
         }
     }
 }
 
-impl Shared {
-    /// Asks the catalogue something. What can never change is kept.
-    pub async fn look_up(&self, of: Asked) -> Result<Arc<Vec<Answer>>> {
+impl ClientSession {
+    /// Asks a question. Answers that can never change are cached.
+    pub(super) async fn look_up(&self, of: Asked) -> Result<Arc<Vec<Answer>>> {
         let key = self
             .is_fixed(&of)
             .then(|| Question { federation: String::new(), of: Some(of.clone()) }.encode_to_vec());
-        if let Some(kept) = key.as_ref().and_then(|key| self.answers.get(key)) {
-            return Ok(kept);
+        if let Some(cached) = key.as_ref().and_then(|key| self.answers.get(key)) {
+            return Ok(cached);
         }
         let question = Question { federation: self.federation.clone(), of: Some(of) };
         let ask = |mut client: CatalogueClient<Channel>| {
@@ -79,15 +81,15 @@ impl Shared {
         let (answers, _) = self.until_answered(ask).await?;
         let answers = Arc::new(answers);
         if let Some(key) = key
-            && answers.iter().map(Message::encoded_len).sum::<usize>() <= KEPT_BYTES_MAX
+            && answers.iter().map(Message::encoded_len).sum::<usize>() <= CACHED_BYTES_MAX
         {
             self.answers.insert(key, Arc::clone(&answers));
         }
         Ok(answers)
     }
 
-    /// Whether the answer can never change: rows as of a commit that there is. Where a database lies, and in
-    /// which epoch, is of now whatever the commit.
+    /// Whether the answer can never change: rows as of an existing commit, except those of databases, whose path and
+    /// epoch are the current ones.
     fn is_fixed(&self, of: &Asked) -> bool {
         let is_past = |csn: u64| csn <= self.head().0;
         match of {
@@ -100,8 +102,8 @@ impl Shared {
         }
     }
 
-    /// Makes a change that may be made twice. Whether it was sent more than once.
-    pub async fn change(&self, of: change_request::Of) -> Result<(ChangeReply, bool)> {
+    /// Makes a change that may be made twice; returns also whether it was sent more than once.
+    pub(super) async fn change(&self, of: change_request::Of) -> Result<(ChangeReply, bool)> {
         let request = self.change_request(of);
         let send = |mut client: CatalogueClient<Channel>| {
             let request = self.request(request.clone());
@@ -110,26 +112,26 @@ impl Shared {
         self.until_answered(send).await
     }
 
-    /// Makes a change that must not be made twice. None if whether it was made is not known.
-    pub async fn change_once(&self, of: change_request::Of) -> Result<Option<ChangeReply>> {
+    /// Makes a change that must not be made twice; `None` if it is not known whether it was made.
+    pub(super) async fn change_once(&self, of: change_request::Of) -> Result<Option<ChangeReply>> {
         let request = self.request(self.change_request(of));
-        match self.client.clone().change(request).await.map_err(Attempt::from) {
+        match self.client.clone().change(request).await.map_err(AttemptFailure::from) {
             Ok(reply) => Ok(Some(reply.into_inner())),
-            Err(Attempt::Refused(error)) => Err(error),
-            Err(Attempt::Distrusted(why)) => Err(self.unreachable(&why)),
-            Err(Attempt::NoSession | Attempt::Lost(_)) => Ok(None),
+            Err(AttemptFailure::Refused(error)) => Err(error),
+            Err(AttemptFailure::Untrusted(why)) => Err(self.unreachable(&why)),
+            Err(AttemptFailure::NoSession | AttemptFailure::Lost(_)) => Ok(None),
         }
     }
 
     fn change_request(&self, of: change_request::Of) -> ChangeRequest {
         ChangeRequest {
             federation: self.federation.clone(),
-            session: self.session.into_bytes().to_vec(),
+            session: self.id.into_bytes().to_vec(),
             of: Some(of),
         }
     }
 
-    pub async fn list_locks(&self) -> Result<ListLocksReply> {
+    pub(super) async fn list_locks(&self) -> Result<ListLocksReply> {
         let list = |mut client: CatalogueClient<Channel>| {
             let request = self.request(ListLocksRequest { federation: self.federation.clone() });
             async move { client.list_locks(request).await }
@@ -137,58 +139,58 @@ impl Shared {
         Ok(self.until_answered(list).await?.0)
     }
 
-    /// Publishes a transaction once, whatever happens to connections and the server meanwhile.
-    pub async fn publish(&self, commit: &Commit) -> Result<Csn> {
+    /// Publishes a transaction once, however often connections and the server fail meanwhile.
+    pub(super) async fn publish(&self, commit: &Commit) -> Result<Csn> {
         let after = self.head();
         let mut request = PublishRequest {
             federation: self.federation.clone(),
-            session: self.session.into_bytes().to_vec(),
+            session: self.id.into_bytes().to_vec(),
             commit: Some(commit.try_into()?),
             again: false,
             after: after.0,
         };
-        let mut deadline = Instant::now() + self.patience;
+        let mut deadline = clock::now() + self.patience;
         let mut why = None;
         loop {
-            self.opened(deadline).await.map_err(|error| self.unknown(error, why.as_deref()))?;
+            self.wait_open(deadline).await.map_err(|error| self.in_doubt(error, why.as_deref()))?;
             if !request.again {
                 self.check_locks(commit)?;
             }
             let attempt = self.client.clone().publish(self.request(request.clone())).await;
-            match attempt.map_err(Attempt::from) {
+            match attempt.map_err(AttemptFailure::from) {
                 Ok(reply) => {
                     let csn = Csn(reply.into_inner().csn);
                     self.observe_head(csn);
                     return Ok(csn);
                 }
-                // Whether the server lets us in now does not tell what became of the commit before.
-                Err(Attempt::Refused(error))
+                // Whether the server admits the client now says nothing about the commit that was sent before.
+                Err(AttemptFailure::Refused(error))
                     if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unavailable) =>
                 {
-                    return Err(self.unknown(error, why.as_deref()));
+                    return Err(self.in_doubt(error, why.as_deref()));
                 }
-                Err(Attempt::Refused(error)) => return Err(error),
-                Err(Attempt::Distrusted(reason)) => {
-                    return Err(self.unknown(self.unreachable(&reason), why.as_deref()));
+                Err(AttemptFailure::Refused(error)) => return Err(error),
+                Err(AttemptFailure::Untrusted(reason)) => {
+                    return Err(self.in_doubt(self.unreachable(&reason), why.as_deref()));
                 }
-                Err(Attempt::NoSession) => {}
-                Err(Attempt::Lost(lost)) => {
+                Err(AttemptFailure::NoSession) => {}
+                Err(AttemptFailure::Lost(lost)) => {
                     if why.is_none() {
-                        deadline = Instant::now() + self.patience;
+                        deadline = clock::now() + self.patience;
                     }
                     request.again = true;
                     why = Some(lost);
                 }
             }
-            if Instant::now() >= deadline {
+            if clock::now() >= deadline {
                 let error = self.unavailable("it does not answer");
-                return Err(self.unknown(error, why.as_deref()));
+                return Err(self.in_doubt(error, why.as_deref()));
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// A transaction whose database was lost on the way may have lost what it wrote.
+    /// Refuses a transaction that lost a database's lock, because another one may have overwritten its extents.
     fn check_locks(&self, commit: &Commit) -> Result<()> {
         let databases = commit.versions.iter().map(|version| version.database);
         match self.ledger().lost_database(databases) {
@@ -199,9 +201,9 @@ impl Shared {
         }
     }
 
-    /// An error that leaves open whether a transaction was published. It is of a kind that no caller takes for
-    /// one that running the transaction again would mend.
-    fn unknown(&self, error: Error, why: Option<&str>) -> Error {
+    /// An error that leaves open whether a transaction was published, if it was sent before and failed for the reason
+    /// `why`. It is no [`ErrorKind::Conflict`], so no caller runs the transaction again.
+    fn in_doubt(&self, error: Error, why: Option<&str>) -> Error {
         match why {
             None => error,
             Some(why) => Error::Io {
@@ -214,7 +216,8 @@ impl Shared {
         }
     }
 
-    /// Sends a call until it is answered or patience is over. Whether it was sent more than once.
+    /// Sends a call until it is answered or the client's patience is over; returns also whether it was sent more than
+    /// once.
     async fn until_answered<T, F>(
         &self,
         mut send: impl FnMut(CatalogueClient<Channel>) -> F,
@@ -222,17 +225,17 @@ impl Shared {
     where
         F: Future<Output = std::result::Result<Response<T>, Status>>,
     {
-        let deadline = Instant::now() + self.patience;
+        let deadline = clock::now() + self.patience;
         let mut is_again = false;
         loop {
-            let why = match send(self.client.clone()).await.map_err(Attempt::from) {
+            let why = match send(self.client.clone()).await.map_err(AttemptFailure::from) {
                 Ok(reply) => return Ok((reply.into_inner(), is_again)),
-                Err(Attempt::Refused(error)) => return Err(error),
-                Err(Attempt::Distrusted(why)) => return Err(self.unreachable(&why)),
-                Err(Attempt::NoSession) => "the session is not open".to_owned(),
-                Err(Attempt::Lost(why)) => why,
+                Err(AttemptFailure::Refused(error)) => return Err(error),
+                Err(AttemptFailure::Untrusted(why)) => return Err(self.unreachable(&why)),
+                Err(AttemptFailure::NoSession) => "the session is not open".to_owned(),
+                Err(AttemptFailure::Lost(why)) => why,
             };
-            if Instant::now() >= deadline {
+            if clock::now() >= deadline {
                 return Err(self.unavailable(&why));
             }
             is_again = true;

@@ -1,19 +1,17 @@
-//! The engine's `Catalogue` over gRPC: queries, mutations, transactions and the session's locks.
+//! The methods of a remote catalogue: queries, mutations and transactions, over gRPC.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
-    DatabaseRow, Error, ErrorKind, HeldLock, LeasedLocks, LeasedPins, LocalCatalogue, LockKind,
-    LockTable, LockTarget, PinGuard, Result, Retention, TagRow, VersionRow, Waiter,
+    DatabaseRow, Error, ErrorKind, LocalCatalogue, LockTable, PinGuard, Result, Retention, TagRow,
+    VersionRow,
 };
 use uuid::Uuid;
 
-use super::RemoteCatalogue;
-use super::session::Shared;
+use super::remote::RemoteCatalogue;
 use crate::convert::{needed, uuid};
 use crate::v1::change_request::Of as Change;
 use crate::v1::operation::Kind;
@@ -21,9 +19,9 @@ use crate::v1::question::Of;
 use crate::v1::{self, Answer, At, Empty, Named, Numbered, Operation};
 
 impl RemoteCatalogue {
-    /// Does something on the thread that talks, and waits for it.
+    /// Runs a call on the communication thread, and waits for it.
     fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        self.shared.check_open()?;
+        self.session.check_open()?;
         match &self.runtime {
             Some(runtime) => runtime.block_on(work),
             None => Err(Error::Closed { what: "the federation was closed".to_owned() }),
@@ -31,14 +29,14 @@ impl RemoteCatalogue {
     }
 
     fn ask(&self, of: Of) -> Result<Arc<Vec<Answer>>> {
-        self.wait(self.shared.look_up(of))
+        self.wait(self.session.look_up(of))
     }
 
     fn change(&self, of: Change) -> Result<(v1::ChangeReply, bool)> {
-        self.wait(self.shared.change(of))
+        self.wait(self.session.change(of))
     }
 
-    /// New numbers, one after the other.
+    /// New consecutive numbers.
     fn reserve(&self, count: u32, of: impl FnOnce(v1::Count) -> Change) -> Result<Range<u32>> {
         if count == 0 {
             return Ok(0..0);
@@ -51,9 +49,9 @@ impl RemoteCatalogue {
     fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {
         let operation =
             Operation { kind: Kind::Pin.into(), csn: csn.map(|csn| csn.0), ..Operation::default() };
-        let csn = self.shared.settled(operation)?;
-        self.shared.observe_head(csn);
-        Ok((csn, PinGuard::on_lease(self.shared.clone(), csn)))
+        let csn = self.session.obtain(operation)?;
+        self.session.observe_head(csn);
+        Ok((csn, PinGuard::on_lease(self.session.clone(), csn)))
     }
 }
 
@@ -64,7 +62,7 @@ macro_rules! rows {
     };
 }
 
-/// The same of those that may make no sense.
+/// The same for rows whose messages can be malformed.
 macro_rules! checked {
     ($answers:expr, $field:ident) => {
         $answers
@@ -111,11 +109,11 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn is_reachable(&self) -> bool {
-        self.shared.is_linked()
+        self.session.is_linked()
     }
 
     fn session(&self) -> Option<Uuid> {
-        Some(self.shared.session)
+        Some(self.session.id)
     }
 
     fn is_read_only(&self) -> bool {
@@ -123,25 +121,25 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn check_not_failed(&self) -> Result<()> {
-        self.shared.check_open()
+        self.session.check_open()
     }
 
     fn local(&self) -> Result<&LocalCatalogue> {
         Err(Error::Unsupported {
             what: format!(
-                "this is done only where the federation's folder is: run it on the server of {}",
+                "this needs the federation's folder: run it on the server of {}",
                 self.url.display()
             ),
         })
     }
 
     fn locks(&self) -> LockTable {
-        LockTable::on_lease(self.shared.clone())
+        LockTable::on_lease(self.session.clone())
     }
 
     fn head(&self) -> Result<Csn> {
         let head = needed(csn_of(&self.ask(Of::Head(Empty {}))?), "commit")?;
-        self.shared.observe_head(head);
+        self.session.observe_head(head);
         Ok(head)
     }
 
@@ -157,7 +155,7 @@ impl Catalogue for RemoteCatalogue {
     fn find_current_database(&self, name: &str) -> Result<(Option<DatabaseRow>, Csn)> {
         let answers = self.ask(Of::FindDatabase(named(DatabaseId(0), name, Csn::MAX)))?;
         let head = needed(csn_of(&answers), "commit")?;
-        self.shared.observe_head(head);
+        self.session.observe_head(head);
         Ok((checked!(answers, databases)?.pop(), head))
     }
 
@@ -273,8 +271,8 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn pin(&self, at: Csn) -> Result<PinGuard> {
-        if self.shared.ledger().pin_again(at) {
-            return Ok(PinGuard::on_lease(self.shared.clone(), at));
+        if self.session.ledger().pin_again(at) {
+            return Ok(PinGuard::on_lease(self.session.clone(), at));
         }
         Ok(self.pinned(Some(at))?.1)
     }
@@ -287,7 +285,7 @@ impl Catalogue for RemoteCatalogue {
         if commit.transaction.is_nil() {
             commit.transaction = Uuid::new_v4();
         }
-        self.wait(self.shared.publish(&commit))
+        self.wait(self.session.publish(&commit))
     }
 
     fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>> {
@@ -303,26 +301,27 @@ impl Catalogue for RemoteCatalogue {
     fn take_free_extent(&self, database: DatabaseId, size_min: u64) -> Result<Option<BlobRange>> {
         let range = Some(v1::BlobRange { offset: 0, size: size_min });
         let wanted = v1::FreeExtent { database: database.0, range };
-        // What was taken by a call whose answer was lost stays unused until the next vacuum.
+        // A range whose answer was lost stays unused until the next vacuum.
         let taken = self.change(Change::TakeFreeExtent(wanted))?.0.range;
         Ok(taken.map(Into::into))
     }
 
     fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
         let new = v1::NewExtent { database: database.0, path: path.to_owned(), payload };
-        // An extent whose answer was lost is a key that nothing refers to.
+        // An extent whose answer was lost is a key without references.
         let range = self.change(Change::ExtendFile(new))?.0.range;
         Ok(needed(range, "range")?.into())
     }
 
     fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
-        // What was taken before the lock was lost may be somebody else's.
-        if self.shared.ledger().lost_database([database].into_iter()).is_some() {
+        // A range that was taken before the lock was lost may belong to another writer now.
+        if self.session.ledger().lost_database([database].into_iter()).is_some() {
             return Ok(());
         }
         let given = v1::FreeExtent { database: database.0, range: Some(range.into()) };
-        // Given twice, somebody else's space would be given; not at all, it stays unused.
-        self.wait(self.shared.change_once(Change::GiveFreeExtent(given))).map(drop)
+        // Sent once only: a second call could give back a range that another writer has taken since. A lost call leaves
+        // the range unused.
+        self.wait(self.session.change_once(Change::GiveFreeExtent(given))).map(drop)
     }
 
     fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow> {
@@ -334,7 +333,7 @@ impl Catalogue for RemoteCatalogue {
         };
         match self.change(Change::CreateTag(tag)) {
             Ok((reply, _)) => Ok(needed(reply.tag, "tag")?.into()),
-            // It may be the one of a call whose answer was lost.
+            // The tag may be from an earlier call whose answer was lost.
             Err(error) if error.kind() == ErrorKind::Exists => match self.tag(name) {
                 Ok(tag) if tag.csn == csn && tag.message == message => Ok(tag),
                 _ => Err(error),
@@ -363,74 +362,5 @@ impl Catalogue for RemoteCatalogue {
 
     fn set_retention(&self, retention: Retention) -> Result<()> {
         self.change(Change::SetRetention(retention.into())).map(drop)
-    }
-}
-
-impl Shared {
-    /// Asks for a lock or a pin, and waits for it.
-    fn settled(&self, operation: Operation) -> Result<Csn> {
-        self.check_open()?;
-        let answer = self.ledger().ask(operation);
-        self.speak();
-        let stopped = |_| Error::Closed { what: format!("federation {} was closed", self.url) };
-        Ok(answer.blocking_recv().map_err(stopped)??.csn)
-    }
-}
-
-impl LeasedLocks for Shared {
-    fn new_owner(&self) -> u64 {
-        self.ledger().new_owner()
-    }
-
-    fn lock(
-        &self,
-        owner: u64,
-        target: LockTarget,
-        kind: LockKind,
-        wait: Option<Duration>,
-    ) -> Result<()> {
-        let kind = match kind {
-            LockKind::Shared => Kind::LockShared,
-            LockKind::Exclusive => Kind::LockExclusive,
-        };
-        let wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-        self.settled(Operation {
-            kind: kind.into(),
-            owner,
-            target: Some(target.into()),
-            wait_ms,
-            ..Operation::default()
-        })?;
-        Ok(())
-    }
-
-    fn unlock(&self, owner: u64, target: LockTarget) {
-        if self.ledger().unlock(owner, target) {
-            self.speak();
-        }
-    }
-
-    fn held(&self) -> Result<Vec<HeldLock>> {
-        self.check_open()?;
-        let listed = self.runtime.block_on(self.list_locks())?;
-        listed.held.into_iter().map(TryInto::try_into).collect()
-    }
-
-    fn waiting(&self) -> Result<Vec<Waiter>> {
-        self.check_open()?;
-        let listed = self.runtime.block_on(self.list_locks())?;
-        listed.waiting.into_iter().map(TryInto::try_into).collect()
-    }
-}
-
-impl LeasedPins for Shared {
-    fn pin_again(&self, csn: Csn) {
-        self.ledger().pin_again(csn);
-    }
-
-    fn unpin(&self, csn: Csn) {
-        if self.ledger().unpin(csn) {
-            self.speak();
-        }
     }
 }

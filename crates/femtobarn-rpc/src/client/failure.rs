@@ -1,52 +1,53 @@
-//! What keeps a call from being answered, and whether it helps to wait for the end of it.
+//! Why a call was not answered, and whether waiting may help.
 
 use std::error::Error;
 use std::io;
 
 use tonic::{ConnectError, Status};
 
-/// What kept a call from being answered.
+/// Why a call was not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallFailure {
-    /// The server's certificate is not valid here, or the two cannot agree on how to encrypt.
-    Distrust,
-    /// No connection can be made: no such host, nobody listens, or what listens does not encrypt. That
-    /// passes only where a server restarts.
+    /// The server's certificate is not trusted, or TLS cannot agree on parameters.
+    Untrusted,
+    /// No connection can be made: the host is unknown, the port is closed, or the server has no TLS. Waiting helps
+    /// only if the server is restarting.
     NoConnection,
-    /// All that may pass.
-    Passing,
+    /// Any other failure, which may be temporary.
+    Temporary,
 }
 
 /// Classifies the status that a call ended with.
-pub(super) fn trouble_of(status: &Status) -> CallFailure {
+pub(super) fn classify(status: &Status) -> CallFailure {
     let chain = status.source().map_or_else(Vec::new, chain_of);
     if tls_error(&chain).is_some() {
-        return CallFailure::Distrust;
+        return CallFailure::Untrusted;
     }
     let is_late = |error: &&(dyn Error + 'static)| {
         error
             .downcast_ref::<io::Error>()
             .is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
     };
-    match chain.iter().any(|error| error.is::<ConnectError>()) && !chain.iter().any(is_late) {
-        true => CallFailure::NoConnection,
-        false => CallFailure::Passing,
+    if chain.iter().any(|error| error.is::<ConnectError>()) && !chain.iter().any(is_late) {
+        CallFailure::NoConnection
+    } else {
+        CallFailure::Temporary
     }
 }
 
-/// What a status says, with the errors that it came from.
+/// The text of a status with its source errors.
 pub(super) fn reason(status: &Status) -> String {
     let Some(source) = status.source() else { return status.message().to_owned() };
     match tls_error(&chain_of(source)) {
         Some(error @ rustls::Error::InvalidCertificate(_)) => {
-            format!("{error}; SSL_CERT_FILE names a file of certificates that are trusted")
+            format!("{error}; set SSL_CERT_FILE to a file of trusted certificates")
         }
         Some(error) => format!("TLS: {error}"),
         None => with_sources(source),
     }
 }
 
-/// What TLS said, which is wrapped as if it were trouble of the network.
+/// The error of TLS, which is wrapped in an I/O error.
 fn tls_error<'a>(chain: &[&'a (dyn Error + 'static)]) -> Option<&'a rustls::Error> {
     chain.iter().find_map(|error| {
         let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref)?;
@@ -54,15 +55,15 @@ fn tls_error<'a>(chain: &[&'a (dyn Error + 'static)]) -> Option<&'a rustls::Erro
     })
 }
 
-/// An error's text with those of what it came from, each once.
+/// The text of an error with those of its sources, without repetitions.
 pub(super) fn with_sources(error: &(dyn Error + 'static)) -> String {
     let mut texts: Vec<String> = chain_of(error).into_iter().map(ToString::to_string).collect();
-    // Many errors repeat the text of what they wrap.
+    // Many errors repeat the text of their source.
     texts.dedup();
     texts.join(": ")
 }
 
-/// An error, and what it came from.
+/// An error with its sources.
 fn chain_of<'a>(error: &'a (dyn Error + 'static)) -> Vec<&'a (dyn Error + 'static)> {
     let (mut chain, mut last) = (vec![error], error);
     while let Some(deeper) = last.source() {

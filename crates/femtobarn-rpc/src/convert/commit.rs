@@ -1,5 +1,5 @@
-//! What a transaction publishes. What only makes sense where the folder is cannot be said: sealing,
-//! attaching and moving files.
+//! Commits as messages, and back. Sealing, attaching and moving files have no message, because they need the
+//! federation's folder.
 
 use femtobarn_catalog::{
     Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseState, DroppedDatabase, Error,
@@ -20,8 +20,7 @@ impl TryFrom<&Commit> for v1::Commit {
         if is_upkeep {
             return Err(Error::Unsupported {
                 what:
-                    "files are sealed, attached and moved only where the federation's folder is; \
-                       do it on the server"
+                    "sealing, attaching and moving files need the federation's folder; do it on the server"
                         .to_owned(),
             });
         }
@@ -70,11 +69,11 @@ impl TryFrom<v1::Commit> for Commit {
 
     fn try_from(commit: v1::Commit) -> Result<Self> {
         let renamed_containers = commit.renamed_containers.into_iter().map(|row| {
-            let csn = needed(row.csn, "commit that was looked at")?;
+            let csn = needed(row.csn, "commit that was read")?;
             Ok((DatabaseId(row.database), ContainerId(row.container), Csn(csn), row.name))
         });
         let dropped_databases = commit.dropped_databases.into_iter().map(|row| {
-            let seen = Csn(needed(row.csn, "commit that was looked at")?);
+            let seen = Csn(needed(row.csn, "commit that was read")?);
             Ok(DroppedDatabase { id: DatabaseId(row.database), seen, keeps_file: row.keeps_file })
         });
         Ok(Commit {
@@ -86,13 +85,13 @@ impl TryFrom<v1::Commit> for Commit {
             versions: all(commit.versions, version_of)?,
             link_targets: all(commit.link_targets, targets_of)?,
             renamed_databases: all(commit.renamed_databases, |row| {
-                let csn = needed(row.csn, "commit that was looked at")?;
+                let csn = needed(row.csn, "commit that was read")?;
                 Ok((DatabaseId(row.database), Csn(csn), row.name))
             })?,
             renamed_containers: renamed_containers.collect::<Result<_>>()?,
             dropped_databases: dropped_databases.collect::<Result<_>>()?,
             dropped_containers: all(commit.dropped_containers, |row| {
-                let csn = needed(row.csn, "commit that was looked at")?;
+                let csn = needed(row.csn, "commit that was read")?;
                 Ok((DatabaseId(row.database), ContainerId(row.container), Csn(csn)))
             })?,
             reads: all(commit.reads, |row| {
@@ -167,37 +166,12 @@ fn container_of(new: v1::ContainerRow) -> NewContainer {
 }
 
 fn new_version(new: &NewVersion) -> v1::NewVersion {
-    let row = VersionRow {
-        database: new.database,
-        container: new.container,
-        csn: Csn::ZERO,
-        header: new.header,
-        footer: new.footer,
-        annex: new.annex,
-        record: new.record,
-        class_version: new.class_version,
-        entries: new.entries,
-        deleted: new.deleted,
-        bytes: new.bytes,
-    };
-    v1::NewVersion { row: Some(row.into()), base: new.base.map(|csn| csn.0) }
+    v1::NewVersion { row: Some(new.to_row(Csn::ZERO).into()), base: new.base.map(|csn| csn.0) }
 }
 
 fn version_of(new: v1::NewVersion) -> Result<NewVersion> {
     let row = VersionRow::from(needed(new.row, "version")?);
-    Ok(NewVersion {
-        database: row.database,
-        container: row.container,
-        base: new.base.map(Csn),
-        header: row.header,
-        footer: row.footer,
-        annex: row.annex,
-        record: row.record,
-        class_version: row.class_version,
-        entries: row.entries,
-        deleted: row.deleted,
-        bytes: row.bytes,
-    })
+    Ok(NewVersion::from_row(row, new.base.map(Csn)))
 }
 
 fn link_targets(

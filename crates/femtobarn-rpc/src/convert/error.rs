@@ -1,4 +1,4 @@
-//! Errors: in outcomes as they are, elsewhere in the details of a gRPC status.
+//! Errors as messages, and back: in outcomes as such, elsewhere in the details of a gRPC status.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use tonic::{Code, Status};
 use crate::v1::failure::Of;
 use crate::v1::{self, Failure, Missing};
 
-/// The kinds of things that may be missing or there already; the catalogue's texts are fixed.
-const THINGS: [&str; 8] =
+/// The kinds of objects in errors, as the static texts that the catalogue's errors have.
+const OBJECT_KINDS: [&str; 8] =
     ["database", "container", "class", "tag", "commit", "snapshot", "version", "federation"];
 
 /// An error as a message.
 pub fn failure_of(error: &Error) -> Failure {
-    Failure { of: Some(described(error)), denied: matches!(error, Error::Denied { .. }) }
+    Failure { of: Some(reason_of(error)), denied: matches!(error, Error::Denied { .. }) }
 }
 
-/// An error as the end of a call.
+/// An error as the status of a call.
 pub fn status_of(error: &Error) -> Status {
     status(&failure_of(error), error.to_string())
 }
 
-/// The end of a call, from a message. The text is for people who use other clients.
+/// The status of a call from a message. The text is for users of other clients.
 pub(crate) fn status(failure: &Failure, text: String) -> Status {
     let code = match &failure.of {
         Some(Of::Closed(_)) if failure.denied => Code::PermissionDenied,
@@ -44,8 +44,8 @@ pub(crate) fn status(failure: &Failure, text: String) -> Status {
     Status::with_details(code, text, failure.encode_to_vec().into())
 }
 
-/// Why a call was refused; none if it was not the server that refused it, so that the call may have
-/// been carried out or not.
+/// Why the server refused a call; `None` if the status does not come from the server, so that it is not known whether
+/// the call was carried out.
 pub fn refusal(status: &Status) -> Option<Failure> {
     if let Ok(failure) = Failure::decode(status.details())
         && failure.of.is_some()
@@ -64,7 +64,7 @@ pub fn refusal(status: &Status) -> Option<Failure> {
     Some(Failure { of: Some(of), denied })
 }
 
-fn described(error: &Error) -> Of {
+fn reason_of(error: &Error) -> Of {
     let missing = |what: &str, name: &str, words: &[String]| Missing {
         what: what.to_owned(),
         name: name.to_owned(),
@@ -107,7 +107,8 @@ fn described(error: &Error) -> Of {
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
-        let thing = |what: &str| THINGS.into_iter().find(|known| *known == what).unwrap_or("thing");
+        let thing =
+            |what: &str| OBJECT_KINDS.into_iter().find(|known| *known == what).unwrap_or("object");
         let joined = |words: Vec<String>| words.join("; ");
         match failure.of {
             Some(Of::Conflict(v1::Conflict { container, base, head })) => {
@@ -146,7 +147,9 @@ impl From<Failure> for Error {
             Some(Of::NoSession(_)) => {
                 Error::Closed { what: "the server does not know this session".to_owned() }
             }
-            None => Error::Internal { what: "the server gave no reason".to_owned() },
+            None => {
+                Error::Internal { what: "the server sent an error without a reason".to_owned() }
+            }
         }
     }
 }

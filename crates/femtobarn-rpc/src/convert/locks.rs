@@ -1,4 +1,4 @@
-//! Locks, and who holds them.
+//! Locks, their holders and their waiters as messages, and back.
 
 use femtobarn_catalog::{ContainerId, DatabaseId, Error, HeldLock, Holder, LockTarget, Waiter};
 
@@ -32,7 +32,9 @@ impl TryFrom<v1::Target> for LockTarget {
             Kind::Database => Ok(LockTarget::Database(database)),
             Kind::Allocation => Ok(LockTarget::Allocation(database)),
             Kind::Maintenance => Ok(LockTarget::Maintenance),
-            Kind::Unspecified => Err(invalid("a message says not what is locked".to_owned())),
+            Kind::Unspecified => {
+                Err(invalid("malformed message: no kind of a lock's target".to_owned()))
+            }
         }
     }
 }

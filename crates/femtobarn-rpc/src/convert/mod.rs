@@ -1,6 +1,6 @@
 //! The catalogue's types as messages, and back.
 //!
-//! What is left out of a message is 0 or empty, as its definition says; what makes no sense is
+//! A field that is left out of a message is 0 or empty, as its definition says; a malformed message is
 //! [`Error::Invalid`].
 
 use femtobarn_catalog::{Error, Result};
@@ -15,21 +15,21 @@ mod tests;
 
 pub use error::{failure_of, refusal, status_of};
 
-/// A UUID of 16 bytes.
+/// Decodes a UUID.
 ///
 /// # Errors
-/// [`Error::Invalid`] if there are more or fewer.
+/// [`Error::Invalid`] unless it has 16 bytes.
 pub fn uuid(bytes: &[u8]) -> Result<Uuid> {
     Uuid::from_slice(bytes)
-        .map_err(|_| invalid(format!("a message has a UUID of {} bytes", bytes.len())))
+        .map_err(|_| invalid(format!("malformed message: a UUID of {} bytes", bytes.len())))
 }
 
-/// What a message cannot do without.
+/// A required part of a message.
 ///
 /// # Errors
-/// [`Error::Invalid`] if it does.
+/// [`Error::Invalid`] if it is missing.
 pub fn needed<T>(part: Option<T>, what: &str) -> Result<T> {
-    part.ok_or_else(|| invalid(format!("a message has no {what}")))
+    part.ok_or_else(|| invalid(format!("malformed message: no {what}")))
 }
 
 fn invalid(what: String) -> Error {

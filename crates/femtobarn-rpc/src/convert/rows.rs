@@ -51,7 +51,7 @@ impl TryFrom<v1::DatabaseState> for DatabaseState {
             v1::DatabaseState::Sealed => Ok(DatabaseState::Sealed),
             v1::DatabaseState::Attached => Ok(DatabaseState::Attached),
             v1::DatabaseState::Unspecified => {
-                Err(invalid("a message has a database without a state".to_owned()))
+                Err(invalid("malformed message: no state of a database".to_owned()))
             }
         }
     }

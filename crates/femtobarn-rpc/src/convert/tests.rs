@@ -1,4 +1,4 @@
-//! What is turned into messages comes back.
+//! Every type is the same after conversion to a message and back.
 
 use std::time::Duration;
 
@@ -61,14 +61,14 @@ fn commit() -> Commit {
 }
 
 #[test]
-fn a_commit_comes_back() {
+fn commit_survives_conversion() {
     let message = v1::Commit::try_from(&commit()).unwrap();
     let back = Commit::try_from(message).unwrap();
     assert_eq!(format!("{back:?}"), format!("{:?}", commit()));
 }
 
 #[test]
-fn upkeep_cannot_be_said() {
+fn sealing_and_moving_have_no_message() {
     let sealing = Commit { sealed: vec![(DatabaseId(1), Csn(1))], ..Commit::default() };
     let moving = Commit { moved: vec![(DatabaseId(1), "/etc".into())], ..Commit::default() };
     for commit in [sealing, moving] {
@@ -78,7 +78,7 @@ fn upkeep_cannot_be_said() {
 }
 
 #[test]
-fn rows_come_back_and_half_ones_are_refused() {
+fn rows_survive_conversion_and_malformed_ones_are_refused() {
     let row = DatabaseRow {
         id: DatabaseId(1),
         uuid: Uuid::from_u128(2),
@@ -122,7 +122,7 @@ fn rows_come_back_and_half_ones_are_refused() {
 }
 
 #[test]
-fn errors_come_back_with_their_texts() {
+fn errors_survive_conversion_with_their_texts() {
     let holder = Holder {
         host: "tau".into(),
         pid: 7,
@@ -163,7 +163,7 @@ fn errors_come_back_with_their_texts() {
 }
 
 #[test]
-fn locks_come_back() {
+fn locks_survive_conversion() {
     let holder = Holder {
         host: "tau".into(),
         pid: 7,

@@ -1,0 +1,23 @@
+//! How a client connects to a server.
+
+use std::time::Duration;
+
+/// How a remote catalogue is reached.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// A bearer token. Without one the client looks for a token by the rules of the WLCG (`BEARER_TOKEN` and files),
+    /// and sends it over TLS only.
+    pub token: Option<String>,
+    /// A certificate in PEM format that is trusted besides those of the system, or of `SSL_CERT_FILE` and
+    /// `SSL_CERT_DIR` if they are set.
+    pub certificate: Option<Vec<u8>>,
+    /// How long the client waits for a server that was reached once and does not answer now: a minute by default.
+    /// A first connection that cannot be made fails at once.
+    pub patience: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        ConnectOptions { token: None, certificate: None, patience: Duration::from_secs(60) }
+    }
+}
