@@ -52,7 +52,7 @@ def layout_of(data: Any, node: Node) -> ak.contents.Content:
     Raises
     ------
     InvalidError
-        If the data are not an array, or have no values yet, as those of a lazy library.
+        If the data are not an array, or belong to a lazy library that has not computed them.
     """
     if isinstance(data, ak.contents.Content):
         return data

@@ -168,7 +168,7 @@ def _variant(tree: Tree, node: Node | None) -> ak.contents.Content:
     )
     contents = [layout_of(content, item) for content, item in zip(tree[3], items, strict=True)]
     if (tags < 0).any():
-        # awkward has no tag for a missing value: an option around the union has it.
+        # awkward has no tag for a missing value, so that an option around the union marks it.
         present = np.flatnonzero(tags >= 0)
         index = np.full(len(tags), -1, np.int64)
         index[present] = np.arange(len(present))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Scan", "is_flat"]
 
 CHUNK_ENTRIES = 1 << 18
-"""Entries of a chunk: a few columns of so many numbers fit a processor's cache."""
+"""Entries of a chunk: a few columns of a chunk fit a processor's cache."""
 
 THREADS_MAX = 8
 """Most threads of a scan."""

@@ -219,7 +219,7 @@ def _create_arguments(sub: argparse.ArgumentParser) -> None:
 
 def _ls_arguments(sub: argparse.ArgumentParser) -> None:
     _reader(sub)
-    sub.add_argument("database", metavar="DATABASE", nargs="?", help="list this one only")
+    sub.add_argument("database", metavar="DATABASE", nargs="?", help="list only this database")
 
 
 def _container_arguments(sub: argparse.ArgumentParser) -> None:
@@ -293,31 +293,36 @@ def _check_arguments(sub: argparse.ArgumentParser) -> None:
 def _repair_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("--salvage", action="store_true", help="go back to older versions; objects are lost")
-    sub.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    sub.add_argument("--dry-run", action="store_true", help="only report what would be done")
 
 
 def _vacuum_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
-    sub.add_argument("--keep-from", type=int, metavar="CSN", help="instead of what retention says")
-    sub.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    sub.add_argument(
+        "--keep-from",
+        type=int,
+        metavar="CSN",
+        help="oldest commit to keep, instead of the retention settings",
+    )
+    sub.add_argument("--dry-run", action="store_true", help="only report what would be done")
 
 
 def _compact_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("path", metavar="DATABASE[/CONTAINER]")
-    sub.add_argument("--all", action="store_true", help="write everything anew")
+    sub.add_argument("--all", action="store_true", help="rewrite every cluster")
     sub.add_argument("--compression", choices=["plain", "fast", "archive"])
 
 
 def _tidy_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
-    sub.add_argument("database", metavar="DATABASE", nargs="?", help="this one only")
+    sub.add_argument("database", metavar="DATABASE", nargs="?", help="only this database")
 
 
 def _tag_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
-    sub.add_argument("name", metavar="TAG", nargs="?", help="make this tag; without it, list them")
-    sub.add_argument("--csn", type=int, help="of this commit instead of the newest")
+    sub.add_argument("name", metavar="TAG", nargs="?", help="make this tag; list all tags if not given")
+    sub.add_argument("--csn", type=int, help="tag this commit instead of the newest")
     sub.add_argument("-m", "--message", default="", help="purpose of the tag")
     sub.add_argument("-d", "--delete", metavar="TAG", help="remove this tag")
 
@@ -325,12 +330,14 @@ def _tag_arguments(sub: argparse.ArgumentParser) -> None:
 def _backup_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("folder", metavar="FOLDER", help="a new folder")
-    sub.add_argument("--since", metavar="BACKUP", help="store only what differs from this backup")
+    sub.add_argument("--since", metavar="BACKUP", help="store only the differences from this backup")
 
 
 def _restore_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("federation", metavar="FEDERATION", help="the folder to make")
-    sub.add_argument("backups", metavar="BACKUP", nargs="+", help="a full backup, and those made since")
+    sub.add_argument(
+        "backups", metavar="BACKUP", nargs="+", help="a full backup, and the incremental ones after it"
+    )
 
 
 def _detach_arguments(sub: argparse.ArgumentParser) -> None:

@@ -36,8 +36,8 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-p", "--port", type=int, help="port to listen on (1094); 0: any")
     parser.add_argument("--address", help="address to listen on (all)")
-    parser.add_argument("-w", "--writable", action="store_true", help="let anybody write who reaches it")
-    parser.add_argument("-r", "--read-only", action="store_true", help="let nobody change anything")
+    parser.add_argument("-w", "--writable", action="store_true", help="let clients without credentials write")
+    parser.add_argument("-r", "--read-only", action="store_true", help="refuse all changes")
     parser.add_argument("-c", "--config", metavar="FILE", help="settings in TOML")
     parser.add_argument(
         "--print-config", action="store_true", help="print all settings with comments, and end"
@@ -115,8 +115,10 @@ def top_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
     )
-    parser.add_argument("-n", "--times", type=int, default=0, help="end after so many looks (0: never)")
-    parser.add_argument("-d", "--delay", type=float, default=2.0, help="seconds between looks (2)")
+    parser.add_argument(
+        "-n", "--times", type=int, default=0, help="number of displays before the end (0: endless)"
+    )
+    parser.add_argument("-d", "--delay", type=float, default=2.0, help="seconds between displays (2)")
 
 
 def top(options: argparse.Namespace) -> None:
@@ -127,7 +129,7 @@ def top(options: argparse.Namespace) -> None:
         # A rate needs two states: the first is not shown.
         before = (time.monotonic(), _ask(address)["totals"])
         time.sleep(min(options.delay, FIRST_SECONDS))
-    for looks in itertools.count(1):
+    for displays in itertools.count(1):
         status = _ask(address)
         now = time.monotonic()
         if options.json:
@@ -135,7 +137,7 @@ def top(options: argparse.Namespace) -> None:
         elif before is not None:
             _show(status, _rates(*before, now, status["totals"]))
         before = (now, status["totals"])
-        if looks == options.times:
+        if displays == options.times:
             return
         time.sleep(options.delay)
 
