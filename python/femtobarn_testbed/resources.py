@@ -1,6 +1,6 @@
 """The use of the machine by processes: CPU time, memory, bytes of disks and of the network.
 
-All figures come from the kernel (``/proc``). A process that ends between two readings counts with no CPU time.
+All figures come from the kernel (``/proc``). A process that ends between two readings has no CPU time.
 """
 
 from __future__ import annotations
