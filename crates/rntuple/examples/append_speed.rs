@@ -1,4 +1,4 @@
-//! How fast entries of ten numbers and arrays become pages, with nowhere to go.
+//! Measures the speed of turning entries of ten numbers and arrays into pages, which are discarded.
 //!
 //! ```text
 //! append_speed [ENTRIES]
@@ -23,7 +23,7 @@ row! {
     }
 }
 
-/// Takes blobs and forgets them.
+/// A sink that discards blobs.
 struct Nowhere(u64);
 
 impl BlobSink for Nowhere {

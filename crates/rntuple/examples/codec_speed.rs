@@ -1,7 +1,7 @@
-//! Prints how fast pages encode and decode on one core, beside memcpy in the same run.
+//! Measures the speed of encoding and decoding pages on one core, and of memcpy for comparison.
 //!
 //! `cargo run --release --example codec_speed [page bytes] [milliseconds for each]`; GB/s count the
-//! elements in memory. The best of many short runs is taken: other work on the machine only slows.
+//! elements in memory. The best of many short runs counts, since other work on the machine only slows.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -85,7 +85,7 @@ fn column(column_type: ColumnType) -> Column {
     Column { column_type, bits, field: 0, representation: 0, first_element: None, range }
 }
 
-/// Growing offsets, or numbers with some noise, by a fixed linear congruential generator.
+/// Ascending offsets or noisy numbers, from a linear congruential generator with a fixed seed.
 fn values(element: Element, elements: usize) -> Vec<u8> {
     let mut state = 1u64;
     let mut offset = 0u64;

@@ -5,7 +5,7 @@
 //! cargo run --example ntuple_dump -- FILE NAME       # the entries of one
 //! ```
 //!
-//! The module `json` tells what values look like.
+//! The module `json` documents the form of the values.
 
 mod json;
 

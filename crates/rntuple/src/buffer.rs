@@ -17,12 +17,12 @@ const LENGTH_MAX: usize = if cfg!(fuzzing) { 1 << 26 } else { isize::MAX as usiz
 /// When a buffer of 8 KiB or more is dropped, its memory goes to a pool: the page faults of fresh memory
 /// cost more than filling it.
 pub(crate) struct AlignedBuffer {
-    memory: BufferMemory,
+    memory: AlignedMemory,
     length: usize,
 }
 
 /// Memory aligned to 8 bytes, zeroed when allocated.
-enum BufferMemory {
+enum AlignedMemory {
     /// From the allocator.
     Small(Vec<u64>),
     /// From the operating system, in huge pages where available: 512 times fewer page faults.
@@ -60,7 +60,7 @@ impl AlignedBuffer {
         {
             return Ok((AlignedBuffer { memory, length }, true));
         }
-        let memory = BufferMemory::new(length).ok_or_else(|| too_large(count))?;
+        let memory = AlignedMemory::new(length).ok_or_else(|| too_large(count))?;
         Ok((AlignedBuffer { memory, length }, false))
     }
 
@@ -87,44 +87,44 @@ impl Drop for AlignedBuffer {
     }
 }
 
-impl BufferMemory {
+impl AlignedMemory {
     /// `None` if the allocation fails: a huge size in a damaged file must yield an error, not an abort.
     fn new(length: usize) -> Option<Self> {
         if length >= LARGE_MIN {
             let memory = MmapMut::map_anon(rounded(length)).ok()?;
             // If the kernel ignores the advice, the memory is slower to touch but usable.
             drop(memory.advise(Advice::HugePage));
-            return Some(BufferMemory::Large(memory));
+            return Some(AlignedMemory::Large(memory));
         }
         let word_count = length.div_ceil(size_of::<u64>());
         Vec::<u64>::new().try_reserve_exact(word_count).ok()?;
-        Some(BufferMemory::Small(vec![0; word_count]))
+        Some(AlignedMemory::Small(vec![0; word_count]))
     }
 
     fn bytes(&self) -> &[u8] {
         match self {
-            BufferMemory::Small(words) => bytemuck::cast_slice(words),
-            BufferMemory::Large(memory) => memory,
+            AlignedMemory::Small(words) => bytemuck::cast_slice(words),
+            AlignedMemory::Large(memory) => memory,
         }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            BufferMemory::Small(words) => bytemuck::cast_slice_mut(words),
-            BufferMemory::Large(memory) => memory,
+            AlignedMemory::Small(words) => bytemuck::cast_slice_mut(words),
+            AlignedMemory::Large(memory) => memory,
         }
     }
 }
 
-impl Default for BufferMemory {
+impl Default for AlignedMemory {
     fn default() -> Self {
-        BufferMemory::Small(vec![])
+        AlignedMemory::Small(vec![])
     }
 }
 
 /// Memory of dropped buffers, by size.
-struct BufferPool {
-    free: BTreeMap<usize, Vec<BufferMemory>>,
+struct MemoryPool {
+    free: BTreeMap<usize, Vec<AlignedMemory>>,
     bytes: usize,
 }
 
@@ -135,19 +135,19 @@ const KEPT_MIN: usize = 8 << 10;
 /// Most bytes of memory in the pool.
 const POOL_BYTES_MAX: usize = 256 << 20;
 
-fn pool() -> MutexGuard<'static, BufferPool> {
-    static POOL: Mutex<BufferPool> = Mutex::new(BufferPool { free: BTreeMap::new(), bytes: 0 });
+fn pool() -> MutexGuard<'static, MemoryPool> {
+    static POOL: Mutex<MemoryPool> = Mutex::new(MemoryPool { free: BTreeMap::new(), bytes: 0 });
     POOL.lock()
 }
 
-impl BufferPool {
+impl MemoryPool {
     /// Takes the smallest free memory of `length` to `2 * length` bytes, exclusive.
-    fn take(&mut self, length: usize) -> Option<BufferMemory> {
+    fn take(&mut self, length: usize) -> Option<AlignedMemory> {
         let (&size, _) = self.free.range(length..2 * length).next()?;
         self.take_of(size)
     }
 
-    fn take_of(&mut self, size: usize) -> Option<BufferMemory> {
+    fn take_of(&mut self, size: usize) -> Option<AlignedMemory> {
         let same = self.free.get_mut(&size)?;
         let memory = same.pop();
         if same.is_empty() {
@@ -158,7 +158,7 @@ impl BufferPool {
     }
 
     /// Adds memory to the pool and frees the smallest pieces while the pool is over its limit.
-    fn give(&mut self, memory: BufferMemory) {
+    fn give(&mut self, memory: AlignedMemory) {
         let size = memory.bytes().len();
         self.bytes += size;
         self.free.entry(size).or_default().push(memory);

@@ -141,14 +141,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_opened_envelope_is_what_was_sealed() {
+    fn opening_an_envelope_returns_its_payload() {
         let sealed = seal_envelope(EnvelopeKind::Footer, b"payload");
         assert_eq!(open_envelope(EnvelopeKind::Footer, &sealed).unwrap(), b"payload");
         assert!(open_envelope(EnvelopeKind::Header, &sealed).is_err());
     }
 
     #[test]
-    fn any_flipped_bit_and_any_truncation_of_an_envelope_is_noticed() {
+    fn opening_fails_for_any_flipped_bit_or_truncation() {
         let sealed = seal_envelope(EnvelopeKind::PageList, b"some payload");
         for bit in 0..sealed.len() * 8 {
             let mut damaged = sealed.clone();

@@ -75,20 +75,20 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_member_has_the_name_of_its_class_in_front() {
+    fn a_hidden_member_is_qualified_by_its_class() {
         assert_eq!(named(&[("A", "x"), ("", "x")]), ["A::x", "x"]);
         assert_eq!(named(&[("A", "Z::x"), ("A", "x"), ("", "x")]), ["Z::x", "A::x", "x"]);
     }
 
     #[test]
-    fn members_inherited_twice_have_the_names_of_the_ways_in_front() {
+    fn members_inherited_twice_are_qualified_by_both_classes() {
         assert_eq!(named(&[("B", "x"), ("C", "x")]), ["B::x", "C::x"]);
         let twice = named(&[("A", "x"), ("B", "A::x"), ("B", "x"), ("", "x")]);
         assert_eq!(twice, ["A::x", "B::A::x", "B::x", "x"]);
     }
 
     #[test]
-    fn names_of_base_classes_take_no_more_memory_than_they_may() {
+    fn qualified_names_beyond_the_limit_are_refused() {
         let members = [("Base", "x"), ("Base", "y"), ("", "x"), ("", "y")];
         assert!(names(&members, 8).is_some());
         assert_eq!(names(&members, 7), None);

@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_of_an_envelope_is_known_before() {
+    fn the_computed_size_of_an_envelope_is_right() {
         let page = PageLocation { elements: 3, checksum: true, ..Default::default() };
         let full = ColumnPages { element_offset: Some(7), compression: 5, pages: vec![page; 3] };
         let columns = vec![full, ColumnPages::default()];

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_requests_are_filled_whether_or_not_they_touch() {
+    fn requests_are_filled_whether_or_not_they_are_contiguous() {
         let mut file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..=255).collect();
         file.write_all(&bytes).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_beyond_the_end_is_an_error_wherever_it_stands() {
+    fn a_request_beyond_the_end_fails_at_any_position() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[0; 100]).unwrap();
         for offsets in [[80, 90, 100], [200, 0, 10], [u64::MAX, 0, 10]] {

@@ -1,4 +1,4 @@
-//! Values as JSON, in the form that the dumps of all readers have.
+//! Values as JSON, in the form of the dumps of all readers that are compared.
 //!
 //! Lists, arrays, sets of bits and bytes are arrays; records are objects; a variant is an object
 //! with the one member `_N`, N being the number of its alternative; absent values are null. Numbers

@@ -1,5 +1,4 @@
-//! Writes RNTuples of every kind, with the values that they hold, for other readers to be compared
-//! with.
+//! Writes RNTuples of every kind, with their values, so that other readers can be compared.
 //!
 //! ```text
 //! cargo run --example ntuple_make -- FOLDER
@@ -49,7 +48,7 @@ fn main() -> Outcome {
     Ok(std::fs::write(made.folder.join("manifest.json"), json!(made.listed).to_string())?)
 }
 
-/// What has been written so far.
+/// The files written so far.
 struct Made {
     folder: PathBuf,
     listed: Vec<Json>,
@@ -110,7 +109,7 @@ impl Table {
     }
 }
 
-/// The rows as columns: what a reader makes of them when they are in memory.
+/// The rows as columns, by writing them to memory and reading them.
 fn array_of(members: &[(String, Type)], rows: &[Value]) -> Outcome<Array> {
     let mut memory = Vec::new();
     let (mut appender, header) = Appender::create(&mut memory, "t", members, Default::default())?;
@@ -120,7 +119,7 @@ fn array_of(members: &[(String, Type)], rows: &[Value]) -> Outcome<Array> {
     Ok(reader.read(&reader.select_all(), 0..reader.entries())?)
 }
 
-/// Small pages and clusters, so that values of every type cross them.
+/// Small pages and clusters, so that values of every type cross their boundaries.
 fn small(compression: Compression) -> WriteOptions {
     WriteOptions { page_size: 64, cluster_size: 8 << 10, compression }
 }
@@ -203,7 +202,7 @@ rntuple::row! {
     }
 }
 
-/// Structures of Rust.
+/// Entries from Rust structures.
 fn rows(made: &mut Made) -> Outcome {
     let mut writer = Writer::create::<Event>(&made.path("rows"), NTUPLE, Default::default())?;
     let events: Vec<Event> = (0..300).map(event).collect();
@@ -243,7 +242,7 @@ fn muon_json(muon: &Muon) -> Json {
     json!({ "pt": muon.pt, "charge": muon.charge, "isolated": muon.isolated })
 }
 
-/// Three RNTuples in one file, filled in turns.
+/// Three RNTuples in one file, written in turns.
 fn several(made: &mut Made) -> Outcome {
     let names = ["first", "zweites_ünd", "third"];
     let mut file = create(made, "several")?;
@@ -267,8 +266,8 @@ fn several(made: &mut Made) -> Outcome {
     Ok(())
 }
 
-/// One RNTuple in many versions, each appended to the one before as it was found in the file; an
-/// early and a middle one are kept beside the last.
+/// One RNTuple in many versions, each appended to the one before after it was read from the file; an early
+/// and a middle version have anchors besides the last.
 fn versions(made: &mut Made) -> Outcome {
     const VERSIONS: usize = 21;
     let table = Table::random(types::everything(), 3 * VERSIONS);
@@ -292,8 +291,8 @@ fn versions(made: &mut Made) -> Outcome {
     Ok(())
 }
 
-/// Entries whose every field was replaced again and again, more entries behind them, and a version
-/// from before the last changes.
+/// Entries with every field replaced several times, more entries behind them, and a version before the last
+/// changes.
 fn edited(made: &mut Made) -> Outcome {
     const ENTRIES: usize = 40;
     for (name, compression) in COMPRESSIONS {

@@ -1,5 +1,5 @@
-//! Fields of every type that the library writes, and the nestings that readers get wrong. Names are
-//! those of the fields that the judges write themselves, where there are such.
+//! Fields of every type that the crate writes, and nestings that readers get wrong. Names are those of the
+//! equal fields that the judges write, if any.
 
 use rntuple::{Precision, Primitive, Type};
 
@@ -27,7 +27,7 @@ const INT16: Type = Type::Primitive(Primitive::Int16);
 const INT32: Type = Type::Primitive(Primitive::Int32);
 const DOUBLE32: Type = Type::Reduced(Primitive::Float64, Precision::Single);
 
-/// All types without loss.
+/// All lossless types.
 pub(crate) fn everything() -> Members {
     let mut fields: Members =
         PRIMITIVES.map(|(name, of)| (name.into(), Type::Primitive(of))).into();
@@ -44,7 +44,7 @@ pub(crate) fn everything() -> Members {
     fields
 }
 
-/// A few fields, for many entries.
+/// A few fields, for files of many entries.
 pub(crate) fn few() -> Members {
     named([("id", INT32), ("values", list(FLOAT)), ("text", Type::String), ("flag", BOOL)])
 }
@@ -136,7 +136,7 @@ pub(crate) fn lossy() -> Vec<(String, Type, f64)> {
     fields
 }
 
-/// A class that the judges have declared.
+/// A class that the judges declare.
 fn point() -> Type {
     record("judge::Point", [("x", FLOAT), ("y", DOUBLE), ("hits", list(INT32))])
 }

@@ -67,7 +67,7 @@ impl Random {
         Value::Record(members.iter().map(|(name, of)| (name.clone(), self.value(of))).collect())
     }
 
-    /// A list of this many items; of bytes in their own form.
+    /// A list of this many items; lists of bytes are [`Value::Bytes`].
     pub(crate) fn list(&mut self, item: &Type, size: u64) -> Value {
         match item {
             Type::Primitive(Primitive::Byte | Primitive::UInt8) => {

@@ -1,11 +1,11 @@
-//! Writes RNTuples that were made of older versions of themselves, with the values that they hold,
-//! for other readers to be compared with.
+//! Writes RNTuples that were evolved, compacted or completed, with their values, so that other readers can
+//! be compared.
 //!
 //! ```text
 //! cargo run --example ntuple_revise -- FOLDER
 //! ```
 //!
-//! Files and `manifest.json` are as those of `ntuple_make`.
+//! Files and `manifest.json` have the form of those of `ntuple_make`.
 
 #[path = "../json/mod.rs"]
 mod json;
@@ -164,8 +164,7 @@ fn numbers() -> Vec<Type> {
     types
 }
 
-/// Every number in every wider type, with entries of the old and of the new one; at the top and in
-/// lists.
+/// Every type of numbers widened to every wider type, at the top and in lists, with entries of both.
 fn widened(work: &mut Work) -> Outcome {
     let (mut old, mut new) = (vec![], vec![]);
     for (at, narrow) in numbers().into_iter().enumerate() {
@@ -191,14 +190,13 @@ fn widened(work: &mut Work) -> Outcome {
     work.append(20)
 }
 
-/// Only one representation of each number is left.
+/// All clusters rewritten, so that one representation of each number is left.
 fn completed_widened(work: &mut Work) -> Outcome {
     widened(work)?;
     work.complete(&[])
 }
 
-/// Small clusters of two types merged with what others were before, some values forgotten; then all
-/// is written anew.
+/// Small clusters of two types are merged, with some dead entries; then all clusters are rewritten.
 fn compacted(work: &mut Work) -> Outcome {
     evolved(work)?;
     for _ in 0..5 {
@@ -209,7 +207,7 @@ fn compacted(work: &mut Work) -> Outcome {
     work.compact(&[], true)
 }
 
-/// Collections of other sizes in the middle, so that offsets behind are wrong; then deletions.
+/// Collections change their sizes in the middle, so that later element offsets are wrong; then deletions.
 fn completed(work: &mut Work) -> Outcome {
     evolved(work)?;
     let reader = work.reader()?;
@@ -226,7 +224,7 @@ fn record(members: &[(&str, Type)]) -> Type {
     Type::Record { class: String::new(), members }
 }
 
-/// Fields of every kind that come, go, move and become lists, twice.
+/// Fields of every kind are added, removed, moved and wrapped in lists, twice.
 fn evolved(work: &mut Work) -> Outcome {
     let number = Type::Primitive;
     let (int, double) = (number(Primitive::Int32), number(Primitive::Float64));

@@ -79,7 +79,7 @@ fn sizes_that_do_not_match_are_refused() {
 }
 
 #[test]
-fn unknown_and_abandoned_algorithms_are_told_apart() {
+fn unknown_algorithms_are_corrupt_and_abandoned_ones_unsupported() {
     let mut stored = hex(OF_ROOT[0].1);
     stored[..2].copy_from_slice(b"CS");
     assert_eq!(kind(&stored, 256), ErrorKind::Unsupported);
@@ -114,7 +114,7 @@ fn settings_are_the_numbers_of_root() {
 }
 
 #[test]
-fn what_does_not_shrink_leaves_the_output_alone() {
+fn incompressible_input_leaves_the_output_unchanged() {
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -132,7 +132,7 @@ fn what_does_not_shrink_leaves_the_output_alone() {
 
 proptest! {
     #[test]
-    fn compressed_bytes_are_smaller_and_come_back(
+    fn compressed_bytes_are_smaller_and_decompress_to_the_input(
         pattern in prop::collection::vec(any::<u8>(), 1..50),
         repeats in 1..100usize,
         which in 0..WRITTEN.len(),

@@ -387,7 +387,7 @@ fn truth_values_other_than_one_are_true() {
 }
 
 #[test]
-fn values_that_a_column_cannot_hold_are_refused_and_leave_nothing() {
+fn encoding_fails_for_values_that_do_not_fit_and_writes_nothing() {
     let quantised = column(ColumnType::Real32Quant, 12);
     for value in [f64::NAN, f64::INFINITY, -1.6, 10.01] {
         let mut out = vec![7];

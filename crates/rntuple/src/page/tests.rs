@@ -44,7 +44,7 @@ fn a_plain_page_without_compression_borrows_the_values() {
 }
 
 #[test]
-fn damage_names_the_place_in_the_file() {
+fn errors_of_damaged_pages_have_the_offset_in_the_file() {
     let column = column(ColumnType::Int32);
     let mut stored = Vec::new();
     let values = [5; 4000];

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_stored_as_was_said_last_and_others_as_they_are() {
+    fn renumbered_numbers_are_replaced_and_others_stay() {
         let mut renumbering = Renumbering::default();
         assert!(!renumbering.knows(7));
         assert_eq!(renumbering.stored(7), 7);

@@ -1,9 +1,9 @@
-//! The largest piece of memory that a call asks for.
+//! The largest single allocation of a call.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, which remembers for each thread what was asked of it.
+/// The system's allocator, with the largest allocation of each thread recorded.
 struct Watching;
 
 #[global_allocator]

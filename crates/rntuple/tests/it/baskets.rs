@@ -1,4 +1,4 @@
-//! Baskets of a TTree's branches; tests/python/test_importers.py has those that ROOT and uproot write.
+//! Baskets of a TTree's branches; tests/python/test_importers.py tests baskets of ROOT and uproot.
 
 use proptest::prelude::*;
 use rntuple::tfile::{Branch, Timestamp, encode_key};
@@ -61,9 +61,9 @@ fn numbers_and_lists_are_read_in_part() {
 }
 
 proptest! {
-    /// Whatever bytes change, what is read has the right form, or is refused.
+    /// Whichever bytes change, the arrays read are well-formed, or the read fails.
     #[test]
-    fn damaged_baskets_do_no_harm(
+    fn damaged_baskets_yield_sound_arrays_or_errors(
         ends in prop::collection::vec(0_usize..40, 0..20),
         at in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         is_list: bool,

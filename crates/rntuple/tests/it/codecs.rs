@@ -1,4 +1,4 @@
-//! What is encoded is decoded again, for any metadata.
+//! Any metadata decode to what was encoded.
 
 use proptest::prelude::*;
 use proptest::{collection::vec, option};
@@ -56,7 +56,7 @@ fn columns() -> impl Strategy<Value = Column> {
     )
 }
 
-/// All refer to field 0 and column 0, which are there.
+/// All identifiers refer to field 0 and column 0, which exist.
 fn schemas() -> impl Strategy<Value = Schema> {
     let extra = (any::<u32>(), any::<u32>(), ".{0,9}", vec(any::<u8>(), 0..40)).prop_map(
         |(content_id, type_version, type_name, content)| ExtraTypeInfo {
@@ -99,7 +99,7 @@ fn clusters() -> impl Strategy<Value = Cluster> {
 
 proptest! {
     #[test]
-    fn headers_come_back(name in ".{0,30}", description in ".{0,30}", schema in schemas()) {
+    fn headers_decode_to_what_was_encoded(name in ".{0,30}", description in ".{0,30}", schema in schemas()) {
         let header = Header { name, description, writer: "test".into(), schema };
         let bytes = header.encode();
         let (decoded, checksum) = Header::decode(&bytes).unwrap();
@@ -108,19 +108,19 @@ proptest! {
     }
 
     #[test]
-    fn footers_come_back(header_checksum: u64, extension in schemas(), cluster_groups in vec(groups(), 0..5)) {
+    fn footers_decode_to_what_was_encoded(header_checksum: u64, extension in schemas(), cluster_groups in vec(groups(), 0..5)) {
         let footer = Footer { header_checksum, extension, cluster_groups };
         prop_assert_eq!(Footer::decode(&footer.encode()).unwrap(), footer);
     }
 
     #[test]
-    fn page_lists_come_back(header_checksum: u64, clusters in vec(clusters(), 0..4)) {
+    fn page_lists_decode_to_what_was_encoded(header_checksum: u64, clusters in vec(clusters(), 0..4)) {
         let list = PageList { header_checksum, clusters };
         prop_assert_eq!(PageList::decode(&list.encode()).unwrap(), list);
     }
 
     #[test]
-    fn anchors_come_back(minor: u16, header in links(), footer in links(), max_key_size: u64) {
+    fn anchors_decode_to_what_was_encoded(minor: u16, header in links(), footer in links(), max_key_size: u64) {
         let anchor = Anchor { version: [1, 0, minor, 0], header, footer, max_key_size };
         prop_assert_eq!(Anchor::decode(&anchor.encode()).unwrap(), anchor);
     }
@@ -206,7 +206,7 @@ fn a_sharded_cluster_is_unsupported() {
 }
 
 #[test]
-fn references_to_what_is_not_there_are_refused() {
+fn references_to_missing_fields_and_columns_are_refused() {
     let sound = crate::sample::schema();
     let mut parent = sound.clone();
     parent.fields[0].parent = 1;
@@ -223,7 +223,7 @@ fn references_to_what_is_not_there_are_refused() {
 }
 
 #[test]
-fn an_absurdly_deep_tree_is_refused() {
+fn a_tree_deeper_than_the_limit_is_refused() {
     let mut schema = crate::sample::schema();
     for id in 0..1000 {
         let field = Field { parent: id, ..schema.fields[0].clone() };

@@ -1,4 +1,4 @@
-//! Entries read as Rust structures: the same as when they are read as values.
+//! Entries read as Rust structures equal those read as values.
 
 use std::sync::{Arc, Mutex};
 
@@ -55,7 +55,7 @@ fn event(id: u64) -> Event {
 
 const ENTRIES: u64 = 3000;
 
-/// Many clusters of many small pages, so that values go over the ends of both.
+/// Many clusters of many small pages, so that values cross the boundaries of both.
 fn written() -> (tempfile::TempDir, Reader) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.root");
@@ -67,11 +67,11 @@ fn written() -> (tempfile::TempDir, Reader) {
     (folder, Reader::open(Arc::new(file), "events").unwrap())
 }
 
-/// Bytes of a page of each column, with room.
+/// An upper bound of the bytes of one page of each column.
 const PAGES_BYTES: u64 = 4096;
 
 #[test]
-fn entries_are_what_was_written_in_any_order() {
+fn a_cursor_reads_written_entries_in_any_order() {
     let (_folder, reader) = written();
     assert!(reader.clusters() > 3);
     let cached = written().1.with_cache(PageCache::new(1 << 16).into(), 0);
@@ -101,7 +101,7 @@ fn a_cursor_holds_no_more_than_half_of_the_cache() {
 }
 
 #[test]
-fn threads_read_what_one_reads() {
+fn parallel_reads_equal_those_of_one_thread() {
     let (_folder, reader) = written();
     let all = reader.select_all();
     for entries in [0..ENTRIES, 17..1234, 5..5] {
@@ -116,7 +116,7 @@ fn threads_read_what_one_reads() {
 }
 
 #[test]
-fn single_fields_are_those_of_structures() {
+fn field_cursors_read_the_fields_of_structures() {
     let (_folder, reader) = written();
     let cursor = |name| FieldCursor::new(&reader, &[name]).unwrap();
     assert!(
@@ -168,7 +168,7 @@ row! {
 }
 
 #[test]
-fn structures_that_are_not_there_are_refused() {
+fn structures_with_missing_or_unlike_fields_are_refused() {
     let (_folder, reader) = written();
     let kind = |result: rntuple::Result<()>| result.unwrap_err().kind();
     assert_eq!(kind(reader.cursor::<NoSuchField>().map(drop)), ErrorKind::NotFound);
@@ -186,7 +186,7 @@ row! {
 }
 
 #[test]
-fn fields_that_came_later_are_zero_before_whatever_their_encodings() {
+fn added_fields_read_as_zeros_in_any_representation() {
     let (bytes, anchor) = file(FEW);
     let reader = Reader::from_anchor(Arc::new(bytes), &anchor).unwrap();
     let mut cursor = reader.cursor::<Later>().unwrap();
@@ -207,7 +207,7 @@ fn fields_that_came_later_are_zero_before_whatever_their_encodings() {
 
 /// Reads all entries of a file in which one byte was changed: values or errors, never a panic.
 #[test]
-fn damage_yields_errors() {
+fn a_flipped_byte_never_panics() {
     let mut store = Store::default();
     let Type::Record { members, .. } = Event::cell_type() else { panic!() };
     let options = WriteOptions { page_size: 64, ..WriteOptions::default() };
@@ -229,7 +229,7 @@ fn damage_yields_errors() {
     assert!(refused > 100, "{refused}");
 }
 
-/// A source that notes what it is told of.
+/// A source that records announced ranges.
 struct Listening(Vec<u8>, Mutex<Vec<std::ops::Range<u64>>>);
 
 impl ByteSource for Listening {
@@ -247,7 +247,7 @@ impl ByteSource for Listening {
 }
 
 #[test]
-fn the_source_is_told_of_scattered_pages_before_they_are_read() {
+fn scattered_pages_are_announced_before_they_are_read() {
     let (folder, reader) = written();
     let bytes = std::fs::read(folder.path().join("events.root")).unwrap();
     let source = Arc::new(Listening(bytes, Mutex::default()));

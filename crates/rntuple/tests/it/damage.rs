@@ -1,4 +1,4 @@
-//! Damaged files are refused or read, but never cause a panic.
+//! Damaged files yield errors or values, never a panic.
 
 use std::io::Cursor;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rntuple::{
 
 use crate::sample;
 
-/// Reads all metadata of a file, as far as it goes.
+/// Reads all metadata of a file, up to the first error.
 fn read_all(file: &Vec<u8>) -> Result<()> {
     if let Ok(chain) = KeyChain::of_file(file) {
         assert!(chain.count() <= file.len());
@@ -53,7 +53,7 @@ fn no_truncation_causes_a_panic() {
     }
 }
 
-/// Extreme values at every place: the limits of counts, sizes and offsets.
+/// Extreme values at every position: the limits of counts, sizes and offsets.
 #[test]
 fn no_extreme_word_causes_a_panic() {
     let file = sample::file();
@@ -67,9 +67,9 @@ fn no_extreme_word_causes_a_panic() {
     }
 }
 
-/// A fuzzer found that sizes in a page list were believed before the file was asked.
+/// A fuzzer found that memory was allocated for sizes in a page list before they were compared with the file.
 #[test]
-fn a_page_that_is_not_in_the_file_costs_no_memory() {
+fn a_page_outside_the_file_allocates_no_memory() {
     let huge = Locator { offset: 300, size: 8 << 30 };
     let beyond = Locator { offset: u64::MAX - 8, size: 8 };
     for (elements, locator) in [((1 << 31) - 1, huge), ((1 << 31) - 1, beyond), (2, beyond)] {

@@ -1,4 +1,4 @@
-//! Entries are appended, replaced and taken back in any order, against a list of values.
+//! Entries are appended, replaced and rolled back in random order, and compared with a list of values.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::round_trips::{assert_holds, members_of, options, tables};
 use crate::store::Store;
 use crate::values::{array_of, cases};
 
-/// What is done to an RNTuple.
+/// An operation on an RNTuple.
 #[derive(Clone, Debug)]
 enum Step {
     Append(Vec<Index>),
-    /// A field, entries, and rows that have the values for them.
+    /// A field, entries, and rows with the new values.
     Replace(Index, Vec<Index>, Vec<Index>),
     AppenderSavepoint,
     Rollback(Index),
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..25)
 }
 
-/// What is known of the numbers of each cluster, by its first entry.
+/// The known bounds of each cluster, by its first entry.
 type Known = BTreeMap<u64, (u64, BTreeMap<ColumnId, Bounds>)>;
 
 fn learn(known: &mut Known, summaries: Vec<ClusterSummary>) {
@@ -175,7 +175,7 @@ fn member_mut<'a>(row: &'a mut Value, path: &str) -> &'a mut Value {
     })
 }
 
-/// Fails unless all that is read lies within what is known, and no summarised column is unknown.
+/// Fails unless all values read are within the known bounds, and all columns with a summary have bounds.
 fn assert_bounds_hold(reader: &Reader, known: &Known) {
     assert_eq!(known.values().map(|(entries, _)| entries).sum::<u64>(), reader.entries());
     for (&first, (entries, columns)) in known {
@@ -236,7 +236,7 @@ proptest! {
     #![proptest_config(cases(80))]
 
     #[test]
-    fn edits_do_what_they_do_to_a_list(
+    fn random_edits_match_a_list_of_values(
         (of, pool) in tables(1..30),
         options in options(),
         steps in steps(),
@@ -327,7 +327,7 @@ fn many_scattered_changes_write_each_page_once() {
 }
 
 #[test]
-fn a_text_that_grows_again_and_again_keeps_pages_of_a_good_size() {
+fn pages_stay_well_sized_when_a_string_grows_often() {
     let (mut store, header, mut appender, mut rows) = large();
     let source = store.clone();
     for round in 0..300_u64 {
@@ -351,7 +351,7 @@ fn a_text_that_grows_again_and_again_keeps_pages_of_a_good_size() {
     assert!((least..least + 8).contains(&pages), "{pages} pages instead of {least}");
 }
 
-/// Pages of the characters of a text field.
+/// The pages of characters of a string field.
 fn pages_of(store: &Store, reader: &Reader, field: &str) -> usize {
     let paths = reader.column_paths();
     let column = paths.iter().find(|path| path.path == field && !path.is_size).unwrap().column;
@@ -366,7 +366,7 @@ fn pages_of(store: &Store, reader: &Reader, field: &str) -> usize {
 }
 
 #[test]
-fn what_cannot_be_replaced_is_refused_and_changes_nothing() {
+fn invalid_replacements_are_refused_and_change_nothing() {
     let (mut store, header, mut appender, rows) = large();
     let source = store.clone();
     let of = text_table();
@@ -378,7 +378,7 @@ fn what_cannot_be_replaced_is_refused_and_changes_nothing() {
     };
     assert!(refused("nothing", &[1], &number).contains("number, text, lists"));
     assert!(refused("text", &[1], &number).contains("\"text\""));
-    assert!(refused("lists._0", &[1], &number).contains("no record"));
+    assert!(refused("lists._0", &[1], &number).contains("not a record"));
     assert!(refused("number", &[1], &numbers).contains("2 values for 1 entries"));
     assert!(refused("number", &[2, 2], &numbers).contains("must ascend"));
     assert!(refused("number", &[3, 2], &numbers).contains("must ascend"));
@@ -389,7 +389,7 @@ fn what_cannot_be_replaced_is_refused_and_changes_nothing() {
     assert_holds(&store.reader(&header, &version.footer), &of, &rows);
 }
 
-/// A sink without room.
+/// A sink that is full.
 struct Full;
 
 impl rntuple::BlobSink for Full {

@@ -1,4 +1,4 @@
-//! Tests of the crate's public face.
+//! Tests of the public interface.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,17 +8,19 @@ mod codecs;
 mod cursors;
 mod damage;
 mod editing;
-mod far;
+mod evolution;
 mod hostile;
+mod hostile_schemas;
 mod many_versions;
+mod parts;
 mod real_files;
+mod remote;
 mod representations;
-mod revising;
-mod revising_compact;
-mod revising_complete;
-mod revising_convert;
-mod revising_hostile;
-mod revising_model;
+mod revision_compact;
+mod revision_complete;
+mod revision_convert;
+mod revision_hostile;
+mod revision_model;
 mod round_trips;
 mod sample;
 mod savepoints;

@@ -1,4 +1,4 @@
-//! Many small versions: each costs about as much as the first, and is opened and read at once.
+//! Many small versions: each costs about as much as the first to write, open and read.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ fn row(at: u64) -> Value {
     ])
 }
 
-/// Counts what is read.
+/// A source that counts bytes read.
 struct Counting(Store, Arc<AtomicU64>);
 
 impl ByteSource for Counting {
@@ -40,8 +40,8 @@ impl ByteSource for Counting {
     }
 }
 
-/// A footer once held a link for each of the versions' clusters, or a page list all of them: the
-/// ten-thousandth commit then wrote megabytes.
+/// A footer once had a link for each version's cluster, or a page list all clusters, so the ten-thousandth
+/// commit wrote megabytes.
 #[test]
 fn the_last_of_10_000_versions_costs_as_much_as_the_first() {
     const VERSIONS: u64 = 10_000;
@@ -92,7 +92,7 @@ fn the_last_of_10_000_versions_costs_as_much_as_the_first() {
 
 /// Versions that each change one entry of the first cluster among many.
 #[test]
-fn changes_of_one_entry_cost_the_page_list_of_its_group() {
+fn a_change_of_one_entry_rewrites_the_page_list_of_its_group() {
     let mut store = Store::default();
     let options = WriteOptions { page_size: 64, cluster_size: 2048, ..WriteOptions::default() };
     let (mut appender, header) = Appender::create(&mut store, "t", &members(), options).unwrap();

@@ -1,5 +1,5 @@
-//! Files written by ROOT. They are not part of the repository: `FEMTOBARN_DATA` names the folder
-//! that holds them, and without it these tests do nothing.
+//! Files written by ROOT. They are not part of the repository: `FEMTOBARN_DATA` names their folder; if it is
+//! not set, these tests do nothing.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -101,8 +101,8 @@ fn names_entries_and_fields_are_those_that_uproot_reads() {
     }
 }
 
-/// What ROOT wrote is encoded again byte for byte, so the codecs lose nothing of it; except for lists
-/// that later versions of the format append to the footer.
+/// Metadata of ROOT are encoded to the same bytes, so the codecs lose nothing, except lists that later
+/// versions of the format append to the footer.
 #[test]
 fn envelopes_encode_to_the_bytes_that_root_wrote() {
     for (file, source) in real_files() {
@@ -137,7 +137,7 @@ fn the_keys_of_real_files_are_chains_that_lead_to_every_listed_object() {
 
 /// Fields that were added after the first and after the second cluster, of 200 entries each.
 #[test]
-fn later_fields_of_a_file_of_root_are_zero_before() {
+fn fields_that_root_added_later_read_as_zeros_before() {
     let of_this = |(name, _): &(String, File)| name.starts_with("test_extension_columns");
     let Some((_, file)) = real_files().into_iter().find(of_this) else { return };
     let reader = Reader::open(Arc::new(file), "ntuple").unwrap();
@@ -156,7 +156,7 @@ fn later_fields_of_a_file_of_root_are_zero_before() {
 }
 
 #[test]
-fn entries_alone_are_what_they_are_among_others() {
+fn single_entries_equal_those_read_in_ranges() {
     for (name, file) in real_files() {
         let file = Arc::new(file);
         for (rntuple, anchor) in anchors(&*file).unwrap() {

@@ -1,5 +1,5 @@
-//! Fields that are stored in one of several encodings, cluster by cluster, and fields that came
-//! later than some of the entries. ROOT writes both; this crate only goes on with them.
+//! Fields with several representations, one for each cluster, and fields that were added later. ROOT writes
+//! both; this crate reads and continues them.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::sample;
 use crate::store::Store;
 use crate::values::array_of;
 
-/// Entries of each of three clusters: few, or so many that their memory is used again.
+/// Entries of each of three clusters: few, or enough that the memory of arrays is recycled.
 pub(crate) const FEW: u64 = 10;
 const MANY: u64 = 50_000;
 
-/// The first entry that has the later fields: in the middle of the second cluster.
+/// The first entry with the added fields, in the middle of the second cluster.
 fn later(cluster: u64) -> u64 {
     cluster + cluster / 3
 }
@@ -52,7 +52,7 @@ fn first_schema() -> Schema {
     Schema { fields, columns, ..Schema::default() }
 }
 
-/// A number, a list, an array and a text that came later.
+/// A number, a list, an array and a string, added later.
 fn extension(later: u64) -> Schema {
     let fields = vec![
         field("y", "float", 1, Structure::Leaf),
@@ -105,7 +105,7 @@ fn elements(column: usize, entries: std::ops::Range<u64>) -> Vec<u8> {
     }
 }
 
-/// Three clusters of `size` entries each, and where they are described.
+/// Three clusters of `size` entries each, and the links to header and footer.
 pub(crate) fn file(size: u64) -> (Vec<u8>, Anchor) {
     let extension = extension(later(size));
     let mut bytes = vec![0; 64];
@@ -166,7 +166,7 @@ pub(crate) fn expected(entry: u64, size: u64) -> Value {
 }
 
 #[test]
-fn every_range_of_entries_is_read_whatever_its_encodings() {
+fn every_range_of_entries_is_read_in_any_representation() {
     let (bytes, anchor) = file(FEW);
     let source = Arc::new(bytes);
     let reader = Reader::from_anchor(source.clone(), &anchor).unwrap();
@@ -189,9 +189,9 @@ fn every_range_of_entries_is_read_whatever_its_encodings() {
     }
 }
 
-/// Values of fields in clusters that have nothing, something or all of them, whatever the encoding.
+/// Fields in clusters that store none, some or all of their values, in any representation.
 #[test]
-fn fields_that_came_later_can_be_replaced_before_they_came() {
+fn added_fields_can_be_replaced_in_older_entries() {
     let (bytes, anchor) = file(FEW);
     let mut store = Store::of(bytes);
     let before = store.reader(&anchor.header, &anchor.footer);
@@ -224,7 +224,7 @@ fn fields_that_came_later_can_be_replaced_before_they_came() {
 }
 
 #[test]
-fn single_fields_are_read_whatever_their_encodings() {
+fn single_fields_are_read_in_any_representation() {
     let (bytes, anchor) = file(FEW);
     let reader = Reader::from_anchor(Arc::new(bytes), &anchor).unwrap();
     for name in ["x", "y", "z", "w", "s"] {
@@ -236,9 +236,9 @@ fn single_fields_are_read_whatever_their_encodings() {
     }
 }
 
-/// Memory of large arrays is used again and has old numbers in it where zeros belong.
+/// Recycled memory of large arrays has old numbers where zeros belong.
 #[test]
-fn what_came_later_is_zero_before_in_memory_that_was_used() {
+fn added_fields_read_as_zeros_from_recycled_memory() {
     let (bytes, anchor) = file(MANY);
     let reader = Reader::from_anchor(Arc::new(bytes), &anchor).unwrap();
     let all = reader.select_all();
@@ -250,10 +250,10 @@ fn what_came_later_is_zero_before_in_memory_that_was_used() {
     }
 }
 
-/// ROOT stores pages with the same bytes once, also those of different columns. The page cache once
-/// gave one column what the other had decoded.
+/// ROOT stores pages with equal bytes once, even those of different columns. The page cache once returned
+/// the elements that another column had decoded.
 #[test]
-fn columns_that_share_a_page_read_it_each_in_its_own_way() {
+fn columns_that_share_a_page_decode_it_separately() {
     let (mut bytes, _) = file(FEW);
     let mut write = |payload: &[u8]| {
         let (offset, size) = (bytes.len() as u64, payload.len() as u64);

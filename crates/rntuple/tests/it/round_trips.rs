@@ -1,4 +1,4 @@
-//! What is written is read again: any types and values, encodings, page and cluster sizes.
+//! Round trips: entries of any types read back equal, for any encoding, page size and cluster size.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use rntuple::{Compression, Reader, Type, Value, WriteOptions, Writer};
 
 use crate::values::{array_of, assert_agree, cases, members, values};
 
-/// Small sizes, so that pages and clusters end in the middle of everything.
+/// Small sizes, so that values cross the boundaries of pages and clusters.
 pub(crate) fn options() -> impl Strategy<Value = WriteOptions> {
     let compressions =
         [Compression::None, Compression::Lz4 { level: 1 }, Compression::Zstd { level: 1 }];
@@ -54,7 +54,7 @@ proptest! {
     #![proptest_config(cases(120))]
 
     #[test]
-    fn values_and_arrays_come_back((of, rows) in tables(0..40), options in options(), cut: sample::Index, range: (sample::Index, sample::Index)) {
+    fn values_and_arrays_read_back_equal((of, rows) in tables(0..40), options in options(), cut: sample::Index, range: (sample::Index, sample::Index)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.root");
         let mut writer = Writer::with_members(&path, "t", members_of(&of), options).unwrap();
@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn parts_taken_and_joined_are_what_they_were((of, rows) in tables(1..20), picked in vec(any::<sample::Index>(), 0..30), cut: sample::Index) {
+    fn taking_and_concatenating_arrays_keeps_values((of, rows) in tables(1..20), picked in vec(any::<sample::Index>(), 0..30), cut: sample::Index) {
         let whole = array_of(&of, &rows);
         let positions: Vec<usize> = picked.iter().map(|index| index.index(rows.len())).collect();
         let taken = whole.take(&positions).unwrap();
@@ -120,7 +120,7 @@ fn entries_beyond_the_end_are_refused() {
     }
 }
 
-/// Buffers of other languages point anywhere when they are empty.
+/// Empty buffers from other languages may have pointers that are not aligned.
 #[test]
 fn an_empty_buffer_needs_no_alignment() {
     let empty = bytes::Bytes::from_static(&[0; 9]).slice(1..1);
@@ -130,7 +130,7 @@ fn an_empty_buffer_needs_no_alignment() {
     assert_eq!(rntuple::values_of::<f64>(&bytes::Bytes::new()).unwrap(), &[] as &[f64]);
 }
 
-/// ROOT refuses a whole RNTuple whose name has a blank; this library once wrote such.
+/// ROOT refuses an RNTuple whose name has a blank; this crate once wrote such names.
 #[test]
 fn names_that_root_refuses_are_refused() {
     let of = |field: &str| [(field.to_owned(), Type::Primitive(rntuple::Primitive::Int32))];

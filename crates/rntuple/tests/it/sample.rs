@@ -1,4 +1,4 @@
-//! A small complete file, written with nothing but the metadata codecs: one RNTuple `numbers` with
+//! A small complete file, written with the metadata codecs alone: one RNTuple `numbers` with
 //! one field `x`, a 32-bit integer, of the values 0 to 9.
 
 use std::io::Cursor;
@@ -49,7 +49,7 @@ pub(crate) fn write_numbers(sink: &mut impl BlobSink) -> Anchor {
     write_numbers_with(sink, |page| page)
 }
 
-/// As [`write_numbers`], with another idea of where the page is.
+/// As [`write_numbers`], with the location of the page altered.
 pub(crate) fn write_numbers_with(
     sink: &mut impl BlobSink,
     alter: impl FnOnce(PageLocation) -> PageLocation,

@@ -1,4 +1,4 @@
-//! Savepoints: what came after one is gone, and what follows is as if it had never been.
+//! Savepoints: a rollback discards later changes, as if they had never been made.
 
 use rntuple::{
     Appender, BlobSink, EnvelopeKind, PageList, Primitive, Reader, Result, Type, Value,
@@ -40,7 +40,7 @@ const OPTIONS: WriteOptions =
     WriteOptions { page_size: 64, cluster_size: 4096, compression: rntuple::Compression::None };
 
 #[test]
-fn a_rollback_takes_back_entries_changes_and_clusters() {
+fn a_rollback_discards_entries_changes_and_clusters() {
     let of = table();
     let mut store = Store::default();
     let source = store.clone();
@@ -72,7 +72,7 @@ fn a_rollback_takes_back_entries_changes_and_clusters() {
     assert_offsets_continue(&store, &reader);
 }
 
-/// Fails unless each cluster counts the elements of those before it, and of no others.
+/// Fails unless the element offsets of each cluster are the sums of earlier elements.
 fn assert_offsets_continue(store: &Store, reader: &Reader) {
     let mut next = vec![0; reader.schema().columns.len()];
     for group in &reader.footer().cluster_groups {
@@ -88,7 +88,7 @@ fn assert_offsets_continue(store: &Store, reader: &Reader) {
 }
 
 #[test]
-fn entries_behind_changed_ones_count_on_from_them() {
+fn element_offsets_continue_behind_changed_clusters() {
     let of = table();
     let mut store = Store::default();
     let source = store.clone();
@@ -126,7 +126,7 @@ fn entries_behind_changed_ones_count_on_from_them() {
     assert_offsets_continue(&store, &reader);
 }
 
-/// A store that is full at times.
+/// A store that can be full.
 struct Limited {
     store: Store,
     is_full: bool,
@@ -143,7 +143,7 @@ impl BlobSink for Limited {
 }
 
 #[test]
-fn after_a_failed_write_a_savepoint_is_the_way_back() {
+fn rollback_to_a_savepoint_recovers_from_a_failed_write() {
     let of = table();
     let source = Store::default();
     let mut sink = Limited { store: source.clone(), is_full: false };

@@ -1,4 +1,4 @@
-//! The seeds of the fuzzers in `fuzz/corpus` are small files and envelopes of our own making.
+//! The seeds of the fuzzers in `fuzz/corpus` are small files and envelopes that this crate writes.
 //! `FEMTOBARN_WRITE_SEEDS=1 cargo test -p rntuple seeds` writes them anew.
 
 use std::io::Cursor;
@@ -13,7 +13,7 @@ use rntuple::{
 use crate::sample;
 
 #[test]
-fn seeds_are_what_our_writer_makes() {
+fn seeds_equal_the_output_of_the_writer() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let write = std::env::var_os("FEMTOBARN_WRITE_SEEDS").is_some();
     for (target, name, bytes) in seeds() {
@@ -119,7 +119,7 @@ fn file_with_a_hole() -> Vec<u8> {
     file
 }
 
-/// Every optional value is there.
+/// All optional values are present.
 fn header() -> Header {
     let mut schema = sample::schema();
     let mut array = schema.fields[0].clone();

@@ -1,4 +1,4 @@
-//! Bytes that rows share with the writer: on disk they are what they were, whatever is beside them.
+//! Bytes that rows share with the writer are stored unchanged, among any other elements.
 
 use bytes::Bytes;
 use rntuple::{
@@ -23,7 +23,7 @@ fn table() -> Type {
     Type::Record { class: String::new(), members }
 }
 
-/// Some too short to be shared, some of several pages, and some that end with a page.
+/// Values too short to be shared, values of several pages, and values that end with a page.
 fn bytes(at: u64) -> Bytes {
     let size = [10_240, 3, 100_000, 0, 4096, 5000, 16 << 10, 10_240][at as usize % 8];
     (0..size).map(|byte| (byte / 7 + 31 * at) as u8).collect()
@@ -66,7 +66,7 @@ fn shared_bytes_are_stored_in_their_order() {
 }
 
 #[test]
-fn pages_end_where_large_entries_do() {
+fn pages_end_after_large_entries() {
     let (mut store, of) = (Store::default(), table());
     let source = store.clone();
     let options = WriteOptions::default();
@@ -111,7 +111,7 @@ fn running_sums(numbers: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn a_rollback_takes_back_bytes_that_are_shared() {
+fn a_rollback_discards_shared_bytes() {
     let (mut store, of) = (Store::default(), table());
     let source = store.clone();
     let (mut appender, header) =

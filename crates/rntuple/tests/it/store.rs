@@ -1,15 +1,15 @@
-//! Memory that is written and read at the same time, as a file is.
+//! A store in memory that is written and read at the same time, like a file.
 
 use std::sync::{Arc, Mutex};
 
 use rntuple::{BlobSink, ByteSource, EnvelopeLink, Reader, Result};
 
-/// Blobs one after the other; clones share them.
+/// Concatenated blobs, shared by all clones.
 #[derive(Clone, Default)]
 pub(crate) struct Store(Arc<Mutex<Vec<u8>>>);
 
 impl Store {
-    /// A store that has these bytes already.
+    /// A store that begins with these bytes.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Store(Arc::new(Mutex::new(bytes)))
     }

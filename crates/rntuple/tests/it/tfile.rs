@@ -14,7 +14,7 @@ use rntuple::{
 
 use crate::sample;
 
-/// Opens everything that a reader needs, and returns the number of entries.
+/// Opens an RNTuple and returns its number of entries.
 fn entries_of(source: &dyn ByteSource, anchor: &Anchor) -> Result<u64> {
     let read = |link, kind| read_envelope(source, link, kind, anchor.max_key_size);
     let (header, checksum) = Header::decode(&read(&anchor.header, EnvelopeKind::Header)?)?;
@@ -53,9 +53,9 @@ fn the_keys_of_a_written_file_are_an_uninterrupted_chain() {
     assert_eq!(position + last.size, file.len() as u64);
 }
 
-/// As the engine does: extents of several blobs, one of them abandoned, then sealing in place.
+/// As in the engine: extents of several blobs, one of them abandoned, then sealing in place.
 #[test]
-fn sealing_completes_a_chain_of_extents_with_a_hole() {
+fn sealing_completes_a_chain_of_extents_with_a_gap() {
     let identity = sample::identity();
     let mut file = identity.front();
     let hole = file.len() as u64..file.len() as u64 + 1000;
@@ -85,7 +85,7 @@ fn sealing_completes_a_chain_of_extents_with_a_hole() {
     assert_eq!(entries_of(&file, &anchors[0].1).unwrap(), sample::ENTRIES);
 }
 
-/// Blobs one after the other behind the header of one key.
+/// A sink that appends blobs behind the header of one key.
 struct Extent {
     start: u64,
     bytes: Vec<u8>,
@@ -99,7 +99,7 @@ impl BlobSink for Extent {
     }
 }
 
-/// Seven extents of 1 GiB of holes, then the data: every offset needs more than 32 bits.
+/// Seven sparse extents of 1 GiB, then the data: every offset needs more than 32 bits.
 #[test]
 fn a_file_of_seven_gigabytes_is_sealed_and_read() {
     let identity = sample::identity();
@@ -145,9 +145,9 @@ fn an_unsealed_file_has_no_objects() {
     assert_eq!(nameless.front_size(), FRONT_SIZE_MIN);
 }
 
-/// Data of an early server lay there, which were taken for the file's name and UUID.
+/// Data of an early server at this position were once taken for the file's name and UUID.
 #[test]
-fn a_front_without_the_files_own_key_is_no_identity() {
+fn reading_an_identity_fails_without_the_key_of_the_root_directory() {
     let identity = sample::identity();
     let front = identity.front();
     assert_eq!(FileIdentity::read(&front).unwrap(), identity);

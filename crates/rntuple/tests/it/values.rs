@@ -1,7 +1,7 @@
-//! Types and values of every kind: made at random, put into arrays, and compared with what is read.
+//! Random types and values of every kind, their arrays, and the comparison with values that are read.
 //!
-//! Shared with the tests of the engine. The way from values to arrays is written here once more, so
-//! that it checks the crate's own way from arrays to values.
+//! The tests of the engine use this module too. It converts values to arrays without the crate's code, to
+//! check the crate's conversion of arrays to values.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ pub(crate) const PRIMITIVES: [Primitive; 13] = {
     [Bool, Byte, Char, Int8, UInt8, Int16, UInt16, Int32, UInt32, Int64, UInt64, Float32, Float64]
 };
 
-/// Number of random cases of a test: few, or many where `FEMTOBARN_LONG` is set.
+/// Number of random cases of a test: few, or many if `FEMTOBARN_LONG` is set.
 pub(crate) fn cases(few: u32) -> ProptestConfig {
     let many = if std::env::var_os("FEMTOBARN_LONG").is_some() { 50 } else { 1 };
     ProptestConfig { cases: few * many, ..ProptestConfig::default() }
@@ -131,14 +131,14 @@ fn primitives(of: Primitive) -> BoxedStrategy<Value> {
     }
 }
 
-/// Real numbers, with those that are not numbers, the infinite and the tiny.
+/// Real numbers, among them NaN, infinities and tiny numbers.
 fn reals(single: bool) -> BoxedStrategy<Value> {
     let odd = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 1e-310, f64::MAX];
     let any = prop_oneof![8 => -1e9..1e9, 4 => -1.0..1.0, 1 => sample::select(odd.to_vec())];
     any.prop_map(move |x: f64| Value::Float(if single { f64::from(x as f32) } else { x })).boxed()
 }
 
-/// A number that half precision has, in place of one that is too large.
+/// A number in the range of half precision.
 fn within_halves(value: Value) -> Value {
     match value {
         Value::Float(x) if x.is_finite() && x.abs() >= 65_520.0 => Value::Float(x / 65_536.0),
@@ -275,7 +275,7 @@ fn text(value: &Value) -> &str {
     }
 }
 
-/// The items of a list, be they bytes or values.
+/// The items of a list of values or bytes.
 fn items(value: &Value) -> Vec<Value> {
     match value {
         Value::List(items) => items.clone(),
@@ -284,7 +284,7 @@ fn items(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Fails unless `read` is what comes back of `written`: the same, but for what its type rounds.
+/// Fails unless `read` equals `written`, up to the rounding of its type.
 pub(crate) fn assert_agree(of: &Type, written: &Value, read: &Value) {
     assert!(agree(of, written, read), "{written:?} came back as {read:?}, of {of:?}");
 }

@@ -1,4 +1,4 @@
-//! Versions of an RNTuple: each footer goes on to be what it was while others are appended.
+//! Versions of an RNTuple: each stays readable while further versions are appended.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(cases(40))]
 
     #[test]
-    fn every_version_stays_what_it_was(
+    fn earlier_versions_stay_readable_after_appending(
         (of, rows) in tables(0..40),
         options in vec(options(), 1..9),
         cuts in vec(any::<prop::sample::Index>(), 8),
@@ -98,7 +98,7 @@ fn a_thousand_versions_have_few_cluster_groups_and_all_can_be_read() {
     }
 }
 
-/// Blobs that belong behind others.
+/// A sink for blobs behind existing bytes.
 struct Behind {
     start: u64,
     bytes: Vec<u8>,
@@ -137,10 +137,10 @@ fn after_a_failed_write_the_appender_refuses_all_work() {
     appender.finish_version(&mut sound, &Vec::new()).unwrap_err();
 }
 
-/// Bytes that compress a thousandfold once filled a cluster with more items than its 32-bit offsets
-/// can count: the size of a cluster was measured on disk only.
+/// The size of a cluster was once measured on disk alone, so bytes that compress a thousandfold filled a
+/// cluster with more items than its 32-bit offsets can count.
 #[test]
-fn clusters_of_data_that_compress_well_end_in_time() {
+fn clusters_of_compressible_data_end_by_their_size_in_memory() {
     let mut memory = Vec::new();
     let compression = Compression::Zstd { level: 1 };
     let options = WriteOptions { page_size: 4096, cluster_size: 64 << 10, compression };
@@ -157,9 +157,9 @@ fn clusters_of_data_that_compress_well_end_in_time() {
     assert!((25..60).contains(&clusters), "{clusters} clusters of 20 MB");
 }
 
-/// The size of the first entries once decided how many of the next went into a cluster.
+/// The number of entries in a cluster once depended on the size of its first entries alone.
 #[test]
-fn clusters_end_in_time_when_entries_grow() {
+fn clusters_end_at_their_size_when_entries_grow() {
     let mut memory = Vec::new();
     let options = WriteOptions { page_size: 4096, cluster_size: 64 << 10, ..Default::default() };
     let (mut appender, header) = Appender::create(&mut memory, "t", &counters(), options).unwrap();

@@ -1,4 +1,4 @@
-//! Editing versions whose fields are stored in several representations: numbers that were widened.
+//! Editing versions whose fields have several representations, of widened numbers.
 
 use rntuple::{
     Appender, BlobSink, Cluster, ClusterGroup, Column, ColumnPages, ColumnType, EnvelopeKind,
@@ -35,7 +35,7 @@ fn write(store: &mut Store, envelope: &[u8]) -> EnvelopeLink {
     EnvelopeLink { length: size, locator: Locator { offset, size } }
 }
 
-/// The schema with 64-bit numbers, and 32-bit ones as a second representation.
+/// A schema of 64-bit numbers with 32-bit numbers as a second representation.
 fn widened_schema() -> Schema {
     let narrow = Schema::new(
         members_of(&table(Primitive::Int32, Primitive::Float32)),
@@ -115,7 +115,7 @@ fn active(store: &Store, reader: &Reader, field: &str) -> Vec<ColumnType> {
 }
 
 #[test]
-fn a_cluster_keeps_its_representation_as_long_as_it_holds_the_values() {
+fn a_cluster_keeps_its_representation_while_values_fit() {
     use ColumnType::{Int32, Int64, Real32, Real64};
     let (mut store, header, footer) = widened();
     let of = table(Primitive::Int64, Primitive::Float64);

@@ -9,7 +9,7 @@ use rntuple::{
     WriteOptions, compact, complete, evolve,
 };
 
-use crate::revising::{event, number, record, tracks, written};
+use crate::evolution::{event, number, record, tracks, written};
 use crate::values::cases;
 
 /// A number in a page list, and what becomes of it.
@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(cases(150))]
 
     #[test]
-    fn whatever_page_lists_say_there_is_a_new_version_or_an_error(all in vec(damages(), 1..4)) {
+    fn false_page_lists_yield_a_new_version_or_an_error(all in vec(damages(), 1..4)) {
         let rows: Vec<_> = (0..60).map(event).collect();
         let options = WriteOptions { page_size: 64, ..Default::default() };
         let (mut memory, header, footer) = written(&tracks(), &rows, options);
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn an_array_of_more_zeros_than_memory_has_is_refused() {
+fn default_arrays_of_too_many_items_are_refused() {
     let huge = Type::Array { item: number(Primitive::Float64).into(), size: 1 << 50 };
     let member = NewMember::added("huge", huge, None);
     let error = rntuple::plan(&tracks(), &[member]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Versions as others read them: right element offsets, one representation, deletions as a field.
+//! Completed versions: right element offsets, one representation, deletions as a field.
 
 use std::ops::Range;
 
@@ -10,8 +10,8 @@ use rntuple::{
     Schema, Type, Value, WriteOptions, compact, complete, evolve,
 };
 
-use crate::revising::{event, number, record, rows_of, tracks};
-use crate::revising_model::{Random, change_members};
+use crate::evolution::{event, number, record, rows_of, tracks};
+use crate::revision_model::{Random, change_members};
 use crate::round_trips::{assert_holds, members_of, options, tables};
 use crate::store::Store;
 use crate::values::{array_of, cases};
@@ -37,7 +37,7 @@ impl Made {
         self.store.reader(&self.header, &self.footer)
     }
 
-    /// Makes it complete, and goes on with that.
+    /// Completes it, and continues with the complete version.
     pub(crate) fn complete(
         &mut self,
         deleted: &[Range<u64>],
@@ -106,7 +106,7 @@ proptest! {
     #![proptest_config(cases(25))]
 
     #[test]
-    fn whatever_was_evolved_is_complete_in_the_end(
+    fn completion_succeeds_after_any_evolution_and_edit(
         (of, rows) in tables(1..25),
         options in vec(options(), 2),
         marked in vec(any::<Index>(), 0..6),
@@ -141,7 +141,7 @@ proptest! {
 }
 
 #[test]
-fn offsets_behind_an_edited_cluster_are_made_right_and_nothing_else_is_written() {
+fn completion_corrects_element_offsets_behind_an_edited_cluster() {
     let options = WriteOptions { page_size: 64, cluster_size: 1 << 10, ..Default::default() };
     let mut made = Made::new(&tracks(), &(0..2000).map(event).collect::<Vec<_>>(), options);
     let mut rows = rows_of(&made.reader());
@@ -163,7 +163,7 @@ fn offsets_behind_an_edited_cluster_are_made_right_and_nothing_else_is_written()
 }
 
 #[test]
-fn marks_take_little_where_few_are_deleted() {
+fn deletion_marks_are_small_when_few_entries_are_deleted() {
     let options = WriteOptions { page_size: 1 << 10, cluster_size: 1 << 10, ..Default::default() };
     let mut made = Made::new(&tracks(), &(0..20_000).map(event).collect::<Vec<_>>(), options);
     let deleted = [3..4, 500..9000, 19_999..20_000];
@@ -179,7 +179,7 @@ fn marks_take_little_where_few_are_deleted() {
 }
 
 #[test]
-fn marks_are_refused_for_entries_that_do_not_exist_and_names_that_do() {
+fn deletion_marks_fail_for_missing_entries_and_taken_names() {
     let options = WriteOptions::default();
     let mut made = Made::new(&tracks(), &(0..10).map(event).collect::<Vec<_>>(), options);
     let (beyond, reversed) = (9..11, Range { start: 5, end: 4 });
@@ -192,11 +192,11 @@ fn marks_are_refused_for_entries_that_do_not_exist_and_names_that_do() {
     let mut made = Made::new(&of, &[row], options);
     let one = 0..1;
     let error = made.complete(&[one], options).unwrap_err();
-    assert!(error.to_string().contains("there is a field \"_deleted\" already"), "{error}");
+    assert!(error.to_string().contains("field \"_deleted\" exists already"), "{error}");
 }
 
 #[test]
-fn an_evolved_version_that_nobody_widened_is_complete() {
+fn an_evolved_version_without_widened_fields_is_complete() {
     let options = WriteOptions::default();
     let mut made = Made::new(&tracks(), &(0..100).map(event).collect::<Vec<_>>(), options);
     let members = [NewMember::added("n", number(Primitive::Int8), None)];
@@ -248,7 +248,7 @@ fn with_narrow_offsets(of: &Type, options: WriteOptions) -> Made {
 }
 
 #[test]
-fn containers_with_32_bit_offsets_go_on_and_are_complete_with_64_bit_ones() {
+fn rntuples_with_32_bit_offsets_are_continued_and_completed_with_64_bits() {
     for compression in [Compression::None, Compression::Zstd { level: 1 }] {
         let options = WriteOptions { page_size: 256, compression, ..Default::default() };
         let rows: Vec<Value> = (0..200).map(event).collect();

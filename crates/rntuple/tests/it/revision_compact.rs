@@ -1,4 +1,4 @@
-//! The same entries in fewer clusters.
+//! Compaction: the same entries in fewer clusters.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 use rntuple::{Compaction, Compression, ErrorKind, Type, Value, WriteOptions, compact};
 
-use crate::revising::{event, rows_of, tracks};
-use crate::revising_complete::{Made, assert_counted};
+use crate::evolution::{event, rows_of, tracks};
+use crate::revision_complete::{Made, assert_counted};
 use crate::round_trips::{assert_holds, options, tables};
 use crate::values::cases;
 
@@ -29,7 +29,7 @@ proptest! {
     #![proptest_config(cases(40))]
 
     #[test]
-    fn entries_stay_and_dead_ones_are_blank(
+    fn compaction_keeps_live_entries_and_blanks_dead_ones(
         (of, rows) in tables(1..40),
         options in vec(options(), 3),
         cuts in vec(any::<Index>(), 4),
@@ -95,7 +95,7 @@ fn small_clusters_are_merged_and_large_ones_keep_their_pages() {
 }
 
 #[test]
-fn page_lists_of_full_clusters_stay() {
+fn page_lists_of_full_clusters_are_kept() {
     let options = WriteOptions { page_size: 16, cluster_size: 128, ..Default::default() };
     let mut made = Made::new(&tracks(), &events(0..20_000), options);
     let groups = made.reader().footer().cluster_groups.clone();
@@ -111,7 +111,7 @@ fn page_lists_of_full_clusters_stay() {
 }
 
 #[test]
-fn all_is_compressed_when_asked_for() {
+fn all_clusters_are_rewritten_with_new_compression() {
     let plain = WriteOptions { cluster_size: 32 << 10, ..Default::default() };
     let mut made = Made::new(&tracks(), &events(0..20_000), plain);
     let stored = |made: &Made| {
@@ -129,7 +129,7 @@ fn all_is_compressed_when_asked_for() {
 }
 
 #[test]
-fn what_the_dead_held_is_gone() {
+fn values_of_dead_entries_are_not_stored() {
     let options = WriteOptions { page_size: 1 << 10, cluster_size: 16 << 10, ..Default::default() };
     let mut made = Made::new(&tracks(), &events(0..5000), options);
     let dead = 100..4900;
@@ -146,10 +146,10 @@ fn what_the_dead_held_is_gone() {
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// Rounded to single precision, the greatest quantised number once was greater than its range, and
-/// could not be written again.
+/// The greatest quantised number, rounded to single precision, once exceeded its range and could not be
+/// rewritten.
 #[test]
-fn the_ends_of_a_quantised_range_are_written_again() {
+fn the_bounds_of_a_quantised_range_can_be_rewritten() {
     use rntuple::{Precision, Primitive};
     let (min, max) = (-100.1, 100.1);
     let precision = Precision::Quantised { bits: 20, min, max };

@@ -1,4 +1,4 @@
-//! New versions of whole RNTuples: other types over the same pages.
+//! Evolution: versions with other types over the same pages.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rntuple::{
 };
 
 use crate::representations::{FEW, expected, file};
-use crate::revising_model::{Random, change_members};
+use crate::revision_model::{Random, change_members};
 use crate::round_trips::{assert_holds, members_of, options, tables};
 use crate::values::{array_of, cases};
 use crate::versions::reader;
@@ -38,7 +38,7 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn any_changes_give_the_values_of_the_model(
+    fn random_evolutions_match_the_model(
         (mut of, rows) in tables(0..25),
         options in vec(options(), 4),
         seed: u64,
@@ -105,7 +105,7 @@ pub(crate) fn event(id: u64) -> Value {
 }
 
 #[test]
-fn a_change_writes_little_however_much_there_is() {
+fn evolution_writes_little_for_any_number_of_entries() {
     let rows: Vec<Value> = (0..20_000).map(event).collect();
     let options = WriteOptions { cluster_size: 64 << 10, ..WriteOptions::default() };
     let (mut memory, header, footer) = written(&tracks(), &rows, options);
@@ -139,7 +139,7 @@ fn a_change_writes_little_however_much_there_is() {
 }
 
 #[test]
-fn what_cannot_be_kept_is_refused_with_the_reason() {
+fn plans_that_lose_values_are_refused_with_the_reason() {
     let old = record(&[
         ("i", number(Primitive::Int32)),
         ("s", Type::String),
@@ -148,16 +148,16 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
         ("r", record(&[("x", number(Primitive::Int64))])),
     ]);
     let refused = [
-        ("i", number(Primitive::Int16), "not all numbers"),
-        ("i", number(Primitive::UInt32), "not all numbers"),
-        ("i", number(Primitive::Float32), "not all numbers"),
+        ("i", number(Primitive::Int16), "some numbers of the old type"),
+        ("i", number(Primitive::UInt32), "some numbers of the old type"),
+        ("i", number(Primitive::Float32), "some numbers of the old type"),
         ("i", Type::String, "text"),
         ("s", number(Primitive::Int32), "text"),
         ("l", number(Primitive::Int8), "no item, or several"),
         ("l", Type::Optional(number(Primitive::Int8).into()), "several items"),
         ("o", number(Primitive::Int8), "absent"),
         ("r", number(Primitive::Int64), "a record"),
-        ("r", record(&[("x", number(Primitive::Int32))]), "not all numbers"),
+        ("r", record(&[("x", number(Primitive::Int32))]), "some numbers of the old type"),
     ];
     for (name, of, reason) in refused {
         let error = plan(&old, &[NewMember::same(name, of.clone())]).unwrap_err();
@@ -181,7 +181,7 @@ fn what_cannot_be_kept_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_list_becomes_one_that_may_be_missing() {
+fn a_list_evolves_to_an_optional_list() {
     let rows: Vec<Value> = (0..500).map(event).collect();
     let options = WriteOptions { cluster_size: 4096, ..WriteOptions::default() };
     let (mut memory, header, footer) = written(&tracks(), &rows, options);
@@ -204,7 +204,7 @@ fn a_list_becomes_one_that_may_be_missing() {
 }
 
 #[test]
-fn a_plan_tells_what_changes() {
+fn a_plan_lists_the_changed_fields() {
     let track = record(&[("p", number(Primitive::Float32)), ("q", number(Primitive::Int8))]);
     let members = [
         NewMember::same("id", Type::Optional(number(Primitive::UInt32).into())),
@@ -229,7 +229,7 @@ fn a_plan_tells_what_changes() {
 }
 
 #[test]
-fn a_member_of_a_record_can_come_out_of_it() {
+fn a_member_can_move_out_of_its_record() {
     let old = record(&[("v", record(&[("x", Type::String), ("y", number(Primitive::Int8))]))]);
     let row = |x: &str| {
         let v =
@@ -245,7 +245,7 @@ fn a_member_of_a_record_can_come_out_of_it() {
     assert_eq!(rows, [row("a"), row("")]);
 }
 
-/// The old pages of a field that was widened cannot hold what the new type can.
+/// The old pages of a widened field cannot store all values of the new type.
 #[test]
 fn a_wide_number_replaces_a_narrow_one_in_an_old_cluster() {
     let rows: Vec<Value> = (0..100).map(event).collect();
@@ -275,9 +275,9 @@ fn a_wide_number_replaces_a_narrow_one_in_an_old_cluster() {
     assert_eq!(rows_of(&old), rows);
 }
 
-/// ROOT adds fields to RNTuples that have entries already: older pages do not know them.
+/// ROOT adds fields to RNTuples with entries; earlier clusters have no pages of them.
 #[test]
-fn fields_that_came_later_get_pages_for_all_entries() {
+fn evolution_writes_pages_for_fields_added_later() {
     let (bytes, anchor) = file(FEW);
     let mut memory = bytes;
     let old = Reader::from_anchor(Arc::new(memory.clone()), &anchor).unwrap();

@@ -1,11 +1,10 @@
-//! Random changes of a class, and what they do to single values: the model that whole versions are
-//! compared with.
+//! Random changes of types, with their effect on single values: the model for evolved versions.
 
 use rntuple::{NewMember, Precision, Primitive, Type, Value};
 
 use crate::values::PRIMITIVES;
 
-/// Numbers that a seed decides (SplitMix64).
+/// A random number generator with a seed (SplitMix64).
 pub(crate) struct Random(pub u64);
 
 impl Random {
@@ -25,13 +24,13 @@ impl Random {
     }
 }
 
-/// What a change makes of one value.
+/// The effect of a change on one value.
 type FieldChange = Box<dyn Fn(&Value) -> Value>;
 
 /// A type after a change.
 pub(crate) struct Changed {
     pub of: Type,
-    /// For the members of the record in it.
+    /// The origins of the members of the record in it.
     pub rules: Vec<NewMember>,
     pub value: FieldChange,
 }
@@ -131,7 +130,7 @@ fn wrap(changed: Changed, typed: bool, random: &mut Random) -> Changed {
     }
 }
 
-/// The members of a record: some go, some come, some have other names or another place.
+/// Changes the members of a record: some are removed, added, renamed or moved.
 pub(crate) fn change_members(
     members: &[(String, Type)],
     typed: bool,
@@ -175,7 +174,7 @@ fn fresh(random: &mut Random) -> String {
     format!("n{:x}", random.below(u64::MAX))
 }
 
-/// A new member and its default; none stands for zero.
+/// A new member and its default; `None` is zero.
 fn addition(random: &mut Random) -> (Type, Option<Value>) {
     let text = || Value::String("dé".to_owned());
     let int = |value| Value::Int(value);
@@ -211,7 +210,7 @@ fn addition(random: &mut Random) -> (Type, Option<Value>) {
     (of, given.then_some(value))
 }
 
-/// A wider type, if there is one; the model's own table of what loses nothing.
+/// A wider type, if there is one, from the model's own table of lossless conversions.
 fn widen(of: &Type, random: &mut Random) -> Changed {
     let wider: Vec<Type> = match of {
         Type::Primitive(old) => {
@@ -260,7 +259,7 @@ fn is_typed(of: &Type) -> bool {
     }
 }
 
-/// A list, of bytes in their own form.
+/// A list; lists of bytes are [`Value::Bytes`].
 fn list_of(items: Vec<Value>) -> Value {
     Value::List(items)
 }

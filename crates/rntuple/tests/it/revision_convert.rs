@@ -1,4 +1,4 @@
-//! Arrays as arrays of another type: what a change of class does, and the way back if values fit.
+//! Conversion of arrays to another type, and back if values fit.
 
 use proptest::prelude::*;
 
@@ -7,8 +7,8 @@ use rntuple::{
     WriteOptions, convert_array,
 };
 
-use crate::revising::{number, record, written};
-use crate::revising_model::{Random, change_members};
+use crate::evolution::{number, record, written};
+use crate::revision_model::{Random, change_members};
 use crate::round_trips::{members_of, tables};
 use crate::values::{array_of, assert_agree, cases};
 use crate::versions::reader;
@@ -62,7 +62,7 @@ fn ints(values: &[i64]) -> Vec<Value> {
 }
 
 #[test]
-fn values_that_fit_become_such_of_narrower_types() {
+fn values_that_fit_convert_to_narrower_types() {
     use Primitive::{Float32, Float64, Int8, Int16, Int32, UInt8};
     let floats =
         |values: &[f64]| values.iter().map(|&value| Value::Float(value)).collect::<Vec<_>>();
@@ -95,7 +95,7 @@ fn values_that_fit_become_such_of_narrower_types() {
 }
 
 #[test]
-fn lists_become_the_one_item_of_others_and_back() {
+fn lists_wrap_into_single_items_and_unwrap_again() {
     let plain = list(record(&[("n", number(Primitive::Int32))]));
     let nested = list(plain.clone());
     let row = |n: i64| Value::Record(vec![("n".to_owned(), Value::Int(n))]);
@@ -112,7 +112,7 @@ fn lists_become_the_one_item_of_others_and_back() {
 }
 
 #[test]
-fn the_first_value_that_does_not_fit_is_named() {
+fn conversion_fails_with_the_first_value_that_does_not_fit() {
     use Primitive::{Bool, Float32, Float64, Int8, Int32, Int64, UInt8};
     let quantised = Type::Reduced(Float32, Precision::Quantised { bits: 8, min: 0.0, max: 1.0 });
     let half = Type::Reduced(Float32, Precision::Half);
@@ -149,7 +149,7 @@ fn the_first_value_that_does_not_fit_is_named() {
 }
 
 #[test]
-fn a_conversion_tells_what_it_narrows() {
+fn a_conversion_lists_the_fields_that_it_narrows() {
     let old = record(&[("a", number(Primitive::Int32)), ("b", list(Type::String))]);
     let new = [NewMember::same("a", number(Primitive::Int8)), NewMember::same("b", Type::String)];
     let conversion = Conversion::new(&old, &new).unwrap();
@@ -158,9 +158,9 @@ fn a_conversion_tells_what_it_narrows() {
     rntuple::plan(&old, &new).unwrap_err();
 }
 
-/// Arrays that were cut have offsets that do not start at 0, and items that belong to others.
+/// Sliced arrays have offsets that do not start at 0, and items outside their lists.
 #[test]
-fn items_that_no_list_has_need_not_fit() {
+fn items_outside_all_lists_need_not_fit() {
     let of = record(&[("x", list(number(Primitive::Int32)))]);
     let content = Array::primitive(Primitive::Int32, vec![1000_i32, 1, 2, 3, 1000]);
     let lists = Array::List {

@@ -1,4 +1,4 @@
-//! Sources that are far away: few round trips, whatever is read.
+//! Remote sources: any read takes few round trips.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ fn event(id: u64) -> Event {
     }
 }
 
-/// Counts how often it is asked for bytes that it was not told of.
+/// A source that counts reads of bytes that were not announced.
 #[derive(Default)]
 struct Far {
     bytes: Vec<u8>,
@@ -41,12 +41,12 @@ impl Far {
         Arc::new(Far { bytes, ..Far::default() })
     }
 
-    /// Round trips since this was asked last.
+    /// Round trips since the last call.
     fn trips(&self) -> u64 {
         std::mem::take(&mut self.trips.lock().unwrap())
     }
 
-    /// What it was told of since this was asked last.
+    /// Announced ranges since the last call.
     fn told(&self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.told.lock().unwrap())
     }
@@ -84,7 +84,7 @@ impl ByteSource for Far {
 
 const ENTRIES: u64 = 4000;
 
-/// A store with events and the bytes of it, and what leads to them.
+/// A store with events, its bytes, and the links to header and footer.
 fn written(entries: u64) -> (Vec<u8>, rntuple::EnvelopeLink, rntuple::EnvelopeLink) {
     let mut store = Store::default();
     let Type::Record { members, .. } = Event::cell_type() else { panic!() };
@@ -109,7 +109,7 @@ fn opened(entries: u64) -> (Arc<Far>, Reader, Reader) {
 }
 
 #[test]
-fn an_object_takes_a_round_trip_for_each_level_of_collections() {
+fn an_entry_takes_one_round_trip_per_level_of_collections() {
     let (far, reader, near) = opened(ENTRIES);
     for entry in [3_003, 11, 2_007, ENTRIES - 1] {
         far.trips();
@@ -125,7 +125,7 @@ fn an_object_takes_a_round_trip_for_each_level_of_collections() {
 }
 
 #[test]
-fn scattered_objects_take_no_more_round_trips_than_one() {
+fn scattered_entries_take_as_many_round_trips_as_one() {
     let (far, reader, near) = opened(ENTRIES);
     let runs: Vec<Range<u64>> = (1..40).map(|run| run * 97..run * 97 + 2).collect();
     far.trips();
@@ -141,7 +141,7 @@ fn scattered_objects_take_no_more_round_trips_than_one() {
 }
 
 #[test]
-fn what_comes_next_is_told_when_reading_goes_on() {
+fn sequential_reads_announce_the_pages_of_the_next_read() {
     let (far, reader, near) = opened(ENTRIES);
     let all = reader.select_all();
     let mut seen = vec![];
@@ -169,7 +169,7 @@ fn what_comes_next_is_told_when_reading_goes_on() {
 }
 
 #[test]
-fn damage_is_told_by_the_read() {
+fn damage_is_reported_by_the_read_not_by_the_announcement() {
     let (bytes, header, footer) = written(6);
     let mut refused = 0;
     for at in 0..bytes.len() {
