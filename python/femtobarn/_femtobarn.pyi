@@ -43,7 +43,7 @@ def count_fork() -> None:
 
 @final
 class Oid:
-    """The name of one object for ever: database, container and entry."""
+    """The permanent name of one object: database, container and entry."""
 
     def __new__(cls, database: int, container: int, entry: int) -> Oid: ...
     @staticmethod
@@ -64,7 +64,7 @@ class Oid:
     def __getnewargs__(self) -> tuple[int, int, int]: ...
 
 def oid_records(links: Iterable[Any]) -> Buffer:
-    """Return OIDs, or what has one, as records of database, container and entry; None is a null link."""
+    """Return OIDs, or those of objects that have one, as records; None is a null link."""
 
 def read_branches(
     file: ReadableBuffer,
@@ -73,10 +73,10 @@ def read_branches(
     stop: int,
     threads: int,
 ) -> list[tuple[Buffer, Buffer] | None]:
-    """Return values, and offsets of lists, of entries of branches.
+    """Return values, and offsets of lists, of a range of entries of branches.
 
-    A branch is: whether it has lists, numbers of an item, bytes of a number, places of its baskets, and their
-    first entries with the one after the last.
+    A branch is a tuple: whether it has lists, numbers per item, bytes per number, places of its baskets, and
+    their first entries followed by the end of the last.
     """
 
 @final
@@ -90,11 +90,11 @@ class Object:
 
     @property
     def oid(self) -> Oid:
-        """The object's name for ever."""
+        """The object's permanent name."""
 
     @property
     def entry(self) -> int:
-        """The object's number in its container."""
+        """The object's entry in its container."""
 
     @property
     def class_name(self) -> str:
@@ -106,7 +106,7 @@ class Object:
 
     @property
     def _view(self) -> View:
-        """The view that the object is of."""
+        """The view that the object belongs to."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain Python values; links become OIDs or None."""
@@ -215,7 +215,7 @@ class ViewHandle:
 
 @final
 class TransactionHandle:
-    """A transaction under way."""
+    """An open transaction."""
 
     @property
     def active(self) -> bool: ...
@@ -248,11 +248,11 @@ class TransactionHandle:
 
 @final
 class SavepointHandle:
-    """A moment within a transaction that it can go back to."""
+    """A state of a transaction that it can return to."""
 
 @final
 class WriterHandle:
-    """A container that is written to."""
+    """A container that a transaction writes to."""
 
     @property
     def definition(self) -> str: ...
@@ -272,7 +272,7 @@ class WriterHandle:
 
 @final
 class UpkeepHandle:
-    """An open federation, to look after it."""
+    """A handle on an open federation for its operators."""
 
     def tag(self, name: str, csn: int | None, message: str) -> int: ...
     def untag(self, name: str) -> None: ...
@@ -297,7 +297,7 @@ class UpkeepHandle:
 
 @final
 class ServerHandle:
-    """A server that is running."""
+    """A running server."""
 
     @staticmethod
     def start(

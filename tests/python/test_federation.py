@@ -97,7 +97,7 @@ def test_wrong_class_is_refused(fed: fb.Federation) -> None:
         raw = txn.database("raw")
         with pytest.raises(fb.InvalidError, match="holds objects of class Raw, not Event"):
             raw.container("objects", Event)
-        with pytest.raises(fb.InvalidError, match="say which class"):
+        with pytest.raises(fb.InvalidError, match="needs a class"):
             raw.container("new", create=True)
         with pytest.raises(fb.NotFoundError):
             raw.container("objekts")

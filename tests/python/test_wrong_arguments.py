@@ -144,7 +144,7 @@ def test_changed_class_of_the_same_version_is_refused_with_advice(fed: fb.Federa
     changed = {"name": "Event", "version": 1, "fields": [{"name": "run", "type": "int64"}]}
     advice = {
         1: r"raise the version, as in @fb.persistent\(version=2\), and pass evolve=True",
-        2: r"pass evolve=True to make its objects such",
+        2: r"pass evolve=True to convert its objects",
     }
     with fed.transaction() as txn:
         database = txn.database("d")

@@ -1,4 +1,4 @@
-//! Baskets of trees that are imported, read by several threads at once.
+//! Reading baskets of TTrees for imports, with several threads.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,17 +10,17 @@ use rntuple::values_of;
 
 use crate::buffer::{Buffer, bytes_of};
 
-/// A [`Branch`], its fields in their order.
+/// The fields of a [`Branch`], in order.
 type BranchRequest<'py> = (bool, usize, usize, Bound<'py, PyAny>, Bound<'py, PyAny>);
 
-/// Numbers and, for lists, offsets, both as bytes.
+/// Values and, for lists, offsets, both as bytes.
 type BranchColumns = (Buffer, Buffer);
 
-/// Reads entries `start..stop` of branches from the bytes of a file, with so many threads. A branch with a
-/// basket that is not as usual gives nothing.
+/// Read entries `start..stop` of branches from the bytes of a file, with `threads` threads. A branch with a
+/// basket of an unsupported form gives `None`.
 ///
 /// # Errors
-/// If something is no contiguous buffer of bytes.
+/// `BufferError` if an argument has no contiguous buffer.
 #[pyfunction]
 pub(crate) fn read_branches(
     py: Python<'_>,
@@ -70,14 +70,14 @@ fn read(
             let number = next.fetch_add(1, Ordering::Relaxed);
             let Some(branch) = branches.get(number) else { return };
             let numbers = branch.read(file, entries.clone()).ok();
-            found.lock().expect("nobody panics with it")[number] = numbers;
+            found.lock().expect("no thread panics while holding it")[number] = numbers;
         }
     };
     std::thread::scope(|scope| {
         (1..threads.clamp(1, branches.len().max(1))).for_each(|_| drop(scope.spawn(work)));
         work();
     });
-    found.into_inner().expect("nobody panics with it")
+    found.into_inner().expect("no thread panics while holding it")
 }
 
 fn buffers_of(numbers: BranchNumbers) -> BranchColumns {

@@ -1,7 +1,7 @@
 //! Memory that Rust and Python share without copying.
 //!
-//! Out: [`Buffer`] shows the engine's bytes through Python's buffer protocol, read only. In:
-//! [`bytes_of`] makes bytes of a Python buffer and keeps its exporter alive as long as they live.
+//! [`Buffer`] shows the engine's bytes to Python through its buffer protocol, read only. [`bytes_of`] makes
+//! bytes of a Python buffer and keeps its owner alive as long as they live.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,7 +11,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Bytes of the engine, as Python sees them.
+/// Bytes of the engine, read only, through Python's buffer protocol.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct Buffer(pub Bytes);
 
@@ -25,7 +25,7 @@ impl Buffer {
         format!("<Buffer of {} bytes>", self.0.len())
     }
 
-    /// Fills a view in for Python's buffer protocol.
+    /// Fills in a view for Python's buffer protocol.
     ///
     /// # Safety
     /// Called by the interpreter alone, with a view that it owns.
@@ -35,12 +35,12 @@ impl Buffer {
         flags: c_int,
     ) -> PyResult<()> {
         if flags & ffi::PyBUF_WRITABLE == ffi::PyBUF_WRITABLE {
-            return Err(PyBufferError::new_err("data of a federation cannot be written to"));
+            return Err(PyBufferError::new_err("data of a federation are read-only"));
         }
         let bytes = &slf.get().0;
         let (start, length) = (bytes.as_ptr() as *mut c_void, bytes.len() as isize);
-        // SAFETY: the view keeps a reference to `slf`, which is frozen, so that the bytes neither
-        // move nor go before the view is released; it is marked read only.
+        // SAFETY: the view keeps a reference to `slf`, which is frozen, so that the bytes neither move nor
+        // are freed before the view is released; it is marked read only.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
@@ -49,7 +49,7 @@ impl Buffer {
 /// Bytes over a Python buffer, without copying.
 ///
 /// # Errors
-/// If the object has no contiguous buffer of bytes.
+/// `BufferError` if the object has no contiguous buffer.
 pub(crate) fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
     let buffer = PyBuffer::<u8>::get(object)?;
     if !buffer.is_c_contiguous() {
@@ -67,10 +67,10 @@ struct BorrowedBuffer(PyBuffer<u8>);
 impl AsRef<[u8]> for BorrowedBuffer {
     fn as_ref(&self) -> &[u8] {
         let start = self.0.buf_ptr().cast::<u8>();
-        // SAFETY: the buffer is contiguous and at least one byte long (checked in `bytes_of`), and
-        // its exporter may neither move nor free it before it is released. That nobody writes to it
-        // meanwhile is the caller's promise, as with every NumPy function that releases the lock;
-        // writing would give wrong values, which no code here relies on to be otherwise.
+        // SAFETY: the buffer is contiguous and at least one byte long (checked in `bytes_of`), and its owner
+        // neither moves nor frees it before it is released. That no other thread writes to it meanwhile is
+        // the caller's duty, as with every NumPy function that unlocks the interpreter; a write would give
+        // wrong values, on which no code here relies.
         unsafe { std::slice::from_raw_parts(start, self.0.len_bytes()) }
     }
 }

@@ -1,5 +1,5 @@
-//! The way of columns in and out: trees of tuples with buffers on the Python side (described in
-//! `python/femtobarn/_data/arrays.py`), [`rntuple::Array`] on this one.
+//! Conversion of columns between trees of tuples with buffers on the Python side
+//! (`python/femtobarn/_data/arrays.py` describes them) and [`rntuple::Array`].
 
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
@@ -9,10 +9,10 @@ use rntuple::{Array, Primitive, values_of};
 
 use crate::buffer::{Buffer, bytes_of};
 
-/// ColumnBuilder of a tree of tuples; the buffers are borrowed, not copied.
+/// The columns of a tree of tuples; buffers are borrowed, not copied.
 ///
 /// # Errors
-/// If the tree is not of the form described above.
+/// `ValueError` or `TypeError` if the tree has another form.
 pub(crate) fn array_of(tree: &Bound<'_, PyAny>) -> PyResult<Array> {
     let tree = tree.cast::<PyTuple>()?;
     let kind: String = tree.get_item(0)?.extract()?;
@@ -46,7 +46,7 @@ pub(crate) fn array_of(tree: &Bound<'_, PyAny>) -> PyResult<Array> {
                 .map(|item| array_of(&item?))
                 .collect::<PyResult<_>>()?,
         },
-        _ => return Err(PyValueError::new_err(format!("{kind:?} is not a kind of column"))),
+        _ => return Err(PyValueError::new_err(format!("unknown kind of column {kind:?}"))),
     })
 }
 
@@ -58,7 +58,7 @@ fn members_of(
     pairs.map(|(name, content)| Ok((name?.extract()?, array_of(&content?)?))).collect()
 }
 
-/// A tree of tuples over the columns; the buffers are shared, not copied.
+/// A tree of tuples over columns; buffers are shared, not copied.
 ///
 /// # Errors
 /// If Python is out of memory.
@@ -93,7 +93,7 @@ fn trees_of<'py>(py: Python<'py>, arrays: Vec<Array>) -> PyResult<Bound<'py, PyT
     PyTuple::new(py, trees)
 }
 
-/// The names of primitive types, as in class definitions, in the types' order.
+/// The names of primitive types in class definitions, in the order of the types.
 pub(crate) const NAMES: [(Primitive, &str); 13] = [
     (Primitive::Bool, "bool"),
     (Primitive::Byte, "byte"),
@@ -112,15 +112,15 @@ pub(crate) const NAMES: [(Primitive, &str); 13] = [
 
 fn primitive_of(name: &str) -> PyResult<Primitive> {
     let found = NAMES.iter().find(|(_, known)| *known == name).map(|(primitive, _)| *primitive);
-    found.ok_or_else(|| PyValueError::new_err(format!("{name:?} is not a primitive type")))
+    found.ok_or_else(|| PyValueError::new_err(format!("unknown primitive type {name:?}")))
 }
 
-/// The name of a primitive type, as in class definitions.
+/// The name of a primitive type in class definitions.
 pub(crate) fn name_of(primitive: Primitive) -> &'static str {
     NAMES.iter().find(|(known, _)| *known == primitive).map_or("", |(_, name)| name)
 }
 
-/// Numbers of items (`i64`) of the lists at a dotted path; `None` if there are none.
+/// Numbers of items (`i64`) of the lists at a dotted path; `None` if the path has no lists.
 pub(crate) fn counts_of(array: &Array, path: &str) -> Option<Bytes> {
     let lists = path.split('.').try_fold(array, |array, name| array.member(name))?;
     let Array::List { offsets, optional: false, .. } = lists else { return None };

@@ -1,4 +1,4 @@
-//! How transactions find the containers that Python names.
+//! Finding or creating the container that Python names, and its options.
 
 use std::cmp::Ordering;
 
@@ -7,11 +7,11 @@ use pyo3::prelude::*;
 
 use crate::error::{OrRaise, exception};
 
-/// Finds a container, or makes it if asked to, and locks it. With `evolve` a newer version of its class
-/// becomes the class of its objects.
+/// Opens a container, or creates it with `create`, and locks it. With `evolve` its objects become ones of a
+/// newer version of their class.
 ///
 /// # Errors
-/// As the engine; `InvalidError` if the container is of another class.
+/// Those of the engine; `InvalidError` if the container holds another class.
 pub(crate) fn find_container(
     transaction: &mut Transaction,
     database: &str,
@@ -29,7 +29,7 @@ pub(crate) fn find_container(
             transaction.create_container(database, name, class, options).or_raise()?
         }
         (true, None) => {
-            let text = format!("container {name:?} is new; say which class its objects are of");
+            let text = format!("new container {name:?} needs a class; pass class_=");
             return Err(exception("invalid", text));
         }
     };
@@ -59,24 +59,26 @@ fn mismatch(container: &str, given: &Class, stored: &Class) -> String {
     let field =
         unlike.map_or_else(|| "the order of fields".to_owned(), |f| format!("field {:?}", f.name));
     let advice = match given.version.cmp(&stored.version) {
-        Ordering::Greater => "pass evolve=True to make its objects such".to_owned(),
+        Ordering::Greater => "pass evolve=True to convert its objects".to_owned(),
         Ordering::Equal => format!(
             "raise the version, as in @fb.persistent(version={}), and pass evolve=True to change its objects",
             stored.version + 1
         ),
-        Ordering::Less => format!("it was changed since: take version {} or newer", stored.version),
+        Ordering::Less => {
+            format!("the container has a newer version: use version {} or newer", stored.version)
+        }
     };
     format!(
         "container {container:?} holds class {} as of version {}, from which this one, version {}, \
-         differs in {field}; {advice}, or give it a container of its own",
+         differs in {field}; {advice}, or use another container",
         stored.name, stored.version, given.version
     )
 }
 
-/// Options of a new container; what is not given is as usual.
+/// Options of a new container; the rest are defaults.
 ///
 /// # Errors
-/// `InvalidError` for a compression that does not exist.
+/// `InvalidError` for an unknown compression.
 pub(crate) fn container_options(
     page_size: Option<usize>,
     cluster_size: Option<u64>,
@@ -92,8 +94,7 @@ pub(crate) fn container_options(
             Some("lz4" | "fast") => Profile::Fast,
             Some("zstd" | "archive") => Profile::Archive,
             Some(other) => {
-                let text =
-                    format!("compression {other:?} does not exist; there are none, lz4, zstd");
+                let text = format!("unknown compression {other:?}: use none, lz4 or zstd");
                 return Err(exception("invalid", text));
             }
         },

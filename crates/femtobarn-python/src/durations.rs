@@ -1,4 +1,4 @@
-//! Seconds that Python gives, as durations.
+//! Durations from seconds that Python passes.
 
 use std::time::Duration;
 
@@ -6,26 +6,27 @@ use pyo3::prelude::*;
 
 use crate::error::exception;
 
-/// How long a server is waited for at most: a year.
+/// The longest wait for a server: a year.
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How long to wait for a server.
+/// How long to wait for a server; at most a year.
 ///
 /// # Errors
-/// `InvalidError` if that is no time.
+/// `InvalidError` unless `seconds` is positive and finite.
 pub(crate) fn server_timeout(seconds: f64) -> PyResult<Duration> {
     match Duration::try_from_secs_f64(seconds) {
-        // Clocks cannot tell what is beyond.
+        // Clocks overflow beyond this.
         Ok(time) if !time.is_zero() => Ok(time.min(TIMEOUT_MAX)),
-        _ => Err(exception("invalid", format!("a server cannot be waited for {seconds} s"))),
+        _ => Err(exception("invalid", format!("invalid timeout of {seconds} s: must be positive"))),
     }
 }
 
 /// How long to wait for a lock.
 ///
 /// # Errors
-/// `InvalidError` if that is no time.
+/// `InvalidError` if `seconds` is negative or not finite.
 pub(crate) fn lock_wait_of(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| exception("invalid", format!("a lock cannot be waited for {seconds} s")))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        exception("invalid", format!("invalid wait for a lock of {seconds} s: must be 0 or more"))
+    })
 }

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 /// The exception class of each kind, from `femtobarn._exceptions`.
 static BY_KIND: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
-/// A Python exception of the given kind, such as `not-found`.
+/// A Python exception of a kind, such as `not-found`.
 pub(crate) fn exception(kind: &str, text: String) -> PyErr {
     Python::attach(|py| match class_of(py, kind) {
         Ok(class) => PyErr::from_type(class, text),
@@ -17,7 +17,7 @@ pub(crate) fn exception(kind: &str, text: String) -> PyErr {
     })
 }
 
-/// The exception for an argument of the wrong type: Python's `TypeError` with a text of ours.
+/// The exception for an argument of the wrong type, a subclass of Python's `TypeError`.
 pub(crate) fn wrong_type(text: String) -> PyErr {
     Python::attach(|py| {
         let class = py.import("femtobarn._exceptions").and_then(|it| it.getattr("WrongTypeError"));
@@ -39,7 +39,7 @@ fn class_of<'py>(py: Python<'py>, kind: &str) -> PyResult<Bound<'py, pyo3::types
     Ok(class.cast_into()?)
 }
 
-/// Turns results of the engine into Python's.
+/// Converts results of the engine to Python's.
 pub(crate) trait OrRaise<T> {
     /// The value, or the exception of the error's kind.
     ///

@@ -23,14 +23,14 @@ impl ExportHandle {
         Ok(Self { export: Mutex::new(Some(export)) })
     }
 
-    /// Adds an RNTuple for objects of a class, given as JSON; returns its position.
+    /// Add an RNTuple for objects of a class, given as JSON; return its position.
     fn add(&self, py: Python<'_>, name: &str, definition: &str) -> PyResult<usize> {
         let class = Class::from_json(definition).or_raise()?;
         let added = py.detach(|| self.export.lock().as_mut().map(|export| export.add(name, class)));
         added.ok_or_else(over)?.or_raise()
     }
 
-    /// Appends the objects of a tree of columns to the RNTuple at a position.
+    /// Append the objects of a tree of columns to the RNTuple at a position.
     fn append(&self, py: Python<'_>, position: usize, tree: &Bound<'_, PyAny>) -> PyResult<()> {
         let array = array_of(tree)?;
         let appended =
@@ -38,7 +38,7 @@ impl ExportHandle {
         appended.ok_or_else(over)?.or_raise()
     }
 
-    /// Writes what makes the file complete.
+    /// Complete the ROOT file.
     fn finish(&self, py: Python<'_>) -> PyResult<()> {
         let export = self.export.lock().take().ok_or_else(over)?;
         py.detach(|| export.finish()).or_raise()
@@ -46,5 +46,5 @@ impl ExportHandle {
 }
 
 fn over() -> PyErr {
-    exception("closed", "the export is finished; begin another".to_owned())
+    exception("closed", "the export has finished; begin a new one".to_owned())
 }

@@ -1,4 +1,4 @@
-//! Federations as Python opens them.
+//! Handles on open federations.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ impl FederationHandle {
 
     #[getter]
     fn path(&self) -> PyResult<OsString> {
-        // As text: a path's own class would take a slash out of a URL.
+        // As text: `Path` would remove a slash from a URL.
         Ok(self.federation.get()?.folder().as_os_str().to_owned())
     }
 
@@ -131,7 +131,7 @@ impl FederationHandle {
         Ok(py.detach(|| federation.seal(database, lock_wait)).or_raise()?.0)
     }
 
-    /// The registered classes, each as JSON.
+    /// The declared classes, each as JSON.
     fn classes(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let federation = self.federation.get()?;
         let classes = py.detach(|| federation.catalog().classes()).or_raise()?;
@@ -139,7 +139,7 @@ impl FederationHandle {
     }
 
     fn history<'py>(&self, py: Python<'py>, limit: Option<u64>) -> PyResult<Bound<'py, PyList>> {
-        // The catalogue's numbers are signed.
+        // SQLite's integers are signed.
         let limit = limit.unwrap_or(i64::MAX as u64);
         let federation = self.federation.get()?;
         let commits = py.detach(|| federation.history(limit)).or_raise()?;
@@ -163,8 +163,8 @@ impl FederationHandle {
         Ok(UpkeepHandle::new(federation, self.federation.group()))
     }
 
-    /// Ends all handles of the federation, and lets go of the memory of pages and of what writers did not
-    /// use: snapshots may live on for some time, as they are parts of cycles.
+    /// Close all handles of the federation, and release page memory and unused extents now: snapshots may
+    /// live on in cycles of references.
     fn close(&self, py: Python<'_>) {
         let group = self.federation.group();
         if let Ok(federation) = self.federation.get() {
@@ -186,7 +186,7 @@ impl FederationHandle {
     }
 }
 
-/// Makes a federation from backups that follow each other.
+/// Restore a federation from a full backup and the incremental ones that follow it.
 #[pyfunction]
 pub(crate) fn restore(
     py: Python<'_>,

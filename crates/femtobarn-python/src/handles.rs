@@ -1,8 +1,8 @@
-//! What all handles of one opened federation share, and whether they may be used here and now.
+//! The group of handles on one opened federation, and whether they may be used in this process.
 //!
-//! A forked child has its parent's handles, locks and connections, but must touch none of them:
-//! unlocking or trimming a file there would pull it from under the parent. So a handle answers only
-//! in the process that opened it, and in a child its engine objects are never dropped.
+//! A forked child inherits its parent's handles, locks and connections but must not touch them: unlocking or
+//! trimming a file there would change it under the parent. So a handle works only in the process that opened
+//! the federation, and a child never drops its engine objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,7 +21,7 @@ pub(crate) fn count_fork() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether a federation is still open, and in which process it was opened.
+/// The handles on one opened federation: closed together, valid in one process.
 #[derive(Clone)]
 pub struct HandleGroup {
     closed: Arc<AtomicBool>,
@@ -30,18 +30,18 @@ pub struct HandleGroup {
 }
 
 impl HandleGroup {
-    /// A session of this process.
+    /// A new group, of this process.
     pub fn new() -> Self {
         let forks = FORKS.load(Ordering::Relaxed);
         Self { closed: Arc::default(), forks, page_budget: Arc::default() }
     }
 
-    /// Ends the session for all handles.
+    /// Closes all handles of the group.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// What objects hold of pages.
+    /// The budget for pages that objects hold.
     pub fn page_budget(&self) -> &PageBudget {
         &self.page_budget
     }
@@ -51,10 +51,10 @@ impl HandleGroup {
         self.forks == FORKS.load(Ordering::Relaxed)
     }
 
-    /// Refuses to go on where the federation is not open.
+    /// Checks that the federation is open in this process.
     ///
     /// # Errors
-    /// `ClosedError`.
+    /// `ClosedError` if not.
     pub fn check(&self) -> PyResult<()> {
         if !self.is_of_this_process() {
             let text = "the federation was opened before this process was forked from its parent; \
@@ -76,29 +76,29 @@ pub struct ForkGuard<T> {
 }
 
 impl<T> ForkGuard<T> {
-    /// Keeps an object for a session.
+    /// Guards an object of a group.
     pub fn new(value: T, group: &HandleGroup) -> Self {
         Self { value: Some(value), group: group.clone() }
     }
 
-    /// The session.
+    /// The group of handles.
     pub fn group(&self) -> &HandleGroup {
         &self.group
     }
 
-    /// The object, if the session is open and the object has not been taken.
+    /// The object.
     ///
     /// # Errors
-    /// `ClosedError`.
+    /// `ClosedError` if the group is closed or the object was taken.
     pub fn get(&self) -> PyResult<&T> {
         self.group.check()?;
         self.value.as_ref().ok_or_else(over)
     }
 
-    /// As [`get`](Self::get), to be changed.
+    /// The object, mutable.
     ///
     /// # Errors
-    /// `ClosedError`.
+    /// As [`get`](Self::get).
     pub fn get_mut(&mut self) -> PyResult<&mut T> {
         self.group.check()?;
         self.value.as_mut().ok_or_else(over)
@@ -107,13 +107,13 @@ impl<T> ForkGuard<T> {
     /// Takes the object out.
     ///
     /// # Errors
-    /// `ClosedError`.
+    /// As [`get`](Self::get).
     pub fn take(&mut self) -> PyResult<T> {
         self.group.check()?;
         self.value.take().ok_or_else(over)
     }
 
-    /// Whether there is an object to get.
+    /// Whether [`get`](Self::get) would succeed.
     pub fn is_open(&self) -> bool {
         self.value.is_some() && self.group.check().is_ok()
     }
@@ -128,5 +128,5 @@ impl<T> Drop for ForkGuard<T> {
 }
 
 fn over() -> PyErr {
-    exception("closed", "the transaction is over; begin another".to_owned())
+    exception("closed", "the transaction has ended; begin a new one".to_owned())
 }

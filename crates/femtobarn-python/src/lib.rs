@@ -1,14 +1,12 @@
 //! The extension module `femtobarn._femtobarn`: the engine's API as Python classes.
 //!
-//! The facade in `python/femtobarn` is what users see; this module is private to it. It holds as
-//! little as it can: handles on engine objects, the way of arrays in and out, and the conversion of
-//! single objects.
+//! Private to the package `femtobarn`, which is the public API. It has handles on engine objects, the
+//! conversion of arrays, and the conversion of single objects.
 //!
-//! Invariants:
-//! 1. Nothing that may wait for a disk or a lock runs with the interpreter locked.
-//! 2. Array data is never copied here, but for what an object has in a field if that is little: what
-//!    goes out are `Buffer`s over the engine's bytes, what comes in are borrowed Python buffers that
-//!    keep their owners alive.
+//! 1. The interpreter is never locked while code here waits for a disk, a server or a lock.
+//! 2. Array data are not copied: results are [`Buffer`](buffer::Buffer)s over the engine's bytes, arguments
+//!    are borrowed Python buffers that keep their owners alive. Small values of single objects are the
+//!    exception.
 //! 3. An engine error becomes the Python exception of the same kind.
 
 mod baskets;

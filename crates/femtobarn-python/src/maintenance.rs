@@ -1,4 +1,4 @@
-//! Giving space back, and making the catalogue again.
+//! Vacuum, compaction, and rebuilding the catalogue.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::error::{OrRaise, exception};
 use crate::progress::watched;
 use crate::upkeep::UpkeepHandle;
 
-/// Takes versions away that nobody needs.
+/// Delete versions that no retained snapshot needs.
 #[pyfunction]
 pub(crate) fn vacuum<'py>(
     py: Python<'py>,
@@ -29,7 +29,7 @@ pub(crate) fn vacuum<'py>(
     vacuum_report(py, &done)
 }
 
-/// Merges the small clusters of a container, or of all containers of a database.
+/// Merge the small clusters of a container, or of all containers of a database.
 #[pyfunction]
 pub(crate) fn compact<'py>(
     py: Python<'py>,
@@ -46,7 +46,7 @@ pub(crate) fn compact<'py>(
     compacted(py, &done)
 }
 
-/// Compacts, and vacuums.
+/// Compact, then vacuum.
 #[pyfunction]
 pub(crate) fn tidy<'py>(
     py: Python<'py>,
@@ -67,7 +67,7 @@ pub(crate) fn tidy<'py>(
     Ok(facts)
 }
 
-/// Makes the catalogue again from the files of the databases.
+/// Rebuild the catalogue from the database files.
 #[pyfunction]
 pub(crate) fn rebuild_catalogue(
     py: Python<'_>,
@@ -111,7 +111,7 @@ fn compact_options(
         "archive" => Ok(Profile::Archive),
         other => Err(exception(
             "invalid",
-            format!("there is no compression {other:?}; there are plain, fast and archive"),
+            format!("unknown compression {other:?}: use plain, fast or archive"),
         )),
     };
     let compression = compression.map(profile).transpose()?;

@@ -7,7 +7,7 @@ use pyo3::types::PyTuple;
 use crate::buffer::Buffer;
 use crate::error::exception;
 
-/// The name of one object for ever: database, container and entry.
+/// The permanent name of one object: database, container and entry.
 #[pyclass(frozen, eq, ord, hash, module = "femtobarn._femtobarn")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid {
@@ -29,12 +29,12 @@ impl Oid {
         Self { database, container, entry }
     }
 
-    /// Reads the text form, such as `3-7-12`.
+    /// Parse the text form, such as `3-7-12`.
     #[staticmethod]
     fn parse(text: &str) -> PyResult<Self> {
         parse(text).ok_or_else(|| {
             PyValueError::new_err(format!(
-                "{text:?} is not an OID; one is written database-container-entry, such as 3-7-12"
+                "invalid OID {text:?}: must be database-container-entry, such as 3-7-12"
             ))
         })
     }
@@ -58,10 +58,11 @@ impl Oid {
     }
 }
 
-/// OIDs, or what has one, as records of database, container and entry; `None` is a null link.
+/// Return OIDs, or those of objects that have one, as records of database, container and entry; `None` is a
+/// null link.
 ///
 /// # Errors
-/// `InvalidError` if one is something else.
+/// `InvalidError` for any other value.
 #[pyfunction]
 pub(crate) fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
     let mut records: Vec<u8> = vec![];
@@ -71,7 +72,7 @@ pub(crate) fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         let oid = match oid_of(&link) {
             Some(oid) => oid,
             None if is_null() => Oid { database: 0, container: 0, entry: 0 },
-            None => return Err(no_oid(&link)),
+            None => return Err(invalid_link(&link)),
         };
         records.extend_from_slice(&oid.database.to_le_bytes());
         records.extend_from_slice(&oid.container.to_le_bytes());
@@ -80,7 +81,7 @@ pub(crate) fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
     Ok(Buffer(records.into()))
 }
 
-/// An OID, or that of an object or link that has one.
+/// The OID that a value is or has in its attribute `oid`.
 pub(crate) fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
     if let Ok(oid) = value.cast::<Oid>() {
         return Some(*oid.get());
@@ -89,9 +90,9 @@ pub(crate) fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
     oid.cast::<Oid>().ok().map(|oid| *oid.get())
 }
 
-fn no_oid(value: &Bound<'_, PyAny>) -> PyErr {
+fn invalid_link(value: &Bound<'_, PyAny>) -> PyErr {
     let shown = value.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());
-    exception("invalid", format!("{shown} is not an OID"))
+    exception("invalid", format!("invalid link {shown}: must be an OID, an object or None"))
 }
 
 fn parse(text: &str) -> Option<Oid> {

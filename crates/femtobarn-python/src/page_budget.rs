@@ -1,5 +1,5 @@
-//! What the objects of a federation hold of pages, so that they are read without asking for them:
-//! together not more than one reader may.
+//! The budget for pages that readers of single fields hold, over all objects of a federation. A held page is
+//! read without looking it up in the page cache. Together the readers hold no more than one may.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 /// A reader that holds pages.
 pub trait PageHolder: Send + Sync {
-    /// Releases the pages, but for those that another thread reads from right now.
+    /// Releases the pages, except those of a reader that another thread is using.
     fn release_pages(&self);
 }
 
-/// The shapes that may hold pages, and how many bytes were held since all were let go of.
+/// The holders of pages, and the bytes held since the last release.
 #[derive(Default)]
 pub struct PageBudget {
     bytes: AtomicU64,
@@ -20,7 +20,7 @@ pub struct PageBudget {
 }
 
 impl PageBudget {
-    /// Adds a holder of pages, for as long as it lives.
+    /// Adds a holder, for as long as it lives.
     pub fn register(&self, holder: &Arc<impl PageHolder + 'static>) {
         let holder: Weak<dyn PageHolder> = Arc::downgrade(holder) as Weak<dyn PageHolder>;
         let mut holders = self.holders.lock();
@@ -30,12 +30,12 @@ impl PageBudget {
         holders.push(holder);
     }
 
-    /// Counts bytes that are held from now on; returns how many there are.
+    /// Adds to the bytes held; returns their sum.
     pub fn add(&self, bytes: u64) -> u64 {
         self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes
     }
 
-    /// Lets go of all pages, but for those that somebody reads from right now.
+    /// Releases all pages, except those of readers in use.
     pub fn release(&self) {
         self.bytes.store(0, Ordering::Relaxed);
         let holders: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();

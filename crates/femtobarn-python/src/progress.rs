@@ -1,16 +1,16 @@
-//! Long operations of the engine, told to Python while they run and stopped by it.
+//! Long operations of the engine that report progress to Python and that Python can stop.
 
 use femtobarn::{Progress, Watch};
 use pyo3::prelude::*;
 
 use crate::error::wrong_type;
 
-/// Runs `operation` without the interpreter's lock. `tell` is a Python function that is called with
-/// what is done to what, and with the bytes done and in all; what it raises, and Ctrl-C, stop the
-/// operation.
+/// Runs `operation` with the interpreter unlocked. `tell` is a Python function, called with the activity, the
+/// file or database, the bytes done and the total. An exception that it raises and Ctrl-C stop the operation.
 ///
 /// # Errors
-/// `WrongTypeError` if `tell` cannot be called. What `tell` raised, `KeyboardInterrupt`, or what the operation failed of.
+/// `WrongTypeError` if `tell` cannot be called; the exception that `tell` raised; `KeyboardInterrupt`; or the
+/// error of the operation.
 pub(crate) fn watched<T: Send>(
     py: Python<'_>,
     tell: Option<Py<PyAny>>,
@@ -19,8 +19,8 @@ pub(crate) fn watched<T: Send>(
     if let Some(tell) = tell.as_ref().map(|tell| tell.bind(py))
         && !tell.is_callable()
     {
-        let text = "progress is a function that is called with what is done, to what, and the bytes done \
-                    and in all, not";
+        let text = "progress must be a function of four arguments: activity, file or database, bytes done \
+                    and total; got";
         return Err(wrong_type(format!("{text} {}", tell.repr()?)));
     }
     let mut raised = None;

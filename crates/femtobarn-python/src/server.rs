@@ -1,4 +1,4 @@
-//! A server in this process.
+//! A server that runs in this process.
 
 use std::path::PathBuf;
 
@@ -9,17 +9,17 @@ use pyo3::prelude::*;
 
 use crate::error::exception;
 
-/// A server that is running.
+/// A running server.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct ServerHandle {
     port: u16,
     exports: Vec<String>,
     overrides: ConfigOverrides,
-    /// None once it was stopped.
+    /// None after `stop`.
     server: Mutex<Option<Server>>,
 }
 
-/// What is given beside a configuration file.
+/// Arguments that override a configuration file.
 struct ConfigOverrides {
     folders: Vec<(PathBuf, String)>,
     port: Option<u16>,
@@ -29,7 +29,7 @@ struct ConfigOverrides {
 }
 
 impl ConfigOverrides {
-    /// What a configuration file and these want together.
+    /// The configuration of a file with these overrides.
     fn config(&self, text: &str) -> Result<Config, String> {
         let mut config = Config::from_toml(text)?;
         self.folders.iter().for_each(|(folder, name)| config.export(folder.clone(), name.clone()));
@@ -45,7 +45,7 @@ impl ConfigOverrides {
 
 #[pymethods]
 impl ServerHandle {
-    /// Starts a server: what a configuration file says, and what is given beside it.
+    /// Start a server from the text of a configuration file and overrides.
     #[staticmethod]
     #[pyo3(signature = (config, folders, port, address, anonymous, read_only))]
     fn start(
@@ -81,13 +81,13 @@ impl ServerHandle {
         self.port
     }
 
-    /// The names that paths begin with.
+    /// The names of its exports, which paths begin with.
     #[getter]
     fn exports(&self) -> Vec<String> {
         self.exports.clone()
     }
 
-    /// What it is doing, as JSON.
+    /// Its status, as JSON.
     fn status(&self, py: Python<'_>) -> PyResult<String> {
         let status = || {
             let server = self.server.lock();
@@ -99,7 +99,7 @@ impl ServerHandle {
         }
     }
 
-    /// Takes what can change while it runs: certificates, keys of tokens' issuers, the log's level.
+    /// Apply the settings that can change while it runs: certificates, keys of token issuers, the log level.
     fn reload(&self, py: Python<'_>, config: &str) -> PyResult<()> {
         let reload = || {
             let server = self.server.lock();
@@ -112,7 +112,7 @@ impl ServerHandle {
         py.detach(reload).map_err(|(kind, what)| exception(kind, what))
     }
 
-    /// Stops it; a second time does nothing.
+    /// Stop it; a second call does nothing.
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let server = self.server.lock().take();
@@ -123,7 +123,7 @@ impl ServerHandle {
     }
 }
 
-/// Starts the log that a configuration file asks for, on standard error.
+/// Start logging to standard error, as a configuration file says.
 #[pyfunction]
 pub(crate) fn start_log(config: &str) -> PyResult<()> {
     let invalid = |what: String| exception("invalid", what);
@@ -131,7 +131,7 @@ pub(crate) fn start_log(config: &str) -> PyResult<()> {
     femtobarn_server::logging::start(&config.log).map_err(invalid)
 }
 
-/// All settings of a server with their defaults, and comments.
+/// Return all settings of a server with their defaults and comments.
 #[pyfunction]
 pub(crate) fn default_config() -> &'static str {
     femtobarn_server::config::DEFAULTS

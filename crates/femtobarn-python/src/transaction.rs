@@ -1,10 +1,11 @@
-//! Transactions as Python writes them.
+//! Handles on transactions and on the containers they write to.
 //!
-//! Objects that are appended one by one are gathered in [`RowBuilder`] of their container and go to the
-//! engine when enough have come, before an array, and before the commit. Their OIDs are known at
-//! once, since nobody else appends to a container whose lock this transaction holds.
+//! Objects that are appended one by one are gathered in a [`RowBuilder`] for each container. They go to the
+//! engine when enough are gathered, before an array is appended, and before the commit. Their OIDs are known
+//! at once, since only this transaction appends to a container that it has locked.
 //!
-//! Lock order: the interpreter before a transaction's mutex, which is waited for detached.
+//! Lock order: the interpreter before a transaction's mutex, which is waited for with the interpreter
+//! unlocked.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,14 +25,14 @@ use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::ViewHandle;
 use crate::rows::RowBuilder;
 
-/// After how many objects it is looked whether enough have come.
+/// Objects between two checks whether enough are gathered.
 const CHECK_ROWS: usize = 16;
-/// Objects gathered before they go to the engine.
+/// Objects gathered at most.
 const ROWS_MAX: usize = 4096;
-/// Bytes gathered before they go to the engine: what stays in a processor's cache until it does.
+/// Bytes gathered at most, so that they stay in the processor's cache.
 const BYTES_MAX: usize = 256 << 10;
 
-/// A transaction with the objects on their way to it.
+/// A transaction and the objects gathered for it.
 struct Open {
     transaction: ForkGuard<Transaction>,
     gathered: BTreeMap<ContainerKey, PendingRows>,
@@ -39,7 +40,7 @@ struct Open {
 
 struct PendingRows {
     rows: RowBuilder,
-    /// Number of the first of them in the container.
+    /// Entry of the first gathered object.
     first_entry: u64,
 }
 
@@ -50,7 +51,7 @@ impl PendingRows {
 }
 
 impl Open {
-    /// Hands what was gathered for a container to the engine.
+    /// Passes the objects gathered for a container to the engine.
     fn flush(&mut self, py: Python<'_>, key: ContainerKey) -> PyResult<()> {
         let Some(gathered) = self.gathered.get_mut(&key) else { return Ok(()) };
         if gathered.rows.len() == 0 {
@@ -63,7 +64,7 @@ impl Open {
         Ok(())
     }
 
-    /// Hands everything that was gathered to the engine.
+    /// Passes all gathered objects to the engine.
     fn flush_all(&mut self, py: Python<'_>) -> PyResult<&mut Transaction> {
         let keys: Vec<ContainerKey> = self.gathered.keys().copied().collect();
         for key in keys {
@@ -72,12 +73,12 @@ impl Open {
         self.transaction.get_mut()
     }
 
-    /// Gathers anew from what the engine has, after it went back or changed a class.
+    /// Restarts gathering from the engine's state, after a rollback, a drop or an evolution.
     fn gather_anew(&mut self, py: Python<'_>) -> PyResult<()> {
         let transaction = self.transaction.get()?;
         let keys = std::mem::take(&mut self.gathered).into_keys();
         for key in keys {
-            // A container that is gone with what was undone has no class any more.
+            // A container that was undone or dropped is not gathered for any more.
             if let (Ok(class), Ok(first_entry)) = (transaction.class(key), transaction.entries(key))
             {
                 self.gathered
@@ -95,7 +96,7 @@ impl Open {
     }
 }
 
-/// A transaction under way.
+/// An open transaction.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct TransactionHandle {
     open: Arc<Mutex<Open>>,
@@ -111,13 +112,13 @@ impl TransactionHandle {
 
 #[pymethods]
 impl TransactionHandle {
-    /// Whether it has neither been committed nor rolled back.
+    /// Whether it has been neither committed nor rolled back.
     #[getter]
     fn active(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(lock(py, &self.open)?.transaction.is_open())
     }
 
-    /// Finds a database, or makes it if asked to; returns its number.
+    /// Open a database, or create it with `create`; return its number.
     fn database(
         &self,
         py: Python<'_>,
@@ -137,7 +138,7 @@ impl TransactionHandle {
         Ok(found.or_raise()?.0)
     }
 
-    /// Sets space aside for what is written to a database.
+    /// Reserve space for writes to a database.
     fn reserve(&self, py: Python<'_>, database: &str, bytes: u64) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
@@ -148,7 +149,7 @@ impl TransactionHandle {
         .or_raise()
     }
 
-    /// Declares a class, given as JSON.
+    /// Declare a class, given as JSON.
     fn declare_class(&self, py: Python<'_>, definition: &str) -> PyResult<()> {
         let class = Class::from_json(definition).or_raise()?;
         let mut open = lock(py, &self.open)?;
@@ -156,7 +157,7 @@ impl TransactionHandle {
         py.detach(|| transaction.declare_class(&class)).or_raise()
     }
 
-    /// Finds a container, or makes it if asked to, and locks it.
+    /// Open a container, or create it with `create`, and lock it.
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
     fn container(
         &self,
@@ -186,7 +187,7 @@ impl TransactionHandle {
         Ok(WriterHandle { open: self.open.clone(), key, definition: class.to_json() })
     }
 
-    /// Makes everything durable and visible; returns the number of the commit.
+    /// Commit; return the number of the commit.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         let mut open = lock(py, &self.open)?;
         open.flush_all(py)?;
@@ -195,14 +196,14 @@ impl TransactionHandle {
         Ok(py.detach(|| transaction.commit()).or_raise()?.0)
     }
 
-    /// Commits and goes on; returns the number of the commit.
+    /// Commit and continue; return the number of the commit.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<u64> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
         Ok(py.detach(|| transaction.checkpoint()).or_raise()?.0)
     }
 
-    /// Remembers everything as it is now.
+    /// Save the state of the transaction.
     fn savepoint(&self, py: Python<'_>) -> PyResult<SavepointHandle> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
@@ -210,7 +211,7 @@ impl TransactionHandle {
         Ok(SavepointHandle { savepoint })
     }
 
-    /// Undoes everything since a savepoint.
+    /// Undo all changes since a savepoint.
     fn rollback_to(&self, py: Python<'_>, savepoint: &SavepointHandle) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         open.flush_all(py)?;
@@ -219,7 +220,7 @@ impl TransactionHandle {
         open.gather_anew(py)
     }
 
-    /// The federation as of the transaction's first read, without what it changed itself.
+    /// The federation as of the transaction's first read, without its own changes.
     fn snapshot(&self, py: Python<'_>) -> PyResult<SnapshotHandle> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
@@ -227,7 +228,7 @@ impl TransactionHandle {
         Ok(SnapshotHandle::new(snapshot, open.transaction.group()))
     }
 
-    /// A container with what the transaction has changed in it so far.
+    /// A container with the transaction's changes so far.
     fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
@@ -284,7 +285,7 @@ impl TransactionHandle {
         renamed.or_raise().map(drop)
     }
 
-    /// Forgets everything.
+    /// Discard all changes.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         open.gathered.clear();
@@ -296,13 +297,13 @@ impl TransactionHandle {
     }
 }
 
-/// A moment within a transaction that it can go back to.
+/// A state of a transaction that it can return to.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub(crate) struct SavepointHandle {
     savepoint: Savepoint,
 }
 
-/// A container that is written to.
+/// A container that a transaction writes to.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct WriterHandle {
     open: Arc<Mutex<Open>>,
@@ -328,7 +329,7 @@ impl WriterHandle {
         self.key.container.0
     }
 
-    /// Number of objects, those not yet committed included.
+    /// Number of entries, including uncommitted ones.
     #[getter]
     fn entries(&self, py: Python<'_>) -> PyResult<u64> {
         lock(py, &self.open)?.entries(self.key)
@@ -347,7 +348,7 @@ impl WriterHandle {
         Ok(Oid { database: self.key.database.0, container: self.key.container.0, entry })
     }
 
-    /// Appends the objects of a tree of columns.
+    /// Append the objects of a tree of columns.
     fn extend(&self, py: Python<'_>, tree: &Bound<'_, PyAny>) -> PyResult<()> {
         let array = array_of(tree)?;
         let added = array.len() as u64;
@@ -361,7 +362,7 @@ impl WriterHandle {
         Ok(())
     }
 
-    /// Replaces fields of the objects at entries (`uint64`, as bytes) by the columns of a tree.
+    /// Replace fields of the objects at entries (`uint64`, as bytes) by the columns of a tree.
     fn update(
         &self,
         py: Python<'_>,
@@ -376,7 +377,7 @@ impl WriterHandle {
         py.detach(|| transaction.update(self.key, entries, array)).or_raise()
     }
 
-    /// Deletes the objects at entries (`uint64`, as bytes); returns their number.
+    /// Delete the objects at entries (`uint64`, as bytes); return their number.
     fn delete(&self, py: Python<'_>, entries: &Bound<'_, PyAny>) -> PyResult<u64> {
         let entries = bytes_of(entries)?;
         let entries = entries_of(&entries)?;
@@ -404,7 +405,7 @@ impl WriterHandle {
         py.detach(|| transaction.drop_index(self.key, name)).or_raise()
     }
 
-    /// A view of the container with what the transaction has changed in it so far.
+    /// A view of the container with the transaction's changes so far.
     fn view(&self, py: Python<'_>) -> PyResult<ViewHandle> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
@@ -413,16 +414,16 @@ impl WriterHandle {
     }
 }
 
-/// The numbers (`uint64`) in a buffer.
+/// The entries (`uint64`) in a buffer.
 fn entries_of(bytes: &Bytes) -> PyResult<&[u64]> {
     rntuple::values_of::<u64>(bytes).map_err(|error| exception("invalid", error.to_string()))
 }
 
-/// Locks a transaction, letting other Python threads run while it waits.
+/// Locks a transaction; other Python threads run while it waits.
 fn lock<'a>(py: Python<'_>, open: &'a Mutex<Open>) -> PyResult<MutexGuard<'a, Open>> {
     open.lock_py_attached(py).map_err(|_| over())
 }
 
 fn over() -> PyErr {
-    exception("closed", "the transaction is over; begin another".to_owned())
+    exception("closed", "the transaction has ended; begin a new one".to_owned())
 }

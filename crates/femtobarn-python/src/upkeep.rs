@@ -1,4 +1,4 @@
-//! Maintenance: checks, repair, backups, retention.
+//! Operating a federation: tags, retention, locks, checks, repair, backups.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::handles::{ForkGuard, HandleGroup};
 use crate::progress::watched;
 use crate::read::snapshot::SnapshotHandle;
 
-/// An open federation, to look after it.
+/// A handle on an open federation for its operators.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct UpkeepHandle {
     federation: ForkGuard<Federation>,
@@ -26,10 +26,10 @@ impl UpkeepHandle {
         Self { federation: ForkGuard::new(federation, group) }
     }
 
-    /// The federation, if it is open here.
+    /// The federation.
     ///
     /// # Errors
-    /// `ClosedError`.
+    /// `ClosedError` if it is closed.
     pub fn federation(&self) -> PyResult<&Federation> {
         self.federation.get()
     }
@@ -65,7 +65,7 @@ impl UpkeepHandle {
         Ok(rows)
     }
 
-    /// The snapshot that a tag holds.
+    /// The snapshot of a tag.
     fn tagged(&self, py: Python<'_>, name: String) -> PyResult<SnapshotHandle> {
         let federation = self.federation.get()?;
         let snapshot = py.detach(|| federation.snapshot_at(&At::Tag(name))).or_raise()?;
@@ -111,7 +111,7 @@ impl UpkeepHandle {
         Ok(rows)
     }
 
-    /// Who waits for which lock.
+    /// The transactions that wait for locks.
     fn waits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let federation = self.federation.get()?;
         let waiting = py.detach(|| federation.catalog().locks().waiting()).or_raise()?;
@@ -191,7 +191,7 @@ impl UpkeepHandle {
 }
 
 impl UpkeepHandle {
-    /// What a lock is on, with the names that it has now.
+    /// The target of a lock, with its current names.
     fn target<'py>(
         &self,
         py: Python<'py>,
@@ -212,7 +212,7 @@ impl UpkeepHandle {
     }
 }
 
-/// Says what a file is.
+/// Identify a file.
 #[pyfunction]
 pub(crate) fn identify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
     let metadata = py.detach(|| femtobarn::identify(&path)).or_raise()?;

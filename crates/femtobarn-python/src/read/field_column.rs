@@ -1,4 +1,4 @@
-//! A field of some neighbouring objects, from which Python gets one value at a time.
+//! One field of neighbouring objects, from which single values become Python objects.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use crate::columns::{NAMES, tree_of};
 use crate::error::exception;
 use crate::oid::Oid;
 
-/// Values of one field.
+/// The values of one field.
 pub(crate) enum FieldColumn {
     Number(Primitive, Bytes),
     Text(ItemRanges, Bytes),
@@ -25,18 +25,18 @@ pub(crate) enum FieldColumn {
     Numbers(ItemRanges, Primitive, Bytes),
     /// Database, container and entry.
     Link([Bytes; 3]),
-    /// What the facade takes apart: a tree of buffers.
+    /// Any other type: a tree of buffers, which the Python package takes apart.
     Tree(Py<PyAny>),
 }
 
-/// Which items belong to each value.
+/// The items of each value.
 pub(crate) enum ItemRanges {
     Offsets(Bytes),
     Fixed(usize),
 }
 
 impl ItemRanges {
-    /// The items of one value, which are among the first `count`.
+    /// The items of one value, checked to be within the first `count`.
     fn within(&self, index: usize, count: usize) -> PyResult<Range<usize>> {
         let range = match self {
             ItemRanges::Fixed(size) => index * size..(index + 1) * size,
@@ -50,7 +50,7 @@ impl ItemRanges {
 }
 
 impl FieldColumn {
-    /// The values that were read.
+    /// The values of an array.
     ///
     /// # Errors
     /// If Python is out of memory.
@@ -86,10 +86,10 @@ impl FieldColumn {
         }
     }
 
-    /// One value as Python has it; the facade's view makes what is not made here.
+    /// One value as a Python object.
     ///
     /// # Errors
-    /// `CorruptError` if there is no such value.
+    /// `CorruptError` if the column has too few values.
     pub(crate) fn value<'py>(
         &self,
         py: Python<'py>,
@@ -120,7 +120,7 @@ impl FieldColumn {
     }
 }
 
-/// What one object has in a field, as Python has it.
+/// The content of a field as a Python object.
 ///
 /// # Errors
 /// If Python is out of memory.
@@ -183,7 +183,7 @@ fn link_to<'py>(view: &Bound<'py, PyAny>, oid: Oid) -> PyResult<Bound<'py, PyAny
     view.call_method1(intern!(view.py(), "_link_to"), (oid,))
 }
 
-/// What is no UTF-8 is replaced.
+/// Bytes that are not UTF-8 are replaced.
 fn text<'py>(py: Python<'py>, bytes: &[u8]) -> Bound<'py, PyAny> {
     PyString::new(py, &String::from_utf8_lossy(bytes)).into_any()
 }
@@ -196,7 +196,7 @@ fn short() -> PyErr {
     exception("corrupt", "a column has fewer values than there are objects".to_owned())
 }
 
-/// A number as Python's own.
+/// A number as a Python `bool`, `int` or `float`.
 fn number<'py>(
     py: Python<'py>,
     primitive: Primitive,
@@ -223,10 +223,10 @@ fn number<'py>(
     }
 }
 
-/// Bytes up to which a copy of an array costs less than to share it.
+/// Bytes up to which copying an array costs less than sharing it.
 const COPIED_MAX: usize = 1 << 10;
 
-/// NumPy's way of making arrays of buffers, and its types in the order of ours.
+/// NumPy's `frombuffer`, and its types in the order of [`Primitive`].
 static NUMPY: PyOnceLock<(Py<PyAny>, Vec<Py<PyAny>>)> = PyOnceLock::new();
 
 fn numpy_of<'py>(

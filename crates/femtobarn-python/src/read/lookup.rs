@@ -1,4 +1,4 @@
-//! What objects are looked for by: values of fields, and what the values of clusters lie between.
+//! Values that objects are searched by, and bounds of the values in clusters.
 
 use femtobarn::{ClusterBounds, Error};
 use pyo3::prelude::*;
@@ -30,13 +30,13 @@ fn value_of(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
         let signed = value.extract::<i64>().map(Value::Int);
         return signed
             .or_else(|_| value.extract::<u64>().map(Value::UInt))
-            .map_err(|_| refused(field, value));
+            .map_err(|_| invalid_value(field, value));
     }
     if let Ok(number) = value.cast::<PyFloat>() {
         return Ok(Value::Float(number.value()));
     }
     if let Ok(text) = value.cast::<PyString>() {
-        let text = text.to_str().map_err(|_| refused(field, value))?;
+        let text = text.to_str().map_err(|_| invalid_value(field, value))?;
         return Ok(Value::String(text.to_owned()));
     }
     if let Ok(pair) = value.cast::<PyTuple>()
@@ -55,7 +55,7 @@ fn link_to(field: &str, target: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Valu
         Oid { database: 0, container: 0, entry: 0 }
     } else {
         let named = target.getattr("oid").unwrap_or_else(|_| target.clone());
-        *named.cast::<Oid>().map_err(|_| refused(field, target))?.get()
+        *named.cast::<Oid>().map_err(|_| invalid_value(field, target))?.get()
     };
     let member = |name: &str, value| (name.to_owned(), Value::UInt(value));
     Ok(vec![
@@ -65,18 +65,18 @@ fn link_to(field: &str, target: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Valu
     ])
 }
 
-fn refused(field: &str, value: &Bound<'_, PyAny>) -> PyErr {
+fn invalid_value(field: &str, value: &Bound<'_, PyAny>) -> PyErr {
     let shown = value.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());
     let what =
-        format!("field {field:?} is looked for by {shown}; give a number, a text, or an OID");
+        format!("invalid value {shown} for field {field:?}: must be a number, a string or an OID");
     exception("invalid", Error::Invalid { what }.to_string())
 }
 
-/// Starts, stops, least and greatest values of clusters, and whether they have what is not a number.
+/// First entries and ends, least and greatest values of clusters, and whether they contain NaN.
 pub(crate) type BoundsColumns = (Buffer, Buffer, Buffer, Buffer, Buffer);
 
-/// The bounds of clusters as columns. A cluster of which nothing is known has infinite ones, one
-/// without a number those of nothing: the least above the greatest.
+/// The bounds of clusters as columns. Unknown bounds are infinite; a cluster without a number has a least
+/// value above its greatest.
 pub(crate) fn columns_of_bounds(clusters: &[ClusterBounds]) -> BoundsColumns {
     let bounds = |cluster: &ClusterBounds| match cluster.bounds {
         None => (f64::NEG_INFINITY, f64::INFINITY, true),
@@ -95,7 +95,7 @@ pub(crate) fn columns_of_bounds(clusters: &[ClusterBounds]) -> BoundsColumns {
     )
 }
 
-/// The nearest number of double precision; who compares minds that large integers are rounded.
+/// The nearest double; the caller allows for large integers being rounded.
 fn number_of(bound: rntuple::Bound) -> f64 {
     match bound {
         rntuple::Bound::Int(value) => value as f64,

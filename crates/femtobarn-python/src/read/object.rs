@@ -1,13 +1,12 @@
-//! Objects that Python reads one by one: a place in a view, whose fields load when asked for.
+//! Single objects: a view and an entry, whose fields are read when Python asks for them.
 //!
-//! Numbers, texts, lists of numbers and links come straight from the pages that the view holds.
-//! Fields of other types are read as columns of a block of entries: of those that a loop goes
-//! through at once, or of the object alone.
+//! Numbers, strings, lists of numbers and links are read from pages that the view's fields hold. Fields of
+//! other types are read as columns of a block of entries: the entries of one step of a loop, or the object
+//! alone.
 //!
-//! Invariants:
-//! 1. What was read stays as it is: a view never changes, so that a column is read once per block.
-//! 2. An attribute that objects have by their Python class is not hidden by a field of that name.
-//! 3. Nothing here refers to Python objects that refer back: views do not know their objects.
+//! 1. Values do not change: a view never does, so a column is read once per block.
+//! 2. A field does not hide an attribute of the Python class with the same name.
+//! 3. No cycles of references: views do not refer to their objects.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -27,10 +26,10 @@ use crate::read::field_column::{FieldColumn, python_of};
 use crate::read::object_fields::ObjectField;
 use crate::read::view::ViewHandle;
 
-/// Neighbouring entries of a view, of which each column is read once.
+/// Neighbouring entries of a view; each of their columns is read once.
 struct EntryBlock {
     entries: Range<u64>,
-    /// ColumnBuilder that were read, by the names of their fields: few, as a rule.
+    /// Columns by the address of their field's name; few, so that a list will do.
     columns: Mutex<Vec<(usize, Arc<FieldColumn>)>>,
 }
 
@@ -45,7 +44,7 @@ impl EntryBlock {
         view: &ViewHandle,
         member: &ObjectField,
     ) -> PyResult<Arc<FieldColumn>> {
-        // The interpreter is never let go of with the columns locked.
+        // The interpreter stays locked while the columns are.
         let key = member.name.as_ptr() as usize;
         let known = self
             .columns
@@ -66,13 +65,13 @@ impl EntryBlock {
         let view = view.view()?;
         let selection = member.selection(py, view)?;
         let array = py.detach(|| view.read(selection, self.entries.clone())).or_raise()?;
-        let Array::Record { mut members, .. } = array else { return Err(unlike()) };
-        members.pop().map(|(_, column)| column).ok_or_else(unlike)
+        let Array::Record { mut members, .. } = array else { return Err(not_a_record()) };
+        members.pop().map(|(_, column)| column).ok_or_else(not_a_record)
     }
 }
 
-fn unlike() -> PyErr {
-    exception("internal", "a field was read as something else".to_owned())
+fn not_a_record() -> PyErr {
+    exception("internal", "a projection of one field returned no record".to_owned())
 }
 
 /// One object of a container, as of a snapshot.
@@ -82,23 +81,23 @@ fn unlike() -> PyErr {
 /// it: ``event.raw.hits``.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct Object {
-    /// The view as Python has it.
+    /// The Python object of the view.
     view: Py<PyAny>,
     handle: Py<ViewHandle>,
     entry: u64,
-    /// The object's neighbours in a loop, or itself alone when that is first needed.
+    /// The object's block: its neighbours in a loop, or itself alone.
     block: OnceLock<Arc<EntryBlock>>,
     is_alone: bool,
 }
 
 impl Object {
-    /// An object by itself.
+    /// One object.
     pub fn alone(handle: &Bound<'_, ViewHandle>, view: &Bound<'_, PyAny>, entry: u64) -> Self {
         let (view, handle) = (view.clone().unbind(), handle.clone().unbind());
         Object { view, handle, entry, block: OnceLock::new(), is_alone: true }
     }
 
-    /// Neighbouring objects.
+    /// Neighbouring objects, which share a block.
     pub fn neighbours(
         handle: &Bound<'_, ViewHandle>,
         view: &Bound<'_, PyAny>,
@@ -125,7 +124,7 @@ impl Object {
         Ok(names)
     }
 
-    /// The definition of its class, which all objects of its view share.
+    /// The definition of its class, the same for all objects of the view.
     pub fn definition<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.view.bind(py).getattr(intern!(py, "definition"))
     }
@@ -144,17 +143,17 @@ impl Object {
         column.value(py, index, view, member.name.bind(py))
     }
 
-    /// Why an attribute cannot be set.
+    /// The text of the error that an attribute cannot be set.
     fn unchanging(&self, py: Python<'_>, name: &str) -> String {
         let oid = self.oid().map_or_else(|_| "oid".to_owned(), |oid| oid.__repr__());
         let class = self.class_name(py).map_or_else(|_| String::new(), |name| name.to_string());
         format!(
-            "objects of class {class} that are stored do not change; give a new value in a transaction, \
-             with container.update({oid}, {name}=...)"
+            "stored objects of class {class} are read-only; set a new value in a transaction with \
+             container.update({oid}, {name}=...)"
         )
     }
 
-    /// What there is instead of a field.
+    /// The text of the error that a field does not exist.
     fn absence(&self, name: &Bound<'_, PyString>) -> PyResult<String> {
         self.view.bind(name.py()).call_method1("_no_field", (name,))?.extract()
     }
@@ -162,14 +161,14 @@ impl Object {
 
 #[pymethods]
 impl Object {
-    /// The object's name for ever.
+    /// The object's permanent name.
     #[getter]
     fn oid(&self) -> PyResult<Oid> {
         let container = self.handle.get().view()?.container();
         Ok(Oid { database: container.database.0, container: container.id.0, entry: self.entry })
     }
 
-    /// The object's number in its container.
+    /// The object's entry in its container.
     #[getter]
     fn entry(&self) -> u64 {
         self.entry
@@ -192,7 +191,7 @@ impl Object {
         self.fields(py)
     }
 
-    /// The view that the object is of.
+    /// The view that the object belongs to.
     #[getter]
     fn _view<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
         self.view.bind(py).clone()
@@ -216,23 +215,23 @@ impl Object {
         if let Some(member) = object.handle.get().fields(py)?.attribute(name) {
             return object.value(py, member);
         }
-        // SAFETY: both are references to live objects; what comes back is owned, or null with an
-        // exception set, which is what `from_owned_ptr_or_err` expects.
+        // SAFETY: both are references to live objects; the result is owned, or null with an exception set, as
+        // `from_owned_ptr_or_err` expects.
         unsafe {
             let found = ffi::PyObject_GenericGetAttr(slf.as_ptr(), name.as_ptr());
             Bound::from_owned_ptr_or_err(py, found)
         }
     }
 
-    /// Refuses a name that is neither a field's nor that of another attribute.
+    /// Raises `AttributeError` for a name that is neither a field nor another attribute.
     fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
-        // Python asks for such names all the time, and is content to hear nothing.
+        // Python probes for these names often and expects a cheap error.
         let reason =
             if name.to_str()?.starts_with("__") { name.to_string() } else { self.absence(name)? };
         Err(PyAttributeError::new_err(reason))
     }
 
-    /// Refuses to change what is stored.
+    /// Raises `AttributeError`: stored objects do not change.
     fn __setattr__(&self, py: Python<'_>, name: &str, _value: &Bound<'_, PyAny>) -> PyResult<()> {
         Err(PyAttributeError::new_err(self.unchanging(py, name)))
     }

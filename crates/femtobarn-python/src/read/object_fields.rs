@@ -16,26 +16,23 @@ use crate::page_budget::PageHolder;
 pub struct ObjectFields {
     members: Vec<ObjectField>,
     by_name: HashMap<String, usize>,
-    /// The attributes by the address of their names, which Python's compiler interns; in order.
+    /// Positions of attributes by the address of their names, ascending; Python's compiler interns names.
     by_address: Vec<(usize, usize)>,
 }
 
-/// A field.
+/// One field.
 pub struct ObjectField {
     pub name: Py<PyString>,
-    /// Whether it is an attribute: not if objects have another of that name.
+    /// Whether it is an attribute; not if the Python class has another of that name.
     is_attribute: bool,
     pub is_link: bool,
     selection: OnceLock<Selection>,
-    /// What reads it from one object; none if it is read as an array.
+    /// Reads it from single objects; none if it is read as an array.
     reader: OnceLock<Option<Mutex<ForkGuard<FieldReader>>>>,
 }
 
 impl ObjectFields {
-    /// The shape of the objects of a view.
-    ///
-    /// # Errors
-    /// As for making strings.
+    /// The fields of a view; names in `reserved` are no attributes.
     pub fn new(py: Python<'_>, view: &View, reserved: &HashSet<String>) -> Self {
         let fields = &view.class().fields;
         let members = fields.iter().map(|field| ObjectField::new(py, field, reserved));
@@ -48,17 +45,17 @@ impl ObjectFields {
         ObjectFields { by_address, by_name, members }
     }
 
-    /// The fields in order.
+    /// The fields, in order.
     pub fn members(&self) -> &[ObjectField] {
         &self.members
     }
 
-    /// The field of a name.
+    /// A field by name.
     pub fn item(&self, name: &Bound<'_, PyString>) -> Option<&ObjectField> {
         Some(&self.members[*self.by_name.get(name.to_str().ok()?)?])
     }
 
-    /// The field that an attribute is.
+    /// The field that an attribute reads.
     #[inline]
     pub fn attribute(&self, name: &Bound<'_, PyString>) -> Option<&ObjectField> {
         let address = name.as_ptr() as usize;
@@ -92,10 +89,10 @@ impl ObjectField {
         }
     }
 
-    /// The field as what is read of a range of entries.
+    /// The field as a selection.
     ///
     /// # Errors
-    /// As [`View::select`].
+    /// Those of [`View::select`].
     pub fn selection(&self, py: Python<'_>, view: &View) -> PyResult<&Selection> {
         match self.selection.get() {
             Some(selection) => Ok(selection),
@@ -106,10 +103,10 @@ impl ObjectField {
         }
     }
 
-    /// What one object has in the field; `None` if it is to be read as an array.
+    /// The content of the field in one object; `None` if it is to be read as an array.
     ///
     /// # Errors
-    /// As [`FieldReader::get`].
+    /// Those of [`FieldReader::get`].
     #[inline]
     pub fn content(
         &self,

@@ -75,7 +75,7 @@ impl SnapshotHandle {
         Ok(rows)
     }
 
-    /// Whether there is a container with a path.
+    /// Whether a container of this path exists.
     fn has(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
         let snapshot = self.snapshot.get()?;
         py.detach(|| snapshot.has(path)).or_raise()

@@ -18,18 +18,18 @@ use crate::read::lookup::{BoundsColumns, columns_of_bounds, values_of};
 use crate::read::object::Object;
 use crate::read::object_fields::ObjectFields;
 
-/// Stored bytes beyond which a read runs on a thread of its own, so that Ctrl-C is heard.
+/// Stored bytes beyond which a read runs on its own thread, so that Ctrl-C interrupts it.
 const LONG_READ_BYTES: f64 = 256e6;
-/// Objects beyond which fetching them is such a read.
+/// Objects beyond which a fetch runs on its own thread.
 const LONG_FETCH_ENTRIES: usize = 20_000;
-/// How often a long read looks for signals.
+/// How often a long read checks for signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A container as of a snapshot.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct ViewHandle {
     view: ForkGuard<View>,
-    /// The fields of its objects, made when first asked for.
+    /// The fields of its objects, created at first use.
     fields: PyOnceLock<Arc<ObjectFields>>,
 }
 
@@ -97,7 +97,7 @@ impl ViewHandle {
         Ok(self.view.get()?.live())
     }
 
-    /// The runs of entries that are not deleted, of a range: pairs of `uint64`, as bytes.
+    /// The runs of live entries in a range: pairs of `uint64`, as bytes.
     fn live_runs(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<Buffer> {
         let view = self.view.get()?;
         let runs = py.detach(|| view.live_runs(start..stop)).or_raise()?;
@@ -110,7 +110,7 @@ impl ViewHandle {
         py.detach(|| view.is_deleted(entry)).or_raise()
     }
 
-    /// Neighbouring objects of the view, as which Python has this one.
+    /// Neighbouring objects; `view` is the Python object of this view.
     fn objects<'py>(
         slf: &Bound<'py, Self>,
         view: &Bound<'py, PyAny>,
@@ -120,7 +120,7 @@ impl ViewHandle {
         PyList::new(slf.py(), Object::neighbours(slf, view, start..stop.max(start)))
     }
 
-    /// The object with a number; `None` if there is no such object.
+    /// The object at an entry; `None` if it does not exist.
     fn object_at(
         slf: &Bound<'_, Self>,
         view: &Bound<'_, PyAny>,
@@ -151,9 +151,8 @@ impl ViewHandle {
         Ok(Buffer(rntuple::bytes_of(entries)))
     }
 
-    /// What the values of a field lie between, cluster by cluster, as bytes: first entries and entries
-    /// after the last (`int64`), least and greatest values (`float64`), and whether there is what is
-    /// not a number (one byte each); `None` if nothing is known.
+    /// The bounds of a field's values in each cluster, as bytes: first entries and ends (`int64`), least and
+    /// greatest values (`float64`), and whether there is NaN (one byte each); `None` if nothing is known.
     fn statistics(&self, py: Python<'_>, path: &str) -> PyResult<Option<BoundsColumns>> {
         let view = self.view.get()?;
         let clusters = py.detach(|| view.statistics(path)).or_raise()?;
@@ -191,7 +190,7 @@ impl ViewHandle {
         Ok(self.view.get()?.class().to_json())
     }
 
-    /// ColumnBuilder of a range of entries.
+    /// Columns of a range of entries.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -211,7 +210,7 @@ impl ViewHandle {
         tree_of(py, array.or_raise()?)
     }
 
-    /// ColumnBuilder of some entries (`uint64`, as bytes), in the order given.
+    /// Columns of entries (`uint64`, as bytes), in the order given.
     fn fetch<'py>(
         &self,
         py: Python<'py>,
@@ -239,11 +238,11 @@ impl ViewHandle {
         let counts = counts_of(&array, path);
         counts
             .map(Buffer)
-            .ok_or_else(|| exception("invalid", format!("{path:?} is not a collection")))
+            .ok_or_else(|| exception("invalid", format!("field {path:?} holds no collection")))
     }
 }
 
-/// Whether an index over all the fields looked for says where the objects are.
+/// Whether one index covers all the fields searched by.
 fn is_quick(view: &View, values: &[(String, Value)]) -> femtobarn::Result<bool> {
     let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
     Ok(view.index_for(&names)?.is_some_and(|(_, fields)| fields == names.len()))
@@ -253,9 +252,9 @@ fn selection(view: &View, paths: &[String]) -> femtobarn::Result<Selection> {
     view.select(paths)
 }
 
-/// Runs a long operation on a thread of its own while this one looks for signals.
+/// Runs a long operation on its own thread while this one checks for signals.
 ///
-/// When Python wants to stop, the operation is left to end by itself, and its result is dropped.
+/// After an interrupt the operation runs to its end by itself, and its result is dropped.
 fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     operation: impl FnOnce() -> T + Send + 'static,

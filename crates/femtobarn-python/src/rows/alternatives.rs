@@ -1,16 +1,17 @@
-//! Which alternative of a variant a Python value goes to, if several can hold it.
+//! The order in which a Python value is offered to the alternatives of a variant.
 //!
-//! 1. First that of the value's own type. Python's `bool`, `int` and `float` are `bool`, `int64` and
-//!    `float64`, NumPy's values what their `dtype` says; of lists the first item counts.
-//! 2. Then those that keep the precision of the value's type, then all others; as declared in both.
+//! 1. First the alternative of the value's own type. Python's `bool`, `int` and `float` are `bool`, `int64`
+//!    and `float64`; a NumPy value has its `dtype`; a list counts by its first item.
+//! 2. Then alternatives that keep the precision of the value's type, then the others, both in the declared
+//!    order.
 //!
-//! Arrays follow the same rule (`_data/arrays.py`).
+//! Arrays follow the same rule (`python/femtobarn/_data/arrays.py`).
 
 use femtobarn::FieldType;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple};
 
-/// Lists in lists that are looked into for the type of their items.
+/// Depth up to which nested lists are searched for the type of their items.
 const DEPTH_MAX: usize = 8;
 
 /// The innermost types of the alternatives of a variant.
@@ -42,7 +43,8 @@ fn innermost(of: &FieldType) -> &FieldType {
     }
 }
 
-/// How much a value may lose: 0 in its own type, 1 in one that keeps it, 2 in one that rounds.
+/// The loss of a value in an alternative: 0 in its own type, 1 in one that keeps its precision, 2 in one that
+/// rounds.
 fn loss(own: &FieldType, of: &FieldType) -> u8 {
     use FieldType::{Double32, Float16, Float32, Float64, Quantised, Truncated};
     match (own, of) {

@@ -60,7 +60,7 @@ impl ColumnBuilder {
             ColumnBuilder::String { offsets, bytes } => {
                 let text =
                     value.cast::<PyString>().map_err(|_| RejectedValue::of(value, "text"))?;
-                // Python's text can have halves of surrogate pairs, which are no characters.
+                // Python strings can contain lone surrogates, which UTF-8 cannot.
                 let text = text
                     .to_str()
                     .map_err(|_| RejectedValue::of(value, "text that UTF-8 can hold"))?;
@@ -84,9 +84,9 @@ impl ColumnBuilder {
         }
     }
 
-    /// Adds all items of a sequence and returns how many there were.
+    /// Adds all items of a sequence; returns their number.
     fn push_all(&mut self, values: &Bound<'_, PyAny>) -> Result<usize, RejectedValue> {
-        // That a list has no buffer costs more to be told than its items.
+        // Asking a list for its buffer costs more than reading its items.
         if let Ok(list) = values.cast_exact::<PyList>() {
             return self.push_items(list.iter().map(Ok));
         }
@@ -98,7 +98,7 @@ impl ColumnBuilder {
         if values.is_instance_of::<PyString>() || values.is_instance_of::<PyDict>() {
             return Err(RejectedValue::of(values, "a list"));
         }
-        // Elements of a NumPy or awkward array are slow to come by one by one.
+        // Iterating over a NumPy or awkward array is slow.
         let plain =
             if values.hasattr("tolist")? { values.call_method0("tolist")? } else { values.clone() };
         self.push_items(plain.try_iter().map_err(|_| RejectedValue::of(values, "a list"))?)
@@ -116,7 +116,7 @@ impl ColumnBuilder {
         Ok(added)
     }
 
-    /// Forgets all values from `length` on.
+    /// Removes all values from `length` on.
     pub(super) fn truncate(&mut self, length: usize) {
         match self {
             ColumnBuilder::Number(column) => column.truncate(length),

@@ -1,4 +1,4 @@
-//! Links that Python appends: OIDs, objects that have one, or nothing.
+//! Links that Python appends: OIDs, objects that have one, or `None`.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -7,17 +7,17 @@ use rntuple::{Array, Primitive};
 use super::rejected_value::{PushResult, RejectedValue};
 use crate::oid::{Oid, oid_of};
 
-/// The columns of links; null links are all zeros.
+/// The columns of links; a null link is all zeros.
 pub(super) struct LinkBuilder {
     database: Vec<u32>,
     container: Vec<u32>,
     entry: Vec<u64>,
-    /// For links to elements of collections.
+    /// The elements, for links to elements of collections.
     element: Option<Vec<u32>>,
 }
 
 impl LinkBuilder {
-    /// No links, to objects or to elements of collections inside them.
+    /// Starts without links; `to_elements` if they lead to elements of collections.
     pub(super) fn new(to_elements: bool) -> Self {
         let element = to_elements.then(Vec::new);
         Self { database: vec![], container: vec![], entry: vec![], element }
@@ -47,7 +47,7 @@ impl LinkBuilder {
         }
     }
 
-    /// Forgets all links from `length` on.
+    /// Removes all links from `length` on.
     pub(super) fn truncate(&mut self, length: usize) {
         self.database.truncate(length);
         self.container.truncate(length);
@@ -63,7 +63,7 @@ impl LinkBuilder {
         self.database.len() * LINK_BYTES
     }
 
-    /// Hands the links over, and begins anew.
+    /// Returns the links, and starts again.
     pub(super) fn take(&mut self) -> Array {
         let length = self.database.len();
         let number =

@@ -1,11 +1,18 @@
 //! Objects that Python appends one by one, gathered into columns.
 //!
-//! An object's values go straight from its attributes into one growing vector per column; whole
-//! columns then go to the engine at once. Invariants:
-//! 1. After [`RowBuilder::push`] every column holds the same number of rows, also if it failed: what a
-//!    failed row had pushed is taken back.
-//! 2. A value is stored unchanged or refused, but for real numbers, which are rounded to the
-//!    precision of their field as C++ would.
+//! | module | contents |
+//! |---|---|
+//! | `column` | the builder for a field of any type |
+//! | `record`, `variant`, `number`, `link` | builders for fields of these types |
+//! | `alternatives` | which alternative of a variant a value goes to |
+//! | `rejected_value` | why a value cannot be stored, and in which field |
+//!
+//! An object's values go from its attributes into one growing vector per column; whole columns then go to the
+//! engine.
+//!
+//! 1. After [`RowBuilder::push`] all columns hold the same number of rows; a failed push is undone.
+//! 2. A value is stored unchanged or rejected, except that real numbers are rounded to the precision of their
+//!    field, as C++ would.
 
 mod alternatives;
 mod column;
@@ -21,7 +28,7 @@ use rntuple::Array;
 
 use record::RecordBuilder;
 
-/// RowBuilder of one class.
+/// Rows of one class.
 pub(crate) struct RowBuilder {
     class: String,
     root: RecordBuilder,
@@ -29,26 +36,26 @@ pub(crate) struct RowBuilder {
 }
 
 impl RowBuilder {
-    /// No rows of a class.
+    /// Starts without rows.
     pub(crate) fn new(py: Python<'_>, class: &Class) -> Self {
         let root = RecordBuilder::new(py, &class.name, &class.fields);
         Self { class: class.name.clone(), root, rows: 0 }
     }
 
-    /// Number of rows gathered.
+    /// Number of gathered rows.
     pub(crate) fn len(&self) -> usize {
         self.rows
     }
 
-    /// Bytes gathered.
+    /// Gathered bytes.
     pub(crate) fn size(&self) -> usize {
         self.root.size()
     }
 
-    /// Adds an object: a dictionary, or anything with the fields as attributes.
+    /// Adds an object: a dictionary, or any object with the fields as attributes.
     ///
     /// # Errors
-    /// `InvalidError` that names the field; nothing is added.
+    /// `InvalidError` that names the field; then nothing is added.
     pub(crate) fn push(&mut self, object: &Bound<'_, PyAny>) -> PyResult<()> {
         match self.root.push(object) {
             Ok(()) => {
@@ -62,7 +69,7 @@ impl RowBuilder {
         }
     }
 
-    /// Hands the rows over as an array of records, and begins anew.
+    /// Returns the rows as an array of records, and starts again.
     pub(crate) fn take(&mut self) -> Array {
         let rows = std::mem::take(&mut self.rows);
         self.root.take(rows)

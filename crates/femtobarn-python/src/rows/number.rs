@@ -9,7 +9,7 @@ use rntuple::{Array, Primitive, bytes_of};
 use super::rejected_value::{PushResult, RejectedValue};
 use crate::columns::name_of;
 
-/// The values of one column, in the type that they have on their way to the engine.
+/// The values of one column, in the type that the engine takes.
 pub(super) enum NumberBuilder {
     Bool(Vec<u8>),
     Byte(Vec<u8>),
@@ -24,13 +24,13 @@ pub(super) enum NumberBuilder {
     UInt64(Vec<u64>),
     Float32(Vec<f32>),
     Float64(Vec<f64>),
-    /// On disk of half precision.
+    /// Half precision on disk.
     Half(Vec<f32>),
-    /// On disk of single precision.
+    /// Single precision on disk.
     Single(Vec<f64>),
 }
 
-/// Runs an expression with the vector of whatever variant it is.
+/// Runs an expression with the vector of any variant.
 macro_rules! with_values {
     ($column:expr, $values:ident => $body:expr) => {
         match $column {
@@ -102,8 +102,8 @@ impl NumberBuilder {
         Ok(())
     }
 
-    /// Adds all values of an array of exactly this type, and returns how many there were; `None` if
-    /// it is none.
+    /// Adds all values of an array of exactly this type; returns their number, or `None` if the object is no
+    /// such array.
     pub(super) fn push_buffer(
         &mut self,
         array: &Bound<'_, PyAny>,
@@ -141,7 +141,7 @@ impl NumberBuilder {
         }
     }
 
-    /// Forgets all values from `length` on.
+    /// Removes all values from `length` on.
     pub(super) fn truncate(&mut self, length: usize) {
         with_values!(self, values => values.truncate(length));
     }
@@ -151,7 +151,7 @@ impl NumberBuilder {
         with_values!(self, values => size_of_val(&values[..]))
     }
 
-    /// Hands the values over, and begins anew with room for as many.
+    /// Returns the values, and starts again with the same capacity.
     pub(super) fn take(&mut self) -> Array {
         let primitive = self.primitive();
         let values = with_values!(self, values => {
@@ -200,8 +200,8 @@ fn real_of(value: &Bound<'_, PyAny>, wanted: Primitive) -> Result<f64, RejectedV
     }
     let real = value.extract::<f64>().map_err(|error| number_refusal(error, value, wanted))?;
     let stored = if wanted == Primitive::Float32 { f64::from(real as f32) } else { real };
-    // Real numbers are rounded, whole numbers are not.
-    // Arrays of no dimension have `__index__`, which fails if the number is a real one.
+    // Real numbers are rounded, integers are not. For a NumPy array of no dimension, `__index__` fails if it
+    // holds a real number.
     let whole = value.call_method0("__index__").ok();
     match whole.map(|whole| whole.eq(stored)).transpose()? {
         Some(false) => Err(RejectedValue::of(value, &format!("exactly a {}", name_of(wanted)))),
@@ -209,7 +209,7 @@ fn real_of(value: &Bound<'_, PyAny>, wanted: Primitive) -> Result<f64, RejectedV
     }
 }
 
-/// Rounds to single precision; what is too large for it is refused.
+/// Rounds to single precision; rejects values out of its range.
 fn single_of(value: &Bound<'_, PyAny>, real: f64) -> Result<f32, RejectedValue> {
     let single = real as f32;
     if single.is_infinite() && real.is_finite() {
@@ -219,7 +219,7 @@ fn single_of(value: &Bound<'_, PyAny>, real: f64) -> Result<f32, RejectedValue> 
     }
 }
 
-/// Refuses finite numbers that are infinite in half precision.
+/// Rejects finite numbers that are infinite in half precision.
 fn check_halves(values: &[f32]) -> PushResult {
     const LIMIT: f32 = 65_520.0;
     match values.iter().find(|value| value.is_finite() && value.abs() >= LIMIT) {
@@ -230,7 +230,7 @@ fn check_halves(values: &[f32]) -> PushResult {
     }
 }
 
-/// Refuses finite numbers that are infinite in single precision.
+/// Rejects finite numbers that are infinite in single precision.
 fn check_singles(values: &[f64]) -> PushResult {
     match values.iter().find(|value| value.is_finite() && (**value as f32).is_infinite()) {
         Some(value) => {
@@ -252,7 +252,7 @@ fn number_refusal(error: PyErr, value: &Bound<'_, PyAny>, wanted: Primitive) -> 
     }
 }
 
-/// Adds the values of a one-dimensional buffer of `T`, if the object is one.
+/// Adds the values of a one-dimensional buffer of `T`, if the object has one.
 fn copy_buffer<T: Element + Default>(
     object: &Bound<'_, PyAny>,
     values: &mut Vec<T>,

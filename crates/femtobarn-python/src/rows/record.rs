@@ -14,7 +14,7 @@ use crate::read::object::Object;
 pub(super) struct RecordBuilder {
     class: String,
     members: Vec<(Py<PyString>, String, ColumnBuilder)>,
-    /// What says which fields the last value has, if that was looked at; see [`declaration_of`].
+    /// The declaration of the last value's fields, if it was checked; see [`declaration_of`].
     known: Option<Py<PyAny>>,
 }
 
@@ -44,8 +44,8 @@ impl RecordBuilder {
         Ok(())
     }
 
-    /// Refuses an object that has more fields than are stored. What declares an object's fields is looked
-    /// at once, as long as objects of it come.
+    /// Rejects an object with more fields than are stored. A declaration is checked once for successive
+    /// objects.
     fn check_declared(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
         static SURPLUS_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = value.py();
@@ -87,7 +87,7 @@ impl RecordBuilder {
         let known: Vec<&str> = self.members.iter().map(|member| member.1.as_str()).collect();
         let name = extra.map_or_else(String::new, |key| key.to_string());
         RejectedValue::because(format!(
-            "there is no field '{name}'; there are {}",
+            "unknown field '{name}': the fields are {}",
             known.join(", ")
         ))
     }
@@ -108,8 +108,9 @@ impl RecordBuilder {
     }
 }
 
-/// What says which fields a value has: the definition of an object that was read, the type of a record in
-/// one, else the Python class. Other values of the same have the same fields, unless only their class is known.
+/// The declaration of a value's fields: the definition of an object that was read, the type of a record in
+/// one, else the Python class. Values of one declaration have the same fields, unless only their Python class
+/// is known.
 fn declaration_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     static RECORD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let py = value.py();

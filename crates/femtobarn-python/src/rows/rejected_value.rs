@@ -1,4 +1,4 @@
-//! Why a value of Python's cannot be stored, and in which field.
+//! A Python value that cannot be stored, with the reason and the field.
 
 use pyo3::prelude::*;
 
@@ -9,12 +9,12 @@ pub(super) struct RejectedValue {
     /// Names of fields, innermost first.
     path: Vec<String>,
     reason: String,
-    /// What Python raised, if it is not about the value: passed on as it is.
+    /// The Python exception, if it is not about the value; raised as it is.
     error: Option<PyErr>,
 }
 
 impl RejectedValue {
-    /// A value that a field cannot hold.
+    /// A value that is not `wanted`.
     pub(super) fn of(value: &Bound<'_, PyAny>, wanted: &str) -> Self {
         const SHOWN_MAX: usize = 40;
         let shown = value.repr().map_or_else(|_| "the value".to_owned(), |text| text.to_string());

@@ -25,7 +25,7 @@ impl VariantBuilder {
         Self { alternatives, tags: vec![], positions: vec![], lengths, contents }
     }
 
-    /// Adds the value to the first alternative that takes it, in the order that suits the value.
+    /// Adds a value to the first alternative that accepts it.
     pub(super) fn push(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
         if value.is_none() {
             self.tags.push(-1);
