@@ -1,177 +1,179 @@
-//! A disk in memory that knows what is durable and what would be lost with the power.
+//! A simulated disk that distinguishes durable changes from those that a loss of power may undo.
 //!
-//! The model, which is as harsh as POSIX allows:
+//! The model is as harsh as POSIX allows:
 //!
-//! 1. Bytes, sizes, room that was made and holes of a file are durable after a sync of that file.
-//!    Until then each of them may be durable or not, in any order; of a write any sectors.
-//! 2. A name (created, linked, renamed, removed) is durable after a sync of its folder. Until then,
-//!    a prefix of the changes of that folder may be: file systems with a journal keep their order.
-//! 3. After a failed sync of a file, what was not durable may never become so, whatever later
-//!    syncs say, although the program still reads it.
+//! 1. Writes, sizes, allocated space and holes of a file are durable after a sync of that file. Until then each of
+//!    them may survive or not, in any order; of a write, any sectors may survive.
+//! 2. A name (created, linked, renamed, removed) is durable after a sync of its folder. Until then a prefix of
+//!    that folder's changes may survive, since journaling file systems keep their order.
+//! 3. After a failed sync of a file, its changes that were not durable may never become so, whatever later syncs
+//!    return, although the program still reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::trace::Operation;
+use crate::trace::FileOperation;
 
-/// What a disk writes wholly or not at all.
+/// The bytes that a disk writes atomically.
 pub const SECTOR: u64 = 512;
-/// A file on the disk, whatever its names.
-pub type FileNumber = usize;
+/// The number of a file, which renames do not change.
+pub type DiskFileNumber = usize;
 
-/// The disk.
+/// A simulated disk.
 #[derive(Clone, Default)]
-pub struct Disk {
-    files: Vec<File>,
-    /// The newest file that had an inode's number.
-    inodes: BTreeMap<u64, FileNumber>,
-    durable_names: Names,
-    live_names: Names,
+pub struct SimulatedDisk {
+    files: Vec<DiskFile>,
+    /// The newest file with each inode number.
+    inodes: BTreeMap<u64, DiskFileNumber>,
+    durable_names: Namespace,
+    live_names: Namespace,
     pending_names: Vec<NameChange>,
     clock: u64,
 }
 
-type Names = BTreeMap<PathBuf, Node>;
+type Namespace = BTreeMap<PathBuf, NameTarget>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Node {
+enum NameTarget {
     Folder,
-    File(FileNumber),
+    File(DiskFileNumber),
 }
 
 /// A change of the entries of one or two folders.
 #[derive(Clone, Debug)]
 struct NameChange {
     removed: Option<PathBuf>,
-    added: Option<(PathBuf, Node)>,
+    added: Option<(PathBuf, NameTarget)>,
 }
 
 #[derive(Clone, Default)]
-struct File {
+struct DiskFile {
     durable: Arc<Vec<u8>>,
-    pending: Vec<Pending>,
+    pending: Vec<PendingChange>,
 }
 
 /// A change of a file that is not durable yet.
 #[derive(Clone)]
-pub struct Pending {
+pub struct PendingChange {
     /// The order of changes of all files.
     pub time: u64,
-    change: Change,
-    /// A sync has failed: it can be on the disk, but no sync can be trusted to bring it there.
+    change: FileChange,
+    /// Whether a sync of it failed: the change may be on the disk, but no later sync makes it durable.
     dropped: bool,
 }
 
 #[derive(Clone)]
-enum Change {
+enum FileChange {
     Write { offset: u64, bytes: Arc<Vec<u8>> },
     Resize(u64),
     Allocate(u64),
     Punch { offset: u64, size: u64 },
 }
 
-/// What became of one pending change in a crash.
+/// The effect of a crash on one pending change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is on the disk.
+pub enum ChangeOutcome {
+    /// The change survives.
     Kept,
-    /// It is not.
+    /// The change is lost.
     Lost,
-    /// Only bytes of the file before this offset are.
+    /// Only the written bytes before this offset of the file survive.
     CutAt(u64),
-    /// Only some of its sectors are, chosen by this number.
+    /// Only some sectors survive, chosen by this number.
     Sectors(u64),
-    /// The size of the file is as if it were, but there is something else in its place.
+    /// The file has the new size, but other bytes.
     Garbage,
 }
 
-/// What became of everything that was not durable.
+/// The effect of a crash on all pending changes.
 #[derive(Clone, Debug, Default)]
 pub struct Crash {
-    /// The fate of each pending change of the files, in the order of [`Disk::pending`].
-    pub fates: Vec<Fate>,
-    /// How many of the pending changes of names are durable, per folder.
+    /// The outcome of each pending change of files, in the order of [`SimulatedDisk::pending`].
+    pub outcomes: Vec<ChangeOutcome>,
+    /// How many of the pending changes of names survive; all if none is given.
     pub names: Option<u64>,
 }
 
-/// What is found after a crash: folders, and files with their bytes.
+/// The contents of a disk after a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct DiskImage {
     /// Folders.
     pub folders: BTreeSet<PathBuf>,
     /// Files and their bytes.
     pub files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-impl Disk {
-    /// Carries an operation out.
+impl SimulatedDisk {
+    /// Applies an operation of a trace.
     ///
     /// # Errors
-    /// If it is about a file that never was, which the trace must not hold.
-    pub fn apply(&mut self, operation: &Operation) -> Result<(), String> {
+    /// Names the file if it does not exist on this disk.
+    pub fn apply(&mut self, operation: &FileOperation) -> Result<(), String> {
         match operation {
-            Operation::Create { file, path } => {
-                self.files.push(File::default());
+            FileOperation::Create { file, path } => {
+                self.files.push(DiskFile::default());
                 let number = self.files.len() - 1;
                 self.inodes.insert(*file, number);
-                self.rename(None, Some((path.clone(), Node::File(number))));
+                self.rename(None, Some((path.clone(), NameTarget::File(number))));
             }
-            Operation::MakeFolder { path } => {
-                self.rename(None, Some((path.clone(), Node::Folder)));
+            FileOperation::MakeFolder { path } => {
+                self.rename(None, Some((path.clone(), NameTarget::Folder)));
             }
-            Operation::Write { file, offset, bytes, .. } => {
-                let change = Change::Write { offset: *offset, bytes: Arc::new(bytes.clone()) };
+            FileOperation::Write { file, offset, bytes, .. } => {
+                let change = FileChange::Write { offset: *offset, bytes: Arc::new(bytes.clone()) };
                 self.change(*file, change)?;
             }
-            Operation::Resize { file, size } => self.change(*file, Change::Resize(*size))?,
-            Operation::Allocate { file, offset, size } => {
-                self.change(*file, Change::Allocate(offset + size))?;
+            FileOperation::Resize { file, size } => {
+                self.change(*file, FileChange::Resize(*size))?
             }
-            Operation::Punch { file, offset, size } => {
-                self.change(*file, Change::Punch { offset: *offset, size: *size })?;
+            FileOperation::Allocate { file, offset, size } => {
+                self.change(*file, FileChange::Allocate(offset + size))?;
             }
-            Operation::Sync { file } => self.file(*file)?.sync(),
-            Operation::FailedSync { file } => {
+            FileOperation::Punch { file, offset, size } => {
+                self.change(*file, FileChange::Punch { offset: *offset, size: *size })?;
+            }
+            FileOperation::Sync { file } => self.file(*file)?.sync(),
+            FileOperation::FailedSync { file } => {
                 self.file(*file)?.pending.iter_mut().for_each(|pending| pending.dropped = true);
             }
-            Operation::SyncFolder { path } => self.sync_folder(path),
-            Operation::Link { from, to } => {
+            FileOperation::SyncFolder { path } => self.sync_folder(path),
+            FileOperation::Link { from, to } => {
                 let node = self.live(from)?;
                 self.rename(None, Some((to.clone(), node)));
             }
-            Operation::Rename { from, to } => {
+            FileOperation::Rename { from, to } => {
                 let node = self.live(from)?;
                 self.rename(Some(from.clone()), Some((to.clone(), node)));
             }
-            Operation::Remove { path } => {
+            FileOperation::Remove { path } => {
                 self.live(path)?;
                 self.rename(Some(path.clone()), None);
             }
-            Operation::Acknowledge { .. } => {}
+            FileOperation::Acknowledge { .. } => {}
         }
         Ok(())
     }
 
-    fn live(&self, path: &Path) -> Result<Node, String> {
+    fn live(&self, path: &Path) -> Result<NameTarget, String> {
         let node = self.live_names.get(path).copied();
-        node.ok_or_else(|| format!("the trace names {}, which is not there", path.display()))
+        node.ok_or_else(|| format!("the trace uses {}, which does not exist", path.display()))
     }
 
-    fn file(&mut self, inode: u64) -> Result<&mut File, String> {
+    fn file(&mut self, inode: u64) -> Result<&mut DiskFile, String> {
         let number = self.inodes.get(&inode);
         let number = number.ok_or_else(|| format!("inode {inode} was never created"))?;
         Ok(&mut self.files[*number])
     }
 
-    fn change(&mut self, inode: u64, change: Change) -> Result<(), String> {
+    fn change(&mut self, inode: u64, change: FileChange) -> Result<(), String> {
         self.clock += 1;
         let time = self.clock;
-        self.file(inode)?.pending.push(Pending { time, change, dropped: false });
+        self.file(inode)?.pending.push(PendingChange { time, change, dropped: false });
         Ok(())
     }
 
-    fn rename(&mut self, removed: Option<PathBuf>, added: Option<(PathBuf, Node)>) {
+    fn rename(&mut self, removed: Option<PathBuf>, added: Option<(PathBuf, NameTarget)>) {
         let change = NameChange { removed, added };
         change.apply(&mut self.live_names);
         self.pending_names.push(change);
@@ -180,20 +182,21 @@ impl Disk {
     fn sync_folder(&mut self, folder: &Path) {
         let pending = std::mem::take(&mut self.pending_names);
         for change in pending {
-            match change.concerns(folder) {
-                true => change.apply(&mut self.durable_names),
-                false => self.pending_names.push(change),
+            if change.concerns(folder) {
+                change.apply(&mut self.durable_names)
+            } else {
+                self.pending_names.push(change)
             }
         }
     }
 
-    /// The changes that are not durable, in the order in which they were made.
-    pub fn pending(&self) -> Vec<(FileNumber, &Pending)> {
-        let of_file = |(number, file): (FileNumber, &'_ File)| {
+    /// The pending changes of files, in the order in which they were made.
+    pub fn pending(&self) -> Vec<(DiskFileNumber, &PendingChange)> {
+        let of_file = |(number, file): (DiskFileNumber, &'_ DiskFile)| {
             let count = file.pending.len();
             (0..count).map(move |at| (number, at))
         };
-        let mut all: Vec<(FileNumber, &Pending)> = (self.files.iter().enumerate())
+        let mut all: Vec<(DiskFileNumber, &PendingChange)> = (self.files.iter().enumerate())
             .flat_map(of_file)
             .map(|(number, at)| (number, &self.files[number].pending[at]))
             .collect();
@@ -201,33 +204,34 @@ impl Disk {
         all
     }
 
-    /// How many changes of names are not durable.
+    /// The number of pending changes of names.
     pub fn pending_names(&self) -> u64 {
         self.pending_names.len() as u64
     }
 
-    /// What is found when power comes back.
-    pub fn after(&self, crash: &Crash) -> Found {
+    /// The contents of the disk after a crash.
+    pub fn after(&self, crash: &Crash) -> DiskImage {
         let mut names = self.durable_names.clone();
         let kept = crash.names.unwrap_or(self.pending_names());
         let kept = &self.pending_names[..kept.min(self.pending_names()) as usize];
         kept.iter().for_each(|change| change.apply(&mut names));
-        let mut fates: BTreeMap<FileNumber, Vec<(&Pending, &Fate)>> = BTreeMap::new();
-        for ((number, pending), fate) in self.pending().into_iter().zip(&crash.fates) {
-            fates.entry(number).or_default().push((pending, fate));
+        let mut outcomes: BTreeMap<DiskFileNumber, Vec<(&PendingChange, &ChangeOutcome)>> =
+            BTreeMap::new();
+        for ((number, pending), outcome) in self.pending().into_iter().zip(&crash.outcomes) {
+            outcomes.entry(number).or_default().push((pending, outcome));
         }
-        let mut found = Found::default();
+        let mut found = DiskImage::default();
         let is_there = |path: &Path| {
             let above = path.ancestors().skip(1).filter(|folder| *folder != Path::new(""));
-            above.into_iter().all(|folder| names.get(folder) == Some(&Node::Folder))
+            above.into_iter().all(|folder| names.get(folder) == Some(&NameTarget::Folder))
         };
         for (path, node) in names.iter().filter(|(path, _)| is_there(path)) {
             match node {
-                Node::Folder => drop(found.folders.insert(path.clone())),
-                Node::File(number) => {
+                NameTarget::Folder => drop(found.folders.insert(path.clone())),
+                NameTarget::File(number) => {
                     let mut bytes = (*self.files[*number].durable).clone();
-                    for (pending, fate) in fates.get(number).into_iter().flatten() {
-                        pending.change.apply(&mut bytes, fate);
+                    for (pending, outcome) in outcomes.get(number).into_iter().flatten() {
+                        pending.change.apply(&mut bytes, outcome);
                     }
                     found.files.insert(path.clone(), bytes);
                 }
@@ -238,7 +242,7 @@ impl Disk {
 }
 
 impl NameChange {
-    fn apply(&self, names: &mut Names) {
+    fn apply(&self, names: &mut Namespace) {
         if let Some(path) = &self.removed {
             names.remove(path);
         }
@@ -253,37 +257,37 @@ impl NameChange {
     }
 }
 
-impl File {
+impl DiskFile {
     fn sync(&mut self) {
         let mut bytes = (*self.durable).clone();
         let (dropped, synced): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.dropped);
-        synced.iter().for_each(|pending| pending.change.apply(&mut bytes, &Fate::Kept));
+        synced.iter().for_each(|pending| pending.change.apply(&mut bytes, &ChangeOutcome::Kept));
         self.durable = Arc::new(bytes);
         self.pending = dropped;
     }
 }
 
-impl Pending {
-    /// The range of the file that is written, if it is a write.
+impl PendingChange {
+    /// The range of the file that a write covers; none for other changes.
     pub fn written(&self) -> Option<std::ops::Range<u64>> {
         match &self.change {
-            Change::Write { offset, bytes } => Some(*offset..*offset + bytes.len() as u64),
+            FileChange::Write { offset, bytes } => Some(*offset..*offset + bytes.len() as u64),
             _ => None,
         }
     }
 }
 
-impl Change {
-    fn apply(&self, file: &mut Vec<u8>, fate: &Fate) {
-        if *fate == Fate::Lost {
+impl FileChange {
+    fn apply(&self, file: &mut Vec<u8>, outcome: &ChangeOutcome) {
+        if *outcome == ChangeOutcome::Lost {
             return;
         }
         match self {
-            Change::Write { offset, bytes } => write(file, *offset, bytes, fate),
-            Change::Resize(size) => file.resize(*size as usize, 0),
-            Change::Allocate(end) => file.resize(file.len().max(*end as usize), 0),
-            Change::Punch { offset, size } => {
+            FileChange::Write { offset, bytes } => write(file, *offset, bytes, outcome),
+            FileChange::Resize(size) => file.resize(*size as usize, 0),
+            FileChange::Allocate(end) => file.resize(file.len().max(*end as usize), 0),
+            FileChange::Punch { offset, size } => {
                 let end = ((offset + size) as usize).min(file.len());
                 if let Some(range) = file.get_mut(*offset as usize..end) {
                     range.fill(0);
@@ -293,11 +297,12 @@ impl Change {
     }
 }
 
-/// Writes those bytes that a crash has left.
-fn write(file: &mut Vec<u8>, offset: u64, bytes: &[u8], fate: &Fate) {
+/// Applies the part of a write that survives a crash.
+fn write(file: &mut Vec<u8>, offset: u64, bytes: &[u8], outcome: &ChangeOutcome) {
     let end = offset + bytes.len() as u64;
     let old_end = file.len() as u64;
-    let end_kept = if let Fate::CutAt(cut) = fate { (*cut).clamp(offset, end) } else { end };
+    let end_kept =
+        if let ChangeOutcome::CutAt(cut) = outcome { (*cut).clamp(offset, end) } else { end };
     if file.len() < end_kept as usize {
         file.resize(end_kept as usize, 0);
     }
@@ -306,10 +311,10 @@ fn write(file: &mut Vec<u8>, offset: u64, bytes: &[u8], fate: &Fate) {
         let next = (sector / SECTOR * SECTOR + SECTOR).min(end_kept);
         let target = &mut file[sector as usize..next as usize];
         let source = &bytes[(sector - offset) as usize..(next - offset) as usize];
-        match fate {
-            Fate::Sectors(choice) if !is_chosen(*choice, sector / SECTOR) => {}
-            Fate::Garbage if sector >= old_end => target.fill(0xA5),
-            Fate::Garbage => {}
+        match outcome {
+            ChangeOutcome::Sectors(choice) if !is_chosen(*choice, sector / SECTOR) => {}
+            ChangeOutcome::Garbage if sector >= old_end => target.fill(0xA5),
+            ChangeOutcome::Garbage => {}
             _ => target.copy_from_slice(source),
         }
         sector = next;
@@ -317,5 +322,5 @@ fn write(file: &mut Vec<u8>, offset: u64, bytes: &[u8], fate: &Fate) {
 }
 
 fn is_chosen(choice: u64, sector: u64) -> bool {
-    crate::random::Random(choice ^ sector.wrapping_mul(0x2545_f491_4f6c_dd1d)).one_in(2)
+    crate::random::SplitMix(choice ^ sector.wrapping_mul(0x2545_f491_4f6c_dd1d)).one_in(2)
 }

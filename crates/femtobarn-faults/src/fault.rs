@@ -1,32 +1,32 @@
-//! Faults of a disk, and how they are told to a workload.
+//! Faults of a disk, and their names on the command line.
 
 use std::str::FromStr;
 
-/// What goes wrong, from one operation on.
+/// A fault that begins with one operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// What goes wrong.
+pub struct DiskFault {
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// With which operation, counted from 0.
+    /// The number of the operation, counted from 0.
     pub operation: u64,
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The disk is full, until the fault is lifted.
     Full,
-    /// One operation of any sort fails with an error of input or output.
+    /// One operation of any kind fails with an I/O error.
     Error,
     /// One sync fails.
     FailedSync,
-    /// One write takes half of its bytes.
+    /// One write writes half of its bytes.
     Short,
-    /// One write takes half of its bytes; then the disk is full.
+    /// One write writes half of its bytes; then the disk is full.
     ShortThenFull,
 }
 
-/// Each kind with its name.
+/// The kinds with their names.
 pub const KINDS: [(FaultKind, &str); 5] = [
     (FaultKind::Full, "full"),
     (FaultKind::Error, "error"),
@@ -40,6 +40,6 @@ impl FromStr for FaultKind {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let kind = KINDS.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind);
-        kind.ok_or_else(|| format!("{name:?} is not a kind of fault"))
+        kind.ok_or_else(|| format!("unknown kind of fault {name:?}"))
     }
 }

@@ -1,21 +1,21 @@
-//! Proof that Femtobarn keeps what it acknowledged: tests only, nothing for users.
+//! Tests that Femtobarn keeps acknowledged commits through crashes, kills, failing disks and concurrency. It has
+//! nothing for users.
 //!
 //! # Map
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | [`script`] | what a workload does, step by step, and the same done to a model in memory |
-//! | [`trace`] | what a workload did to its files, operation by operation |
-//! | [`disk`] | a disk in memory that knows what is durable and what would be lost with the power |
-//! | [`crash`] | all the states in which a crash may leave that disk |
-//! | [`verify`] | whether a federation that was found is one that was acknowledged |
-//! | [`fault`] | faults of a disk |
-//! | [`soak`] | writers that are killed, and what must be there of them |
-//! | [`history`] | concurrent transactions, and whether they were kept apart |
-//! | [`random`] | numbers that look random |
+//! | [`crash`] | enumerates and checks the states in which a crash may leave a disk |
+//! | [`verify`] | checks a recovered federation against the acknowledgements |
+//! | [`disk`] | a simulated disk that knows which changes are durable |
+//! | [`soak`] | writers that are killed, and the check of their commits |
+//! | [`history`] | records concurrent transactions and checks their isolation |
+//! | [`script`] | workloads, and the contents that they must produce |
+//! | [`trace`] | the operations of a workload on its files |
+//! | [`fault`], [`random`] | faults of a disk; pseudo-random numbers |
 //!
-//! The program `workload` runs a script while it stands between itself and the kernel, so that it can
-//! record every operation or make one fail.
+//! The program `workload` runs a script and intercepts its own calls to the kernel, to record every operation or
+//! to make one fail.
 
 pub mod crash;
 pub mod disk;

@@ -1,9 +1,9 @@
-//! Writers that are killed: what each does, and what must be left of it afterwards.
+//! Writers that are killed, and the check of their commits.
 //!
-//! Each writer has a container of its own, to which each of its transactions appends one object, so that
-//! the number of entries tells how many of them have happened. Depending on its number, a transaction also
-//! appends to a container that all share, or deletes one of its own earlier objects, or updates one. What
-//! must be there follows from how many transactions have happened, whatever was killed when.
+//! Each writer has a container of its own, to which each of its transactions appends one object, so the number of
+//! entries is the number of its commits. Depending on its number, a transaction also appends to a container that
+//! all writers share, or deletes an earlier object of the writer. The number of commits thus determines all
+//! contents, whichever writers were killed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use femtobarn::{ErrorKind, Federation, Profile, Result, Snapshot, TransactionOptions};
 use rntuple::Value;
 
-use crate::random::Random;
+use crate::random::SplitMix;
 use crate::script::{class, object, small_pages};
 use crate::verify::{objects, say};
 
@@ -22,7 +22,7 @@ const OWN: &str = "own";
 /// Numbers of one writer's objects in the shared container.
 const NUMBERS: u64 = 1 << 32;
 
-/// What a transaction does besides appending its object.
+/// A transaction's action in addition to appending its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extra {
     Nothing,
@@ -33,17 +33,17 @@ enum Extra {
 }
 
 fn extra(writer: u64, number: u64) -> Extra {
-    let mut random = Random(writer << 32 | number);
+    let mut random = SplitMix(writer << 32 | number);
     match random.below(4) {
         0 => Extra::Share,
-        // Every second object is deleted at most once: by the transaction of twice its number.
+        // Only the transaction of twice its number deletes an object, so none is deleted twice.
         1 if number.is_multiple_of(2) && number > 0 => Extra::Delete(number / 2),
         _ => Extra::Nothing,
     }
 }
 
 fn database(writer: u64) -> String {
-    // Two writers share a database file.
+    // Two writers share a database.
     format!("database{}", writer / 2)
 }
 
@@ -51,10 +51,10 @@ fn container(writer: u64) -> String {
     format!("{OWN}{writer}")
 }
 
-/// Creates the federation and all containers of so many writers.
+/// Creates the federation and the containers of `writers` writers.
 ///
 /// # Errors
-/// As the engine.
+/// Those of the engine.
 pub fn prepare(folder: &Path, writers: u64) -> Result<()> {
     let federation = Federation::create(folder, "soak")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
@@ -71,11 +71,10 @@ pub fn prepare(folder: &Path, writers: u64) -> Result<()> {
     transaction.commit().map(drop)
 }
 
-/// Writes until the process is killed, or for so many transactions. `told` hears of each one that
-/// has happened.
+/// Commits `count` transactions, unless the process is killed before. Calls `told` after each commit.
 ///
 /// # Errors
-/// As the engine, but for waiting too long for another writer, after which it tries again.
+/// Those of the engine, except [`ErrorKind::Busy`], after which the transaction is repeated.
 pub fn write(folder: &Path, writer: u64, count: u64, mut told: impl FnMut(u64)) -> Result<()> {
     let federation = Federation::open(folder)?;
     let path = format!("{}/{}", database(writer), container(writer));
@@ -113,11 +112,11 @@ fn transact(federation: &Federation, writer: u64, number: u64) -> Result<()> {
     transaction.commit().map(drop)
 }
 
-/// Checks everything in a snapshot; `told` is, for each writer, how many transactions are known to
-/// have happened before it was taken. Returns how many have.
+/// Checks the contents of a snapshot. `told` has, for each writer, the number of commits that were acknowledged
+/// before the snapshot was taken. Returns the number of commits in the snapshot.
 ///
 /// # Errors
-/// What is wrong.
+/// The first violation.
 pub fn check(snapshot: &Snapshot, told: &[u64]) -> std::result::Result<Vec<u64>, String> {
     let mut counts = vec![];
     for (writer, told) in (0..).zip(told) {
@@ -125,12 +124,10 @@ pub fn check(snapshot: &Snapshot, told: &[u64]) -> std::result::Result<Vec<u64>,
         let found = objects(snapshot, &path).map_err(say(&path))?;
         let count = found.len() as u64;
         if count < *told {
-            return Err(format!(
-                "{path}: {told} transactions were acknowledged, {count} are there"
-            ));
+            return Err(format!("{path}: {told} transactions acknowledged, {count} found"));
         }
         if found != expected(writer, count) {
-            return Err(format!("{path}: not what {count} transactions make"));
+            return Err(format!("{path}: not the contents after {count} transactions"));
         }
         counts.push(count);
     }

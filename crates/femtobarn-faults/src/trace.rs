@@ -1,53 +1,52 @@
-//! What a program did to the files of one folder, in order.
+//! The trace of a program: its operations on the files of one folder, in order.
 //!
-//! A trace is a file of records, each of which is one operation that the kernel has carried out. All
-//! numbers are little-endian:
+//! A trace is a file of records, one for each operation that the kernel executed. All numbers are little-endian:
 //!
 //! ```text
 //! kind u8 | file u64 | offset u64 | path bytes u32 | data bytes u32 | path | data
 //! ```
 //!
-//! `file` is the inode. An inode's number may be used again once the file is gone; a record that
-//! creates a file starts a new one. Paths are relative to the folder.
+//! `file` is the inode. The kernel may use its number again after the file is removed; the record of a created file
+//! starts a new one. Paths are relative to the folder.
 
 use std::path::{Path, PathBuf};
 
 /// One operation on a file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Operation {
-    /// A file came to be, empty.
+pub enum FileOperation {
+    /// An empty file was created.
     Create { file: u64, path: PathBuf },
-    /// A folder came to be.
+    /// A folder was created.
     MakeFolder { path: PathBuf },
     /// Bytes were written.
     Write { file: u64, path: PathBuf, offset: u64, bytes: Vec<u8> },
     /// The size was set.
     Resize { file: u64, size: u64 },
-    /// Room was made, and the file may have grown; its bytes stay.
+    /// Space was allocated, and the file may have grown; its bytes are unchanged.
     Allocate { file: u64, offset: u64, size: u64 },
-    /// Room was given back: the range now reads as zeros.
+    /// Space was deallocated: the range reads as zeros.
     Punch { file: u64, offset: u64, size: u64 },
-    /// A file was made durable, with all that was written to it.
+    /// A file was synced.
     Sync { file: u64 },
-    /// Making a file durable failed: what was not durable before may never be.
+    /// A sync of a file failed: its pending changes may never become durable.
     FailedSync { file: u64 },
-    /// A folder's entries were made durable.
+    /// A folder was synced.
     SyncFolder { path: PathBuf },
-    /// An entry got a second name.
+    /// A second name was given to an entry.
     Link { from: PathBuf, to: PathBuf },
-    /// An entry got another name, and replaced what had it.
+    /// An entry was renamed, replacing any entry of that name.
     Rename { from: PathBuf, to: PathBuf },
     /// An entry was removed.
     Remove { path: PathBuf },
-    /// The program was told that something has happened for good.
+    /// The engine acknowledged an operation to the program.
     Acknowledge { text: String },
 }
 
 const HEADER_BYTES: usize = 25;
 
-/// The parts that all records have.
-struct Parts<'a> {
+/// The parts of a record.
+struct RecordParts<'a> {
     kind: u8,
     file: u64,
     offset: u64,
@@ -55,7 +54,7 @@ struct Parts<'a> {
     data: &'a [u8],
 }
 
-impl Operation {
+impl FileOperation {
     /// Appends the record of this operation.
     pub fn encode(&self, to: &mut Vec<u8>) {
         let parts = self.parts();
@@ -80,38 +79,39 @@ impl Operation {
         }
     }
 
-    fn parts(&self) -> Parts<'_> {
+    fn parts(&self) -> RecordParts<'_> {
         let none = Path::new("");
-        let simple = |kind, file, path| Parts { kind, file, offset: 0, path, data: &[] };
+        let simple = |kind, file, path| RecordParts { kind, file, offset: 0, path, data: &[] };
         match self {
             Self::Create { file, path } => simple(0, *file, path),
             Self::MakeFolder { path } => simple(1, 0, path),
             Self::Write { file, path, offset, bytes } => {
-                Parts { kind: 2, file: *file, offset: *offset, path, data: bytes }
+                RecordParts { kind: 2, file: *file, offset: *offset, path, data: bytes }
             }
             Self::Resize { file, .. } => simple(3, *file, none),
             Self::Allocate { file, offset, .. } => {
-                Parts { kind: 4, file: *file, offset: *offset, path: none, data: &[] }
+                RecordParts { kind: 4, file: *file, offset: *offset, path: none, data: &[] }
             }
             Self::Punch { file, offset, .. } => {
-                Parts { kind: 5, file: *file, offset: *offset, path: none, data: &[] }
+                RecordParts { kind: 5, file: *file, offset: *offset, path: none, data: &[] }
             }
             Self::Sync { file } => simple(6, *file, none),
             Self::FailedSync { file } => simple(7, *file, none),
             Self::SyncFolder { path } => simple(8, 0, path),
             Self::Link { from, to } => {
-                Parts { data: to.as_os_str().as_encoded_bytes(), ..simple(9, 0, from) }
+                RecordParts { data: to.as_os_str().as_encoded_bytes(), ..simple(9, 0, from) }
             }
             Self::Rename { from, to } => {
-                Parts { data: to.as_os_str().as_encoded_bytes(), ..simple(10, 0, from) }
+                RecordParts { data: to.as_os_str().as_encoded_bytes(), ..simple(10, 0, from) }
             }
             Self::Remove { path } => simple(11, 0, path),
-            Self::Acknowledge { text } => Parts { data: text.as_bytes(), ..simple(12, 0, none) },
+            Self::Acknowledge { text } => {
+                RecordParts { data: text.as_bytes(), ..simple(12, 0, none) }
+            }
         }
     }
 
-    /// Reads the record at the front of `bytes`, and what follows it; none if it is cut off or no
-    /// record.
+    /// Decodes the record at the front of `bytes`, and returns it with the rest. None if it is truncated or invalid.
     pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header, rest) = bytes.split_at_checked(HEADER_BYTES)?;
         let number = |at: usize| Some(u64::from_le_bytes(header.get(at..at + 8)?.try_into().ok()?));
@@ -141,17 +141,17 @@ impl Operation {
         Some((operation, rest))
     }
 
-    /// All records of a trace.
+    /// Decodes a whole trace.
     ///
     /// # Errors
-    /// Says at which byte there is no record.
+    /// Names the offset of the first invalid record.
     pub fn decode_all(bytes: &[u8]) -> Result<Vec<Self>, String> {
         let mut rest = bytes;
         let mut operations = vec![];
         while !rest.is_empty() {
             let at = bytes.len() - rest.len();
-            let (operation, after) =
-                Self::decode(rest).ok_or_else(|| format!("no record at byte {at} of the trace"))?;
+            let (operation, after) = Self::decode(rest)
+                .ok_or_else(|| format!("invalid record at byte {at} of the trace"))?;
             operations.push(operation);
             rest = after;
         }
@@ -164,27 +164,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_is_read_back() {
+    fn every_operation_round_trips() {
         let path = PathBuf::from("databases/run7.root");
         let to = PathBuf::from("catalogue.sqlite");
         let all = vec![
-            Operation::Create { file: 7, path: path.clone() },
-            Operation::MakeFolder { path: path.clone() },
-            Operation::Write { file: 7, path: path.clone(), offset: 1 << 40, bytes: vec![1, 2, 3] },
-            Operation::Resize { file: 7, size: 0 },
-            Operation::Allocate { file: 7, offset: 5, size: 6 },
-            Operation::Punch { file: 7, offset: 5, size: 6 },
-            Operation::Sync { file: 7 },
-            Operation::FailedSync { file: 7 },
-            Operation::SyncFolder { path: path.clone() },
-            Operation::Link { from: path.clone(), to: to.clone() },
-            Operation::Rename { from: path.clone(), to },
-            Operation::Remove { path },
-            Operation::Acknowledge { text: "1 2".to_owned() },
+            FileOperation::Create { file: 7, path: path.clone() },
+            FileOperation::MakeFolder { path: path.clone() },
+            FileOperation::Write {
+                file: 7,
+                path: path.clone(),
+                offset: 1 << 40,
+                bytes: vec![1, 2, 3],
+            },
+            FileOperation::Resize { file: 7, size: 0 },
+            FileOperation::Allocate { file: 7, offset: 5, size: 6 },
+            FileOperation::Punch { file: 7, offset: 5, size: 6 },
+            FileOperation::Sync { file: 7 },
+            FileOperation::FailedSync { file: 7 },
+            FileOperation::SyncFolder { path: path.clone() },
+            FileOperation::Link { from: path.clone(), to: to.clone() },
+            FileOperation::Rename { from: path.clone(), to },
+            FileOperation::Remove { path },
+            FileOperation::Acknowledge { text: "1 2".to_owned() },
         ];
         let mut bytes = vec![];
         all.iter().for_each(|operation| operation.encode(&mut bytes));
-        assert_eq!(Operation::decode_all(&bytes).unwrap(), all);
-        assert!(Operation::decode_all(&bytes[..bytes.len() - 1]).is_err());
+        assert_eq!(FileOperation::decode_all(&bytes).unwrap(), all);
+        assert!(FileOperation::decode_all(&bytes[..bytes.len() - 1]).is_err());
     }
 }

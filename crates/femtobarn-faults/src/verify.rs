@@ -1,8 +1,9 @@
-//! Verifies that a recovered federation holds what was acknowledged, and nothing else.
+//! Verifies that a recovered federation has the acknowledged contents and no other.
 //!
-//! What was acknowledged must be there in full; the step that was under way is there wholly or not at
-//! all, with all its databases; nothing else is there. Snapshots of acknowledged commits show what they
-//! showed. Then life goes on: new commits work, are there after reopening, and a database can be sealed.
+//! 1. Every acknowledged step is there in full. The step that was running is there completely, in all its databases,
+//!    or not at all.
+//! 2. Snapshots of acknowledged commits show what they showed before.
+//! 3. The federation is usable: new commits succeed and survive reopening, and databases can be sealed.
 
 use std::path::Path;
 
@@ -13,20 +14,23 @@ use femtobarn::{
 use rntuple::Value;
 use rntuple::tfile::KeyChain;
 
-use crate::script::{Change, Container, Contents, Database, Runner, Script, Step, split};
+use crate::script::{
+    ExpectedContainer, ExpectedContents, ExpectedDatabase, Runner, Script, ScriptChange,
+    ScriptStep, split,
+};
 
-/// What a program was told.
+/// The acknowledgements that a program received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Claim {
+pub struct Acknowledged {
     /// Whether the federation was created.
     pub is_created: bool,
-    /// For each step that has happened, its commit if it made one.
+    /// For each acknowledged step, its commit if it made one.
     pub steps: Vec<Option<Csn>>,
 }
 
-impl Claim {
-    /// Takes in the text of an acknowledgement: `created`, `step` or `step` and a commit.
-    pub fn hear(&mut self, text: &str) {
+impl Acknowledged {
+    /// Records an acknowledgement: `created`, `step`, or `step` and a commit.
+    pub fn record(&mut self, text: &str) {
         match text.split_once(' ') {
             None if text == "created" => self.is_created = true,
             None => self.steps.push(None),
@@ -35,81 +39,95 @@ impl Claim {
     }
 }
 
-/// How an acknowledgement is said.
+/// The text of a step's acknowledgement.
 pub fn acknowledgement(csn: Option<Csn>) -> String {
     csn.map_or("step".to_owned(), |csn| format!("step {}", csn.0))
 }
 
-/// Checks the federation in a folder; it is changed by that. `thorough` says whether it is opened once
-/// more, and its databases are sealed, at the end.
+/// Verifies the federation in a folder, and changes it thereby. If `thorough`, it is reopened and its databases are
+/// sealed at the end.
 ///
 /// # Errors
-/// What is wrong.
-pub fn verify(folder: &Path, script: &Script, claim: &Claim, thorough: bool) -> Result<(), String> {
+/// The first violation.
+pub fn verify(
+    folder: &Path,
+    script: &Script,
+    acknowledged: &Acknowledged,
+    thorough: bool,
+) -> Result<(), String> {
     let mut runner = match Runner::open(folder) {
         Ok(runner) => runner,
-        Err(error) if !claim.is_created && error.kind() == ErrorKind::NotFound => {
+        Err(error) if !acknowledged.is_created && error.kind() == ErrorKind::NotFound => {
             let created = Federation::create(folder, "test");
-            return created.map(drop).map_err(say("it cannot be created again"));
+            return created.map(drop).map_err(say("cannot create it again"));
         }
-        Err(error) => return Err(say("it cannot be opened")(error)),
+        Err(error) => return Err(say("cannot open it")(error)),
     };
-    let mut expected = recovered(runner.federation(), script, claim)?;
-    check_history(runner.federation(), script, claim)?;
+    let mut expected = recovered(runner.federation(), script, acknowledged)?;
+    check_history(runner.federation(), script, acknowledged)?;
     check(runner.federation(), if thorough { CheckLevel::Full } else { CheckLevel::Quick })?;
-    go_on(&mut runner, &mut expected)?;
+    commit_more(&mut runner, &mut expected)?;
     if thorough {
-        runner.run(&Step::Reopen).map_err(say("it cannot be opened again"))?;
+        runner.run(&ScriptStep::Reopen).map_err(say("cannot reopen it"))?;
         compare(runner.federation(), &expected, "after reopening")?;
         seal_all(&mut runner, &mut expected)?;
     }
     Ok(())
 }
 
-/// The contents that were found, if they are right.
-fn recovered(federation: &Federation, script: &Script, claim: &Claim) -> Result<Contents, String> {
+/// The federation's contents, which must be those of the acknowledged steps, or of one more.
+fn recovered(
+    federation: &Federation,
+    script: &Script,
+    acknowledged: &Acknowledged,
+) -> Result<ExpectedContents, String> {
     let head = federation.snapshot(None).map_err(say("no snapshot"))?;
     let found = contents(&head)?;
-    let acknowledged = script.contents_after(claim.steps.len());
-    if found == acknowledged {
+    let expected = script.contents_after(acknowledged.steps.len());
+    if found == expected {
         return Ok(found);
     }
-    match script.steps.get(claim.steps.len()) {
-        Some(_) if found == script.contents_after(claim.steps.len() + 1) => Ok(found),
+    match script.steps.get(acknowledged.steps.len()) {
+        Some(_) if found == script.contents_after(acknowledged.steps.len() + 1) => Ok(found),
         _ => Err(format!(
-            "after {} steps there should be {}, and there is {}",
-            claim.steps.len(),
-            summary(&acknowledged),
+            "after {} steps: expected {}, found {}",
+            acknowledged.steps.len(),
+            summary(&expected),
             summary(&found)
         )),
     }
 }
 
-fn check_history(federation: &Federation, script: &Script, claim: &Claim) -> Result<(), String> {
-    let count = claim.steps.len();
+fn check_history(
+    federation: &Federation,
+    script: &Script,
+    acknowledged: &Acknowledged,
+) -> Result<(), String> {
+    let count = acknowledged.steps.len();
     for at in [count.checked_sub(1), Some(count / 2)] {
-        let Some((at, Some(csn))) = at.and_then(|at| Some((at, *claim.steps.get(at)?))) else {
+        let Some((at, Some(csn))) = at.and_then(|at| Some((at, *acknowledged.steps.get(at)?)))
+        else {
             continue;
         };
         let may_be_gone = script.steps[at + 1..].iter().take(count - at).any(|step| {
-            // Also one that was under way.
-            matches!(step, Step::Vacuum)
+            // A vacuum that was running counts, too.
+            matches!(step, ScriptStep::Vacuum)
         });
         let snapshot = match federation.snapshot(Some(csn)) {
             Err(error) if may_be_gone && error.kind() == ErrorKind::NotFound => continue,
             snapshot => snapshot,
         };
-        let snapshot = snapshot.map_err(say("an old snapshot is gone"))?;
+        let snapshot = snapshot.map_err(say("an acknowledged snapshot is missing"))?;
         if !is_alike(&contents(&snapshot)?, &script.contents_after(at + 1)) {
-            return Err(format!("the snapshot of commit {csn} is not what it was"));
+            return Err(format!("the snapshot of commit {csn} has changed"));
         }
     }
     Ok(())
 }
 
-/// Whether two contents are the same but for what became sealed later.
-fn is_alike(found: &Contents, expected: &Contents) -> bool {
-    let alike = |(left, right): ((&String, &Database), (&String, &Database))| {
+/// Whether two contents are equal, apart from databases that were sealed later.
+fn is_alike(found: &ExpectedContents, expected: &ExpectedContents) -> bool {
+    let alike = |(left, right): ((&String, &ExpectedDatabase), (&String, &ExpectedDatabase))| {
         left.0 == right.0 && left.1.containers == right.1.containers
     };
     found.databases.len() == expected.databases.len()
@@ -117,9 +135,9 @@ fn is_alike(found: &Contents, expected: &Contents) -> bool {
 }
 
 fn check(federation: &Federation, level: CheckLevel) -> Result<(), String> {
-    let report = federation.check(level, &mut |_| true).map_err(say("it cannot be checked"))?;
-    // What a transaction left that has not happened is a warning; so is damage to what can be made anew,
-    // which must not be there either.
+    let report = federation.check(level, &mut |_| true).map_err(say("cannot check it"))?;
+    // Leftovers of an uncommitted transaction are only warnings. So is damage to statistics and indices, which can
+    // be rebuilt; but a crash must not cause it.
     let is_wrong = |problem: &&Problem| {
         let can_be_remade = matches!(problem.kind, ProblemKind::Statistics | ProblemKind::Index);
         problem.severity == Severity::Damage || can_be_remade
@@ -130,26 +148,26 @@ fn check(federation: &Federation, level: CheckLevel) -> Result<(), String> {
     }
 }
 
-/// Commits to every container that takes changes and to a new one, and looks again.
-fn go_on(runner: &mut Runner, expected: &mut Contents) -> Result<(), String> {
+/// Commits to every container that is not sealed and to a new one, and compares the contents.
+fn commit_more(runner: &mut Runner, expected: &mut ExpectedContents) -> Result<(), String> {
     let mut changes = vec![
-        Change::Database("after".into()),
-        Change::Container("after/more".into(), Profile::Plain),
-        Change::Append { path: "after/more".into(), first: 0, count: 3 },
+        ScriptChange::Database("after".into()),
+        ScriptChange::Container("after/more".into(), Profile::Plain),
+        ScriptChange::Append { path: "after/more".into(), first: 0, count: 3 },
     ];
     for (name, database) in expected.databases.iter().filter(|(_, database)| !database.is_sealed) {
         for container in database.containers.keys() {
             let path = format!("{name}/{container}");
-            changes.push(Change::Append { path, first: 5000, count: 2 });
+            changes.push(ScriptChange::Append { path, first: 5000, count: 2 });
         }
     }
-    let step = Step::Commit(changes);
-    runner.run(&step).map_err(say("no new commit works"))?;
+    let step = ScriptStep::Commit(changes);
+    runner.run(&step).map_err(say("a new commit fails"))?;
     expected.apply(&step);
     compare(runner.federation(), expected, "after a new commit")
 }
 
-fn seal_all(runner: &mut Runner, expected: &mut Contents) -> Result<(), String> {
+fn seal_all(runner: &mut Runner, expected: &mut ExpectedContents) -> Result<(), String> {
     let open: Vec<String> = expected
         .databases
         .iter()
@@ -157,8 +175,8 @@ fn seal_all(runner: &mut Runner, expected: &mut Contents) -> Result<(), String> 
         .map(|(name, _)| name.clone())
         .collect();
     for name in open {
-        let step = Step::Seal(name);
-        runner.run(&step).map_err(say("it cannot be sealed"))?;
+        let step = ScriptStep::Seal(name);
+        runner.run(&step).map_err(say("cannot seal it"))?;
         expected.apply(&step);
     }
     compare(runner.federation(), expected, "after sealing")?;
@@ -169,7 +187,7 @@ fn seal_all(runner: &mut Runner, expected: &mut Contents) -> Result<(), String> 
     Ok(())
 }
 
-/// Fails unless the keys of a sealed file follow each other from its front to its end.
+/// Checks that the keys of a sealed file are contiguous from its first byte to its end.
 fn check_chain(path: &Path) -> Result<(), String> {
     let cannot = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let file = std::fs::File::open(path).map_err(|error| cannot(&error))?;
@@ -185,26 +203,23 @@ fn check_chain(path: &Path) -> Result<(), String> {
     if end > size { Err(cannot(&"the last key is cut off")) } else { Ok(()) }
 }
 
-fn compare(federation: &Federation, expected: &Contents, when: &str) -> Result<(), String> {
+fn compare(federation: &Federation, expected: &ExpectedContents, when: &str) -> Result<(), String> {
     let snapshot = federation.snapshot(None).map_err(say("no snapshot"))?;
     let found = contents(&snapshot)?;
-    match found == *expected {
-        true => Ok(()),
-        false => Err(format!(
-            "{when} there should be {}, and there is {}",
-            summary(expected),
-            summary(&found)
-        )),
+    if found == *expected {
+        Ok(())
+    } else {
+        Err(format!("{when}: expected {}, found {}", summary(expected), summary(&found)))
     }
 }
 
-/// Everything that a snapshot shows.
+/// The contents of a snapshot.
 ///
 /// # Errors
-/// What cannot be read.
-pub fn contents(snapshot: &Snapshot) -> Result<Contents, String> {
-    let mut contents = Contents::default();
-    for row in snapshot.databases().map_err(say("the databases cannot be listed"))? {
+/// The error of the first object that cannot be read.
+pub fn contents(snapshot: &Snapshot) -> Result<ExpectedContents, String> {
+    let mut contents = ExpectedContents::default();
+    for row in snapshot.databases().map_err(say("cannot list databases"))? {
         let database = contents.databases.entry(row.name.clone()).or_default();
         database.is_sealed = row.state == DatabaseState::Sealed;
         for container in snapshot.containers(row.id).map_err(say("containers"))? {
@@ -212,7 +227,7 @@ pub fn contents(snapshot: &Snapshot) -> Result<Contents, String> {
             let objects = objects(snapshot, &path).map_err(say(&path))?;
             let (_, name) = split(&path);
             let is_evolved = container.class_version > 1;
-            database.containers.insert(name.to_owned(), Container { objects, is_evolved });
+            database.containers.insert(name.to_owned(), ExpectedContainer { objects, is_evolved });
         }
     }
     Ok(contents)
@@ -242,8 +257,8 @@ pub fn objects(snapshot: &Snapshot, path: &str) -> femtobarn::Result<Vec<Option<
     Ok(objects)
 }
 
-/// What is there, in short: numbers of objects by container.
-fn summary(contents: &Contents) -> String {
+/// The number of objects in each container.
+fn summary(contents: &ExpectedContents) -> String {
     let mut words = vec![];
     for (name, database) in &contents.databases {
         let state = if database.is_sealed { " (sealed)" } else { "" };
@@ -256,7 +271,7 @@ fn summary(contents: &Contents) -> String {
     format!("[{}]", words.join(" "))
 }
 
-/// Puts what was tried before an error.
+/// Prefixes an error with the action that failed.
 pub(crate) fn say<E: std::fmt::Display>(what: &str) -> impl FnOnce(E) -> String + '_ {
     move |error| format!("{what}: {error}")
 }

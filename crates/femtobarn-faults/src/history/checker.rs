@@ -1,31 +1,31 @@
-//! Whether a history can have come about under snapshot isolation, or serially.
+//! Checks whether a history is possible under snapshot isolation, or under serialisability.
 //!
-//! Numbers of a register stand in the order of its writes (*ww*); who read a list saw the writes in it
-//! (*wr*) and came before the write of the number after it (*rw*). By Adya's definitions, and the theorem
-//! of Fekete and others on cycles, committed transactions are
+//! The numbers of a register stand in the order of its writes (*ww*). A transaction that read a list saw its writes
+//! (*wr*) and precedes the write of the number after it (*rw*). By Adya's definitions, and the theorem of Fekete
+//! et al. on cycles, committed transactions are
 //!
-//! * serialisable if and only if these edges make no cycle;
-//! * snapshot isolated only if every cycle has two *rw* edges in a row.
+//! * serialisable if and only if these edges form no cycle;
+//! * snapshot isolated only if every cycle has two consecutive *rw* edges.
 //!
-//! Time counts, too: who began when another was over comes after it, so that reading the past is found.
-//! Commits also have sequence numbers, which every *ww* edge must follow.
+//! A transaction that began after another ended also follows it, so that stale reads are found. Commits have
+//! sequence numbers, which every *ww* edge must follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Level, Operation, Outcome, Transaction};
+use super::{IsolationLevel, RecordedTransaction, RegisterOperation, TransactionOutcome};
 
-/// What is wrong with a history.
+/// A violation of isolation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// Something was read that no committed transaction left: aborted, in the middle, or from nowhere.
+    /// A list was read that no committed transaction left: an aborted, intermediate or invented one.
     Dirty(String),
-    /// A transaction did not see what it had seen or written itself.
+    /// A transaction did not see its own reads or writes again.
     Inconsistent(String),
-    /// What a committed transaction wrote is not there.
+    /// A committed write is missing.
     Lost(String),
     /// Two lists of a register contradict each other.
     Order(String),
-    /// Transactions that come each before the next and before themselves.
+    /// A cycle of transactions, each of which precedes the next.
     Cycle(Vec<usize>),
 }
 
@@ -38,14 +38,14 @@ struct Graph {
     antidependencies: BTreeMap<usize, BTreeSet<usize>>,
 }
 
-/// Checks a history against the lists that the registers have at its end.
+/// Checks a history against the final lists of the registers.
 ///
 /// # Errors
-/// The first anomaly that is found.
+/// The first anomaly.
 pub fn check(
-    history: &[Transaction],
+    history: &[RecordedTransaction],
     last: &BTreeMap<u64, Vec<u64>>,
-    level: Level,
+    level: IsolationLevel,
 ) -> Result<(), Anomaly> {
     let writers = writers(history, last)?;
     history.iter().try_for_each(check_itself)?;
@@ -81,22 +81,23 @@ pub fn check(
     graph.check(history.len(), level)
 }
 
-fn csn(transaction: &Transaction) -> Option<u64> {
+fn csn(transaction: &RecordedTransaction) -> Option<u64> {
     match transaction.outcome {
-        Outcome::Committed(csn) => Some(csn),
-        Outcome::Aborted => None,
+        TransactionOutcome::Committed(csn) => Some(csn),
+        TransactionOutcome::Aborted => None,
     }
 }
 
-/// Which transaction appended each number; all of committed ones, and no others, must be there.
+/// The transaction that appended each number. The final lists must have the numbers of all committed ones and no
+/// others.
 fn writers(
-    history: &[Transaction],
+    history: &[RecordedTransaction],
     last: &BTreeMap<u64, Vec<u64>>,
 ) -> Result<BTreeMap<(u64, u64), usize>, Anomaly> {
     let mut writers = BTreeMap::new();
     for (at, transaction) in history.iter().enumerate() {
         for operation in &transaction.operations {
-            if let Operation::Append(register, number) = operation {
+            if let RegisterOperation::Append(register, number) = operation {
                 writers.insert((*register, *number), at);
             }
         }
@@ -106,8 +107,9 @@ fn writers(
         for number in list {
             let writer = writers.get(&(*register, *number));
             if writer.is_none_or(|writer| csn(&history[*writer]).is_none()) {
-                let text =
-                    format!("register {register} ends with {number}, which nobody committed");
+                let text = format!(
+                    "register {register} ends with {number}, which no transaction committed"
+                );
                 return Err(Anomaly::Dirty(text));
             }
             if !there.insert((*register, *number)) {
@@ -124,19 +126,19 @@ fn writers(
     Ok(writers)
 }
 
-/// Within a transaction a register is what it was when first read, and what was appended since.
-fn check_itself(transaction: &Transaction) -> Result<(), Anomaly> {
+/// Checks that a transaction sees each register as first read, plus its own appends.
+fn check_itself(transaction: &RecordedTransaction) -> Result<(), Anomaly> {
     let mut lists: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for operation in &transaction.operations {
         match operation {
-            Operation::Read(register, list) => {
+            RegisterOperation::Read(register, list) => {
                 let known = lists.entry(*register).or_insert_with(|| list.clone());
                 if known != list {
                     let text = format!("register {register} was {known:?} and then {list:?}");
                     return Err(Anomaly::Inconsistent(text));
                 }
             }
-            Operation::Append(register, number) => {
+            RegisterOperation::Append(register, number) => {
                 lists.entry(*register).and_modify(|list| list.push(*number));
             }
         }
@@ -144,25 +146,25 @@ fn check_itself(transaction: &Transaction) -> Result<(), Anomaly> {
     Ok(())
 }
 
-/// What a transaction read of each register before it wrote to it.
-fn first_reads(transaction: &Transaction) -> Vec<(u64, &[u64])> {
+/// The first read of each register that the transaction had not written to before.
+fn first_reads(transaction: &RecordedTransaction) -> Vec<(u64, &[u64])> {
     let mut touched = BTreeSet::new();
     let mut reads = vec![];
     for operation in &transaction.operations {
         match operation {
-            Operation::Read(register, list) if touched.insert(*register) => {
+            RegisterOperation::Read(register, list) if touched.insert(*register) => {
                 reads.push((*register, list.as_slice()));
             }
-            Operation::Append(register, _) => drop(touched.insert(*register)),
-            Operation::Read(..) => {}
+            RegisterOperation::Append(register, _) => drop(touched.insert(*register)),
+            RegisterOperation::Read(..) => {}
         }
     }
     reads
 }
 
-/// A list that was read is the first part of the last one, and ends with a writer's last number.
+/// Checks that a list that was read is a prefix of the final one, and ends with the last number of its writer.
 fn check_read(
-    history: &[Transaction],
+    history: &[RecordedTransaction],
     writers: &BTreeMap<(u64, u64), usize>,
     register: u64,
     seen: &[u64],
@@ -173,7 +175,8 @@ fn check_read(
         writer.is_none_or(|writer| csn(&history[*writer]).is_none())
     });
     if let Some(number) = stray {
-        let text = format!("register {register}: {number} was read, which nobody committed");
+        let text =
+            format!("register {register}: {number} was read, which no transaction committed");
         return Err(Anomaly::Dirty(text));
     }
     if !last.starts_with(seen) {
@@ -182,9 +185,10 @@ fn check_read(
     }
     let writer = |number: Option<&u64>| number.and_then(|n| writers.get(&(register, *n)));
     let (before, after) = (writer(seen.last()), writer(last.get(seen.len())));
-    match before.is_some() && before == after {
-        true => Err(Anomaly::Dirty(format!("register {register}: read in the middle of a commit"))),
-        false => Ok(()),
+    if before.is_some() && before == after {
+        Err(Anomaly::Dirty(format!("register {register}: read in the middle of a commit")))
+    } else {
+        Ok(())
     }
 }
 
@@ -201,8 +205,8 @@ impl Graph {
         }
     }
 
-    /// Who began after another was over comes after it.
-    fn add_time(&mut self, history: &[Transaction]) {
+    /// Adds an edge from each transaction to those that began after its end.
+    fn add_time(&mut self, history: &[RecordedTransaction]) {
         let committed = |at: &usize| csn(&history[*at]).is_some();
         for first in (0..history.len()).filter(committed) {
             for then in (0..history.len()).filter(committed) {
@@ -213,15 +217,15 @@ impl Graph {
         }
     }
 
-    fn check(&self, count: usize, level: Level) -> Result<(), Anomaly> {
+    fn check(&self, count: usize, level: IsolationLevel) -> Result<(), Anomaly> {
         let next = |at: usize| {
             let direct = self.dependencies.get(&at).into_iter().flatten().copied();
             let mut all: BTreeSet<usize> = direct.collect();
             match level {
-                Level::Serializable => all.extend(self.anti(at)),
-                // A dependency and at most one antidependency after it are one step, so that a cycle
-                // of steps is one without two antidependencies in a row.
-                Level::Snapshot => {
+                IsolationLevel::Serializable => all.extend(self.anti(at)),
+                // A step is a dependency and at most one antidependency after it, so a cycle of steps never has
+                // two consecutive antidependencies.
+                IsolationLevel::Snapshot => {
                     let through: Vec<usize> = all.iter().flat_map(|at| self.anti(*at)).collect();
                     all.extend(through);
                 }
@@ -237,7 +241,7 @@ impl Graph {
     }
 }
 
-/// A cycle, if there is one: a search in depth, without recursion.
+/// Finds a cycle by a depth-first search without recursion.
 fn cycle(edges: &[BTreeSet<usize>]) -> Option<Vec<usize>> {
     let mut is_done = vec![false; edges.len()];
     let mut is_open = vec![false; edges.len()];

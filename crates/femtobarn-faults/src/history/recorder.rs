@@ -1,7 +1,7 @@
-//! Random transactions on registers of a federation, and the record of them.
+//! Runs random transactions on the registers of a federation, and records them.
 //!
-//! A register is the list `words` of an object. Registers lie in a few containers of two databases, so
-//! that transactions meet in some and not in others.
+//! A register is the list `words` of an object. Registers lie in a few containers of two databases, so that some
+//! transactions share a container or database and others do not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,21 +10,21 @@ use std::time::Duration;
 use femtobarn::{ErrorKind, Federation, Isolation, Profile, Result, TransactionOptions};
 use rntuple::Value;
 
-use super::{Level, Operation, Outcome, Transaction};
-use crate::random::Random;
+use super::{IsolationLevel, RecordedTransaction, RegisterOperation, TransactionOutcome};
+use crate::random::SplitMix;
 use crate::script::{class, object, small_pages, split, updated_fields};
 
 /// The containers.
 const PATHS: [&str; 3] = ["left/a", "left/b", "right/c"];
 /// Registers in each container.
 const REGISTERS_EACH: u64 = 2;
-/// Most operations of a transaction.
+/// Reads of a transaction at most.
 const OPERATIONS_MAX: u64 = 4;
 
 /// Creates a federation with empty registers.
 ///
 /// # Errors
-/// As the engine.
+/// Those of the engine.
 pub fn prepare(folder: &Path) -> Result<()> {
     let federation = Federation::create(folder, "registers")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
@@ -43,10 +43,10 @@ pub fn prepare(folder: &Path) -> Result<()> {
     transaction.commit().map(drop)
 }
 
-/// The list of each register now.
+/// The current list of each register.
 ///
 /// # Errors
-/// As the engine.
+/// Those of the engine.
 pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
     let snapshot = federation.snapshot(None)?;
     let mut lists = BTreeMap::new();
@@ -69,45 +69,45 @@ fn words(object: &Value) -> Vec<u64> {
     }
 }
 
-/// Does random transactions, the same for the same seed, and tells of each. `writer` must be another
-/// one for each thread and process of a history.
+/// Runs random transactions and passes each to `tell`. `writer` is the seed, and must be unique among the threads and
+/// processes of a history.
 ///
 /// # Errors
-/// As the engine, but for conflicts and locks, which are outcomes.
+/// Those of the engine, except [`ErrorKind::Conflict`] and [`ErrorKind::Busy`], which are outcomes.
 pub fn run(
     federation: &Federation,
-    level: Level,
+    level: IsolationLevel,
     writer: u64,
     count: u64,
-    mut tell: impl FnMut(Transaction),
+    mut tell: impl FnMut(RecordedTransaction),
 ) -> Result<()> {
-    let mut random = Random(writer);
+    let mut random = SplitMix(writer);
     let mut next = writer << 20;
     for _ in 0..count {
         let start = now();
         let mut operations = vec![];
         let outcome = match transact(federation, level, &mut random, &mut next, &mut operations) {
-            Ok(csn) => Outcome::Committed(csn),
+            Ok(csn) => TransactionOutcome::Committed(csn),
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Busy) => {
-                Outcome::Aborted
+                TransactionOutcome::Aborted
             }
             Err(error) => return Err(error),
         };
-        tell(Transaction { time: start..now(), outcome, operations });
+        tell(RecordedTransaction { time: start..now(), outcome, operations });
     }
     Ok(())
 }
 
 fn transact(
     federation: &Federation,
-    level: Level,
-    random: &mut Random,
+    level: IsolationLevel,
+    random: &mut SplitMix,
     next: &mut u64,
-    operations: &mut Vec<Operation>,
+    operations: &mut Vec<RegisterOperation>,
 ) -> Result<u64> {
     let isolation = match level {
-        Level::Snapshot => Isolation::Snapshot,
-        Level::Serializable => Isolation::Serializable,
+        IsolationLevel::Snapshot => Isolation::Snapshot,
+        IsolationLevel::Serializable => Isolation::Serializable,
     };
     let lock_wait = Duration::from_millis(20);
     let options = TransactionOptions { lock_wait, isolation, ..TransactionOptions::default() };
@@ -117,14 +117,14 @@ fn transact(
         let register = random.below(PATHS.len() as u64 * REGISTERS_EACH);
         let (path, entry) = place(register);
         let object = transaction.view(path)?.value(entry)?;
-        operations.push(Operation::Read(register, words(&object)));
-        // Every transaction that commits writes something, so that it has a number.
+        operations.push(RegisterOperation::Read(register, words(&object)));
+        // Every transaction writes, so that its commit has a sequence number.
         if random.one_in(2) || at + 1 == count {
             let (database, name) = split(path);
             let id = transaction.database(database)?;
             let key = transaction.container(id, name)?;
             let object = with_word(object, *next);
-            operations.push(Operation::Append(register, *next));
+            operations.push(RegisterOperation::Append(register, *next));
             *next += 1;
             transaction.update(key, &[entry], updated_fields(&[object]))?;
         }

@@ -1,23 +1,23 @@
-//! The power goes at every write and every sync of recorded workloads.
+//! Loss of power at every write and every sync of recorded workloads.
 
 use std::process::Command;
 
-use femtobarn_faults::crash::{Explored, explore, in_memory};
+use femtobarn_faults::crash::{Exploration, explore, in_memory};
 use femtobarn_faults::script::{NAMES, Script};
-use femtobarn_faults::trace::Operation;
+use femtobarn_faults::trace::FileOperation;
 
 const SEED: u64 = 20_261_122;
-/// About so many crashes of each workload are tried in the short test.
+/// The approximate number of crashes per workload in the short test.
 const CRASHES: usize = 800;
 
-fn record(script: &str) -> Vec<Operation> {
+fn record(script: &str) -> Vec<FileOperation> {
     let folder = in_memory().unwrap();
     let (files, trace) = (folder.path().join("files"), folder.path().join("trace"));
     std::fs::create_dir(&files).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
     let output = command.args(["record", script]).args([&files, &trace]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Operation::decode_all(&std::fs::read(trace).unwrap()).unwrap()
+    FileOperation::decode_all(&std::fs::read(trace).unwrap()).unwrap()
 }
 
 fn crash_everywhere(limit: usize) {
@@ -31,7 +31,7 @@ fn crash_in(name: &str, limit: usize) {
     let trace = record(name);
     let started = std::time::Instant::now();
     let explored = explore(&script, &trace, limit, SEED).unwrap();
-    let Explored { operations, possible, tried, failures } = explored;
+    let Exploration { operations, possible, tried, failures } = explored;
     crate::tell(&format!(
         "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, seed \
          {SEED}, {:.1} s",
@@ -43,19 +43,19 @@ fn crash_in(name: &str, limit: usize) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_crash_at_any_operation() {
+fn acknowledged_steps_survive_a_sample_of_crashes() {
     crash_everywhere(CRASHES);
 }
 
 #[test]
 #[ignore = "minutes: every crash of every workload"]
-fn what_was_acknowledged_survives_every_crash() {
+fn acknowledged_steps_survive_every_crash() {
     crash_everywhere(usize::MAX);
 }
 
 #[test]
-#[ignore = "one workload, named by the environment, for looking closer"]
-fn a_workload_of_ones_choice_survives() {
+#[ignore = "one workload, which FEMTOBARN_WORKLOAD names"]
+fn acknowledged_steps_of_a_chosen_workload_survive_crashes() {
     let Ok(name) = std::env::var("FEMTOBARN_WORKLOAD") else { return };
     crash_in(&name, CRASHES);
 }

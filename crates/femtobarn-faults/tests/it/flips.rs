@@ -1,6 +1,5 @@
-//! Every bit of a small database flipped in turn: what is read is the truth or an error, never anything
-//! else, and never a panic. A flip that a full check does not find lies in a byte that no version
-//! refers to.
+//! Flips every bit of a small database in turn. Reads return the original contents or an error, and never panic. A
+//! flip that a full check does not find is in a byte that no version refers to.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use femtobarn::{CheckLevel, Csn, Federation, Profile, Severity, Snapshot};
 use femtobarn_faults::crash::in_memory;
-use femtobarn_faults::random::Random;
-use femtobarn_faults::script::{Change, Contents, Runner, Step};
+use femtobarn_faults::random::SplitMix;
+use femtobarn_faults::script::{ExpectedContents, Runner, ScriptChange, ScriptStep};
 use femtobarn_faults::verify::contents;
 use rntuple::{EnvelopeKind, EnvelopeLink, Footer, Locator, PageList, Value, read_envelope};
 use tempfile::TempDir;
@@ -27,27 +26,28 @@ fn small() -> TempDir {
     let place = in_memory().unwrap();
     let mut runner = Runner::create(&place.path().join("fed")).unwrap();
     let [path, packed] = PATHS.map(str::to_owned);
-    let append = |path: &str, first| Change::Append { path: path.to_owned(), first, count: 6 };
+    let append =
+        |path: &str, first| ScriptChange::Append { path: path.to_owned(), first, count: 6 };
     let steps = [
         vec![
-            Change::Database("run7".to_owned()),
-            Change::Container(path.clone(), Profile::Plain),
+            ScriptChange::Database("run7".to_owned()),
+            ScriptChange::Container(path.clone(), Profile::Plain),
             append(&path, 0),
-            Change::Index(path.clone()),
+            ScriptChange::Index(path.clone()),
         ],
         vec![
-            Change::Update { path: path.clone(), entries: vec![1, 4] },
-            Change::Delete { path: path.clone(), entries: vec![2] },
+            ScriptChange::Update { path: path.clone(), entries: vec![1, 4] },
+            ScriptChange::Delete { path: path.clone(), entries: vec![2] },
         ],
         vec![
-            Change::Container(packed.clone(), Profile::Archive),
+            ScriptChange::Container(packed.clone(), Profile::Archive),
             append(&packed, 0),
             append(&path, 6),
-            Change::Delete { path: path.clone(), entries: vec![9] },
+            ScriptChange::Delete { path: path.clone(), entries: vec![9] },
         ],
     ];
     for changes in steps {
-        runner.run(&Step::Commit(changes)).unwrap();
+        runner.run(&ScriptStep::Commit(changes)).unwrap();
     }
     place
 }
@@ -55,7 +55,7 @@ fn small() -> TempDir {
 /// What is read: all contents as of each commit, and the entries found by some keys.
 #[derive(Debug, PartialEq)]
 struct Read {
-    contents: Vec<Contents>,
+    contents: Vec<ExpectedContents>,
     found: Vec<Vec<u64>>,
 }
 
@@ -196,7 +196,7 @@ fn flip(all: bool) {
             if byte >= whole.len() as u64 {
                 return;
             }
-            let chosen = Random(SEED + byte).below(8);
+            let chosen = SplitMix(SEED + byte).below(8);
             for bit in (0..8).filter(|bit| all || *bit == chosen) {
                 let flip = || victim.flip(byte * 8 + bit, &truth, bit == chosen);
                 let flipped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(flip));
@@ -236,12 +236,12 @@ fn flip(all: bool) {
 }
 
 #[test]
-fn a_flipped_bit_is_noticed_or_harmless() {
+fn a_sample_of_flipped_bits_is_detected_or_unreferenced() {
     flip(false);
 }
 
 #[test]
 #[ignore = "minutes: every bit"]
-fn every_flipped_bit_is_noticed_or_harmless() {
+fn every_flipped_bit_is_detected_or_unreferenced() {
     flip(true);
 }

@@ -1,14 +1,14 @@
-//! The proof, one module for each way in which things go wrong.
+//! One module for each kind of failure.
 
 #![allow(clippy::unwrap_used)]
 
 mod crash;
-mod failing;
+mod faults;
 mod flips;
 mod history;
-mod killing;
+mod kills;
 
-/// Says what was tried. The harness shows what tests print only where they fail; this is always seen.
+/// Prints what was tried to standard error directly, since the harness hides the output of tests that pass.
 fn tell(what: &str) {
     use std::io::Write;
     std::io::stderr().write_all(format!("proof: {what}\n").as_bytes()).unwrap();

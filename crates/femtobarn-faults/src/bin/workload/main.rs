@@ -1,20 +1,20 @@
-//! Runs scripts on federations, under watch.
+//! Runs scripts on federations, recorded or with faults.
 //!
-//! | arguments | what |
+//! | arguments | action |
 //! |---|---|
-//! | `record SCRIPT FOLDER TRACE` | runs a script in `FOLDER/fed` and records what it does to the files |
-//! | `fail SCRIPT KIND FOLDER LIMIT SEED` | runs it again and again; each time another operation fails |
-//! | `write FOLDER WRITER COUNT` | is one of the writers of the soak; says which transactions happened |
-//! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history, and says what its threads did |
+//! | `record SCRIPT FOLDER TRACE` | runs a script in `FOLDER/fed` and records its operations on files |
+//! | `fail SCRIPT KIND FOLDER LIMIT SEED` | runs it repeatedly, each time with a fault at another operation |
+//! | `write FOLDER WRITER COUNT` | is one writer of the soak; prints the number of each commit |
+//! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history; prints its transactions |
 
-mod failing;
+mod fault_runs;
 mod interposer;
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use femtobarn::Federation;
-use femtobarn_faults::history::{Level, Transaction, recorder};
+use femtobarn_faults::history::{IsolationLevel, RecordedTransaction, recorder};
 use femtobarn_faults::script::{Runner, Script};
 use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
@@ -25,13 +25,13 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["record", script, folder, trace] => record(script, Path::new(folder), Path::new(trace)),
         ["fail", script, kind, folder, limit, seed] => {
-            failing::fail(script, kind, Path::new(folder), limit, seed)
+            fault_runs::run_all(script, kind, Path::new(folder), limit, seed)
         }
         ["write", folder, writer, count] => write(Path::new(folder), writer, count),
         ["history", folder, level, process, count] => {
             history(Path::new(folder), level, process, count)
         }
-        _ => Err("the arguments are those of the program's documentation".to_owned()),
+        _ => Err("unknown arguments; the header of main.rs lists them".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
-    let script = Script::named(name).ok_or_else(|| format!("there is no script {name:?}"))?;
+    let script = Script::named(name).ok_or_else(|| format!("unknown script {name:?}"))?;
     interposer::start(folder, Some(trace), None);
     let federation = folder.join("fed");
     let mut runner = Runner::create(&federation).map_err(|error| error.to_string())?;
@@ -69,10 +69,11 @@ const THREADS: u64 = 2;
 fn history(folder: &Path, level: &str, process: &str, count: &str) -> Result<(), String> {
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
     let (process, count) = (number(process)?, number(count)?);
-    let level = if level == "snapshot" { Level::Snapshot } else { Level::Serializable };
+    let level =
+        if level == "snapshot" { IsolationLevel::Snapshot } else { IsolationLevel::Serializable };
     let federation = Federation::open(folder).map_err(|error| error.to_string())?;
     let run = |thread| {
-        let tell = |transaction: Transaction| println!("{}", transaction.to_line());
+        let tell = |transaction: RecordedTransaction| println!("{}", transaction.to_line());
         recorder::run(&federation, level, process * THREADS + thread + 1, count, tell)
     };
     let run = &run;

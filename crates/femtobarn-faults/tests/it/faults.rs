@@ -1,4 +1,4 @@
-//! A full disk, failing operations, and failing syncs, at every operation of workloads.
+//! Full disks, failing operations and failing syncs at every operation of workloads.
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use femtobarn_faults::fault::KINDS;
 use femtobarn_faults::script::NAMES;
 
 const SEED: u64 = 4;
-/// About so many operations of each script are struck by each kind of fault in the short test.
+/// The approximate number of faults of each kind per script in the short test.
 const STRUCK: u64 = 60;
 
 fn fail_everywhere(limit: u64) {
@@ -24,7 +24,7 @@ fn fail_everywhere(limit: u64) {
         let output = output.unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         print!("{said}");
-        // It ends as "tried 64 of 331 Full faults, 64 noticed" does.
+        // The last line is like "tried 64 of 331 Full faults, 64 noticed".
         let words: Vec<&str> = said.split("tried ").nth(1).unwrap_or("").split(' ').collect();
         let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(0);
         tried.fetch_add(number(0), Ordering::Relaxed);
@@ -46,12 +46,12 @@ fn fail_everywhere(limit: u64) {
 }
 
 #[test]
-fn a_failing_disk_gives_clear_errors_and_loses_nothing() {
+fn faults_give_errors_that_name_the_file_and_lose_no_commit() {
     fail_everywhere(STRUCK);
 }
 
 #[test]
 #[ignore = "minutes: every operation of every workload"]
-fn a_disk_that_fails_at_every_operation_loses_nothing() {
+fn faults_at_every_operation_lose_no_commit() {
     fail_everywhere(u64::MAX);
 }

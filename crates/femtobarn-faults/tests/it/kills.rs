@@ -1,4 +1,4 @@
-//! Processes that are killed at random moments while eight of them write to one federation.
+//! Eight processes write to one federation and are killed at random moments.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use femtobarn::{CheckLevel, Federation};
 use femtobarn_faults::crash::in_memory;
-use femtobarn_faults::random::Random;
+use femtobarn_faults::random::SplitMix;
 use femtobarn_faults::soak::{check, prepare};
 
 const SEED: u64 = 8;
 const WRITERS: usize = 8;
-/// Kills between two looks at everything.
+/// Kills between two checks of the contents.
 const KILLS_BETWEEN: u64 = 8;
 
-/// A writer in a process of its own, and how many of its transactions it was told of.
+/// A writer in a process of its own, and the thread that reads its output.
 struct Writer {
     child: Child,
     reader: JoinHandle<()>,
@@ -33,7 +33,7 @@ impl Writer {
         let told = told.clone();
         let reader = std::thread::spawn(move || {
             for line in lines {
-                // A line that was cut off by the kill is a smaller number, which is true as well.
+                // The kill may truncate a line to a smaller number, which is acknowledged as well.
                 let Some(number) = line.ok().and_then(|line| line.parse::<u64>().ok()) else {
                     return;
                 };
@@ -43,7 +43,7 @@ impl Writer {
         Writer { child, reader }
     }
 
-    /// Ends the process at once, and hears what it had been told until then.
+    /// Kills the process, and reads the rest of its output.
     fn kill(mut self) {
         assert!(self.child.try_wait().unwrap().is_none(), "a writer ended by itself");
         self.child.kill().unwrap();
@@ -52,7 +52,7 @@ impl Writer {
     }
 }
 
-fn look(folder: &Path, told: &[Arc<AtomicU64>], when: u64) {
+fn check_contents(folder: &Path, told: &[Arc<AtomicU64>], when: u64) {
     let told: Vec<u64> = told.iter().map(|told| told.load(Ordering::SeqCst)).collect();
     let snapshot = Federation::open(folder).unwrap().snapshot(None).unwrap();
     if let Err(error) = check(&snapshot, &told) {
@@ -60,25 +60,25 @@ fn look(folder: &Path, told: &[Arc<AtomicU64>], when: u64) {
     }
 }
 
-fn kill(kills: u64) {
+fn kill_writers(kills: u64) {
     let place = in_memory().unwrap();
     let folder = place.path().join("fed");
     prepare(&folder, WRITERS as u64).unwrap();
     let told: Vec<Arc<AtomicU64>> = (0..WRITERS).map(|_| Arc::default()).collect();
     let start = |number: usize| Writer::start(&folder, number, &told[number]);
     let mut writers: Vec<Option<Writer>> = (0..WRITERS).map(|n| Some(start(n))).collect();
-    let mut random = Random(SEED);
+    let mut random = SplitMix(SEED);
     for killed in 0..kills {
         std::thread::sleep(Duration::from_millis(5 + random.below(60)));
         let number = random.below(WRITERS as u64) as usize;
         writers[number].take().unwrap().kill();
         writers[number] = Some(start(number));
         if killed % KILLS_BETWEEN == 0 {
-            look(&folder, &told, killed);
+            check_contents(&folder, &told, killed);
         }
     }
     writers.into_iter().flatten().for_each(Writer::kill);
-    look(&folder, &told, kills);
+    check_contents(&folder, &told, kills);
     let federation = Federation::open(&folder).unwrap();
     let report = federation.check(CheckLevel::Full, &mut |_| true).unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
@@ -90,12 +90,12 @@ fn kill(kills: u64) {
 }
 
 #[test]
-fn killing_writers_loses_nothing() {
-    kill(60);
+fn acknowledged_commits_survive_killed_writers() {
+    kill_writers(60);
 }
 
 #[test]
 #[ignore = "minutes: some thousand kills"]
-fn killing_writers_for_long_loses_nothing() {
-    kill(3000);
+fn acknowledged_commits_survive_thousands_of_killed_writers() {
+    kill_writers(3000);
 }

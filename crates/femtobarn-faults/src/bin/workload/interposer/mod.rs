@@ -1,0 +1,301 @@
+//! Stands between this program and the kernel: records the operations on one folder's files, and makes one fail.
+//!
+//! `c_library` defines the functions that the program calls in place of the C library's.
+//!
+//! 1. Operations on the folder are executed and recorded one at a time, so a trace has the order in which the
+//!    kernel saw them.
+//! 2. Only what the kernel did is recorded: of a short write, the bytes that were written.
+//! 3. Nothing here calls a function that `c_library` defines.
+//! 4. Lock files and SQLite's shared memory do not survive a crash and are not recorded. Faults strike them like
+//!    any other file.
+
+mod c_library;
+
+use std::ffi::CStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use femtobarn_faults::fault::{DiskFault, FaultKind};
+use femtobarn_faults::trace::FileOperation;
+use nix::libc::{self, c_char, c_int, c_long, off_t, ssize_t};
+use parking_lot::{Mutex, MutexGuard};
+
+/// The folder that is watched, and the fault that strikes it.
+struct Watch {
+    folder: PathBuf,
+    /// The file that operations are recorded in.
+    trace: Option<c_int>,
+    fault: Option<DiskFault>,
+    /// The operations so far, each of which a fault could strike.
+    operations: Vec<OperationKind>,
+    /// The files of operations that the fault struck.
+    struck: Vec<PathBuf>,
+}
+
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static WATCH: Mutex<Option<Watch>> = Mutex::new(None);
+
+/// Starts watching a folder. Appends to the trace.
+pub(crate) fn start(folder: &Path, trace: Option<&Path>, fault: Option<DiskFault>) {
+    let trace = trace.map(|path| {
+        let path = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("paths have no NUL");
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND | libc::O_CLOEXEC;
+        // SAFETY: the path is a NUL-terminated string that outlives the call.
+        let file =
+            unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o644) };
+        assert!(file >= 0, "cannot open the trace {path:?}");
+        file as c_int
+    });
+    let watch =
+        Watch { folder: folder.to_owned(), trace, fault, operations: vec![], struck: vec![] };
+    *lock() = Some(watch);
+    ACTIVE.store(true, Ordering::SeqCst);
+}
+
+/// Stops watching. Returns all operations, each of which a fault could have struck.
+pub(crate) fn stop() -> Vec<OperationKind> {
+    ACTIVE.store(false, Ordering::SeqCst);
+    lock().take().map_or(vec![], |watch| watch.operations)
+}
+
+/// Lifts the fault. Returns the files of operations that it struck.
+pub(crate) fn lift() -> Vec<PathBuf> {
+    let mut guard = lock();
+    let Some(watch) = guard.as_mut() else { return vec![] };
+    watch.fault = None;
+    std::mem::take(&mut watch.struck)
+}
+
+/// Records that the engine acknowledged an operation to this program.
+pub(crate) fn acknowledge(text: &str) {
+    if let Some(watch) = lock().as_ref() {
+        watch.record(&FileOperation::Acknowledge { text: text.to_owned() });
+    }
+}
+
+fn lock() -> MutexGuard<'static, Option<Watch>> {
+    WATCH.lock()
+}
+
+/// The kinds of operations that faults distinguish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OperationKind {
+    /// Takes space on the disk.
+    Growing,
+    /// Writes bytes, and takes space for them.
+    Writing,
+    /// Makes a file or folder durable.
+    Syncing,
+    /// Changes names.
+    Other,
+}
+
+impl OperationKind {
+    /// Whether a fault of this kind makes an operation fail that it strikes first.
+    pub(crate) fn is_affected_by(self, kind: FaultKind) -> bool {
+        match kind {
+            FaultKind::Full => matches!(self, OperationKind::Growing | OperationKind::Writing),
+            FaultKind::Error => true,
+            FaultKind::FailedSync => self == OperationKind::Syncing,
+            FaultKind::Short | FaultKind::ShortThenFull => self == OperationKind::Writing,
+        }
+    }
+}
+
+/// The effect of a fault on an operation.
+enum Strike {
+    Fail(c_int),
+    Shorten,
+}
+
+impl Watch {
+    /// The path of an open file, within the folder.
+    fn path_of(&self, file: c_int) -> Option<PathBuf> {
+        let link = format!("/proc/self/fd/{file}\0");
+        let mut buffer = [0_u8; 4096];
+        // SAFETY: the link is NUL-terminated, and the buffer has the given length.
+        let length = unsafe {
+            libc::readlink(link.as_ptr().cast(), buffer.as_mut_ptr().cast(), buffer.len())
+        };
+        let bytes = buffer.get(..usize::try_from(length).ok()?)?;
+        self.within(Path::new(std::ffi::OsStr::from_bytes(bytes)))
+    }
+
+    /// The part of an absolute path that is within the folder.
+    fn within(&self, path: &Path) -> Option<PathBuf> {
+        path.strip_prefix(&self.folder).ok().map(Path::to_owned)
+    }
+
+    fn record(&self, operation: &FileOperation) {
+        let Some(trace) = self.trace else { return };
+        let mut bytes = vec![];
+        operation.encode(&mut bytes);
+        // SAFETY: pointer and length are those of one vector.
+        let written = unsafe { libc::syscall(libc::SYS_write, trace, bytes.as_ptr(), bytes.len()) };
+        assert!(written == bytes.len() as c_long, "the trace cannot be written");
+    }
+
+    /// Counts an operation. Returns the fault's effect on it.
+    fn strike(&mut self, kind: OperationKind, path: &Path) -> Option<Strike> {
+        let number = self.operations.len() as u64;
+        self.operations.push(kind);
+        let fault = self.fault?;
+        let is_first = number == fault.operation;
+        let strike = match fault.kind {
+            _ if number < fault.operation => None,
+            FaultKind::Short | FaultKind::ShortThenFull if is_first => {
+                (kind == OperationKind::Writing).then_some(Strike::Shorten)
+            }
+            FaultKind::Full | FaultKind::ShortThenFull if kind.is_affected_by(FaultKind::Full) => {
+                Some(Strike::Fail(libc::ENOSPC))
+            }
+            FaultKind::Error | FaultKind::FailedSync
+                if is_first && kind.is_affected_by(fault.kind) =>
+            {
+                Some(Strike::Fail(libc::EIO))
+            }
+            _ => None,
+        };
+        if strike.is_some() {
+            self.struck.push(path.to_owned());
+        }
+        strike
+    }
+}
+
+/// Whether a file survives a crash.
+fn is_recorded(path: &Path) -> bool {
+    let is_lock = path.parent().is_some_and(|folder| folder.ends_with("locks"));
+    !path.as_os_str().as_bytes().ends_with(b"-shm") && !is_lock
+}
+
+fn fail(code: c_int) -> c_int {
+    // SAFETY: the location is this thread's and always valid.
+    unsafe { *libc::__errno_location() = code };
+    -1
+}
+
+fn is_folder(file: c_int) -> bool {
+    // SAFETY: all zeros are a valid `stat`.
+    let mut stat: libc::stat64 = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is valid for the call.
+    unsafe { libc::fstat64(file, &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFDIR }
+}
+
+/// The inode and size of an open file.
+fn inode(file: c_int) -> (u64, u64) {
+    // SAFETY: all zeros are a valid `stat`.
+    let mut stat: libc::stat64 = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` is valid for the call, which leaves it unchanged if the file is not open.
+    unsafe { libc::fstat64(file, &mut stat) };
+    (stat.st_ino, stat.st_size as u64)
+}
+
+/// The offset of the next write without one.
+fn position(file: c_int) -> u64 {
+    // SAFETY: neither call touches memory of this program.
+    unsafe {
+        let flags = libc::syscall(libc::SYS_fcntl, file, libc::F_GETFL, 0);
+        match flags as c_int & libc::O_APPEND {
+            0 => libc::syscall(libc::SYS_lseek, file, 0, libc::SEEK_CUR) as u64,
+            _ => inode(file).1,
+        }
+    }
+}
+
+/// Executes an operation on an open file and records it, unless the fault strikes it.
+fn on_file(
+    file: c_int,
+    kind: OperationKind,
+    forward: impl FnOnce() -> c_long,
+    describe: impl FnOnce(u64, &Path) -> FileOperation,
+) -> c_int {
+    let mut guard = lock();
+    let path = guard.as_ref().and_then(|watch| watch.path_of(file));
+    let (Some(watch), Some(path)) = (guard.as_mut(), path) else {
+        drop(guard);
+        return forward() as c_int;
+    };
+    if let Some(Strike::Fail(code)) = watch.strike(kind, &path) {
+        if kind == OperationKind::Syncing && is_recorded(&path) && !is_folder(file) {
+            watch.record(&FileOperation::FailedSync { file: inode(file).0 });
+        }
+        return fail(code);
+    }
+    let done = forward() as c_int;
+    if done == 0 && is_recorded(&path) {
+        watch.record(&describe(inode(file).0, &path));
+    }
+    done
+}
+
+/// Executes and records a write at an offset, or at the file's position. The fault may make it fail or shorten it.
+fn on_write(
+    file: c_int,
+    bytes: &[u8],
+    offset: Option<off_t>,
+    forward: impl FnOnce(&[u8]) -> c_long,
+) -> ssize_t {
+    let mut guard = lock();
+    let path = guard.as_ref().and_then(|watch| watch.path_of(file));
+    let (Some(watch), Some(path)) = (guard.as_mut(), path) else {
+        drop(guard);
+        return forward(bytes) as ssize_t;
+    };
+    let bytes = match watch.strike(OperationKind::Writing, &path) {
+        Some(Strike::Fail(code)) => return fail(code) as ssize_t,
+        Some(Strike::Shorten) if bytes.len() > 1 => &bytes[..bytes.len() / 2],
+        _ => bytes,
+    };
+    let offset = offset.map_or_else(|| position(file), |offset| offset as u64);
+    let done = forward(bytes) as ssize_t;
+    if done > 0 && is_recorded(&path) {
+        let bytes = bytes[..done as usize].to_vec();
+        watch.record(&FileOperation::Write { file: inode(file).0, path, offset, bytes });
+    }
+    done
+}
+
+/// Executes an operation on the entries of a folder and records it, unless the fault strikes it.
+fn on_name(
+    folder: c_int,
+    path: *const c_char,
+    kind: OperationKind,
+    forward: impl FnOnce() -> c_long,
+    describe: impl FnOnce(&Watch, PathBuf, c_int) -> Option<FileOperation>,
+) -> c_int {
+    let mut guard = lock();
+    let path = guard.as_ref().and_then(|watch| watch.within(&absolute(folder, path)?));
+    let (Some(watch), Some(path)) = (guard.as_mut(), path) else {
+        drop(guard);
+        return forward() as c_int;
+    };
+    if let Some(Strike::Fail(code)) = watch.strike(kind, &path) {
+        return fail(code);
+    }
+    let done = forward() as c_int;
+    if done >= 0
+        && is_recorded(&path)
+        && let Some(operation) = describe(watch, path, done)
+    {
+        watch.record(&operation);
+    }
+    done
+}
+
+/// The absolute path of a call. None for a path relative to a folder other than the working directory.
+fn absolute(folder: c_int, path: *const c_char) -> Option<PathBuf> {
+    // SAFETY: the caller promises a NUL-terminated string.
+    let path = unsafe { CStr::from_ptr(path) };
+    let path = Path::new(std::ffi::OsStr::from_bytes(path.to_bytes()));
+    if path.is_absolute() || folder == libc::AT_FDCWD {
+        std::path::absolute(path).ok()
+    } else {
+        None
+    }
+}
+
+fn is_active() -> bool {
+    ACTIVE.load(Ordering::Relaxed)
+}

@@ -1,0 +1,158 @@
+//! Runs scripts on a federation.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use femtobarn::{
+    CompactOptions, ContainerKey, ContainerOptions, Csn, Federation, Profile, Result, Transaction,
+    VacuumOptions,
+};
+
+use super::items::{class, evolved_class, large_object, object_of_version, update, updated_fields};
+use super::step::{ScriptChange, ScriptStep, split};
+
+/// A federation on which a script runs.
+pub struct Runner {
+    folder: PathBuf,
+    federation: Option<Federation>,
+}
+
+impl Runner {
+    /// Creates a federation.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn create(folder: &Path) -> Result<Self> {
+        let federation = Federation::create(folder, "test")?;
+        Ok(Runner { folder: folder.to_owned(), federation: Some(federation) })
+    }
+
+    /// Opens a federation.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let federation = Federation::open(folder)?;
+        Ok(Runner { folder: folder.to_owned(), federation: Some(federation) })
+    }
+
+    /// The federation; none if reopening it failed.
+    pub fn opened(&self) -> Option<&Federation> {
+        self.federation.as_ref()
+    }
+
+    /// The federation.
+    ///
+    /// # Panics
+    /// If reopening it failed.
+    pub fn federation(&self) -> &Federation {
+        self.opened().expect("only a failed reopening leaves none")
+    }
+
+    /// Runs a step. Returns its commit, if it makes one.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn run(&mut self, step: &ScriptStep) -> Result<Option<Csn>> {
+        match step {
+            ScriptStep::Commit(changes) => {
+                let mut transaction = self.federation().transaction(Default::default())?;
+                changes.iter().try_for_each(|change| make(&mut transaction, change))?;
+                transaction.commit().map(Some)
+            }
+            ScriptStep::Seal(name) => self.federation().seal(name, Duration::ZERO).map(Some),
+            ScriptStep::Vacuum => {
+                let federation = self.federation();
+                let keep_from = Some(federation.head()?);
+                let options = VacuumOptions { keep_from, ..VacuumOptions::default() };
+                federation.vacuum(&options, &mut |_| true).map(|_| None)
+            }
+            ScriptStep::Compact(path) => {
+                let options = CompactOptions { all: true, ..CompactOptions::default() };
+                let done = self.federation().compact(path, &options, &mut |_| true)?;
+                Ok(done.first().and_then(|compacted| compacted.csn))
+            }
+            ScriptStep::Reopen => {
+                // The old handle is closed first, as if one program ended and another started.
+                self.federation = None;
+                self.federation = Some(Federation::open(&self.folder)?);
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Options that give small containers several clusters of several pages.
+pub fn small_pages(compression: Profile) -> ContainerOptions {
+    ContainerOptions { page_size: 4096, cluster_size: 8192, compression }
+}
+
+fn make(transaction: &mut Transaction, change: &ScriptChange) -> Result<()> {
+    match change {
+        ScriptChange::Database(name) => transaction.create_database(name).map(drop),
+        ScriptChange::DatabaseIn { name, place } => {
+            transaction.create_database_in(name, Some(place)).map(drop)
+        }
+        ScriptChange::Container(path, compression) => {
+            let (database, name) = split(path);
+            let database = transaction.database(database)?;
+            let options = small_pages(*compression);
+            transaction.create_container(database, name, &class(), options).map(drop)
+        }
+        ScriptChange::Append { path, first, count } => {
+            let (database, name) = split(path);
+            let database = transaction.database(database)?;
+            let key = transaction.container(database, name)?;
+            let is_evolved = transaction.class(key)?.version > 1;
+            for number in *first..first + count {
+                transaction.append_value(key, object_of_version(number, is_evolved))?;
+            }
+            Ok(())
+        }
+        ScriptChange::AppendLarge { path, number } => {
+            let key = open(transaction, path)?;
+            transaction.append_value(key, large_object(*number)).map(drop)
+        }
+        ScriptChange::Delete { path, entries } => {
+            let key = open(transaction, path)?;
+            transaction.delete(key, entries).map(drop)
+        }
+        ScriptChange::Update { path, entries } => {
+            let key = open(transaction, path)?;
+            let view = transaction.view(path)?;
+            let update = |entry: &u64| {
+                let mut object = view.value(*entry)?;
+                update(&mut object);
+                Ok(object)
+            };
+            let objects = entries.iter().map(update).collect::<Result<Vec<_>>>()?;
+            transaction.update(key, entries, updated_fields(&objects))
+        }
+        ScriptChange::Rename { path, name } => {
+            let (database, old) = split(path);
+            let database = transaction.database(database)?;
+            transaction.rename_container(database, old, name).map(drop)
+        }
+        ScriptChange::Drop(path) => {
+            let (database, name) = split(path);
+            let database = transaction.database(database)?;
+            transaction.drop_container(database, name)
+        }
+        ScriptChange::DropDatabase(name) => transaction.drop_database(name),
+        ScriptChange::RenameDatabase { name, new } => transaction.rename_database(name, new),
+        ScriptChange::Evolve(path) => {
+            let key = open(transaction, path)?;
+            transaction.evolve(key, &evolved_class())
+        }
+        ScriptChange::Index(path) => {
+            let key = open(transaction, path)?;
+            transaction.create_index(key, "numbers", &["number"], false)
+        }
+    }
+}
+
+fn open(transaction: &mut Transaction, path: &str) -> Result<ContainerKey> {
+    let (database, name) = split(path);
+    let database = transaction.database(database)?;
+    transaction.container(database, name)
+}
