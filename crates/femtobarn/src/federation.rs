@@ -125,7 +125,7 @@ impl Federation {
 
     fn here(catalog: LocalCatalogue, options: &OpenOptions) -> Self {
         let catalog: Arc<dyn Catalogue> = Arc::new(catalog);
-        Self::over(catalog.clone(), OpenFiles::here(catalog), options)
+        Self::over(catalog.clone(), OpenFiles::local(catalog), options)
     }
 
     fn over(catalog: Arc<dyn Catalogue>, files: OpenFiles, options: &OpenOptions) -> Self {

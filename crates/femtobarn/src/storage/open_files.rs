@@ -41,7 +41,7 @@ pub(crate) struct OpenFiles {
 
 impl OpenFiles {
     /// Files on this machine: in the federation's folder, or where databases were attached from.
-    pub(crate) fn here(catalog: Arc<dyn Catalogue>) -> Self {
+    pub(crate) fn local(catalog: Arc<dyn Catalogue>) -> Self {
         OpenFiles {
             catalog,
             open: Cache::new(OPEN_FILES_MAX),
@@ -60,7 +60,7 @@ impl OpenFiles {
         read_ahead_bytes: u64,
     ) -> Self {
         let prefetch_pool = Arc::new(PrefetchPool::new(read_ahead_bytes));
-        OpenFiles { server: Some(server), disk_cache, prefetch_pool, ..Self::here(catalog) }
+        OpenFiles { server: Some(server), disk_cache, prefetch_pool, ..Self::local(catalog) }
     }
 
     /// The path of a database's file; a URL in the form of a path if it is on a server.

@@ -1,9 +1,9 @@
 //! Verification of an index: its runs are in order, and every object is found by its key.
 
-use super::Indexed;
 use super::fields::KeyFields;
 use super::run_reader::{RunCursors, RunReader, RunStream};
 use super::sorter::Sorter;
+use super::update::Indexed;
 use crate::annex::IndexState;
 use crate::error::{Error, Result};
 

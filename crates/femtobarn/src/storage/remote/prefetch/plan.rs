@@ -19,7 +19,7 @@ pub(super) struct PrefetchPlans {
     buffer_bytes_max: u64,
     /// The oldest first.
     plans: VecDeque<PrefetchPlan>,
-    /// PrefetchPlans made so far, which is the number of the newest.
+    /// Plans made so far, which is the number of the newest.
     count: u64,
 }
 
