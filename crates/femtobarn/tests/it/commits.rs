@@ -152,7 +152,11 @@ fn what_was_rolled_back_is_not_kept() {
         let key = transaction.container(database, "events").unwrap();
         let first = transaction.entries(key).unwrap();
         transaction.extend(key, events(7, first, 5)).unwrap();
-        if is_committed { drop(transaction.commit().unwrap()) } else { transaction.rollback() }
+        if is_committed {
+            transaction.commit().unwrap();
+        } else {
+            transaction.rollback();
+        }
     }
     assert_eq!(numbers(&federation, "run7/events"), (0..20).collect::<Vec<_>>());
 }
