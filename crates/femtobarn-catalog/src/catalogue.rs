@@ -318,6 +318,10 @@ catalogue! {
             true
         }
 
+        /// The federation is being closed: from now on calls and locks wait for a server that does not answer for
+        /// at most two seconds after it was lost, however patient the client was before.
+        fn begin_close(&self) {}
+
         /// The id of this client's session with the catalogue's server; `None` without a server. The file server
         /// admits writes only for the session that holds the database. A client that knows the id can take the
         /// session over, so it is a secret.

@@ -324,6 +324,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.catalog.begin_close();
         self.finish_all_extents();
     }
 }

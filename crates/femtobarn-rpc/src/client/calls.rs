@@ -149,7 +149,7 @@ impl ClientSession {
             again: false,
             after: after.0,
         };
-        let mut deadline = clock::now() + self.patience;
+        let mut deadline = clock::now() + self.patience();
         let mut why = None;
         loop {
             self.wait_open(deadline).await.map_err(|error| self.in_doubt(error, why.as_deref()))?;
@@ -176,7 +176,7 @@ impl ClientSession {
                 Err(AttemptFailure::NoSession) => {}
                 Err(AttemptFailure::Lost(lost)) => {
                     if why.is_none() {
-                        deadline = clock::now() + self.patience;
+                        deadline = clock::now() + self.patience();
                     }
                     request.again = true;
                     why = Some(lost);
@@ -225,7 +225,7 @@ impl ClientSession {
     where
         F: Future<Output = std::result::Result<Response<T>, Status>>,
     {
-        let deadline = clock::now() + self.patience;
+        let deadline = clock::now() + self.patience();
         let mut is_again = false;
         loop {
             let why = match send(self.client.clone()).await.map_err(AttemptFailure::from) {

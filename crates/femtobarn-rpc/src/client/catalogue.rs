@@ -112,6 +112,10 @@ impl Catalogue for RemoteCatalogue {
         self.session.is_linked()
     }
 
+    fn begin_close(&self) {
+        self.session.begin_close();
+    }
+
     fn session(&self) -> Option<Uuid> {
         Some(self.session.id)
     }

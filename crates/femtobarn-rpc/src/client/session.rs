@@ -2,7 +2,7 @@
 //! session again after the connection or the server failed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{Csn, Error, Holder, Result, clock};
@@ -47,7 +47,9 @@ pub(super) struct ClientSession {
     pub url: String,
     pub id: Uuid,
     process: u32,
-    pub patience: Duration,
+    patience: Duration,
+    /// Whether waits are limited to [`CLOSE_MAX`].
+    is_ending: AtomicBool,
     /// The newest commit that the server has reported.
     head: AtomicU64,
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
@@ -85,6 +87,7 @@ impl ClientSession {
             id: Uuid::new_v4(),
             process: std::process::id(),
             patience: options.patience,
+            is_ending: AtomicBool::new(false),
             head: AtomicU64::new(0),
             answers: Cache::new(ANSWERS_MAX),
             ledger: Mutex::default(),
@@ -106,6 +109,20 @@ impl ClientSession {
             return Err(Error::Closed { what });
         }
         if self.is_closing() { Err(self.closed()) } else { Ok(()) }
+    }
+
+    /// How long callers wait for a server that does not answer.
+    pub(super) fn patience(&self) -> Duration {
+        if self.is_ending.load(Ordering::Acquire) {
+            self.patience.min(CLOSE_MAX)
+        } else {
+            self.patience
+        }
+    }
+
+    /// Limits every wait from here on to [`CLOSE_MAX`]: callers only tidy up before they close the session.
+    pub(super) fn begin_close(&self) {
+        self.is_ending.store(true, Ordering::Release);
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -152,8 +169,8 @@ impl ClientSession {
 
     /// The error for a server that did not answer in time.
     pub(super) fn unavailable(&self, why: &str) -> Error {
-        let ClientSession { url, patience, .. } = self;
-        let seconds = patience.as_secs_f32();
+        let ClientSession { url, .. } = self;
+        let seconds = self.patience().as_secs_f32();
         Error::Unavailable {
             what: format!("the server of {url} was tried for {seconds} s: {why}; try again later"),
         }
@@ -208,7 +225,7 @@ impl ClientSession {
                 }
                 Err(status) => status,
             };
-            let is_late = broken_since.elapsed() >= self.patience;
+            let is_late = broken_since.elapsed() >= self.patience();
             if let Some(error) = self.reason_to_stop(&status, is_late, opened.is_some()) {
                 self.ledger().fail(&error);
                 if let Some(opened) = opened.take() {
@@ -274,7 +291,7 @@ impl ClientSession {
         };
         let late = |_| Status::unavailable("the server sent no welcome in time");
         let opened: std::result::Result<_, Status> =
-            tokio::time::timeout(self.patience, opening).await.map_err(late)?;
+            tokio::time::timeout(self.patience(), opening).await.map_err(late)?;
         let (turns, welcome) = opened?;
         self.observe_head(Csn(welcome.head));
         self.ledger().reopened(&welcome);

@@ -1,7 +1,7 @@
 //! Leases: what ends with a session, and what survives connections and servers.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{Catalogue, ContainerId, Csn, DatabaseId, ErrorKind};
 use femtobarn_server::auth::{Authenticator, Rights};
@@ -44,6 +44,21 @@ fn a_connection_that_breaks_takes_no_locks_with_it() {
     assert_eq!(stage.served().sessions().len(), 2, "they were the same sessions all the time");
     drop((guard, pin));
     drop(other.locks().lock_container(database, container, LONG).unwrap());
+}
+
+/// Closing a federation took a minute if its server had ended and the session had not noticed that yet: the lock for
+/// giving back unused space was waited for as long as any other.
+#[test]
+fn a_closing_client_does_not_wait_for_a_lost_server() {
+    let mut stage = Stage::new();
+    let there = stage.remote();
+    let owner = there.locks().owner();
+    stage.stop();
+    there.begin_close();
+    let begun = Instant::now();
+    let locked = owner.share_database(stage.database, Duration::ZERO);
+    assert_eq!(locked.map(drop).unwrap_err().kind(), ErrorKind::Unavailable);
+    assert!(begun.elapsed() < LONG / 2, "a client with a patience of {LONG:?} waits for 2 s");
 }
 
 #[test]
