@@ -23,7 +23,7 @@ FUZZERS := anchors envelopes messages read_file
 WORKSPACE := --workspace --locked --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench testbed docs fmt lint fuzz test-long pin clean
+.PHONY: help setup demo test check bench testbed docs fmt lint fuzz test-long release pin clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,10 @@ testbed: ## the papers' workloads with up to 240 clients, in about two hours: te
 	@$(AT_ONCE) .venv/demo.stamp module-for-release
 	@.venv/bin/femtobarn testbed run all
 	@.venv/bin/femtobarn testbed plot
+
+release: ## wheel, source package and crates into dist/, the wheel tried in an empty environment
+	@$(AT_ONCE) .venv/release.stamp
+	$(STEP) 'release' tools/release
 
 docs: docs-of-crates ## the site, target/site/index.html, and the reference of the crates, target/doc
 	@$(AT_ONCE) site
@@ -87,6 +91,7 @@ steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) fuzz-ses
 EXTRAS_demo := demo
 EXTRAS_test := demo test docs judge
 EXTRAS_bench := test judge bench
+EXTRAS_release := release
 
 .venv/%.stamp: pyproject.toml requirements/constraints.txt tools/install
 	$(STEP) 'install' tools/install $(EXTRAS_$*)
