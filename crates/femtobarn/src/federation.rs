@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
 use crate::storage::extent::ExtentWriter;
-use crate::storage::open_files::OpenFiles;
+use crate::storage::open_files::OpenDatabaseFiles;
 use crate::storage::remote::disk_cache::DiskCache;
 use crate::storage::remote::folder::RemoteFolder;
 
@@ -42,7 +42,7 @@ pub(crate) struct Inner {
     pub threads: usize,
     /// Owned by `read`.
     pub read_caches: CacheSlot,
-    pub files: Arc<OpenFiles>,
+    pub files: Arc<OpenDatabaseFiles>,
     /// Extent writers of finished transactions, the least recently used first.
     extents: Mutex<Vec<(DatabaseId, ExtentWriter)>>,
     /// Owned by `transaction`.
@@ -119,16 +119,17 @@ impl Federation {
                 .map_err(|error| Error::io("make the folder", disk, error))
         };
         let disk = options.disk_cache.as_ref().map(keep).transpose()?;
-        let files = OpenFiles::on_server(catalog.clone(), folder, disk, options.read_ahead_bytes);
+        let files =
+            OpenDatabaseFiles::on_server(catalog.clone(), folder, disk, options.read_ahead_bytes);
         Ok(Self::over(catalog, files, &options))
     }
 
     fn here(catalog: LocalCatalogue, options: &OpenOptions) -> Self {
         let catalog: Arc<dyn Catalogue> = Arc::new(catalog);
-        Self::over(catalog.clone(), OpenFiles::local(catalog), options)
+        Self::over(catalog.clone(), OpenDatabaseFiles::local(catalog), options)
     }
 
-    fn over(catalog: Arc<dyn Catalogue>, files: OpenFiles, options: &OpenOptions) -> Self {
+    fn over(catalog: Arc<dyn Catalogue>, files: OpenDatabaseFiles, options: &OpenOptions) -> Self {
         Federation {
             inner: Arc::new(Inner {
                 files: Arc::new(files),

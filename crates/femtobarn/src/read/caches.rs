@@ -1,7 +1,7 @@
 //! What a process retains of a federation between reads: open versions of containers, and blocks of indexes.
 
 use crate::federation::Inner;
-use crate::read::index::BlockCache;
+use crate::read::index::IndexBlockCache;
 use crate::read::version::OpenVersions;
 
 /// Bytes of index blocks that a process retains.
@@ -9,7 +9,7 @@ const INDEX_CACHE_BYTES: u64 = 64 << 20;
 
 struct ReadCaches {
     versions: OpenVersions,
-    blocks: BlockCache,
+    blocks: IndexBlockCache,
 }
 
 impl Inner {
@@ -19,7 +19,7 @@ impl Inner {
     }
 
     /// The blocks of indexes that were read.
-    pub(crate) fn index_blocks(&self) -> &BlockCache {
+    pub(crate) fn index_blocks(&self) -> &IndexBlockCache {
         &self.caches().blocks
     }
 
@@ -30,7 +30,7 @@ impl Inner {
                 self.files.clone(),
                 self.pages.clone(),
             ),
-            blocks: BlockCache::new(INDEX_CACHE_BYTES),
+            blocks: IndexBlockCache::new(INDEX_CACHE_BYTES),
         })
     }
 }

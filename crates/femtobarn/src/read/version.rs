@@ -20,7 +20,7 @@ use crate::read::index::Indexes;
 use crate::read::selection::{Selection, all};
 use crate::read::statistics::VersionStatistics;
 use crate::schema::class::Class;
-use crate::storage::open_files::OpenFiles;
+use crate::storage::open_files::OpenDatabaseFiles;
 
 /// Open versions that a process retains.
 const OPEN_VERSIONS_MAX: usize = 4096;
@@ -74,7 +74,7 @@ pub(crate) struct VersionParts<'a> {
 /// Opens versions of containers, and retains those that cannot change.
 pub(crate) struct OpenVersions {
     catalog: Arc<dyn Catalogue>,
-    files: Arc<OpenFiles>,
+    files: Arc<OpenDatabaseFiles>,
     pages: Arc<PageCache>,
     /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
     cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<OpenVersion>>,
@@ -83,7 +83,7 @@ pub(crate) struct OpenVersions {
 impl OpenVersions {
     pub(crate) fn new(
         catalog: Arc<dyn Catalogue>,
-        files: Arc<OpenFiles>,
+        files: Arc<OpenDatabaseFiles>,
         pages: Arc<PageCache>,
     ) -> Self {
         OpenVersions { catalog, files, pages, cache: Cache::new(OPEN_VERSIONS_MAX) }

@@ -27,7 +27,7 @@ use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
 const OPEN_FILES_MAX: usize = 256;
 
 /// Open files by the number of their database. A number is never used again, but a path may be.
-pub(crate) struct OpenFiles {
+pub(crate) struct OpenDatabaseFiles {
     catalog: Arc<dyn Catalogue>,
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
     /// The server's folder; none if the files are on this machine.
@@ -39,10 +39,10 @@ pub(crate) struct OpenFiles {
     prefetchers: Cache<DatabaseId, (Csn, Weak<Prefetcher>)>,
 }
 
-impl OpenFiles {
+impl OpenDatabaseFiles {
     /// Files on this machine: in the federation's folder, or where databases were attached from.
     pub(crate) fn local(catalog: Arc<dyn Catalogue>) -> Self {
-        OpenFiles {
+        OpenDatabaseFiles {
             catalog,
             open: Cache::new(OPEN_FILES_MAX),
             server: None,
@@ -60,7 +60,12 @@ impl OpenFiles {
         read_ahead_bytes: u64,
     ) -> Self {
         let prefetch_pool = Arc::new(PrefetchPool::new(read_ahead_bytes));
-        OpenFiles { server: Some(server), disk_cache, prefetch_pool, ..Self::local(catalog) }
+        OpenDatabaseFiles {
+            server: Some(server),
+            disk_cache,
+            prefetch_pool,
+            ..Self::local(catalog)
+        }
     }
 
     /// The path of a database's file; a URL in the form of a path if it is on a server.
@@ -182,7 +187,7 @@ fn path_on_server(database: &DatabaseRow) -> String {
 
 /// A database's file as a source of bytes.
 pub(crate) struct FileSource {
-    files: Arc<OpenFiles>,
+    files: Arc<OpenDatabaseFiles>,
     database: DatabaseId,
     /// A commit as of which the database exists.
     at: Csn,

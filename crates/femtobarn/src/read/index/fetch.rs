@@ -11,7 +11,7 @@ use rntuple::ReadRequest;
 
 use super::block::{BLOCK_BYTES, IndexBlock};
 use super::run::{block_count, offset_of};
-use super::run_reader::{BlockCache, RunReader, child_of};
+use super::run_reader::{IndexBlockCache, RunReader, child_of};
 use crate::annex::IndexRun;
 use crate::error::{Error, Result};
 
@@ -50,7 +50,7 @@ impl RunReader<'_> {
     fn fetch_all(
         &self,
         missing: &[(&IndexRun, Range<u64>)],
-        cache: &BlockCache,
+        cache: &IndexBlockCache,
         file: u64,
     ) -> Result<()> {
         let buffer = |(run, blocks): &(&IndexRun, Range<u64>)| {

@@ -35,7 +35,7 @@ pub(crate) use find::Indexes;
 pub(crate) use pending::PendingKeys;
 pub use referrers::{Referrer, Referrers};
 pub(crate) use run::RunSink;
-pub(crate) use run_reader::BlockCache;
+pub(crate) use run_reader::IndexBlockCache;
 pub(crate) use update::Indexed;
 
 /// Entries whose keys are read at once.

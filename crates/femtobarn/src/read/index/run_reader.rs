@@ -17,7 +17,7 @@ const LEVELS_MAX: u8 = 60;
 const BLOCKS_AHEAD: u64 = 64;
 
 /// Blocks by file number and offset, shared by all searches of a process.
-pub(crate) struct BlockCache(Cache<(u64, u64), Arc<IndexBlock>, BlockWeight>);
+pub(crate) struct IndexBlockCache(Cache<(u64, u64), Arc<IndexBlock>, BlockWeight>);
 
 #[derive(Clone)]
 struct BlockWeight;
@@ -29,10 +29,10 @@ impl Weighter<(u64, u64), Arc<IndexBlock>> for BlockWeight {
     }
 }
 
-impl BlockCache {
+impl IndexBlockCache {
     /// A cache of at most `capacity` bytes.
     pub(crate) fn new(capacity: u64) -> Self {
-        BlockCache(Cache::with_weighter(
+        IndexBlockCache(Cache::with_weighter(
             (capacity / BLOCK_BYTES as u64) as usize,
             capacity,
             BlockWeight,
@@ -54,7 +54,7 @@ impl BlockCache {
 pub(crate) struct RunReader<'a> {
     pub source: &'a dyn ByteSource,
     /// The cache, and the number of the file in it.
-    pub cache: Option<(&'a BlockCache, u64)>,
+    pub cache: Option<(&'a IndexBlockCache, u64)>,
 }
 
 impl RunReader<'_> {

@@ -4,7 +4,7 @@ use proptest::{collection::vec, prelude::*};
 use rntuple::ByteSource;
 
 use super::run::RunSink;
-use super::run_reader::{BlockCache, RunReader, RunStream};
+use super::run_reader::{IndexBlockCache, RunReader, RunStream};
 use super::sorter::Sorter;
 use crate::annex::IndexRun;
 use crate::error::Result;
@@ -59,7 +59,7 @@ impl ByteSource for RemoteDisk<'_> {
 /// What is found in a local source, which is also found in a remote one.
 fn found(disk: &Vec<u8>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
     let here = found_by(&RunReader { source: disk, cache: None }, runs, start);
-    let cache = BlockCache::new(1 << 20);
+    let cache = IndexBlockCache::new(1 << 20);
     let from_afar = RunReader { source: &RemoteDisk(disk), cache: Some((&cache, 1)) };
     let fetched = from_afar.fetch(runs, start);
     match (&here, fetched.and_then(|()| found_by(&from_afar, runs, start))) {

@@ -1,7 +1,7 @@
 //! Plans: ranges of a file that a reader has announced, in the order in which it will read them.
 //!
 //! A plan is fetched in buffers that double in size, from 1 MiB up to the largest: the reader waits for the first
-//! one. A range is in one plan only, the newest that names it.
+//! one. A new plan takes ranges that start within its own out of the older plans.
 
 use std::collections::VecDeque;
 use std::ops::Range;
