@@ -47,7 +47,7 @@
 //!
 //! # Map
 //!
-//! From the public interface down to bytes; a module imports only from rows below its own:
+//! From the public interface down to bytes; a module imports only from its own row and those below:
 //!
 //! | module | noun |
 //! |---|---|
@@ -57,11 +57,11 @@
 //! | `reader` | [`Reader`]: one version of an RNTuple; [`Projection`]: some of its fields; [`Cursor`], [`FromCell`]: entries as Rust structures; [`FieldCursor`]: single fields of entries |
 //! | `summary` | [`ClusterSummary`]: least and greatest values of a cluster's columns |
 //! | `array`, `array_ops`, `value`, `validate`, `cell_type` | [`Array`]: many values in columns, in the layout of Awkward Array and Arrow; [`Value`]: one value of any type; [`CellType`]: the type of a Rust value |
-//! | `tree`, `type_map`, `inheritance` | the fields and columns of a [`Type`] and the type of a field, with members of base classes as the class's own |
-//! | `header`, `footer`, `page_list`, `schema_codec`, `envelope`, `anchor` | the metadata, named as in the specification |
+//! | `types`, `tree`, `type_map`, `inheritance` | [`Type`]: the logical type of a field; its fields and columns, and back, with members of base classes as the class's own |
+//! | `header`, `footer`, `page_list`, `schema_codec`, `envelope` | the metadata, named as in the specification |
 //! | [`tfile`] | ROOT's container format: keys, directories, sealing a file |
 //! | `page_cache`, `page`, `encoding`, `compression` | elements in memory to stored pages and back; [`PageCache`]: decoded pages, for reading single entries |
-//! | `schema`, `types`, `column`, `locator` | [`Schema`]: fields and columns; [`Type`]: the logical type of a field |
+//! | `schema`, `column`, `locator`, `anchor` | [`Schema`]: fields and columns; [`Anchor`]: locations of header and footer |
 //! | `source`, `buffer`, `wire`, `clock`, `error` | [`ByteSource`], [`BlobSink`]: input and output; recycled memory; codecs of integers and strings; [`Error`] |
 //!
 //! # Format

@@ -149,7 +149,7 @@ pub struct Sealed {
 /// [`Error::Invalid`] if a name is empty, has a slash, occurs twice or is too long.
 pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed> {
     check_names(sealing.anchors)?;
-    let mut tail = FileTail { sealing, writer: Writer::default() };
+    let mut tail = SealingTail { sealing, writer: Writer::default() };
     let keys = sealing
         .anchors
         .iter()
@@ -192,12 +192,12 @@ fn check_names(anchors: &[(String, Anchor)]) -> Result<()> {
 }
 
 /// The keys appended by [`seal`].
-struct FileTail<'a> {
+struct SealingTail<'a> {
     sealing: &'a Sealing<'a>,
     writer: Writer,
 }
 
-impl FileTail<'_> {
+impl SealingTail<'_> {
     fn position(&self) -> u64 {
         self.sealing.end + self.writer.bytes.len() as u64
     }
