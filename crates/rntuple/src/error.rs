@@ -22,6 +22,7 @@ pub enum ErrorKind {
 
 /// Why an operation on an RNTuple or its file failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The bytes are damaged, truncated or not of the expected format.
     #[error("{what} at byte {offset}: {reason}")]

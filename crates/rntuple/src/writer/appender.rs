@@ -109,7 +109,8 @@ impl Appender {
     /// Creates an RNTuple: writes its header and returns the location of the header.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for an invalid name or types that cannot be stored, [`Error::Io`] from the sink.
+    /// [`Error::Invalid`](crate::Error::Invalid) for an invalid name or types that cannot be stored,
+    /// [`Error::Io`](crate::Error::Io) from the sink.
     pub fn create(
         sink: &mut dyn BlobSink,
         name: &str,
@@ -133,8 +134,9 @@ impl Appender {
     /// Continues the version that a reader has open.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for fields that cannot be written, [`Error::Corrupt`] if the last page list
-    /// is damaged, [`Error::Io`] if it cannot be read.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) for fields that cannot be written,
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the last page list is damaged,
+    /// [`Error::Io`](crate::Error::Io) if it cannot be read.
     pub fn resume(reader: &Reader, options: WriteOptions) -> Result<Self> {
         let offsets = reader.element_totals()?;
         let footer = reader.footer();
@@ -189,7 +191,8 @@ impl Appender {
     /// Appends an array of records: all of it or, if it does not fit the schema, nothing.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the array does not have the types of the RNTuple, [`Error::Io`] from the sink.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the array does not have the types of the RNTuple,
+    /// [`Error::Io`](crate::Error::Io) from the sink.
     pub fn append(&mut self, sink: &mut dyn BlobSink, entries: &Array) -> Result<()> {
         entries.validate(&self.types)?;
         let mut first = 0;
@@ -205,8 +208,8 @@ impl Appender {
     /// Appends a Rust structure as an entry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the structure does not have the columns of the RNTuple, [`Error::Io`] from the
-    /// sink.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the structure does not have the columns of the RNTuple,
+    /// [`Error::Io`](crate::Error::Io) from the sink.
     #[inline]
     pub fn append_row<R: Cell>(&mut self, sink: &mut dyn BlobSink, row: &R) -> Result<()> {
         self.writer.append_row(sink, |columns: &mut RowWriter<'_>| row.put(columns))?;
@@ -227,7 +230,8 @@ impl Appender {
     /// Appends a record as an entry.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the value does not have the types of the RNTuple, [`Error::Io`] from the sink.
+    /// [`Error::Invalid`](crate::Error::Invalid) if the value does not have the types of the RNTuple,
+    /// [`Error::Io`](crate::Error::Io) from the sink.
     pub fn append_value(&mut self, sink: &mut dyn BlobSink, value: &Value) -> Result<()> {
         value.check(&self.types)?;
         let types = &self.types;
@@ -272,7 +276,7 @@ impl Appender {
     /// Ends the cluster under construction, if it has entries.
     ///
     /// # Errors
-    /// [`Error::Io`] from the sink.
+    /// [`Error::Io`](crate::Error::Io) from the sink.
     pub fn end_cluster(&mut self, sink: &mut dyn BlobSink) -> Result<()> {
         if self.writer.entries == 0 {
             return Ok(());
@@ -291,7 +295,7 @@ impl Appender {
     /// Ends the cluster and returns a savepoint for [`rollback_to`](Self::rollback_to).
     ///
     /// # Errors
-    /// [`Error::Io`] from the sink.
+    /// [`Error::Io`](crate::Error::Io) from the sink.
     pub fn savepoint(&mut self, sink: &mut dyn BlobSink) -> Result<AppenderSavepoint> {
         self.end_cluster(sink)?;
         let element_offsets = self.writer.element_offsets();
@@ -311,7 +315,8 @@ impl Appender {
     /// `source` reads the bytes of the sink, of this and of earlier versions.
     ///
     /// # Errors
-    /// [`Error::Io`] from the sink or the source; [`Error::Corrupt`] if an earlier page list is damaged.
+    /// [`Error::Io`](crate::Error::Io) from the sink or the source; [`Error::Corrupt`](crate::Error::Corrupt)
+    /// if an earlier page list is damaged.
     pub fn finish_version(
         &mut self,
         sink: &mut dyn BlobSink,
@@ -327,7 +332,8 @@ impl Appender {
     /// all pages, not only of new ones.
     ///
     /// # Errors
-    /// [`Error::Io`] from the sink or the source; [`Error::Corrupt`] if an earlier page list is damaged.
+    /// [`Error::Io`](crate::Error::Io) from the sink or the source; [`Error::Corrupt`](crate::Error::Corrupt)
+    /// if an earlier page list is damaged.
     pub fn finish_whole(
         &mut self,
         sink: &mut dyn BlobSink,
