@@ -74,7 +74,7 @@ impl Federation {
     /// Opens the federation in `folder`.
     ///
     /// # Errors
-    /// `NotFound` if the folder is no federation; `Unsupported` if its format is newer than this software;
+    /// `NotFound` if there is no federation in the folder; `Unsupported` if its format is newer than this software;
     /// `Corrupt` if its catalogue is damaged.
     pub fn open(folder: &Path) -> Result<Self> {
         Self::open_with(folder, OpenOptions::default())

@@ -121,9 +121,9 @@ impl Federation {
         let free = statvfs(&path).map(|disk| disk.blocks_available() * disk.fragment_size());
         let free = free.map_or_else(|_| "is full".to_owned(), |bytes| format!("has {bytes} free"));
         let what = format!(
-            "compacting {}/{} takes about {needed} bytes beside what is there, and the disk of {} {free}; \
-             this container did not change. A vacuum gives back what was taken, and what no snapshot needs; \
-             compact one container after the other, with a vacuum after each",
+            "compacting {}/{} needs about {needed} bytes, and the disk of {} {free}; the container did not \
+             change. Vacuum frees the bytes written and those that no snapshot needs; compact one container \
+             at a time, each followed by a vacuum",
             database.name,
             row.name,
             path.display()

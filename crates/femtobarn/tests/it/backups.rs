@@ -1,11 +1,11 @@
-//! Backups of a federation that is written to, and what is restored from them.
+//! Backups of a federation that is written to, and restoring them.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use femtobarn::{ErrorKind, Federation, restore};
 
-use super::support::{EndsOthers, begin, events, federation, number, numbers, with_ten_events};
+use super::support::{StopOnDrop, begin, events, federation, number, numbers, with_ten_events};
 
 fn append(federation: &Federation, first: u64, count: u64) {
     let mut transaction = begin(federation);
@@ -46,7 +46,7 @@ fn a_full_backup_is_a_federation_and_can_be_restored() {
 }
 
 #[test]
-fn incremental_backups_hold_what_changed_and_restore_each_state() {
+fn incremental_backups_hold_changes_and_restore_each_state() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     append(&federation, 10, 800_000);
@@ -70,7 +70,7 @@ fn incremental_backups_hold_what_changed_and_restore_each_state() {
 }
 
 #[test]
-fn what_is_no_good_is_refused() {
+fn incomplete_damaged_and_unrelated_backups_are_refused() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let path = |name: &str| folder.path().join(name);
@@ -99,7 +99,7 @@ fn what_is_no_good_is_refused() {
 }
 
 #[test]
-fn a_backup_beside_writers_holds_whole_commits() {
+fn a_backup_beside_writers_holds_complete_commits() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let is_done = AtomicBool::new(false);
@@ -112,7 +112,7 @@ fn a_backup_beside_writers_holds_whole_commits() {
             }
         };
         scope.spawn(write);
-        let _ends = EndsOthers(&is_done);
+        let _ends = StopOnDrop(&is_done);
         let mut before: Option<std::path::PathBuf> = None;
         let mut chain: Vec<std::path::PathBuf> = vec![];
         for n in 0..4 {
@@ -131,7 +131,7 @@ fn a_backup_beside_writers_holds_whole_commits() {
 }
 
 #[test]
-fn what_is_added_to_a_file_while_it_is_copied_is_not_in_the_backup() {
+fn bytes_appended_during_the_copy_are_not_in_the_backup() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     append(&federation, 10, 900_000);
@@ -154,7 +154,7 @@ fn what_is_added_to_a_file_while_it_is_copied_is_not_in_the_backup() {
 
 /// It kept the chunks of 16 KiB of its first backup for ever.
 #[test]
-fn a_file_that_has_grown_a_lot_is_stored_anew_in_larger_chunks() {
+fn a_file_that_grew_a_lot_is_stored_in_full_in_larger_chunks() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let other = folder.path().join("test.fed/databases/other.root");
@@ -181,7 +181,7 @@ fn a_file_that_has_grown_a_lot_is_stored_anew_in_larger_chunks() {
 }
 
 #[test]
-fn a_backup_of_the_first_format_is_restored_and_continued() {
+fn a_backup_of_format_1_is_restored_and_continued() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     append(&federation, 10, 800_000);
@@ -210,7 +210,7 @@ fn a_backup_of_the_first_format_is_restored_and_continued() {
 }
 
 #[test]
-fn a_manifest_whose_chunks_do_not_rise_is_refused() {
+fn a_manifest_with_unsorted_chunks_is_refused() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     append(&federation, 10, 800_000);

@@ -1,4 +1,4 @@
-//! Checking: a sound federation has no problems, and whatever is damaged is found and placed.
+//! Check finds no problems in an intact federation, and every damage with its location.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -38,7 +38,7 @@ fn with_history(federation: &Federation, commits: u64) {
 }
 
 #[test]
-fn a_sound_federation_has_no_problems_and_shared_pages_are_read_once() {
+fn an_intact_federation_has_no_problems_and_shared_pages_are_read_once() {
     let (_folder, federation) = federation();
     with_history(&federation, 20);
     let report = check(&federation, CheckLevel::Quick);
@@ -55,7 +55,7 @@ fn a_sound_federation_has_no_problems_and_shared_pages_are_read_once() {
 }
 
 #[test]
-fn a_flipped_bit_of_a_page_is_placed_in_its_field() {
+fn a_flipped_bit_of_a_page_is_reported_with_its_field() {
     let (folder, federation) = federation();
     with_history(&federation, 3);
     let bytes = fs::read(file(&folder)).unwrap();
@@ -75,7 +75,7 @@ fn a_flipped_bit_of_a_page_is_placed_in_its_field() {
 }
 
 #[test]
-fn a_file_that_is_not_there_or_another_or_too_short_is_reported() {
+fn missing_foreign_and_short_files_are_reported() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let path = file(&folder);
@@ -97,7 +97,7 @@ fn a_file_that_is_not_there_or_another_or_too_short_is_reported() {
 }
 
 #[test]
-fn a_catalogue_that_says_something_else_is_reported() {
+fn disagreement_with_the_catalogue_is_reported() {
     for (set, kind) in [
         ("entries = 9", ProblemKind::Disagreement),
         ("deleted = 1", ProblemKind::Deletions),
@@ -117,7 +117,7 @@ fn a_catalogue_that_says_something_else_is_reported() {
 }
 
 #[test]
-fn holes_and_files_that_killed_writers_left_are_noticed() {
+fn gaps_and_orphans_of_killed_writers_are_reported() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -132,7 +132,7 @@ fn holes_and_files_that_killed_writers_left_are_noticed() {
 }
 
 #[test]
-fn links_that_lead_nowhere_are_reported_with_their_objects() {
+fn dangling_links_are_reported_with_their_objects() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -175,7 +175,7 @@ fn links_that_lead_nowhere_are_reported_with_their_objects() {
 }
 
 #[test]
-fn a_check_tells_how_far_it_is_and_stops_when_it_is_told() {
+fn a_check_reports_progress_and_stops_on_request() {
     let (_folder, federation) = federation();
     with_history(&federation, 5);
     let mut last = 0;
@@ -190,7 +190,7 @@ fn a_check_tells_how_far_it_is_and_stops_when_it_is_told() {
 }
 
 #[test]
-fn every_flipped_byte_of_what_is_committed_is_noticed() {
+fn every_flipped_committed_byte_is_reported() {
     let (folder, federation) = federation();
     with_history(&federation, 2);
     let mut transaction = begin(&federation);
@@ -218,7 +218,7 @@ fn every_flipped_byte_of_what_is_committed_is_noticed() {
 }
 
 #[test]
-fn an_index_that_does_not_find_an_object_is_reported() {
+fn an_index_without_an_object_is_reported() {
     let (folder, federation) = federation();
     with_history(&federation, 3);
     let mut transaction = begin(&federation);
@@ -251,7 +251,7 @@ fn an_index_that_does_not_find_an_object_is_reported() {
 }
 
 #[test]
-fn values_out_of_the_bounds_of_their_clusters_are_reported() {
+fn values_outside_the_bounds_of_their_clusters_are_reported() {
     let (folder, federation) = federation();
     with_history(&federation, 1);
     let mut transaction = begin(&federation);

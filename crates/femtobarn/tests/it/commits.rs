@@ -1,4 +1,4 @@
-//! Transactions: visible as a whole when committed, and gone as a whole otherwise.
+//! A transaction is visible as a whole once committed, and leaves nothing otherwise.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn a_rolled_back_transaction_leaves_nothing() {
 }
 
 #[test]
-fn many_small_commits_give_one_container() {
+fn many_small_commits_make_one_readable_container() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     for round in 1..50 {
@@ -64,7 +64,7 @@ fn many_small_commits_give_one_container() {
 }
 
 #[test]
-fn a_second_writer_of_a_container_is_told_who_holds_it() {
+fn a_second_writer_gets_busy_with_the_holder() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut first = federation.transaction(TransactionOptions::default()).unwrap();
@@ -81,7 +81,7 @@ fn a_second_writer_of_a_container_is_told_who_holds_it() {
 }
 
 #[test]
-fn names_that_do_not_exist_suggest_near_misses() {
+fn unknown_names_suggest_similar_ones() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let error = federation.snapshot(None).unwrap().view("run7/event").err().unwrap();
@@ -91,7 +91,7 @@ fn names_that_do_not_exist_suggest_near_misses() {
 
 /// A process goes on from what it committed last, unless somebody else has changed that since.
 #[test]
-fn processes_that_write_in_turn_see_what_the_other_did() {
+fn processes_that_write_in_turn_see_each_others_commits() {
     let (folder, one) = federation();
     with_ten_events(&one);
     let other = reopened(&folder);
@@ -113,7 +113,7 @@ fn processes_that_write_in_turn_see_what_the_other_did() {
 
 /// What it keeps of the container is not what it is called by.
 #[test]
-fn a_container_that_somebody_else_renamed_or_dropped_is_known_as_that() {
+fn a_retained_container_follows_renames_and_drops_of_others() {
     let (folder, one) = federation();
     with_ten_events(&one);
     let append = |first: u64, name: &str| {
@@ -143,7 +143,7 @@ fn a_container_that_somebody_else_renamed_or_dropped_is_known_as_that() {
 
 /// A transaction that is refused must not leave its changes to the next one.
 #[test]
-fn what_was_rolled_back_is_not_kept() {
+fn a_rolled_back_container_is_not_retained() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     for is_committed in [true, false, true, false] {

@@ -1,4 +1,4 @@
-//! Compaction: fewer clusters, the same objects under the same OIDs.
+//! Compaction makes fewer clusters of the same objects with the same OIDs.
 
 use femtobarn::{CheckLevel, CompactOptions, Csn, ErrorKind, Federation, Profile, VacuumOptions};
 use rntuple::Value;
@@ -26,7 +26,7 @@ fn find(federation: &Federation, number: u64) -> Option<u64> {
 }
 
 #[test]
-fn small_clusters_become_large_ones_and_nothing_else_changes() {
+fn compaction_merges_small_clusters_and_keeps_objects() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -75,7 +75,7 @@ fn small_clusters_become_large_ones_and_nothing_else_changes() {
 }
 
 #[test]
-fn a_container_can_be_compressed_and_one_that_is_written_is_left_alone() {
+fn compaction_recompresses_and_is_busy_while_a_writer_is_open() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     append(&federation, 10, 50_000);

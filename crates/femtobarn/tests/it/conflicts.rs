@@ -1,5 +1,5 @@
-//! Locks are politeness, the version check is safety: whatever becomes of locks, one of two commits
-//! to the same version wins, and nothing that was committed is written over.
+//! Safety rests on the version check, not on locks: one of two commits to the same version wins whatever
+//! happens to their locks, and no committed byte is overwritten.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn open_events(federation: &Federation) -> (Transaction, ContainerKey) {
 }
 
 #[test]
-fn of_two_writers_that_lost_their_locks_one_wins() {
+fn one_of_two_writers_without_locks_wins() {
     for (first, second) in [(5, 7), (20_000, 30_000), (30_000, 3)] {
         let (folder, one) = federation();
         with_ten_events(&one);
@@ -73,7 +73,7 @@ pub(crate) fn numbers_at_once(federation: &Federation) -> Vec<u64> {
 /// Many rounds in which both lose their locks, with small and large transactions in turn, so that
 /// extents of both are begun, lengthened, filled and given back.
 #[test]
-fn no_committed_byte_is_written_over() {
+fn no_committed_byte_is_overwritten() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let mut federations = [federation, reopened(&folder)];
@@ -119,7 +119,7 @@ fn no_committed_byte_is_written_over() {
 }
 
 #[test]
-fn of_two_who_create_the_same_thing_one_wins() {
+fn one_of_two_creators_of_a_name_wins() {
     let (folder, one) = federation();
     with_ten_events(&one);
     let other = reopened(&folder);

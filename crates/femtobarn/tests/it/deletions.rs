@@ -1,4 +1,4 @@
-//! Deleted objects: gone from what is read from then on, there in every snapshot before.
+//! Deleted objects are absent from later snapshots and present in every one before.
 
 use femtobarn::{ContainerKey, ErrorKind, Federation, Oid, Transaction};
 use rntuple::Value;
@@ -56,7 +56,7 @@ fn deleted_objects_are_left_out_and_keep_their_entries() {
 }
 
 #[test]
-fn appending_goes_on_behind_deleted_objects() {
+fn appends_follow_deleted_objects() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let (mut transaction, key) = open_events(&federation);
@@ -81,7 +81,7 @@ fn appending_goes_on_behind_deleted_objects() {
 }
 
 #[test]
-fn what_is_not_there_cannot_be_deleted_and_nothing_is() {
+fn an_invalid_deletion_deletes_nothing() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     delete(&federation, &[3]);
@@ -105,7 +105,7 @@ fn what_is_not_there_cannot_be_deleted_and_nothing_is() {
 }
 
 #[test]
-fn a_rolled_back_deletion_leaves_nothing_and_an_untouched_container_no_version() {
+fn a_rolled_back_deletion_makes_no_version() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let (mut transaction, key) = open_events(&federation);

@@ -1,4 +1,4 @@
-//! Full disks, damaged files and missing ones: an error of the right kind, and nothing changed.
+//! Full disks, damaged and missing files: an error of the right kind, and no change.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -118,7 +118,7 @@ fn create_database(federation: &Federation, name: &str) -> Result<()> {
 /// On a small disk of its own, where the system allows to mount one; otherwise with files that
 /// cannot grow beyond a limit, which the system reports in another way.
 #[test]
-fn a_full_disk_is_an_error_that_changes_nothing() {
+fn a_full_disk_is_an_error_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mount =
         format!("mount -t tmpfs -o size={DISK_KIB}k femtobarn '{}'", folder.path().display());
@@ -137,7 +137,7 @@ fn a_full_disk_is_an_error_that_changes_nothing() {
 const LIMITED: &str = "trap '' XFSZ; ulimit -f 1024; exec \"$0\" \"$@\"";
 
 #[test]
-fn a_file_that_may_not_grow_is_an_error_that_changes_nothing() {
+fn a_file_size_limit_is_an_error_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     Process::start_in(&["sh", "-c", LIMITED], "faults::job_outgrow", folder.path(), "").finish();
 }
@@ -240,7 +240,7 @@ fn places(size: u64, seed: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_garbled_byte_gives_the_truth_or_a_corrupt_error() {
+fn a_garbled_byte_gives_correct_data_or_corrupt() {
     let (folder, path, truth) = small_database();
     let whole = fs::read(&path).unwrap();
     let file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -270,7 +270,7 @@ fn a_garbled_byte_gives_the_truth_or_a_corrupt_error() {
 }
 
 #[test]
-fn a_truncated_database_gives_the_truth_or_a_corrupt_error() {
+fn a_truncated_database_gives_correct_data_or_corrupt() {
     let (folder, path, truth) = small_database();
     let whole = fs::read(&path).unwrap();
     let mut counts = vec![];
@@ -288,7 +288,7 @@ fn a_truncated_database_gives_the_truth_or_a_corrupt_error() {
 /// description can no longer be found is like any foreign file: its objects have classes of their
 /// own.
 #[test]
-fn a_garbled_file_is_attached_with_the_truth_or_not_at_all() {
+fn a_garbled_file_is_attached_with_correct_data_or_refused() {
     let (folder, path, truth) = small_database();
     reopened(&folder).seal("run7", Duration::ZERO).unwrap();
     let whole = fs::read(&path).unwrap();
@@ -323,7 +323,7 @@ fn a_garbled_file_is_attached_with_the_truth_or_not_at_all() {
 }
 
 #[test]
-fn a_missing_database_file_concerns_its_own_objects_only() {
+fn a_missing_database_file_affects_only_its_objects() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     create_database(&federation, "other").unwrap();
@@ -347,7 +347,7 @@ fn a_missing_database_file_concerns_its_own_objects_only() {
 // ---- the catalogue
 
 #[test]
-fn a_folder_without_a_catalogue_is_no_federation() {
+fn opening_a_folder_without_a_catalogue_fails() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -368,7 +368,7 @@ fn a_folder_without_a_catalogue_is_no_federation() {
 }
 
 #[test]
-fn a_federation_of_a_newer_format_is_not_touched() {
+fn a_federation_of_a_newer_format_is_not_changed() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -393,7 +393,7 @@ fn a_federation_of_a_newer_format_is_not_touched() {
 }
 
 #[test]
-fn a_federation_is_not_created_over_another() {
+fn creating_a_federation_over_another_fails() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let path = folder.path().join("test.fed");

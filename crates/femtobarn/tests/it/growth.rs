@@ -1,4 +1,4 @@
-//! What a process holds does not grow with how much there is.
+//! Memory and open files of a process are bounded, whatever the size of the federation.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Snapshots by commit, tag and time, and what holds them.
+//! Snapshots by commit, tag and time, and what keeps them from vacuum.
 
 use femtobarn::{At, Csn, ErrorKind, Federation, Retention};
 
@@ -52,7 +52,7 @@ fn a_snapshot_is_found_by_commit_tag_and_time() {
 }
 
 #[test]
-fn snapshots_that_are_read_or_tagged_are_held() {
+fn pinned_and_tagged_snapshots_are_kept() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! What a transaction reads: one snapshot and its own changes.
+//! A transaction reads one snapshot and its own changes.
 
 use femtobarn::{ErrorKind, Federation, Isolation, Transaction, TransactionOptions};
 
@@ -29,7 +29,7 @@ fn live(transaction: &mut Transaction, path: &str) -> u64 {
 }
 
 #[test]
-fn a_transaction_sees_its_own_changes_and_nobody_elses() {
+fn a_transaction_sees_only_its_own_changes() {
     let (folder, federation) = federation();
     two_containers(&federation);
     let other = reopened(&folder);
@@ -76,7 +76,7 @@ fn a_transaction_sees_its_own_changes_and_nobody_elses() {
 }
 
 #[test]
-fn what_changed_since_the_first_read_is_not_changed_again() {
+fn a_change_conflicts_with_a_commit_since_the_first_read() {
     let (folder, federation) = federation();
     two_containers(&federation);
     let other = reopened(&folder);
@@ -127,7 +127,7 @@ fn serializable_transactions_cannot_both_write_what_the_other_read() {
 }
 
 #[test]
-fn what_a_serializable_transaction_read_and_then_appended_to_must_not_have_changed_between() {
+fn a_serializable_append_conflicts_with_a_commit_since_its_read() {
     let (folder, federation) = federation();
     two_containers(&federation);
     let other = reopened(&folder);

@@ -1,4 +1,4 @@
-//! Random transactions over several containers and databases, against plain vectors.
+//! Random transactions over several containers and databases, compared with a model.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +142,7 @@ proptest! {
     #![proptest_config(cases(25))]
 
     #[test]
-    fn a_federation_is_what_was_committed(steps in steps()) {
+    fn random_transactions_match_a_model(steps in steps()) {
         let (folder, mut federation) = federation();
         let mut twin = reopened(&folder);
         let mut model = Model::new();

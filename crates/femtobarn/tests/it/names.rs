@@ -1,4 +1,4 @@
-//! Dropping and renaming: new snapshots see the new names, old ones the old.
+//! Dropping and renaming: new snapshots have the new names, old ones the old.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn create(transaction: &mut Transaction, path: &str, count: u64) {
 }
 
 #[test]
-fn names_change_from_one_commit_to_the_next() {
+fn renames_and_drops_take_effect_at_their_commit() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -92,7 +92,7 @@ fn names_change_from_one_commit_to_the_next() {
 }
 
 #[test]
-fn what_a_transaction_made_it_can_drop_and_rename() {
+fn a_transaction_drops_and_renames_its_own_creations() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -113,7 +113,7 @@ fn what_a_transaction_made_it_can_drop_and_rename() {
 }
 
 #[test]
-fn savepoints_bring_names_back() {
+fn a_rollback_restores_names() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -142,7 +142,7 @@ fn savepoints_bring_names_back() {
 }
 
 #[test]
-fn a_checkpoint_ends_what_was_dropped() {
+fn a_checkpoint_releases_dropped_databases_and_containers() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -161,7 +161,7 @@ fn a_checkpoint_ends_what_was_dropped() {
 }
 
 #[test]
-fn names_that_are_taken_or_missing_are_refused() {
+fn taken_and_unknown_names_are_refused() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -189,7 +189,7 @@ fn names_that_are_taken_or_missing_are_refused() {
 }
 
 #[test]
-fn what_others_write_or_have_changed_is_not_dropped() {
+fn a_drop_fails_while_others_write_or_after_they_committed() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let other = reopened(&folder);
@@ -222,7 +222,7 @@ fn what_others_write_or_have_changed_is_not_dropped() {
 
 /// A process that wrote to a container remembers under which name; others may have renamed it since.
 #[test]
-fn a_container_is_found_by_the_name_that_it_has_now() {
+fn a_container_is_found_by_its_current_name() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let append = |name: &str| {
@@ -248,7 +248,7 @@ fn a_container_is_found_by_the_name_that_it_has_now() {
 }
 
 #[test]
-fn nothing_is_kept_of_what_was_dropped() {
+fn dropped_containers_are_not_retained() {
     let (folder, federation) = federation();
     let open_files = || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();

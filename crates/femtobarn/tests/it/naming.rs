@@ -1,7 +1,7 @@
-//! Classes of one name and other fields, which come together when databases move.
+//! Classes of one name with different fields, which meet when databases move.
 //!
-//! Two federations imported NanoAOD, each with a class `Events`. A third could attach the databases of one of
-//! them only: 'class Events version 1 exists with other fields'.
+//! Two federations imported NanoAOD, each with a class `Events`. A third could attach the databases of only
+//! one of them: 'class Events version 1 exists with other fields'.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

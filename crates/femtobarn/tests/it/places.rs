@@ -1,4 +1,5 @@
-//! Databases whose files lie in places: folders of the folder of databases, which may be disks.
+//! Databases whose files lie in places: folders of the folder of databases, often mount points of other
+//! disks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ fn a_database_in_a_place_works_like_any_other() {
 }
 
 #[test]
-fn places_have_plain_names() {
+fn a_place_needs_a_plain_folder_name() {
     let (folder, federation) = federation();
     let mut transaction = begin(&federation);
     for place in ["", ".", "..", ".hidden", "a/b", "../locks", "a b", "ä", &"x".repeat(201)] {

@@ -1,8 +1,8 @@
-//! Power is lost in the middle of writing: of all that was written since the last sync some sectors
-//! are on the disk, some are not, and some are garbage; the file has its old or its new length.
+//! Power is lost in the middle of writing. Of the bytes written since the last sync some sectors are on the
+//! disk, some are not, and some are garbage; the file has its old or its new length.
 //!
-//! The catalogue is taken as it was after a commit; SQLite looks after its own syncs. The database
-//! files are mixed from what they were then and from what they were when the power went.
+//! The catalogue is taken as it was after a commit, since SQLite handles its own syncs. The database files
+//! are mixed from their states then and when the power failed.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -88,7 +88,7 @@ fn work(federation: &Federation, count: &mut u64, random: &mut Random) {
 }
 
 #[test]
-fn what_was_committed_survives_a_loss_of_power() {
+fn committed_data_survive_a_loss_of_power() {
     let mut random = Random(23);
     let (folder, federation) = federation();
     with_ten_events(&federation);
@@ -146,7 +146,7 @@ fn check(crashed: &Path, committed: Csn, count: u64, round: u64) {
 /// that key. Sealing once followed the claim to the middle of the next writer's committed pages,
 /// took them for what a killed writer had left, and cut them off.
 #[test]
-fn a_key_that_claims_what_its_writer_never_got_is_cut_short() {
+fn a_key_longer_than_its_extent_is_shortened() {
     for claim in [8, 1000, 50_000, 1 << 20] {
         let (folder, federation) = federation();
         with_ten_events(&federation);

@@ -1,4 +1,4 @@
-//! Repair: what is damaged is mended as far as nothing is lost, and the rest is said.
+//! Repair mends damage as far as no data are lost, and reports the rest.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -108,7 +108,7 @@ fn indexed(deletes: bool) -> (TempDir, Federation) {
 }
 
 #[test]
-fn keys_follow_each_other_again_whatever_became_of_them() {
+fn damaged_key_chains_are_closed() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -153,7 +153,7 @@ fn keys_follow_each_other_again_whatever_became_of_them() {
 }
 
 #[test]
-fn sealing_takes_nothing_behind_a_damaged_key_for_free() {
+fn sealing_keeps_live_bytes_behind_a_damaged_key() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -173,7 +173,7 @@ fn sealing_takes_nothing_behind_a_damaged_key_for_free() {
 }
 
 #[test]
-fn keys_of_a_database_that_somebody_writes_are_left() {
+fn keys_of_a_database_with_an_open_transaction_are_left() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -193,7 +193,7 @@ fn keys_of_a_database_that_somebody_writes_are_left() {
 }
 
 #[test]
-fn only_files_that_nobody_can_want_are_removed() {
+fn only_orphans_without_commits_are_removed() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -228,7 +228,7 @@ fn only_files_that_nobody_can_want_are_removed() {
 }
 
 #[test]
-fn indexes_statistics_and_records_are_made_again_and_nothing_is_lost() {
+fn damaged_indexes_statistics_and_records_are_rebuilt() {
     for (damaged, deletes) in [
         ("/statistics/0/blob", true),
         ("/indexes/0/runs/0/blob", true),
@@ -267,7 +267,7 @@ fn indexes_statistics_and_records_are_made_again_and_nothing_is_lost() {
 }
 
 #[test]
-fn objects_and_deletions_are_salvaged_only_when_asked_for() {
+fn objects_and_deletions_are_salvaged_only_with_the_option() {
     for damaged in ["footer", "annex", "/deletions/0/blob"] {
         let (folder, federation) = indexed(true);
         let row = newest(&federation);
@@ -294,7 +294,7 @@ fn objects_and_deletions_are_salvaged_only_when_asked_for() {
 }
 
 #[test]
-fn a_lost_page_takes_a_container_back_to_before_it_or_is_reported() {
+fn a_lost_page_is_reported_or_its_container_reverted() {
     for (first, kept) in [(30, 30), (10, 10), (0, 0)] {
         let (folder, federation) = indexed(true);
         drop(federation);
@@ -322,7 +322,7 @@ fn a_lost_page_takes_a_container_back_to_before_it_or_is_reported() {
 }
 
 #[test]
-fn a_catalogue_that_is_wrong_is_corrected_by_the_commit_record() {
+fn a_wrong_catalogue_row_is_corrected_from_the_commit_record() {
     for set in ["entries = 9", "deleted = 1", "footer_offset = footer_offset + 8"] {
         let (folder, federation) = federation();
         with_ten_events(&federation);
@@ -339,7 +339,7 @@ fn a_catalogue_that_is_wrong_is_corrected_by_the_commit_record() {
 }
 
 #[test]
-fn a_sound_federation_is_left_as_it_is() {
+fn an_intact_federation_is_not_changed() {
     let (folder, federation) = indexed(true);
     federation.seal("run7", Duration::ZERO).unwrap();
     let before = fs::read(file(&folder)).unwrap();

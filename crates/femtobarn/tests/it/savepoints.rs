@@ -1,4 +1,4 @@
-//! Going back within a transaction, and committing without ending it.
+//! Partial rollback within a transaction, and checkpoints.
 
 use femtobarn::{Csn, ErrorKind, TransactionOptions};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{begin, event_class, events, federation, numbers, reopened, with_ten_events};
 
 #[test]
-fn all_that_came_after_a_savepoint_is_undone() {
+fn a_rollback_undoes_all_changes_since_the_savepoint() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -44,7 +44,7 @@ fn all_that_came_after_a_savepoint_is_undone() {
 }
 
 #[test]
-fn going_back_to_before_a_change_leaves_the_container_as_it_was() {
+fn a_rollback_to_before_a_change_makes_no_version() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -61,7 +61,7 @@ fn going_back_to_before_a_change_leaves_the_container_as_it_was() {
 }
 
 #[test]
-fn savepoints_are_gone_back_to_in_order() {
+fn a_rollback_ends_later_savepoints() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = begin(&federation);
@@ -84,7 +84,7 @@ fn savepoints_are_gone_back_to_in_order() {
 }
 
 #[test]
-fn a_checkpoint_commits_and_keeps_the_locks() {
+fn a_checkpoint_commits_and_keeps_locks() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let other = reopened(&folder);

@@ -1,4 +1,4 @@
-//! What the tests share: a folder, classes, and a few events.
+//! Helpers of the tests: a folder, classes, and a few events.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +15,15 @@ pub(crate) fn federation() -> (TempDir, Federation) {
     (folder, federation)
 }
 
-/// The same federation, opened anew.
+/// The same federation, reopened.
 pub(crate) fn reopened(folder: &TempDir) -> Federation {
     Federation::open(&Path::new(folder.path()).join("test.fed")).unwrap()
 }
 
-/// Says when it goes, be it by a failure, that the threads beside the test shall end.
-pub(crate) struct EndsOthers<'a>(pub &'a AtomicBool);
+/// Sets a flag when dropped, also by a panic, that tells the other threads of a test to end.
+pub(crate) struct StopOnDrop<'a>(pub &'a AtomicBool);
 
-impl Drop for EndsOthers<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -71,12 +71,12 @@ pub(crate) fn number(event: &Value) -> u64 {
     event.member("event").and_then(Value::as_integer).unwrap() as u64
 }
 
-/// A transaction with nothing special about it.
+/// A transaction with default options.
 pub(crate) fn begin(federation: &Federation) -> Transaction {
     federation.transaction(TransactionOptions::default()).unwrap()
 }
 
-/// Fails unless the keys of a sealed file follow each other from its front to its end.
+/// Asserts that the keys of a sealed file follow each other from its front to its end.
 pub(crate) fn assert_chain(path: &Path) {
     let file = std::fs::File::open(path).unwrap();
     let keys: Vec<_> = KeyChain::of_file(&file).unwrap().map(Result::unwrap).collect();

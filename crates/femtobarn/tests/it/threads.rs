@@ -1,5 +1,5 @@
-//! Many threads of one process share a federation: writers of containers of their own in one
-//! database, and readers of everything.
+//! Many threads of one process share a federation: writers of their own containers in one database, and
+//! readers of everything.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Updated fields: new in the next snapshot, old in every one before.
+//! Updated fields have new values in the next snapshot and old ones in every one before.
 
 use femtobarn::{
     Class, ContainerKey, ContainerOptions, ErrorKind, Federation, Profile, Transaction,
@@ -108,7 +108,7 @@ fn assert_are(federation: &Federation, csn: Option<femtobarn::Csn>, expected: &[
 }
 
 #[test]
-fn fields_are_replaced_and_old_snapshots_keep_theirs() {
+fn updates_replace_fields_and_old_snapshots_keep_theirs() {
     for compression in [Profile::Plain, Profile::Fast] {
         let (folder, federation) = federation();
         particles(&federation, 3000, compression);
@@ -166,7 +166,7 @@ fn oid(key: ContainerKey, entry: u64) -> femtobarn::Oid {
 }
 
 #[test]
-fn what_cannot_be_updated_is_refused_and_nothing_is() {
+fn an_invalid_update_changes_nothing() {
     let (_folder, federation) = federation();
     particles(&federation, 10, Profile::Plain);
     let (mut transaction, key) = open(&federation);
@@ -210,7 +210,7 @@ fn what_cannot_be_updated_is_refused_and_nothing_is() {
 }
 
 #[test]
-fn a_savepoint_undoes_updates() {
+fn a_rollback_to_a_savepoint_undoes_updates() {
     let (_folder, federation) = federation();
     particles(&federation, 500, Profile::Plain);
     let (mut transaction, key) = open(&federation);

@@ -1,4 +1,4 @@
-//! Vacuum: what nobody needs goes, its space comes back, and nothing else changes.
+//! Vacuum deletes unneeded versions and reuses their space, and changes nothing else.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use femtobarn::{
 use rntuple::{Array, Primitive};
 use tempfile::TempDir;
 
-use crate::support::{EndsOthers, begin, event_class, events, federation, numbers, reopened};
+use crate::support::{StopOnDrop, begin, event_class, events, federation, numbers, reopened};
 
 /// Events of a container: pages large enough that their space is worth something.
 const EVENTS: u64 = 20_000;
@@ -91,7 +91,7 @@ fn assert_sound(federation: &Federation) {
 }
 
 #[test]
-fn versions_that_nobody_needs_go_and_their_space_is_used_again() {
+fn unneeded_versions_are_deleted_and_their_space_is_reused() {
     let (folder, federation) = with_updates(8);
     let before = stored(&folder);
     federation.tag("kept", Some(Csn(3)), "").unwrap();
@@ -130,7 +130,7 @@ fn versions_that_nobody_needs_go_and_their_space_is_used_again() {
 }
 
 #[test]
-fn a_dry_run_and_a_federation_that_keeps_everything_change_nothing() {
+fn a_dry_run_and_full_retention_change_nothing() {
     let (folder, federation) = with_updates(3);
     let bytes = std::fs::read(path(&folder)).unwrap();
     let head = federation.head().unwrap();
@@ -148,7 +148,7 @@ fn a_dry_run_and_a_federation_that_keeps_everything_change_nothing() {
 }
 
 #[test]
-fn what_was_rolled_back_is_given_back_when_nobody_writes() {
+fn space_of_a_rollback_is_freed_when_no_transaction_is_open() {
     let (folder, federation) = with_updates(0);
     let (mut transaction, key) = open(&federation);
     transaction.extend(key, events(8, 0, 200_000)).unwrap();
@@ -170,7 +170,7 @@ fn what_was_rolled_back_is_given_back_when_nobody_writes() {
 }
 
 #[test]
-fn a_dropped_database_goes_with_its_file() {
+fn the_file_of_a_dropped_database_is_removed() {
     let (folder, federation) = with_updates(1);
     let mut transaction = begin(&federation);
     transaction.drop_database("run7").unwrap();
@@ -185,7 +185,7 @@ fn a_dropped_database_goes_with_its_file() {
 }
 
 #[test]
-fn a_vacuum_that_was_killed_is_continued() {
+fn the_next_vacuum_continues_a_killed_one() {
     let (folder, federation) = with_updates(4);
     let head = federation.head().unwrap();
     // Killed after the catalogue forgot the versions, before the ranges were released.
@@ -217,7 +217,7 @@ fn a_vacuum_that_was_killed_is_continued() {
 }
 
 #[test]
-fn a_writer_is_given_again_what_it_wrote_before() {
+fn a_writer_reuses_space_that_it_wrote_before() {
     let (_folder, federation) = with_updates(2);
     // It goes on in the extent that has the old versions.
     let (mut transaction, key) = open(&federation);
@@ -238,7 +238,7 @@ fn readers_and_writers_do_not_notice_a_vacuum() {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            let _ends = EndsOthers(&is_done);
+            let _ends = StopOnDrop(&is_done);
             for update in 3..23 {
                 renumber(&federation, update);
             }

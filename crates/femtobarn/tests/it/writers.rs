@@ -1,9 +1,9 @@
 //! Several processes write at once, and processes are killed while they write.
 //!
-//! Every writer has a number. In each transaction it appends the same count of events to its own
-//! container of the database that all share and to a container of a database of its own, and as
-//! many links from the latter to the former and to the events of other writers. The counts follow
-//! from the number of the transaction, so that what is committed can be told from what is not.
+//! Every writer has a number. In each transaction it appends the same count of events to its own container of
+//! a shared database and to a container of its own database, and as many links from the latter to the former
+//! and to the events of other writers. The counts follow from the number of the transaction, so that
+//! committed objects can be told from others.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -232,7 +232,7 @@ fn seal_and_check(folder: &tempfile::TempDir) {
 /// Every kill is at another moment: while a process opens the federation, fills pages, writes
 /// footers, syncs, commits, or says so.
 #[test]
-fn killed_writers_lose_nothing_committed_and_leave_nothing_half_committed() {
+fn killed_writers_lose_no_commit_and_leave_no_partial_one() {
     let seed = std::env::var("FEMTOBARN_SEED").map_or(17, |seed| seed.parse().unwrap());
     let mut random = Random(seed);
     let (folder, federation) = federation();
@@ -334,7 +334,7 @@ fn a_database_whose_sealer_was_killed_is_open_or_sealed() {
 }
 
 #[test]
-fn what_a_killed_sealer_began_to_write_hides_nothing() {
+fn a_key_that_a_killed_sealer_began_hides_no_data() {
     for (appends, payload) in [(false, 10_u64), (true, 10), (true, 0)] {
         let (folder, federation) = federation();
         let mut transaction = begin(&federation);

@@ -47,7 +47,7 @@ impl Federation {
     ///
     /// # Errors
     /// `Exists` if `folder` is not empty; `Invalid` if `since` is of another federation; `NotFound` if
-    /// `since` is no complete backup; `Busy` while a vacuum runs; `Closed` if `progress` stops it; `Io` or
+    /// `since` is incomplete; `Busy` while a vacuum runs; `Closed` if `progress` stops it; `Io` or
     /// `Full` if a file cannot be read or written. Then `folder` holds no complete backup.
     pub fn backup(
         &self,

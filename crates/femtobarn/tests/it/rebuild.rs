@@ -1,4 +1,4 @@
-//! The catalogue, made again from the files.
+//! Rebuilding the catalogue from the files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn with_a_history(federation: &Federation) -> Csn {
 }
 
 #[test]
-fn a_federation_without_catalogue_comes_back_with_its_history() {
+fn a_rebuild_restores_the_history_without_a_catalogue() {
     let (folder, federation) = federation();
     let head = with_a_history(&federation);
     let csns: Vec<Csn> = (1..=head.0).map(Csn).collect();
@@ -112,7 +112,7 @@ fn a_damaged_catalogue_is_moved_away_and_sealed_databases_stay_sealed() {
 }
 
 #[test]
-fn what_was_prepared_in_one_of_two_files_did_not_happen() {
+fn a_transaction_prepared_in_one_of_two_files_is_left_out() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let before_two = std::fs::read(path_of(&folder).join("databases/run7.root")).unwrap();
@@ -135,7 +135,7 @@ fn what_was_prepared_in_one_of_two_files_did_not_happen() {
 }
 
 #[test]
-fn nothing_is_made_of_nothing() {
+fn a_rebuild_fails_without_commit_records() {
     let (folder, federation) = federation();
     drop(federation);
     let kind = |path: &Path| {
@@ -152,7 +152,7 @@ fn nothing_is_made_of_nothing() {
 }
 
 #[test]
-fn what_vacuum_gave_back_does_not_come_to_life() {
+fn a_rebuild_leaves_out_versions_that_vacuum_freed() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     for n in 0..20 {

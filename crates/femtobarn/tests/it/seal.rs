@@ -1,4 +1,4 @@
-//! Sealing and attaching: a database is a ROOT file, and a ROOT file is a database.
+//! Sealing a database as a ROOT file, and attaching a ROOT file as a database.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -36,7 +36,7 @@ fn a_sealed_database_is_a_root_file_and_takes_no_changes() {
 }
 
 #[test]
-fn a_database_that_is_written_cannot_be_sealed() {
+fn sealing_is_busy_while_a_transaction_is_open() {
     let (_folder, federation) = federation();
     with_ten_events(&federation);
     let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
@@ -46,7 +46,7 @@ fn a_database_that_is_written_cannot_be_sealed() {
 }
 
 #[test]
-fn holes_that_killed_writers_left_are_marked_when_sealing() {
+fn sealing_marks_gaps_of_killed_writers() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     drop(federation);
@@ -70,7 +70,7 @@ fn holes_that_killed_writers_left_are_marked_when_sealing() {
 }
 
 #[test]
-fn a_sealed_file_moves_to_another_federation_with_its_links() {
+fn a_sealed_file_keeps_its_links_in_another_federation() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let class = r#"{"name": "Tag", "version": 1, "fields": [
@@ -116,7 +116,7 @@ fn a_sealed_file_moves_to_another_federation_with_its_links() {
 }
 
 #[test]
-fn what_is_not_a_whole_root_file_is_not_attached() {
+fn an_incomplete_or_foreign_file_is_not_attached() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let path = folder.path().join("test.fed/databases/run7.root");
@@ -143,7 +143,7 @@ fn what_is_not_a_whole_root_file_is_not_attached() {
 }
 
 #[test]
-fn a_class_that_does_not_match_its_data_is_not_attached() {
+fn a_file_whose_class_differs_from_its_data_is_not_attached() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let catalogue = folder.path().join("test.fed/catalogue.sqlite");
@@ -220,7 +220,7 @@ fn assert_holds(federation: &Federation, path: &str, expected: &[Option<Value>])
 }
 
 #[test]
-fn a_changed_database_is_sealed_for_all_readers_and_keeps_its_deletions() {
+fn a_sealed_database_with_changes_is_read_by_plain_readers_and_keeps_deletions() {
     let (folder, federation) = federation();
     let expected = changed(&federation);
     federation.seal("run8", NO_WAIT).unwrap();

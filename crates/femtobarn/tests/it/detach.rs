@@ -1,4 +1,4 @@
-//! Files on their own: what they are, and how databases leave a federation and join another.
+//! Identifying files, and moving databases between federations by detaching and attaching.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::links::{link, target};
 use crate::support::{begin, event_class, events, federation, number, numbers, with_ten_events};
 
 #[test]
-fn a_file_says_what_it_is() {
+fn identify_reports_the_kind_of_a_file() {
     let (folder, federation) = federation();
     with_ten_events(&federation);
     let path = folder.path().join("test.fed/databases/run7.root");
@@ -63,7 +63,7 @@ fn with_tags() -> (TempDir, Federation) {
 }
 
 #[test]
-fn databases_leave_a_federation_and_join_another_with_their_links() {
+fn detached_databases_join_another_federation_with_their_links() {
     let (folder, federation) = with_tags();
     let before = federation.head().unwrap();
     let away = folder.path().join("away");
@@ -126,7 +126,7 @@ fn with_database(federation: &Federation, name: &str) {
 }
 
 #[test]
-fn a_database_that_a_federation_still_has_is_not_taken_from_it() {
+fn an_open_database_of_another_federation_is_not_attached() {
     let (folder, federation) = with_tags();
     let other = Federation::create(&folder.path().join("other.fed"), "other").unwrap();
     let path = folder.path().join("test.fed/databases/run7.root");
@@ -143,7 +143,7 @@ fn a_database_that_a_federation_still_has_is_not_taken_from_it() {
 }
 
 #[test]
-fn a_damaged_database_is_not_adopted_and_stays_where_it_is() {
+fn a_damaged_database_is_not_adopted_and_stays_in_place() {
     let (folder, federation) = with_tags();
     let path = folder.path().join("away.root");
     federation.detach("run7", Some(&path), Duration::ZERO).unwrap();
@@ -166,7 +166,7 @@ fn a_damaged_database_is_not_adopted_and_stays_where_it_is() {
 }
 
 #[test]
-fn a_sealed_database_with_deleted_objects_is_sound_wherever_it_is() {
+fn a_sealed_database_with_deletions_passes_checks_in_any_federation() {
     let (folder, federation) = with_tags();
     let mut transaction = begin(&federation);
     let run7 = transaction.database("run7").unwrap();

@@ -1,35 +1,24 @@
-//! Random changes of all kinds, with savepoints and checkpoints, against plain vectors. Every
-//! snapshot goes on showing what was committed when it was taken.
+//! Random changes of all kinds, with savepoints and checkpoints, compared with a model. Every snapshot keeps
+//! showing the state that was committed when it was taken.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod model;
+
+use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
 
 use femtobarn::{
-    Class, ClusterBounds, ContainerKey, ContainerOptions, ErrorKind, Federation, Profile,
-    Savepoint, Snapshot, Transaction, View,
+    ContainerKey, ContainerOptions, ErrorKind, Federation, Profile, Savepoint, Snapshot,
+    Transaction,
 };
 use rntuple::{Array, Type, Value};
 
 use crate::support::{begin, federation, reopened};
 use crate::types::type_of_class;
 use crate::values::{array_of, cases};
+use model::{Content, Model, NEWEST, assert_holds, assert_is, class, object, upgraded};
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
-const NEWEST: u32 = 3;
-
-/// What a federation should hold.
-#[derive(Clone, Default, PartialEq)]
-struct Model {
-    databases: BTreeSet<String>,
-    containers: BTreeMap<(String, String), Content>,
-}
-
-#[derive(Clone, PartialEq)]
-struct Content {
-    version: u32,
-    objects: Vec<Option<Value>>,
-}
 
 #[derive(Clone, Debug)]
 enum Change {
@@ -80,78 +69,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..10)
 }
 
-fn class(version: u32) -> Class {
-    let note = r#"{"record": {"fields": [{"name": "text", "type": "string"}]}}"#;
-    let bytes = r#"{"name": "bytes", "type": {"list": "uint8"}}"#;
-    let flag = r#"{"name": "flag", "type": "bool", "default": true}"#;
-    let fields = match version {
-        1 => format!(
-            r#"{{"name": "n", "type": "uint32"}}, {bytes},
-            {{"name": "note", "type": {{"optional": {note}}}}}"#
-        ),
-        2 => format!(
-            r#"{{"name": "number", "type": "uint64", "was": "n"}}, {bytes},
-            {{"name": "note", "type": {{"optional": {note}}}}}, {flag}"#
-        ),
-        _ => format!(
-            r#"{flag}, {{"name": "notes", "type": {{"list": {note}}}, "was": "note"}},
-            {{"name": "number", "type": "uint64"}}"#
-        ),
-    };
-    Class::from_json(&format!(
-        r#"{{"name": "Numbered", "version": {version}, "fields": [{fields}]}}"#
-    ))
-    .unwrap()
-}
-
-fn record(members: &[(&str, &Value)]) -> Value {
-    Value::Record(members.iter().map(|(name, of)| ((*name).to_owned(), (*of).clone())).collect())
-}
-
-/// An object of the first version.
-fn first(n: u64) -> Value {
-    let text = record(&[("text", &Value::String(format!("n{n}")))]);
-    record(&[
-        ("n", &Value::UInt(n)),
-        ("bytes", &Value::Bytes(vec![n as u8; n as usize % 50].into())),
-        ("note", &if n.is_multiple_of(3) { text } else { Value::Null }),
-    ])
-}
-
-/// An object as one of the next version.
-fn upgraded(object: &Value, version: u32) -> Value {
-    let member = |name: &str| object.member(name).unwrap();
-    match version {
-        1 => record(&[
-            ("number", member("n")),
-            ("bytes", member("bytes")),
-            ("note", member("note")),
-            ("flag", &Value::Bool(true)),
-        ]),
-        _ => {
-            let notes = match member("note") {
-                Value::Null => vec![],
-                some => vec![some.clone()],
-            };
-            record(&[
-                ("flag", member("flag")),
-                ("notes", &Value::List(notes)),
-                ("number", member("number")),
-            ])
-        }
-    }
-}
-
-fn object(version: u32, n: u64) -> Value {
-    (1..version).fold(first(n), |object, version| upgraded(&object, version))
-}
-
 fn options(database: usize) -> ContainerOptions {
     let compression = [Profile::Plain, Profile::Fast, Profile::Archive][database];
     ContainerOptions { page_size: 4096, cluster_size: 8192, compression }
 }
 
-/// A transaction with what should be seen in it.
+/// A transaction with the contents that it should show.
 struct Run<'a> {
     transaction: Transaction,
     model: Model,
@@ -161,7 +84,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// A container that there should be, by where the picks point to.
+    /// Opens the container that the picks name; creates it if it should not exist yet.
     fn open(&mut self, database: usize, container: usize) -> ((String, String), ContainerKey) {
         let path = (NAMES[database].to_owned(), NAMES[container].to_owned());
         let id = if self.model.databases.insert(path.0.clone()) {
@@ -241,7 +164,7 @@ impl Run<'_> {
         }
     }
 
-    /// The entries that picks point to, each once.
+    /// The entries that picks name, without duplicates.
     fn entries(content: &Content, picks: &[usize]) -> Vec<u64> {
         let live: Vec<u64> = (0..content.objects.len() as u64)
             .filter(|n| content.objects[*n as usize].is_some())
@@ -366,69 +289,11 @@ impl Run<'_> {
     }
 }
 
-fn assert_holds(view: &View, content: &Content) {
-    assert_eq!(view.class().version, content.version);
-    assert_eq!(view.entries(), content.objects.len() as u64);
-    let live: Vec<&Value> = content.objects.iter().flatten().collect();
-    assert_eq!(view.live(), live.len() as u64);
-    let array = view.read(&view.select_all(), 0..view.entries()).unwrap();
-    assert_eq!(array.len(), live.len());
-    for (at, object) in live.iter().enumerate() {
-        assert_eq!(array.value(at).unwrap(), **object);
-    }
-    let number = if content.version == 1 { "n" } else { "number" };
-    let known = view.statistics(number).unwrap();
-    for (entry, object) in content.objects.iter().enumerate().step_by(17) {
-        let Some(object) = object else {
-            assert!(view.value(entry as u64).is_err());
-            continue;
-        };
-        assert_eq!(view.value(entry as u64).unwrap(), *object);
-        let key = object.member(number).unwrap().clone();
-        let found = view.find_all(&[(number, key.clone())]).unwrap();
-        assert_eq!(found, [entry as u64]);
-        let covers = |it: &&ClusterBounds| {
-            (it.first_entry..it.first_entry + it.entries).contains(&(entry as u64))
-        };
-        if let Some(bounds) = known.iter().find(covers).and_then(|cluster| cluster.bounds) {
-            let key = key.as_float().unwrap();
-            let (least, greatest) = bounds.range.unwrap();
-            assert!((least.as_float()..=greatest.as_float()).contains(&key));
-        }
-    }
-    let clusters: u64 = known.iter().map(|cluster| cluster.entries).sum();
-    assert_eq!(clusters, view.entries(), "something is known of every cluster");
-}
-
-fn assert_is(snapshot: &Snapshot, model: &Model) {
-    let mut paths = vec![];
-    let databases = snapshot.databases().unwrap();
-    assert!(
-        databases
-            .iter()
-            .map(|row| &row.name)
-            .collect::<BTreeSet<_>>()
-            .iter()
-            .copied()
-            .eq(&model.databases)
-    );
-    for database in databases {
-        for container in snapshot.containers(database.id).unwrap() {
-            paths.push((database.name.clone(), container.name));
-        }
-    }
-    paths.sort();
-    assert!(paths.iter().eq(model.containers.keys()), "{paths:?}");
-    for ((database, name), content) in &model.containers {
-        assert_holds(&snapshot.view(&format!("{database}/{name}")).unwrap(), content);
-    }
-}
-
 proptest! {
     #![proptest_config(cases(20))]
 
     #[test]
-    fn whatever_changes_a_snapshot_shows_what_was_committed(steps in steps()) {
+    fn snapshots_show_committed_state_after_random_changes(steps in steps()) {
         let (folder, mut federation) = federation();
         let mut model = Model::default();
         let mut next = 0;
@@ -450,7 +315,7 @@ proptest! {
     }
 }
 
-/// Does a step; returns what is to be expected afterwards.
+/// Runs a step; returns the expected contents afterwards.
 fn run(federation: &Federation, step: &Step, model: &Model, next: &mut u64) -> Model {
     let mut run = Run {
         transaction: begin(federation),
