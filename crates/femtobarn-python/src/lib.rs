@@ -46,7 +46,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::maintenance::{compact, rebuild_catalogue, tidy, vacuum};
     #[pymodule_export]
-    use super::oid::{Oid, oid_records};
+    use super::oid::{PyOid, oid_records};
     #[pymodule_export]
     use super::read::object::Object;
     #[pymodule_export]

@@ -8,9 +8,9 @@ use crate::buffer::Buffer;
 use crate::error::exception;
 
 /// The permanent name of one object: database, container and entry.
-#[pyclass(frozen, eq, ord, hash, module = "femtobarn._femtobarn")]
+#[pyclass(frozen, eq, ord, hash, name = "Oid", module = "femtobarn._femtobarn")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Oid {
+pub struct PyOid {
     /// Number of the database in its federation.
     #[pyo3(get)]
     pub database: u32,
@@ -23,7 +23,7 @@ pub struct Oid {
 }
 
 #[pymethods]
-impl Oid {
+impl PyOid {
     #[new]
     fn new(database: u32, container: u32, entry: u64) -> Self {
         Self { database, container, entry }
@@ -71,7 +71,7 @@ pub(crate) fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
         let is_null = || link.is_none() || link.getattr("oid").is_ok_and(|oid| oid.is_none());
         let oid = match oid_of(&link) {
             Some(oid) => oid,
-            None if is_null() => Oid { database: 0, container: 0, entry: 0 },
+            None if is_null() => PyOid { database: 0, container: 0, entry: 0 },
             None => return Err(invalid_link(&link)),
         };
         records.extend_from_slice(&oid.database.to_le_bytes());
@@ -82,12 +82,12 @@ pub(crate) fn oid_records(links: &Bound<'_, PyAny>) -> PyResult<Buffer> {
 }
 
 /// The OID that a value is or has in its attribute `oid`.
-pub(crate) fn oid_of(value: &Bound<'_, PyAny>) -> Option<Oid> {
-    if let Ok(oid) = value.cast::<Oid>() {
+pub(crate) fn oid_of(value: &Bound<'_, PyAny>) -> Option<PyOid> {
+    if let Ok(oid) = value.cast::<PyOid>() {
         return Some(*oid.get());
     }
     let oid = value.getattr("oid").ok()?;
-    oid.cast::<Oid>().ok().map(|oid| *oid.get())
+    oid.cast::<PyOid>().ok().map(|oid| *oid.get())
 }
 
 fn invalid_link(value: &Bound<'_, PyAny>) -> PyErr {
@@ -95,9 +95,9 @@ fn invalid_link(value: &Bound<'_, PyAny>) -> PyErr {
     exception("invalid", format!("invalid link {shown}: must be an OID, an object or None"))
 }
 
-fn parse(text: &str) -> Option<Oid> {
+fn parse(text: &str) -> Option<PyOid> {
     let mut parts = text.split('-');
-    let oid = Oid {
+    let oid = PyOid {
         database: parts.next()?.parse().ok()?,
         container: parts.next()?.parse().ok()?,
         entry: parts.next()?.parse().ok()?,

@@ -20,7 +20,7 @@ use crate::columns::array_of;
 use crate::containers::{container_options, find_container};
 use crate::error::{OrRaise, exception};
 use crate::handles::{ForkGuard, HandleGroup};
-use crate::oid::Oid;
+use crate::oid::PyOid;
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::ViewHandle;
 use crate::rows::RowBuilder;
@@ -33,7 +33,7 @@ const ROWS_MAX: usize = 4096;
 const BYTES_MAX: usize = 256 << 10;
 
 /// A transaction and the objects gathered for it.
-struct Open {
+struct OpenTransaction {
     transaction: ForkGuard<Transaction>,
     gathered: BTreeMap<ContainerKey, PendingRows>,
 }
@@ -50,7 +50,7 @@ impl PendingRows {
     }
 }
 
-impl Open {
+impl OpenTransaction {
     /// Passes the objects gathered for a container to the engine.
     fn flush(&mut self, py: Python<'_>, key: ContainerKey) -> PyResult<()> {
         let Some(gathered) = self.gathered.get_mut(&key) else { return Ok(()) };
@@ -99,14 +99,16 @@ impl Open {
 /// An open transaction.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct TransactionHandle {
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenTransaction>>,
 }
 
 impl TransactionHandle {
     /// A handle on a transaction.
     pub fn new(transaction: Transaction, group: &HandleGroup) -> Self {
         let transaction = ForkGuard::new(transaction, group);
-        Self { open: Arc::new(Mutex::new(Open { transaction, gathered: BTreeMap::new() })) }
+        Self {
+            open: Arc::new(Mutex::new(OpenTransaction { transaction, gathered: BTreeMap::new() })),
+        }
     }
 }
 
@@ -118,7 +120,7 @@ impl TransactionHandle {
         Ok(lock(py, &self.open)?.transaction.is_open())
     }
 
-    /// Open a database, or create it with `create`; return its number.
+    /// OpenTransaction a database, or create it with `create`; return its number.
     fn database(
         &self,
         py: Python<'_>,
@@ -157,7 +159,7 @@ impl TransactionHandle {
         py.detach(|| transaction.declare_class(&class)).or_raise()
     }
 
-    /// Open a container, or create it with `create`, and lock it.
+    /// OpenTransaction a container, or create it with `create`, and lock it.
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
     fn container(
         &self,
@@ -306,7 +308,7 @@ pub(crate) struct SavepointHandle {
 /// A container that a transaction writes to.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct WriterHandle {
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenTransaction>>,
     key: ContainerKey,
     definition: String,
 }
@@ -336,7 +338,7 @@ impl WriterHandle {
     }
 
     /// Append one object, of a persistent class or a dictionary, and return its OID.
-    fn append(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Oid> {
+    fn append(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<PyOid> {
         let mut open = lock(py, &self.open)?;
         open.transaction.get()?;
         let gathered = open.gathered.get_mut(&self.key).ok_or_else(over)?;
@@ -345,7 +347,7 @@ impl WriterHandle {
         if gathered.rows.len().is_multiple_of(CHECK_ROWS) && gathered.is_full() {
             open.flush(py, self.key)?;
         }
-        Ok(Oid { database: self.key.database.0, container: self.key.container.0, entry })
+        Ok(PyOid { database: self.key.database.0, container: self.key.container.0, entry })
     }
 
     /// Append the objects of a tree of columns.
@@ -420,7 +422,10 @@ fn entries_of(bytes: &Bytes) -> PyResult<&[u64]> {
 }
 
 /// Locks a transaction; other Python threads run while it waits.
-fn lock<'a>(py: Python<'_>, open: &'a Mutex<Open>) -> PyResult<MutexGuard<'a, Open>> {
+fn lock<'a>(
+    py: Python<'_>,
+    open: &'a Mutex<OpenTransaction>,
+) -> PyResult<MutexGuard<'a, OpenTransaction>> {
     open.lock_py_attached(py).map_err(|_| over())
 }
 

@@ -14,7 +14,7 @@ use rntuple::{Array, FieldValue, Primitive};
 use crate::buffer::Buffer;
 use crate::columns::{NAMES, tree_of};
 use crate::error::exception;
-use crate::oid::Oid;
+use crate::oid::PyOid;
 
 /// The values of one field.
 pub(crate) enum FieldColumn {
@@ -144,7 +144,7 @@ pub(crate) fn python_of<'py>(
         FieldContent::Link(None) => Ok(py.None().into_bound(py)),
         FieldContent::Link(Some(oid)) => {
             let (database, container) = (oid.database.0, oid.container.0);
-            link_to(view, Oid { database, container, entry: oid.entry })
+            link_to(view, PyOid { database, container, entry: oid.entry })
         }
     }
 }
@@ -168,7 +168,7 @@ fn link<'py>(
     index: usize,
     view: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let oid = Oid {
+    let oid = PyOid {
         database: u32::from_le_bytes(item(database, index).ok_or_else(short)?),
         container: u32::from_le_bytes(item(container, index).ok_or_else(short)?),
         entry: u64::from_le_bytes(item(entry, index).ok_or_else(short)?),
@@ -179,7 +179,7 @@ fn link<'py>(
     }
 }
 
-fn link_to<'py>(view: &Bound<'py, PyAny>, oid: Oid) -> PyResult<Bound<'py, PyAny>> {
+fn link_to<'py>(view: &Bound<'py, PyAny>, oid: PyOid) -> PyResult<Bound<'py, PyAny>> {
     view.call_method1(intern!(view.py(), "_link_to"), (oid,))
 }
 

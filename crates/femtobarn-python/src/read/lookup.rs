@@ -7,7 +7,7 @@ use rntuple::{Value, bytes_of};
 
 use crate::buffer::Buffer;
 use crate::error::exception;
-use crate::oid::Oid;
+use crate::oid::PyOid;
 
 /// The fields and values of a dictionary.
 ///
@@ -52,10 +52,10 @@ fn value_of(field: &str, value: &Bound<'_, PyAny>) -> PyResult<Value> {
 /// The members of a link to an object, or of a null link.
 fn link_to(field: &str, target: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Value)>> {
     let oid = if target.is_none() {
-        Oid { database: 0, container: 0, entry: 0 }
+        PyOid { database: 0, container: 0, entry: 0 }
     } else {
         let named = target.getattr("oid").unwrap_or_else(|_| target.clone());
-        *named.cast::<Oid>().map_err(|_| invalid_value(field, target))?.get()
+        *named.cast::<PyOid>().map_err(|_| invalid_value(field, target))?.get()
     };
     let member = |name: &str, value| (name.to_owned(), Value::UInt(value));
     Ok(vec![

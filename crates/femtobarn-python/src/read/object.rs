@@ -21,7 +21,7 @@ use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rntuple::Array;
 
 use crate::error::{OrRaise, exception, wrong_type};
-use crate::oid::Oid;
+use crate::oid::PyOid;
 use crate::read::field_column::{FieldColumn, python_of};
 use crate::read::object_fields::ObjectField;
 use crate::read::view::ViewHandle;
@@ -163,9 +163,9 @@ impl Object {
 impl Object {
     /// The object's permanent name.
     #[getter]
-    fn oid(&self) -> PyResult<Oid> {
+    fn oid(&self) -> PyResult<PyOid> {
         let container = self.handle.get().view()?.container();
-        Ok(Oid { database: container.database.0, container: container.id.0, entry: self.entry })
+        Ok(PyOid { database: container.database.0, container: container.id.0, entry: self.entry })
     }
 
     /// The object's entry in its container.

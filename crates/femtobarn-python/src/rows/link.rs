@@ -5,7 +5,7 @@ use pyo3::types::PyTuple;
 use rntuple::{Array, Primitive};
 
 use super::rejected_value::{PushResult, RejectedValue};
-use crate::oid::{Oid, oid_of};
+use crate::oid::{PyOid, oid_of};
 
 /// The columns of links; a null link is all zeros.
 pub(super) struct LinkBuilder {
@@ -26,7 +26,7 @@ impl LinkBuilder {
     /// Adds a link.
     pub(super) fn push(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
         if value.is_none() {
-            self.push_members(Oid { database: 0, container: 0, entry: 0 }, 0);
+            self.push_members(PyOid { database: 0, container: 0, entry: 0 }, 0);
         } else if self.element.is_some() {
             let (oid, element) = element_of(value)?;
             self.push_members(oid, element);
@@ -38,7 +38,7 @@ impl LinkBuilder {
         Ok(())
     }
 
-    fn push_members(&mut self, oid: Oid, element: u32) {
+    fn push_members(&mut self, oid: PyOid, element: u32) {
         self.database.push(oid.database);
         self.container.push(oid.container);
         self.entry.push(oid.entry);
@@ -84,7 +84,7 @@ impl LinkBuilder {
 }
 
 /// A pair of OID and number of the element, or an object with `oid` and `element`.
-fn element_of(value: &Bound<'_, PyAny>) -> Result<(Oid, u32), RejectedValue> {
+fn element_of(value: &Bound<'_, PyAny>) -> Result<(PyOid, u32), RejectedValue> {
     let rejection = || RejectedValue::of(value, "a pair of an OID and the number of an element");
     if let Ok(pair) = value.cast::<PyTuple>() {
         let (oid, element) = pair.extract::<(Bound<'_, PyAny>, u32)>().map_err(|_| rejection())?;
