@@ -69,8 +69,8 @@ pub(crate) fn summary_kinds(tree: &FieldTree, columns: usize) -> Vec<Option<Summ
 
 /// `sizes`: whether the sizes of collections have a summary, which is so outside other collections.
 fn mark(node: &FieldNode, sizes: bool, found: &mut [Option<SummaryKind>]) {
-    let mut set = |columns: &[ColumnId], how| {
-        columns.iter().for_each(|&column| found[column as usize] = Some(how));
+    let mut set = |columns: &[ColumnId], kind| {
+        columns.iter().for_each(|&column| found[column as usize] = Some(kind));
     };
     match &node.kind {
         FieldKind::Primitive { primitive, values, .. } => {
@@ -95,20 +95,20 @@ fn mark(node: &FieldNode, sizes: bool, found: &mut [Option<SummaryKind>]) {
 /// Accumulates the bounds of a column's elements while they are written.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracker {
-    how: SummaryKind,
+    kind: SummaryKind,
     bounds: Bounds,
     /// End offset of the last collection.
     last_end: u64,
 }
 
 impl Tracker {
-    pub(crate) fn new(how: SummaryKind) -> Self {
-        Tracker { how, bounds: Bounds::default(), last_end: 0 }
+    pub(crate) fn new(kind: SummaryKind) -> Self {
+        Tracker { kind, bounds: Bounds::default(), last_end: 0 }
     }
 
     /// Adds elements: numbers, or the end offsets of the next collections.
     pub(crate) fn add(&mut self, element: Element, values: &[u8]) {
-        let of_page = match self.how {
+        let of_page = match self.kind {
             SummaryKind::Numbers(_) => bounds_of(element, values),
             SummaryKind::Sizes => self.sizes_of(values),
         };
@@ -142,7 +142,7 @@ impl Tracker {
     pub(crate) fn finish(&mut self, column: &Column) -> Result<Bounds> {
         self.last_end = 0;
         let bounds = std::mem::take(&mut self.bounds);
-        match self.how {
+        match self.kind {
             SummaryKind::Sizes => Ok(bounds),
             SummaryKind::Numbers(primitive) => rounded(bounds, column, primitive),
         }

@@ -33,16 +33,16 @@ impl Reader {
 pub(crate) fn column_paths(tree: &FieldTree, columns: usize) -> Vec<ColumnPath> {
     let mut paths = vec![];
     tree.nodes.iter().for_each(|node| add(node, node.name.clone(), &mut paths));
-    let how = summary_kinds(tree, columns);
+    let kinds = summary_kinds(tree, columns);
     for path in &mut paths {
-        path.is_summarised = how[path.column as usize].is_some();
-        debug_assert!(!path.is_summarised || path.is_size == is_sizes(how[path.column as usize]));
+        path.is_summarised = kinds[path.column as usize].is_some();
+        debug_assert!(!path.is_summarised || path.is_size == is_sizes(kinds[path.column as usize]));
     }
     paths
 }
 
-fn is_sizes(how: Option<SummaryKind>) -> bool {
-    how == Some(SummaryKind::Sizes)
+fn is_sizes(kind: Option<SummaryKind>) -> bool {
+    kind == Some(SummaryKind::Sizes)
 }
 
 fn add(node: &FieldNode, path: String, paths: &mut Vec<ColumnPath>) {

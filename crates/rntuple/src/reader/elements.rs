@@ -257,10 +257,10 @@ impl Elements<'_> {
         let buffers =
             pages.iter().map(|page| AlignedBuffer::for_overwriting(page.elements.into(), size));
         let mut buffers = buffers.collect::<Result<Vec<_>>>()?;
-        let jobs = pages.iter().zip(&mut buffers);
-        let jobs =
-            jobs.map(|(page, buffer)| PageRead { page, skip: 0, target: buffer.bytes_mut() });
-        read_batch(self.source, column, jobs.collect())?;
+        let reads = pages.iter().zip(&mut buffers);
+        let reads =
+            reads.map(|(page, buffer)| PageRead { page, skip: 0, target: buffer.bytes_mut() });
+        read_batch(self.source, column, reads.collect())?;
         Ok(buffers.into_iter().map(AlignedBuffer::into_bytes).collect())
     }
 
@@ -310,7 +310,7 @@ impl Elements<'_> {
     ) -> Result<()> {
         let column = &self.schema.columns[id as usize];
         let element_size = column.element()?.size();
-        let mut jobs: Vec<PageRead<'_>> = vec![];
+        let mut reads: Vec<PageRead<'_>> = vec![];
         let mut batch_bytes = 0;
         let pages = run.pages_with(&range);
         let is_entry = self.is_scattered && pages.len() <= 2;
@@ -335,14 +335,14 @@ impl Elements<'_> {
                 }
                 continue;
             }
-            jobs.push(PageRead { page, skip, target });
+            reads.push(PageRead { page, skip, target });
             batch_bytes += page.stored_size() as usize;
             if batch_bytes >= BATCH_BYTES {
-                read_batch(self.source, column, std::mem::take(&mut jobs))?;
+                read_batch(self.source, column, std::mem::take(&mut reads))?;
                 batch_bytes = 0;
             }
         }
-        read_batch(self.source, column, jobs)
+        read_batch(self.source, column, reads)
     }
 }
 

@@ -19,27 +19,27 @@ use crate::wire::checksum_holds;
 /// Bytes of a page's elements in memory; ROOT's pages have a mebibyte by default.
 const PAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// Reads pages of one column, in the order of the file, into their targets.
+/// Reads pages of one column into their targets.
 pub(super) fn read_batch(
     source: &dyn ByteSource,
     column: &Column,
-    mut jobs: Vec<PageRead<'_>>,
+    mut reads: Vec<PageRead<'_>>,
 ) -> Result<()> {
-    let staged = jobs.iter().map(|job| job.staged_bytes(column)).sum();
+    let staged = reads.iter().map(|read| read.staged_bytes(column)).sum();
     SCRATCH.with_borrow_mut(|scratch| {
         let Scratch { stored, buffers } = scratch;
         if stored.len() < staged {
             stored.resize(staged, 0);
         }
-        let mut requests = Vec::with_capacity(2 * jobs.len());
+        let mut requests = Vec::with_capacity(2 * reads.len());
         let mut free = &mut stored[..];
-        for job in &mut jobs {
-            job.request(column, &mut free, &mut requests);
+        for read in &mut reads {
+            read.request(column, &mut free, &mut requests);
         }
         source.read_many(&mut requests)?;
         drop(requests);
-        let mut read = &stored[..];
-        jobs.into_iter().try_for_each(|job| job.open(column, &mut read, buffers))
+        let mut staged = &stored[..];
+        reads.into_iter().try_for_each(|read| read.open(column, &mut staged, buffers))
     })
 }
 

@@ -64,16 +64,16 @@ pub fn compact(
     let mut next = 0;
     while let Some(cluster) = clusters.get(next) {
         let is_chosen = rewritten[next];
-        let like_it =
+        let run_length =
             || rewritten[next..].iter().take_while(|&&chosen| chosen == is_chosen).count();
         let start = cluster.entries.start;
         let (count, link) = match groups.binary_search_by_key(&start, |group| group.min_entry) {
-            _ if is_chosen => (like_it(), None),
+            _ if is_chosen => (run_length(), None),
             Ok(found) => {
                 let end = start + groups[found].entry_span;
                 let in_group = clusters[next..].iter().take_while(|of| of.entries.end <= end);
                 match in_group.count() {
-                    in_group if (1..=like_it()).contains(&in_group) => {
+                    in_group if (1..=run_length()).contains(&in_group) => {
                         (in_group, Some(groups[found]))
                     }
                     _ => (1, None),
@@ -107,16 +107,16 @@ fn full_groups(reader: &Reader) -> Vec<ClusterGroup> {
 impl Compaction<'_> {
     /// For each cluster whether it is rewritten.
     fn chosen(&self, reader: &Reader, clusters: &[&StoredCluster]) -> Result<Vec<bool>> {
-        let must = |of: &StoredCluster| self.all || !self.dead_in(&of.entries).is_empty();
+        let must_rewrite = |of: &StoredCluster| self.all || !self.dead_in(&of.entries).is_empty();
         let small = self.options.cluster_size / 2;
         let mut chosen = Vec::with_capacity(clusters.len());
         for cluster in clusters {
-            chosen.push(must(cluster) || size_of(reader, cluster)? < small);
+            chosen.push(must_rewrite(cluster) || size_of(reader, cluster)? < small);
         }
         for (at, cluster) in clusters.iter().enumerate() {
             let before = at.checked_sub(1).is_some_and(|before| chosen[before]);
             let is_alone = !before && !chosen.get(at + 1).is_some_and(|&behind| behind);
-            if is_alone && !must(cluster) {
+            if is_alone && !must_rewrite(cluster) {
                 chosen[at] = false;
             }
         }

@@ -47,8 +47,8 @@ impl CountCheck {
                 CountCheck { columns, size: of_item.saturating_mul(*size) }
             }
             FieldKind::Record { members, .. } => {
-                let witnesses = members.iter().map(CountCheck::of);
-                witnesses.into_iter().find(|of| !of.columns.is_empty()).unwrap_or_else(none)
+                let checks = members.iter().map(CountCheck::of);
+                checks.into_iter().find(|of| !of.columns.is_empty()).unwrap_or_else(none)
             }
         }
     }
@@ -70,7 +70,7 @@ pub(super) enum ColumnStep {
     },
     List {
         offsets: ColumnMapping,
-        witness: CountCheck,
+        count_check: CountCheck,
         item: Box<ColumnStep>,
     },
     Fixed {
@@ -180,7 +180,7 @@ impl Compiler<'_> {
                         from: *primitive,
                     });
                 }
-                Ok(ColumnStep::Keep(self.team(values[0], old, false)?))
+                Ok(ColumnStep::Keep(self.mapping(values[0], old, false)?))
             }
             (
                 Map::Widen(Widening::Copy),
@@ -192,8 +192,13 @@ impl Compiler<'_> {
                 FieldKind::List { offsets, item, .. },
                 FieldKind::List { offsets: to, item: new, .. },
             ) => {
-                let (offsets, witness) = (self.team(to[0], offsets, true)?, CountCheck::of(item));
-                Ok(ColumnStep::List { offsets, witness, item: self.step(map, item, new)?.into() })
+                let (offsets, count_check) =
+                    (self.mapping(to[0], offsets, true)?, CountCheck::of(item));
+                Ok(ColumnStep::List {
+                    offsets,
+                    count_check,
+                    item: self.step(map, item, new)?.into(),
+                })
             }
             (
                 Map::Items(map),
@@ -218,7 +223,7 @@ impl Compiler<'_> {
                 FieldKind::Variant { switch, alternatives: old },
                 FieldKind::Variant { switch: to, alternatives: new },
             ) => {
-                let switch = self.team(to[0], switch, true)?;
+                let switch = self.mapping(to[0], switch, true)?;
                 let items = maps.iter().zip(new).enumerate();
                 let items = items.map(|(at, (map, new))| match old.get(at) {
                     Some(old) => self.step(map, old, new),
@@ -234,17 +239,17 @@ impl Compiler<'_> {
     fn keep(&mut self, old: &FieldNode, new: &FieldNode) -> Result<ColumnStep> {
         match (&old.kind, &new.kind) {
             (FieldKind::Primitive { values: old, .. }, FieldKind::Primitive { values: to, .. }) => {
-                Ok(ColumnStep::Keep(self.team(to[0], old, true)?))
+                Ok(ColumnStep::Keep(self.mapping(to[0], old, true)?))
             }
             (FieldKind::Bitset { size, bits: old }, FieldKind::Bitset { bits: to, .. }) => {
-                Ok(ColumnStep::Bits { size: *size, bits: self.team(to[0], old, true)? })
+                Ok(ColumnStep::Bits { size: *size, bits: self.mapping(to[0], old, true)? })
             }
             (
                 FieldKind::String { offsets: old, bytes: old_bytes },
                 FieldKind::String { offsets: to, bytes },
             ) => {
                 let [offsets, bytes] =
-                    self.teams([to[0], bytes[0]], [old.as_slice(), old_bytes], true)?;
+                    self.mappings([to[0], bytes[0]], [old.as_slice(), old_bytes], true)?;
                 Ok(ColumnStep::Text { offsets, bytes })
             }
             (FieldKind::List { .. }, FieldKind::List { .. })
@@ -293,15 +298,15 @@ impl Compiler<'_> {
         self.fills.len() - 1
     }
 
-    fn team(&mut self, new: ColumnId, old: &[ColumnId], is_same: bool) -> Result<ColumnMapping> {
-        let [team] = self.teams([new], [old], is_same)?;
-        Ok(team)
+    fn mapping(&mut self, new: ColumnId, old: &[ColumnId], is_same: bool) -> Result<ColumnMapping> {
+        let [mapping] = self.mappings([new], [old], is_same)?;
+        Ok(mapping)
     }
 
     /// Maps the columns of one field, one or two, to the old columns in all representations. If the type is
     /// the same, the old representations become the new ones; otherwise they follow the representation of
     /// the new type.
-    fn teams<const N: usize>(
+    fn mappings<const N: usize>(
         &mut self,
         new: [ColumnId; N],
         old: [&[ColumnId]; N],
@@ -312,31 +317,32 @@ impl Compiler<'_> {
             (new.column_type, new.bits, new.range) == (old.column_type, old.bits, old.range)
         };
         let replaces = is_same || new.iter().zip(&old).all(same_encoding);
-        let mut teams = new.map(|first| ColumnMapping { first, new: vec![], old: vec![], zero: 0 });
+        let mut mappings =
+            new.map(|first| ColumnMapping { first, new: vec![], old: vec![], zero: 0 });
         let representations = if self.is_empty { usize::from(replaces) } else { old[0].len() };
         for representation in 0..representations {
-            for (team, old) in teams.iter_mut().zip(&old) {
+            for (mapping, old) in mappings.iter_mut().zip(&old) {
                 let id = *old.get(representation).ok_or_else(|| Error::invalid("odd columns"))?;
                 let column = Column {
-                    field: self.schema.columns[team.first as usize].field,
+                    field: self.schema.columns[mapping.first as usize].field,
                     representation: (representation + usize::from(!replaces)) as u16,
                     first_element: None,
                     ..self.old_column(id).clone()
                 };
-                team.old.push(id);
+                mapping.old.push(id);
                 if column.representation == 0 {
-                    team.new.push(team.first);
-                    self.schema.columns[team.first as usize] = column;
+                    mapping.new.push(mapping.first);
+                    self.schema.columns[mapping.first as usize] = column;
                 } else {
-                    team.new.push(self.schema.columns.len() as ColumnId);
+                    mapping.new.push(self.schema.columns.len() as ColumnId);
                     self.schema.columns.push(column);
                 }
             }
         }
-        for team in &mut teams {
-            team.zero = self.fill(Fill::of_zero(&self.schema.columns[team.first as usize])?);
+        for mapping in &mut mappings {
+            mapping.zero = self.fill(Fill::of_zero(&self.schema.columns[mapping.first as usize])?);
         }
-        Ok(teams)
+        Ok(mappings)
     }
 
     fn old_column(&self, id: ColumnId) -> &Column {

@@ -122,17 +122,17 @@ impl Evolver<'_> {
         count: u64,
     ) -> Result<()> {
         match step {
-            ColumnStep::Keep(team) => self.keep(sink, old, team, count),
+            ColumnStep::Keep(mapping) => self.keep(sink, old, mapping, count),
             ColumnStep::Bits { size, bits } => self.keep(sink, old, bits, times(count, *size)?),
             ColumnStep::Text { offsets, bytes } => {
                 self.keep(sink, old, offsets, count)?;
                 self.keep(sink, old, bytes, 0)
             }
-            ColumnStep::List { offsets, witness, item } => {
+            ColumnStep::List { offsets, count_check, item } => {
                 self.keep(sink, old, offsets, count)?;
                 let counts = item.counts() || self.is_deferred;
                 let items = if counts { self.items(old, offsets, count)? } else { 0 };
-                self.check_count(old, witness, items)?;
+                self.check_count(old, count_check, items)?;
                 self.step(sink, old, item, items)
             }
             ColumnStep::Fixed { size, item } => self.step(sink, old, item, times(count, *size)?),
@@ -175,18 +175,18 @@ impl Evolver<'_> {
         &mut self,
         sink: &mut dyn BlobSink,
         old: &StoredCluster,
-        team: &ColumnMapping,
+        mapping: &ColumnMapping,
         count: u64,
     ) -> Result<()> {
-        let Some((id, run)) = old.active(&team.old) else {
-            return self.fill(sink, team.first, team.zero, count);
+        let Some((id, run)) = old.active(&mapping.old) else {
+            return self.fill(sink, mapping.first, mapping.zero, count);
         };
-        let position = team.old.iter().position(|&old| old == id).unwrap_or_default();
+        let position = mapping.old.iter().position(|&old| old == id).unwrap_or_default();
         let mut pages = run.pages.clone();
         let mut compression = run.compression;
         if run.missing > 0 {
             // The zeros need the encoding of the other pages.
-            let zero = Fill::of_zero(self.column(team.new[position]))?;
+            let zero = Fill::of_zero(self.column(mapping.new[position]))?;
             self.fills.push(zero);
             let number = self.fills.len() - 1;
             let mut all = self.pages.fill(sink, number, &self.fills[number], run.missing)?;
@@ -196,7 +196,7 @@ impl Evolver<'_> {
             pages = made.pages;
         }
         let column = ColumnPages { element_offset: Some(0), compression, pages };
-        self.place(team.first, team.new[position], column);
+        self.place(mapping.first, mapping.new[position], column);
         Ok(())
     }
 
@@ -264,15 +264,20 @@ impl Evolver<'_> {
     }
 
     /// Refuses a number of values that the old columns do not store, before memory or pages depend on it.
-    fn check_count(&self, cluster: &StoredCluster, witness: &CountCheck, count: u64) -> Result<()> {
-        if witness.columns.is_empty()
-            || self.is_deferred && cluster.active(&witness.columns).is_none()
+    fn check_count(
+        &self,
+        cluster: &StoredCluster,
+        count_check: &CountCheck,
+        count: u64,
+    ) -> Result<()> {
+        if count_check.columns.is_empty()
+            || self.is_deferred && cluster.active(&count_check.columns).is_none()
         {
             return Ok(());
         }
-        let range = 0..times(count, witness.size)?;
+        let range = 0..times(count, count_check.size)?;
         let whole = ClusterSegment { cluster, range, is_referenced: true };
-        self.reader.elements().check_segments(&witness.columns, &[whole], Element::U8)
+        self.reader.elements().check_segments(&count_check.columns, &[whole], Element::U8)
     }
 }
 

@@ -61,14 +61,14 @@ impl ClusterWriter {
         if !schema.aliases.is_empty() {
             return Err(Error::unsupported("writing projected fields"));
         }
-        let how = summary_kinds(&tree, schema.columns.len());
+        let kinds = summary_kinds(&tree, schema.columns.len());
         let ids = tree.first_columns();
         let mut positions = vec![None; schema.columns.len()];
         ids.iter().enumerate().for_each(|(at, &id)| positions[id as usize] = Some(at));
         let columns = ids.iter().map(|&id| {
             let column = schema.columns[id as usize].clone();
             let offset = element_offsets.get(id as usize).copied().unwrap_or(0);
-            ColumnBuffer::new(column, offset, options, how[id as usize].map(Tracker::new))
+            ColumnBuffer::new(column, offset, options, kinds[id as usize].map(Tracker::new))
         });
         Ok(ClusterWriter {
             columns: columns.collect::<Result<_>>()?,

@@ -25,7 +25,7 @@ use crate::tree::{FieldKind, FieldNode};
 /// Changes to the pages of one cluster.
 pub(super) struct ClusterEdit<'a> {
     pages: PageEditor<'a>,
-    how: &'a [Option<SummaryKind>],
+    kinds: &'a [Option<SummaryKind>],
     /// The new pages of the columns that were changed.
     changed: Vec<(ColumnId, ColumnPages)>,
     /// The elements by which columns have grown, for the first representation of each.
@@ -49,14 +49,14 @@ impl<'a> ClusterEdit<'a> {
         schema: &'a Schema,
         source: &'a dyn ByteSource,
         stored: &'a StoredCluster,
-        how: &'a [Option<SummaryKind>],
+        kinds: &'a [Option<SummaryKind>],
         options: PageOptions,
         sink: &'a mut dyn BlobSink,
     ) -> Self {
         let reader = Elements { source, cache: None, schema, is_scattered: false };
         let buffers = PageBuffers::default();
         let pages = PageEditor { schema, reader, stored, options, sink, buffers, bytes: 0 };
-        ClusterEdit { pages, how, changed: vec![], growth: vec![], bounds: vec![] }
+        ClusterEdit { pages, kinds, changed: vec![], growth: vec![], bounds: vec![] }
     }
 
     /// Applies all changes to the cluster.
@@ -295,8 +295,8 @@ impl<'a> ClusterEdit<'a> {
 
     /// Records the bounds of the new elements of a column, if it has a summary.
     fn track(&mut self, id: ColumnId, add: impl FnOnce(&mut Tracker)) -> Result<()> {
-        if let Some(how) = self.how[id as usize] {
-            let mut tracker = Tracker::new(how);
+        if let Some(kind) = self.kinds[id as usize] {
+            let mut tracker = Tracker::new(kind);
             add(&mut tracker);
             let bounds = tracker.finish(&self.pages.schema.columns[id as usize])?;
             self.bounds.push((id, bounds));

@@ -43,7 +43,7 @@ impl Appender {
             self.end_cluster(sink)?;
         }
         let repetitions = deferred_repetitions(&self.schema)?;
-        let how = summary_kinds(&self.writer.tree, self.schema.columns.len());
+        let kinds = summary_kinds(&self.writer.tree, self.schema.columns.len());
         let bounds = FileBounds { file_size: source.size()?, key_size_max: u64::MAX };
         let mut edited = vec![];
         for touched in self.state.groups.touched(entries, source)? {
@@ -51,7 +51,7 @@ impl Appender {
             let splices = splices_of(&cluster, &entries[positions.clone()], positions.start);
             let stored = StoredCluster::of((*cluster).clone(), &repetitions, bounds)?;
             let options = self.options.page_options();
-            let mut edit = ClusterEdit::new(&self.schema, source, &stored, &how, options, sink);
+            let mut edit = ClusterEdit::new(&self.schema, source, &stored, &kinds, options, sink);
             edit.replace(&node, values, splices, cluster.entries)?;
             edited.push((place, edit.finish(&cluster)));
         }
