@@ -58,7 +58,7 @@ def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federati
     >>> fed.name, fed.head(), list(fed)
     ('lhc', 0, [])
     """
-    text = _local_path(path)
+    text = os.fspath(path)
     return Federation(FederationHandle.create(text, name or Path(text).stem))
 
 
@@ -110,7 +110,7 @@ def open(
         If a newer release made it, in a format that this release does not know.
     """
     handle = FederationHandle.open(
-        _local_path(path),
+        os.fspath(path),
         cache_bytes,
         threads,
         streams,
@@ -152,7 +152,7 @@ class Federation(Upkeep, Imports):
         self.path = os.fspath(handle.path)
         """Folder of the federation."""
         self.uuid = handle.uuid
-        """UUID of the federation; copies and backups share it."""
+        """UUID of the federation."""
 
     def head(self) -> int:
         """Return the number of the newest commit."""
@@ -396,10 +396,6 @@ def _reopen(path: str) -> Federation:
     if federation is None:
         federation = _OPENED[os.getpid(), path] = open(path)
     return federation
-
-
-def _local_path(path: str | os.PathLike[str]) -> str:
-    return os.fspath(path)
 
 
 def _microseconds(time: datetime | str | float) -> int:

@@ -149,7 +149,7 @@ class View(ColumnReader):
             return found
         if not 0 <= entry < self._handle.entries:
             raise NotFoundError(
-                f"entry {entry} does not exist: {self.name} has {self._handle.entries} as of this snapshot"
+                f"entry {entry} does not exist: {self.name} has {self._handle.entries:,} in this snapshot"
             )
         raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
 
