@@ -21,7 +21,7 @@ const IDLE_FILES_MAX: usize = 8;
 
 /// The locks of a federation in the kernel of this host.
 #[derive(Clone, Debug)]
-pub(super) struct KernelLocks {
+pub(super) struct KernelBackend {
     /// The folder of the lock files.
     pub(super) folder: PathBuf,
     /// The names of targets for errors, which otherwise have numbers.
@@ -33,7 +33,7 @@ pub(super) struct KernelLocks {
 /// It opens one file for each database, however many containers it locks there.
 #[derive(Debug)]
 pub(super) struct KernelOwner {
-    locks: KernelLocks,
+    locks: KernelBackend,
     files: Mutex<HashMap<Option<DatabaseId>, Arc<OwnedFile>>>,
 }
 
@@ -45,14 +45,14 @@ pub(super) struct KernelGuard {
     is_recorded: bool,
 }
 
-impl KernelLocks {
+impl KernelBackend {
     fn describe(&self, target: &LockTarget) -> String {
         self.names.as_ref().map_or_else(|| target.to_string(), |names| names.describe(target))
     }
 }
 
 impl KernelOwner {
-    pub(super) fn new(locks: KernelLocks) -> Self {
+    pub(super) fn new(locks: KernelBackend) -> Self {
         KernelOwner { locks, files: Mutex::default() }
     }
 

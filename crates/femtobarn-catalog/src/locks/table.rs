@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backend::Backend;
-use super::kernel::{KernelLocks, KernelOwner};
+use super::kernel::{KernelBackend, KernelOwner};
 use super::leased::{LeasedLocks, LeasedOwner};
 use super::monitor::{self, HeldLock};
 use super::owner::{LockGuard, LockOwner};
@@ -19,7 +19,7 @@ use crate::paths::LOCKS_FOLDER;
 /// The locks of one federation.
 #[derive(Clone, Debug)]
 pub struct LockTable {
-    backend: Backend<KernelLocks, Arc<dyn LeasedLocks>>,
+    backend: Backend<KernelBackend, Arc<dyn LeasedLocks>>,
 }
 
 impl LockTable {
@@ -36,7 +36,7 @@ impl LockTable {
 
     fn in_kernel(federation: &Path, names: Option<Arc<dyn TargetNames>>) -> Self {
         let folder = federation.join(LOCKS_FOLDER);
-        LockTable { backend: Backend::Kernel(KernelLocks { folder, names }) }
+        LockTable { backend: Backend::Kernel(KernelBackend { folder, names }) }
     }
 
     /// The locks that a server keeps for a client's session.

@@ -170,7 +170,7 @@ fn session_status(session: &ClientSession) -> SessionStatus {
     }
 }
 
-fn remote_status(session: &catalogue::Session) -> SessionStatus {
+fn remote_status(session: &catalogue::CatalogueSession) -> SessionStatus {
     let client = session.client();
     SessionStatus {
         // Not the session's own id, with which other clients could take it over.

@@ -1,90 +1,79 @@
-//! How sessions begin, are taken up again, and end.
+//! How sessions begin, are resumed, and end.
 //!
-//! What a client claims to hold when it comes again counts: what it does not claim is freed, and what
-//! the session does not hold any more, as after a restart of the server, is taken back if nobody else
-//! can have had it.
+//! When a client opens another stream, its claims decide: locks that it does not claim are freed, and claimed locks
+//! that the session does not hold, as after a restart of the server, are taken again if no other session can have
+//! held them in between.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use femtobarn_catalog::{Commit, Csn, Error, Holder, LockKind, LockTarget, Result};
+use femtobarn_catalog::{Commit, Csn, Error, LockTarget, Result};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
-use uuid::Uuid;
 
-use super::session::{self, Asked, SHARE_MAX, Session};
-use super::{FederationService, SESSIONS_MAX, over};
+use super::service::{FederationService, SESSIONS_MAX};
+use super::session::{CatalogueSession, SessionClaims, session_over};
+use super::state::{LockRequest, SHARE_MAX};
 use crate::logical::latency::RequestKind;
-use crate::logical::locks::Owner;
+use crate::logical::locks::OwnerId;
 
-/// What a client says when it comes.
-#[derive(Clone, Debug)]
-pub struct Claims {
-    /// The name of its session.
-    pub session: Uuid,
-    /// Who it is, as far as that is proved; only the same may take the session up again.
-    pub identity: String,
-    /// Whether it may lock and publish.
-    pub may_write: bool,
-    /// Who is shown to others.
-    pub client: Holder,
-    /// The locks that it had, each with its owner and the epoch that came with it.
-    pub locks: Vec<(u64, LockTarget, LockKind, u64)>,
-    /// The snapshots that it had pinned, and how many times.
-    pub pins: Vec<(Csn, u32)>,
-}
-
-/// A session that was opened, or opened again.
+/// A session that was opened or resumed.
 #[derive(Debug)]
 pub struct Welcome {
     /// The session.
-    pub session: Arc<Session>,
-    /// How often its client has come.
+    pub session: Arc<CatalogueSession>,
+    /// The number of streams that its client has opened.
     pub generation: u64,
     /// The newest commit.
     pub head: Csn,
-    /// What it claims and does not hold any more.
+    /// Claimed locks that it lost.
     pub lost_locks: Vec<(u64, LockTarget)>,
-    /// Pinned snapshots that were given up.
+    /// Claimed snapshots that are gone.
     pub lost_pins: Vec<Csn>,
 }
 
 impl FederationService {
-    /// Opens a session, or takes it up again.
+    /// Opens a session, or resumes it.
     ///
     /// # Errors
-    /// [`Error::Denied`] if it is somebody else's; [`Error::Unavailable`] if there are too many.
-    pub async fn attend(self: &Arc<Self>, claims: Claims) -> Result<Welcome> {
+    /// [`Error::Denied`] if the session belongs to another identity; [`Error::Unavailable`] if the server has too many
+    /// sessions; [`Error::Invalid`] if it claims too many locks; [`Error::Closed`] if it has just ended.
+    pub async fn open_session(self: &Arc<Self>, claims: SessionClaims) -> Result<Welcome> {
         if claims.locks.len() + claims.pins.len() > SHARE_MAX {
-            return Err(Error::Invalid { what: "a session claims too many locks".to_owned() });
+            return Err(Error::Invalid {
+                what: format!(
+                    "too many locks and pins claimed by one session: at most {SHARE_MAX}"
+                ),
+            });
         }
         let session = self.session_of(&claims)?;
-        let generation = self.take_up(&session, &claims)?;
-        let lost_locks = self.retake_all(&session, generation, &claims).await;
-        let (served, pinning) = (Arc::clone(self), Arc::clone(&session));
-        let pinned = spawn_blocking(move || served.pin_all(&pinning, &claims)).await;
+        let generation = self.resume(&session, &claims)?;
+        let lost_locks = self.reacquire_all(&session, generation, &claims).await;
+        let (service, pinning) = (Arc::clone(self), Arc::clone(&session));
+        let pinned = spawn_blocking(move || service.pin_all(&pinning, &claims)).await;
         let (head, lost_pins) = pinned.unwrap_or_else(|error| {
             Err(Error::Internal { what: format!("opening a session stopped: {error}") })
         })?;
         Ok(Welcome { session, generation, head, lost_locks, lost_pins })
     }
 
-    fn session_of(&self, claims: &Claims) -> Result<Arc<Session>> {
-        let mut sessions = session::lock(&self.sessions);
+    fn session_of(&self, claims: &SessionClaims) -> Result<Arc<CatalogueSession>> {
+        let mut sessions = self.sessions.lock();
         if let Some(known) = sessions.get(&claims.session) {
-            return match known.identity == claims.identity {
-                true => Ok(Arc::clone(known)),
-                false => Err(Error::Denied { what: "the session is somebody else's".to_owned() }),
-            };
+            if known.identity != claims.identity {
+                let what = "the session belongs to another identity".to_owned();
+                return Err(Error::Denied { what });
+            }
+            return Ok(Arc::clone(known));
         }
         if sessions.len() >= SESSIONS_MAX {
             return Err(Error::Unavailable {
-                what: format!("the server has {SESSIONS_MAX} sessions; come back later"),
+                what: format!("the server has {SESSIONS_MAX} sessions; try again later"),
             });
         }
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let session = Arc::new(Session::new(number, claims));
+        let session = Arc::new(CatalogueSession::new(number, claims));
         sessions.insert(claims.session, Arc::clone(&session));
         drop(sessions);
         tracing::info!(
@@ -97,14 +86,19 @@ impl FederationService {
         Ok(session)
     }
 
-    /// From here on only this client speaks for the session. What it does not claim is freed.
-    fn take_up(self: &Arc<Self>, session: &Arc<Session>, claims: &Claims) -> Result<u64> {
+    /// Makes this client's stream the only one that the session takes requests from, and frees locks and pins that it
+    /// does not claim.
+    fn resume(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        claims: &SessionClaims,
+    ) -> Result<u64> {
         let claimed: HashSet<_> =
             claims.locks.iter().map(|(owner, target, ..)| (*owner, *target)).collect();
         let (generation, surplus, waits) = {
             let mut state = session.lock();
             if state.is_over {
-                return Err(over());
+                return Err(session_over());
             }
             state.generation += 1;
             state.client = claims.client.clone();
@@ -113,23 +107,23 @@ impl FederationService {
                 pin.1 = pinned(csn).map_or(0, |(_, count)| *count);
                 pin.1 > 0
             });
-            let surplus = state.let_go_unless(|key| claimed.contains(key));
+            let surplus = state.release_unless(|key| claimed.contains(key));
             let waits = state.waiting.drain().map(|(_, wait)| wait).collect();
             (state.generation, surplus, waits)
         };
         session.forget_outcomes();
         self.give_up_all(session, waits);
         for ((number, target), held) in surplus {
-            self.free(Owner { session: session.number(), number }, target, held);
+            self.free(OwnerId { session: session.number(), number }, target, held);
         }
         Ok(generation)
     }
 
-    async fn retake_all(
+    async fn reacquire_all(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<CatalogueSession>,
         generation: u64,
-        claims: &Claims,
+        claims: &SessionClaims,
     ) -> Vec<(u64, LockTarget)> {
         let mut lost = Vec::new();
         for (owner, target, kind, epoch) in &claims.locks {
@@ -138,15 +132,20 @@ impl FederationService {
                 continue;
             }
             let (kind, since) = (*kind, Instant::now());
-            let asked = Asked { number: 0, owner, target, kind, generation, since, deadline: None };
-            if !self.retake(session, asked, *epoch).await {
+            let request =
+                LockRequest { number: 0, owner, target, kind, generation, since, deadline: None };
+            if !self.reacquire(session, request, *epoch).await {
                 lost.push((owner, target));
             }
         }
         lost
     }
 
-    fn pin_all(&self, session: &Session, claims: &Claims) -> Result<(Csn, Vec<Csn>)> {
+    fn pin_all(
+        &self,
+        session: &CatalogueSession,
+        claims: &SessionClaims,
+    ) -> Result<(Csn, Vec<Csn>)> {
         let mut lost = Vec::new();
         for (csn, count) in &claims.pins {
             let is_pinned = session.lock().pins.contains_key(csn);
@@ -157,51 +156,56 @@ impl FederationService {
         Ok((self.catalog.head()?, lost))
     }
 
-    /// The client of a session is not heard any more, because its connection is closed or it fell silent.
-    /// The session ends, unless it comes again within the grace or the lease.
-    pub fn lose(self: &Arc<Self>, session: &Arc<Session>, generation: u64, is_closed: bool) {
+    /// Ends a session whose client's connection was closed, or that fell silent, unless the client resumes it within the
+    /// grace period or the lease.
+    pub fn lose(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        generation: u64,
+        is_closed: bool,
+    ) {
         let patience = if is_closed { self.grace } else { self.lease };
-        let (served, session) = (Arc::clone(self), Arc::clone(session));
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             tokio::time::sleep(patience).await;
             if session.lock().generation == generation {
-                served.end_for(&session, if is_closed { "connection closed" } else { "silence" });
+                service.end_for(&session, if is_closed { "connection closed" } else { "silence" });
             }
         });
     }
 
-    /// Ends a session whose client said goodbye, as soon as nothing of it is being published.
-    pub fn end(self: &Arc<Self>, session: &Arc<Session>) {
+    /// Ends a session whose client said goodbye, as soon as none of its transactions is being published.
+    pub fn end(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
         self.end_for(session, "goodbye");
     }
 
-    fn end_for(self: &Arc<Self>, session: &Arc<Session>, why: &'static str) {
+    fn end_for(self: &Arc<Self>, session: &Arc<CatalogueSession>, why: &'static str) {
         let is_publishing = {
             let mut state = session.lock();
             (state.is_over, state.end) = (true, why);
             state.publishing > 0
         };
         if !is_publishing {
-            self.bury(session);
+            self.free_all(session);
         }
     }
 
-    /// Frees all that a session had, and forgets it.
-    fn bury(self: &Arc<Self>, session: &Arc<Session>) {
+    /// Frees all locks and pins of a session, and forgets it.
+    fn free_all(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
         let (held, waits, pins) = {
             let mut state = session.lock();
-            let held = state.let_go_unless(|_| false);
+            let held = state.release_unless(|_| false);
             let waits = state.waiting.drain().map(|(_, wait)| wait).collect();
             (held, waits, std::mem::take(&mut state.pins))
         };
         drop(pins);
         self.give_up_all(session, waits);
         for ((number, target), held) in held {
-            self.free(Owner { session: session.number(), number }, target, held);
+            self.free(OwnerId { session: session.number(), number }, target, held);
         }
         let is_known = {
-            let mut sessions = session::lock(&self.sessions);
-            let is_same = |known: &Arc<Session>| Arc::ptr_eq(known, session);
+            let mut sessions = self.sessions.lock();
+            let is_same = |known: &Arc<CatalogueSession>| Arc::ptr_eq(known, session);
             let is_known = sessions.get(&session.id()).is_some_and(is_same);
             if is_known {
                 sessions.remove(&session.id());
@@ -218,17 +222,17 @@ impl FederationService {
         }
     }
 
-    /// Publishes a transaction of a session. `again` says that it was sent before, and may have been
-    /// published since that commit.
+    /// Publishes a transaction of a session. `again` is given if it was sent before: it may have been published after
+    /// that commit.
     ///
-    /// Who stops waiting for this does not stop it.
+    /// Dropping the future does not stop the publication.
     ///
     /// # Errors
-    /// As [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session does not hold a
-    /// database that the transaction made or wrote to.
+    /// As [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session does not hold a database
+    /// that the transaction created or wrote to.
     pub async fn publish(
         self: &Arc<Self>,
-        session: &Arc<Session>,
+        session: &Arc<CatalogueSession>,
         commit: Commit,
         again: Option<Csn>,
     ) -> Result<Csn> {
@@ -236,42 +240,42 @@ impl FederationService {
             (Ok(publishing), _) => publishing,
             (Err(error), None) => return Err(error),
             (Err(error), Some(after)) => {
-                let made = self.publisher.made(commit.transaction, after).await?;
+                let made = self.publisher.find_published(commit.transaction, after).await?;
                 return made.ok_or(error);
             }
         };
-        let (served, since) = (Arc::clone(self), Instant::now());
+        let (service, since) = (Arc::clone(self), Instant::now());
         let published = tokio::spawn(async move {
-            let result = served.publisher.publish(commit, again).await;
-            served.latencies.record(RequestKind::Commit, since.elapsed());
+            let result = service.publisher.publish(commit, again).await;
+            service.latencies.record(RequestKind::Commit, since.elapsed());
             publishing.session.lock().published += u64::from(result.is_ok());
             drop(publishing);
             result
         });
         match published.await {
             Ok(result) => result,
-            // The server ends, and nobody knows how far this came: who hears nothing asks again.
+            // The server is stopping, and the outcome is unknown: a client without an answer asks again.
             Err(error) if error.is_cancelled() => std::future::pending().await,
             Err(error) => Err(Error::Internal { what: format!("publishing stopped: {error}") }),
         }
     }
 }
 
-/// What keeps a session while one of its transactions is being published.
+/// Keeps a session from ending while one of its transactions is being published.
 struct Publishing {
-    served: Arc<FederationService>,
-    session: Arc<Session>,
+    service: Arc<FederationService>,
+    session: Arc<CatalogueSession>,
 }
 
 impl Publishing {
     fn begin(
-        served: &Arc<FederationService>,
-        session: &Arc<Session>,
+        service: &Arc<FederationService>,
+        session: &Arc<CatalogueSession>,
         commit: &Commit,
     ) -> Result<Self> {
         let mut state = session.lock();
         if state.is_over {
-            return Err(over());
+            return Err(session_over());
         }
         let held: HashSet<LockTarget> = state.held.keys().map(|(_, target)| *target).collect();
         let changed = commit.versions.iter().map(|version| version.database);
@@ -281,8 +285,8 @@ impl Publishing {
             return Err(Error::Changed { what: format!("the lock on {free} was lost") });
         }
         state.publishing += 1;
-        served.unborn.begin_publishing(commit);
-        Ok(Publishing { served: Arc::clone(served), session: Arc::clone(session) })
+        service.uncommitted.begin_publishing(commit);
+        Ok(Publishing { service: Arc::clone(service), session: Arc::clone(session) })
     }
 }
 
@@ -294,7 +298,7 @@ impl Drop for Publishing {
             state.is_over && state.publishing == 0
         };
         if is_last {
-            self.served.bury(&self.session);
+            self.service.free_all(&self.session);
         }
     }
 }

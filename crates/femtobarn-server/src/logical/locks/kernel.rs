@@ -1,38 +1,40 @@
-//! What the server holds of the kernel's locks, so that local processes on the same folder and remote
-//! sessions respect each other.
+//! The kernel's locks that the server holds, so that local processes in the same folder and remote sessions exclude each
+//! other.
 //!
-//! The table comes first, so whoever asks here shares with all who hold the same, or is alone.
+//! The table grants a request first, so all requests for one target that arrive here share it, or there is only one.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use femtobarn_catalog::{
     Csn, DatabaseId, Error, LocalCatalogue, LockGuard, LockKind, LockTable, LockTarget, Result,
+    clock,
 };
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
-/// The pauses between two looks at a lock that a local process holds, at first and at most. No thread is
-/// kept waiting, since there are few.
+/// The shortest and the longest pause between two attempts to take a lock that a local process holds. Polling blocks no
+/// thread of the small pool.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 /// The kernel's locks that the server holds in one federation.
 #[derive(Debug)]
-pub struct KernelLocks {
+pub struct ServerKernelLocks {
     catalog: Arc<LocalCatalogue>,
     locks: LockTable,
-    held: Mutex<HashMap<LockTarget, Shared>>,
+    held: Mutex<HashMap<LockTarget, CountedLock>>,
 }
 
-/// A lock that is held, or being taken, for so many.
+/// A lock that is held, or being taken, for `count` owners.
 #[derive(Debug)]
-struct Shared {
+struct CountedLock {
     count: usize,
     taken: Slot,
 }
 
-/// None while it is not taken yet.
+/// None until the lock is taken.
 type Slot = Arc<tokio::sync::Mutex<Option<Taken>>>;
 
 #[derive(Debug)]
@@ -42,22 +44,23 @@ struct Taken {
     epoch: u64,
 }
 
-impl KernelLocks {
-    /// None are held yet.
+impl ServerKernelLocks {
+    /// A holder of no locks.
     pub fn new(catalog: Arc<LocalCatalogue>) -> Self {
-        KernelLocks { locks: catalog.locks(), catalog, held: Mutex::default() }
+        ServerKernelLocks { locks: catalog.locks(), catalog, held: Mutex::default() }
     }
 
-    /// Whether a target is locked in the kernel, too.
+    /// Whether locks on a target are held in the kernel, too.
     pub fn has(target: &LockTarget) -> bool {
         !matches!(target, LockTarget::Container(..))
     }
 
-    /// Locks a target once more, waiting for local processes. It returns the epoch that its database had
-    /// when it was locked first; since then nobody has had the database alone.
+    /// Locks a target for one more owner, waiting for local processes. Returns the epoch of its database when the first
+    /// owner locked it; no process has locked the database exclusively since.
     ///
     /// # Errors
-    /// [`Error::Busy`] with who holds it.
+    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Io`] if the lock file or the catalogue
+    /// cannot be read.
     pub async fn lock(
         &self,
         target: LockTarget,
@@ -65,15 +68,15 @@ impl KernelLocks {
         wait: Option<Duration>,
     ) -> Result<u64> {
         let taken = {
-            let mut held = self.held();
-            let new = || Shared { count: 0, taken: Arc::default() };
+            let mut held = self.held.lock();
+            let new = || CountedLock { count: 0, taken: Arc::default() };
             let shared = held.entry(target).or_insert_with(new);
             shared.count += 1;
             Arc::clone(&shared.taken)
         };
-        // Given back if this is not waited for to the end.
-        let mut claim = Claim { locks: self, target, is_kept: false };
-        let (started, mut pause) = (Instant::now(), PAUSE_MIN);
+        // Gives the count back if the future is dropped.
+        let mut claim = CountClaim { locks: self, target, is_kept: false };
+        let (started, mut pause) = (clock::now(), PAUSE_MIN);
         loop {
             match self.try_lock(target, kind, &taken).await {
                 Ok(epoch) => {
@@ -94,7 +97,7 @@ impl KernelLocks {
         }
     }
 
-    /// Takes a lock if it is free; one thread does so for all who want it.
+    /// Takes a lock if it is free, once for all owners.
     async fn try_lock(&self, target: LockTarget, kind: LockKind, taken: &Slot) -> Result<u64> {
         let mut taken = taken.lock().await;
         if let Some(taken) = &*taken {
@@ -110,9 +113,9 @@ impl KernelLocks {
         Ok(taken.insert(new).epoch)
     }
 
-    /// Frees a target once.
+    /// Frees a lock of one owner.
     pub fn unlock(&self, target: LockTarget) {
-        let mut held = self.held();
+        let mut held = self.held.lock();
         if let Some(shared) = held.get_mut(&target) {
             shared.count -= 1;
             if shared.count == 0 {
@@ -120,20 +123,16 @@ impl KernelLocks {
             }
         }
     }
-
-    fn held(&self) -> MutexGuard<'_, HashMap<LockTarget, Shared>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-/// One count of a lock.
-struct Claim<'a> {
-    locks: &'a KernelLocks,
+/// One owner's count of a lock.
+struct CountClaim<'a> {
+    locks: &'a ServerKernelLocks,
     target: LockTarget,
     is_kept: bool,
 }
 
-impl Drop for Claim<'_> {
+impl Drop for CountClaim<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
             self.locks.unlock(self.target);
@@ -141,7 +140,7 @@ impl Drop for Claim<'_> {
     }
 }
 
-/// 0 for a database that does not exist yet.
+/// The epoch of a database; 0 if it does not exist yet.
 fn epoch_of(catalog: &LocalCatalogue, database: Option<DatabaseId>) -> Result<u64> {
     let Some(database) = database else { return Ok(0) };
     match catalog.database_by_id(database, Csn::MAX) {

@@ -1,23 +1,23 @@
 //! The locks of remote sessions: a table in memory, above the locks of the kernel.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `table` | who holds what and who waits, in shards |
-//! | `cycle` | whether a wait would never end |
-//! | `kernel` | what the server holds of the kernel's locks, for all its sessions together |
+//! | `deadlock` | owners, and cycles in the graph of their waits |
+//! | `table` | holders and queues of all locks, in shards |
+//! | `kernel` | the kernel's locks that the server holds for all its sessions |
 //!
-//! Locks of containers are in the table only: local processes on the same folder do not see them, and
-//! the version check of the commit decides between the two. To have them in the kernel would cost more
-//! than all the rest, and they are only politeness. Locks of databases, of allocation and of maintenance
-//! are more than that, and are in both.
+//! Locks of containers are in the table only. Local processes in the same folder do not see them, and the version check
+//! of the commit decides between the two: locks of containers are politeness, and having them in the kernel, too, would
+//! cost more than all else. Locks of databases, of allocation and of maintenance protect data, and are in both.
 //!
-//! Lock order: waits, then shards, of which nobody holds two.
+//! Lock order: waits, then shards. No thread holds two shards.
 
-mod cycle;
+mod deadlock;
 mod kernel;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use kernel::KernelLocks;
-pub use table::{Answer, Held, Owner, Table, Waiting};
+pub use deadlock::{OwnerId, WaitEdge};
+pub use kernel::ServerKernelLocks;
+pub use table::{LockAnswer, QueuedRequest, SessionLockTable, TableEntry};

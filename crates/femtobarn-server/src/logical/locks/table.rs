@@ -1,163 +1,164 @@
-//! Who holds what, and who waits for it in which order.
+//! The table of locks in memory: holders, and queues of waiting requests.
 //!
 //! Invariants:
-//! 1. Who waits is served in the order of asking: nobody overtakes, not even those who share.
-//! 2. An owner holds a target once. It never waits for itself.
-//! 3. A lock that nobody waits for touches one shard and nothing else.
-//! 4. A wait that would close a cycle does not begin. Waits begin one after the other, so one of those
-//!    that close a cycle sees it.
+//! 1. Requests are granted in the order of arrival: none overtakes another, not even a shared one.
+//! 2. An owner holds a target at most once, and never waits for itself.
+//! 3. A lock without contention touches one shard and nothing else.
+//! 4. A wait that would close a cycle does not begin. Waits begin one after the other, so the last wait of a cycle
+//!    finds it.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use femtobarn_catalog::{LockKind, LockTarget};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::cycle::{self, Link};
+use super::deadlock::{self, OwnerId, WaitEdge};
 
-/// More than there are cores, so that two of them seldom meet.
+/// Many more than cores, so that two threads seldom need the same shard.
 const SHARDS: usize = 256;
 
-/// A transaction of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Owner {
-    /// The session.
-    pub session: u64,
-    /// The transaction, as the session numbers it.
-    pub number: u64,
-}
-
-/// What became of asking for a lock.
+/// The answer to a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// It is held.
+pub enum LockAnswer {
+    /// The owner holds the lock.
     Granted,
-    /// It will be granted to the ticket.
+    /// The request is queued. A later unlock returns its ticket.
     Waits,
-    /// Somebody holds it, and there was to be no wait.
+    /// The lock is not free, and the request was not to be queued.
     Busy,
-    /// Waiting would never end: who waits for what, from the one that asked round to itself.
-    Deadlock(Vec<Link>),
-    /// The owner holds it already, or waits for it.
-    Twice,
+    /// The wait would close this cycle, which begins with the request.
+    Deadlock(Vec<WaitEdge>),
+    /// The owner holds the lock already, or waits for it.
+    Duplicate,
 }
 
 /// A lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// What.
+pub struct TableEntry {
+    /// The target.
     pub target: LockTarget,
-    /// How.
+    /// Shared or exclusive.
     pub kind: LockKind,
-    /// By whom.
-    pub owner: Owner,
+    /// Its holder.
+    pub owner: OwnerId,
 }
 
-/// Somebody who waits; `T` is what was given when asking.
+/// A request in a queue, with the ticket of its caller.
 #[derive(Clone, Debug)]
-pub struct Waiting<T> {
-    /// Who.
-    pub owner: Owner,
-    /// How it wants the lock.
+pub struct QueuedRequest<T> {
+    /// The owner.
+    pub owner: OwnerId,
+    /// Shared or exclusive.
     pub kind: LockKind,
-    /// What was given when asking.
+    /// The caller's ticket.
     pub ticket: T,
 }
 
-/// The locks of one federation. `T` is a ticket, which comes back when a wait is over.
+/// The locks of one federation. `T` is a caller's ticket, which comes back when the wait is over.
 #[derive(Debug)]
-pub struct Table<T> {
+pub struct SessionLockTable<T> {
     hasher: RandomState,
     shards: Vec<Mutex<HashMap<LockTarget, Entry<T>>>>,
-    /// What each owner that waits waits for.
-    waits: Mutex<HashMap<Owner, Vec<LockTarget>>>,
+    /// The targets that each waiting owner waits for.
+    waits: Mutex<HashMap<OwnerId, Vec<LockTarget>>>,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
-    holders: Vec<(Owner, LockKind)>,
-    queue: VecDeque<Waiting<T>>,
+    holders: Vec<(OwnerId, LockKind)>,
+    queue: VecDeque<QueuedRequest<T>>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for SessionLockTable<T> {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Table { hasher: RandomState::new(), shards, waits: Mutex::default() }
+        SessionLockTable { hasher: RandomState::new(), shards, waits: Mutex::default() }
     }
 }
 
-impl<T> Table<T> {
-    /// Locks a target for an owner, or has it wait with the ticket.
-    pub fn lock(&self, owner: Owner, target: LockTarget, kind: LockKind, ticket: T) -> Answer {
+impl<T> SessionLockTable<T> {
+    /// Locks a target for an owner, or queues the request with the ticket.
+    pub fn lock(
+        &self,
+        owner: OwnerId,
+        target: LockTarget,
+        kind: LockKind,
+        ticket: T,
+    ) -> LockAnswer {
         match self.try_lock(owner, target, kind) {
-            Answer::Busy => self.enqueue(owner, target, Waiting { owner, kind, ticket }),
+            LockAnswer::Busy => self.enqueue(owner, target, QueuedRequest { owner, kind, ticket }),
             answer => answer,
         }
     }
 
     /// Locks a target for an owner, if it is free now.
-    pub fn try_lock(&self, owner: Owner, target: LockTarget, kind: LockKind) -> Answer {
+    pub fn try_lock(&self, owner: OwnerId, target: LockTarget, kind: LockKind) -> LockAnswer {
         let mut shard = self.shard(&target);
         let entry = shard.entry(target).or_insert_with(Entry::new);
-        match entry.has(owner) {
-            true => Answer::Twice,
-            false if entry.queue.is_empty() && entry.is_free_for(kind) => {
-                entry.holders.push((owner, kind));
-                Answer::Granted
-            }
-            false => Answer::Busy,
+        if entry.has(owner) {
+            return LockAnswer::Duplicate;
         }
+        if !entry.queue.is_empty() || !entry.is_free_for(kind) {
+            return LockAnswer::Busy;
+        }
+        entry.holders.push((owner, kind));
+        LockAnswer::Granted
     }
 
-    fn enqueue(&self, owner: Owner, target: LockTarget, waiting: Waiting<T>) -> Answer {
-        let mut waits = lock(&self.waits);
+    fn enqueue(&self, owner: OwnerId, target: LockTarget, waiting: QueuedRequest<T>) -> LockAnswer {
+        let mut waits = self.waits.lock();
         {
             let mut shard = self.shard(&target);
             let entry = shard.entry(target).or_insert_with(Entry::new);
             if entry.queue.is_empty() && entry.is_free_for(waiting.kind) {
                 entry.holders.push((owner, waiting.kind));
-                return Answer::Granted;
+                return LockAnswer::Granted;
             }
             entry.queue.push_back(waiting);
         }
         waits.entry(owner).or_default().push(target);
         let blockers = |owner, target: &LockTarget| self.blockers(owner, target);
-        let Some(cycle) = cycle::find(owner, target, &waits, blockers) else {
-            return Answer::Waits;
+        let Some(cycle) = deadlock::find_cycle(owner, target, &waits, blockers) else {
+            return LockAnswer::Waits;
         };
-        // It is the last of the queue, so nobody stands behind it.
+        // The request is the last of the queue, so removing it grants nothing.
         let mut shard = self.shard(&target);
         if let Some(entry) = shard.get_mut(&target) {
             entry.queue.retain(|waiting| waiting.owner != owner);
         }
         forget(&mut waits, owner, &target);
-        Answer::Deadlock(cycle)
+        LockAnswer::Deadlock(cycle)
     }
 
-    /// Frees a lock, and returns those who got theirs by it.
-    pub fn unlock(&self, owner: Owner, target: LockTarget) -> Vec<Waiting<T>> {
+    /// Frees a lock, and returns the requests that are granted by it.
+    pub fn unlock(&self, owner: OwnerId, target: LockTarget) -> Vec<QueuedRequest<T>> {
         self.change(target, |entry| entry.holders.retain(|(holder, _)| *holder != owner))
     }
 
-    /// Ends a wait. It returns what it waited with, unless the wait was over already, and those who got
-    /// theirs by it.
+    /// Removes a request from its queue. Returns it, unless the wait was over already, and the requests that are granted
+    /// by its removal.
     pub fn give_up(
         &self,
-        owner: Owner,
+        owner: OwnerId,
         target: LockTarget,
-    ) -> (Option<Waiting<T>>, Vec<Waiting<T>>) {
+    ) -> (Option<QueuedRequest<T>>, Vec<QueuedRequest<T>>) {
         let mut gone = None;
         let granted = self.change(target, |entry| {
             let position = entry.queue.iter().position(|waiting| waiting.owner == owner);
             gone = position.and_then(|position| entry.queue.remove(position));
         });
         if gone.is_some() {
-            forget(&mut lock(&self.waits), owner, &target);
+            forget(&mut self.waits.lock(), owner, &target);
         }
         (gone, granted)
     }
 
-    fn change(&self, target: LockTarget, change: impl FnOnce(&mut Entry<T>)) -> Vec<Waiting<T>> {
+    fn change(
+        &self,
+        target: LockTarget,
+        change: impl FnOnce(&mut Entry<T>),
+    ) -> Vec<QueuedRequest<T>> {
         let granted = {
             let mut shard = self.shard(&target);
             let Some(entry) = shard.get_mut(&target) else { return Vec::new() };
@@ -169,25 +170,25 @@ impl<T> Table<T> {
             granted
         };
         if !granted.is_empty() {
-            let mut waits = lock(&self.waits);
+            let mut waits = self.waits.lock();
             granted.iter().for_each(|waiting| forget(&mut waits, waiting.owner, &target));
         }
         granted
     }
 
-    /// One of those who hold a target.
-    pub fn holder(&self, target: &LockTarget) -> Option<Owner> {
+    /// One holder of a lock; none if it is free.
+    pub fn holder(&self, target: &LockTarget) -> Option<OwnerId> {
         let shard = self.shard(target);
         shard.get(target)?.holders.first().map(|(owner, _)| *owner)
     }
 
-    /// All locks that are held, in the order of what is locked.
-    pub fn held(&self) -> Vec<Held> {
+    /// All locks that are held, ordered by target.
+    pub fn held(&self) -> Vec<TableEntry> {
         let mut held = Vec::new();
         for shard in &self.shards {
-            for (target, entry) in lock(shard).iter() {
+            for (target, entry) in shard.lock().iter() {
                 let holders = entry.holders.iter();
-                held.extend(holders.map(|(owner, kind)| Held {
+                held.extend(holders.map(|(owner, kind)| TableEntry {
                     target: *target,
                     kind: *kind,
                     owner: *owner,
@@ -198,23 +199,23 @@ impl<T> Table<T> {
         held
     }
 
-    /// All who wait, and for what.
-    pub fn waiting(&self) -> Vec<(LockTarget, Waiting<T>)>
+    /// All queued requests with their targets.
+    pub fn waiting(&self) -> Vec<(LockTarget, QueuedRequest<T>)>
     where
         T: Clone,
     {
         let mut waiting = Vec::new();
         for shard in &self.shards {
-            for (target, entry) in lock(shard).iter() {
+            for (target, entry) in shard.lock().iter() {
                 waiting.extend(entry.queue.iter().map(|one| (*target, one.clone())));
             }
         }
         waiting
     }
 
-    /// Whom an owner that waits for a target waits for: those who hold it, and the one in front of it,
-    /// who must have it before.
-    fn blockers(&self, owner: Owner, target: &LockTarget) -> Vec<Owner> {
+    /// The owners that a queued request waits for: the holders of the target that it cannot share with, and the request
+    /// in front of it, which is granted first.
+    fn blockers(&self, owner: OwnerId, target: &LockTarget) -> Vec<OwnerId> {
         let shard = self.shard(target);
         let Some(entry) = shard.get(target) else { return Vec::new() };
         let Some(position) = entry.queue.iter().position(|waiting| waiting.owner == owner) else {
@@ -227,7 +228,7 @@ impl<T> Table<T> {
     }
 
     fn shard(&self, target: &LockTarget) -> MutexGuard<'_, HashMap<LockTarget, Entry<T>>> {
-        lock(&self.shards[self.hasher.hash_one(target) as usize % SHARDS])
+        self.shards[self.hasher.hash_one(target) as usize % SHARDS].lock()
     }
 }
 
@@ -236,7 +237,7 @@ impl<T> Entry<T> {
         Entry { holders: Vec::new(), queue: VecDeque::new() }
     }
 
-    fn has(&self, owner: Owner) -> bool {
+    fn has(&self, owner: OwnerId) -> bool {
         self.holders.iter().any(|(holder, _)| *holder == owner)
             || self.queue.iter().any(|waiting| waiting.owner == owner)
     }
@@ -245,8 +246,8 @@ impl<T> Entry<T> {
         self.holders.iter().all(|(_, held)| can_share(*held, kind))
     }
 
-    /// Lets those at the front of the queue in.
-    fn grant(&mut self) -> Vec<Waiting<T>> {
+    /// Grants requests from the front of the queue.
+    fn grant(&mut self) -> Vec<QueuedRequest<T>> {
         let mut granted = Vec::new();
         while self.queue.front().is_some_and(|first| self.is_free_for(first.kind)) {
             let Some(first) = self.queue.pop_front() else { break };
@@ -261,16 +262,11 @@ fn can_share(one: LockKind, other: LockKind) -> bool {
     (one, other) == (LockKind::Shared, LockKind::Shared)
 }
 
-fn forget(waits: &mut HashMap<Owner, Vec<LockTarget>>, owner: Owner, target: &LockTarget) {
+fn forget(waits: &mut HashMap<OwnerId, Vec<LockTarget>>, owner: OwnerId, target: &LockTarget) {
     if let Some(targets) = waits.get_mut(&owner) {
         targets.retain(|one| one != target);
         if targets.is_empty() {
             waits.remove(&owner);
         }
     }
-}
-
-/// A panic elsewhere leaves the collections whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,34 +5,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use femtobarn_catalog::{ContainerId, DatabaseId, LockKind, LockTarget};
 
-use super::{Answer, Owner, Table};
+use super::{LockAnswer, OwnerId, SessionLockTable};
 
 const ALONE: LockKind = LockKind::Exclusive;
 const SHARED: LockKind = LockKind::Shared;
 
-fn owner(session: u64) -> Owner {
-    Owner { session, number: 1 }
+fn owner(session: u64) -> OwnerId {
+    OwnerId { session, number: 1 }
 }
 
 fn target(container: u32) -> LockTarget {
     LockTarget::Container(DatabaseId(1), ContainerId(container))
 }
 
-fn names(granted: Vec<super::Waiting<u64>>) -> Vec<u64> {
+fn names(granted: Vec<super::QueuedRequest<u64>>) -> Vec<u64> {
     granted.into_iter().map(|waiting| waiting.ticket).collect()
 }
 
 #[test]
-fn those_who_wait_are_served_in_turn_and_nobody_overtakes() {
-    let table = Table::default();
+fn requests_are_granted_in_the_order_of_arrival() {
+    let table = SessionLockTable::default();
     let lock = |session, kind| table.lock(owner(session), target(1), kind, session);
-    assert_eq!(lock(1, SHARED), Answer::Granted);
-    assert_eq!(lock(2, SHARED), Answer::Granted);
-    assert_eq!(lock(3, ALONE), Answer::Waits);
-    assert_eq!(lock(4, SHARED), Answer::Waits, "it would overtake who waits to be alone");
-    assert_eq!(lock(5, SHARED), Answer::Waits);
-    assert_eq!(lock(6, ALONE), Answer::Waits);
-    assert_eq!(table.try_lock(owner(7), target(1), SHARED), Answer::Busy);
+    assert_eq!(lock(1, SHARED), LockAnswer::Granted);
+    assert_eq!(lock(2, SHARED), LockAnswer::Granted);
+    assert_eq!(lock(3, ALONE), LockAnswer::Waits);
+    assert_eq!(lock(4, SHARED), LockAnswer::Waits, "it would overtake who waits to be alone");
+    assert_eq!(lock(5, SHARED), LockAnswer::Waits);
+    assert_eq!(lock(6, ALONE), LockAnswer::Waits);
+    assert_eq!(table.try_lock(owner(7), target(1), SHARED), LockAnswer::Busy);
     let unlock = |session| names(table.unlock(owner(session), target(1)));
     assert_eq!(unlock(1), [0_u64; 0]);
     assert_eq!(unlock(2), [3]);
@@ -44,12 +44,12 @@ fn those_who_wait_are_served_in_turn_and_nobody_overtakes() {
 }
 
 #[test]
-fn who_gives_up_lets_those_behind_pass() {
-    let table = Table::default();
+fn withdrawn_request_lets_those_behind_it_pass() {
+    let table = SessionLockTable::default();
     let lock = |session, kind| table.lock(owner(session), target(1), kind, session);
-    assert_eq!(lock(1, SHARED), Answer::Granted);
-    assert_eq!(lock(2, ALONE), Answer::Waits);
-    assert_eq!(lock(3, SHARED), Answer::Waits);
+    assert_eq!(lock(1, SHARED), LockAnswer::Granted);
+    assert_eq!(lock(2, ALONE), LockAnswer::Waits);
+    assert_eq!(lock(3, SHARED), LockAnswer::Waits);
     let (gone, granted) = table.give_up(owner(2), target(1));
     assert_eq!((gone.map(|gone| gone.ticket), names(granted)), (Some(2), vec![3]));
     let (gone, _) = table.give_up(owner(3), target(1));
@@ -57,26 +57,26 @@ fn who_gives_up_lets_those_behind_pass() {
 }
 
 #[test]
-fn an_owner_does_not_wait_for_itself() {
-    let table = Table::default();
-    assert_eq!(table.lock(owner(1), target(1), SHARED, 0), Answer::Granted);
-    assert_eq!(table.lock(owner(1), target(1), ALONE, 0), Answer::Twice);
+fn second_request_of_an_owner_is_refused() {
+    let table = SessionLockTable::default();
+    assert_eq!(table.lock(owner(1), target(1), SHARED, 0), LockAnswer::Granted);
+    assert_eq!(table.lock(owner(1), target(1), ALONE, 0), LockAnswer::Duplicate);
 }
 
 #[test]
-fn a_cycle_of_any_length_is_found_by_the_one_who_closes_it() {
+fn cycle_of_any_length_is_found_by_its_last_wait() {
     for length in 2..6_u64 {
-        let table = Table::default();
+        let table = SessionLockTable::default();
         for session in 0..length {
             let own = target(session as u32);
-            assert_eq!(table.lock(owner(session), own, ALONE, session), Answer::Granted);
+            assert_eq!(table.lock(owner(session), own, ALONE, session), LockAnswer::Granted);
         }
         for session in 0..length - 1 {
             let next = target(session as u32 + 1);
-            assert_eq!(table.lock(owner(session), next, ALONE, session), Answer::Waits);
+            assert_eq!(table.lock(owner(session), next, ALONE, session), LockAnswer::Waits);
         }
         let last = length - 1;
-        let Answer::Deadlock(cycle) = table.lock(owner(last), target(0), ALONE, last) else {
+        let LockAnswer::Deadlock(cycle) = table.lock(owner(last), target(0), ALONE, last) else {
             panic!("no cycle of {length} was found");
         };
         let waiters: Vec<u64> = cycle.iter().map(|link| link.waiter.session).collect();
@@ -89,29 +89,29 @@ fn a_cycle_of_any_length_is_found_by_the_one_who_closes_it() {
 }
 
 #[test]
-fn a_cycle_through_those_who_wait_in_front_is_found() {
-    let table = Table::default();
-    assert_eq!(table.lock(owner(1), target(1), SHARED, 1), Answer::Granted);
-    assert_eq!(table.lock(owner(2), target(2), ALONE, 2), Answer::Granted);
-    assert_eq!(table.lock(owner(3), target(1), ALONE, 3), Answer::Waits);
+fn cycle_through_queued_requests_is_found() {
+    let table = SessionLockTable::default();
+    assert_eq!(table.lock(owner(1), target(1), SHARED, 1), LockAnswer::Granted);
+    assert_eq!(table.lock(owner(2), target(2), ALONE, 2), LockAnswer::Granted);
+    assert_eq!(table.lock(owner(3), target(1), ALONE, 3), LockAnswer::Waits);
     // It could share with the holder, but waits behind the one in front.
-    assert_eq!(table.lock(owner(2), target(1), SHARED, 2), Answer::Waits);
+    assert_eq!(table.lock(owner(2), target(1), SHARED, 2), LockAnswer::Waits);
     let answer = table.lock(owner(1), target(2), ALONE, 1);
-    let Answer::Deadlock(cycle) = answer else { panic!("{answer:?}") };
+    let LockAnswer::Deadlock(cycle) = answer else { panic!("{answer:?}") };
     let waiters: Vec<u64> = cycle.iter().map(|link| link.waiter.session).collect();
     assert_eq!(waiters, [1, 2, 3]);
 }
 
 #[test]
-fn a_chain_of_waits_that_ends_is_no_cycle() {
-    let table = Table::default();
+fn chain_of_waits_without_a_cycle_is_accepted() {
+    let table = SessionLockTable::default();
     for session in 0..50_u64 {
         let own = target(session as u32);
-        assert_eq!(table.lock(owner(session), own, ALONE, session), Answer::Granted);
+        assert_eq!(table.lock(owner(session), own, ALONE, session), LockAnswer::Granted);
     }
     for session in (1..50_u64).rev() {
         let before = target(session as u32 - 1);
-        assert_eq!(table.lock(owner(session), before, ALONE, session), Answer::Waits);
+        assert_eq!(table.lock(owner(session), before, ALONE, session), LockAnswer::Waits);
     }
 }
 
@@ -121,7 +121,7 @@ fn a_chain_of_waits_that_ends_is_no_cycle() {
 fn threads_exclude_each_other() {
     const THREADS: u64 = 4;
     const ROUNDS: u64 = 500;
-    let table = Table::<std::sync::mpsc::Sender<()>>::default();
+    let table = SessionLockTable::<std::sync::mpsc::Sender<()>>::default();
     let counts: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
     let start = Barrier::new(THREADS as usize);
     std::thread::scope(|scope| {
@@ -133,8 +133,8 @@ fn threads_exclude_each_other() {
                     let place = ((session + round) % 3) as usize;
                     let (ticket, granted) = std::sync::mpsc::channel();
                     match table.lock(owner(session), target(place as u32), ALONE, ticket) {
-                        Answer::Granted => {}
-                        Answer::Waits => granted.recv().expect("the lock is granted"),
+                        LockAnswer::Granted => {}
+                        LockAnswer::Waits => granted.recv().expect("the lock is granted"),
                         other => panic!("{other:?}"),
                     }
                     let count = counts[place].load(Ordering::Relaxed);

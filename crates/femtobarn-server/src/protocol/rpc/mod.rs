@@ -1,13 +1,12 @@
-//! gRPC: the catalogues and the locks of federations, for remote ones.
+//! gRPC: the catalogues and the locks of federations for remote clients. `docs/protocol.md` specifies the protocol.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `session_stream` | sessions |
+//! | `session_stream` | the streams of sessions |
 //! | `queries` | rows |
 //! | `mutations` | numbers, free space, tags, retention and transactions |
 //!
-//! Who calls is known by the bearer token of each call, and may do to a federation what the token says of
-//! its path.
+//! Each call authenticates its caller by its bearer token, whose rights to the federation's path decide.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,45 +36,45 @@ mod queries;
 mod session_stream;
 
 /// The answers to a question.
-type Answers = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<Answer, Status>>>;
+type AnswerStream = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<Answer, Status>>>;
 
-/// Threads that may wait for a catalogue's file at once, besides those that publish and pin.
+/// Threads that may wait for a catalogue's file at a time, besides those that publish and pin.
 const BLOCKING_MAX: usize = 8;
 
-/// The service of all federations of a server.
+/// The endpoints of all federations of a server.
 #[derive(Clone)]
 pub struct Service {
-    shared: Arc<Shared>,
+    state: Arc<ServiceState>,
 }
 
-struct Shared {
+struct ServiceState {
     federations: HashMap<String, Arc<FederationService>>,
     authenticator: Authenticator,
     blocking: Semaphore,
 }
 
-/// The service, to be mounted beside HTTP.
+/// The routes of the service, beside those of HTTP.
 pub fn routes(
     federations: Vec<Arc<FederationService>>,
     authenticator: Authenticator,
 ) -> axum::Router {
-    let by_name = federations.into_iter().map(|served| (served.name().to_owned(), served));
-    let service = Service {
-        shared: Arc::new(Shared {
+    let by_name = federations.into_iter().map(|service| (service.name().to_owned(), service));
+    let endpoint = Service {
+        state: Arc::new(ServiceState {
             federations: by_name.collect(),
             authenticator,
             blocking: Semaphore::new(BLOCKING_MAX),
         }),
     };
-    // A route and no fallback: whatever else is asked for is HTTP's affair.
+    // A route without a fallback: HTTP answers all other paths.
     let path = format!("/{}/{{*method}}", CatalogueServer::<Service>::NAME);
-    let server = CatalogueServer::new(service)
+    let server = CatalogueServer::new(endpoint)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     axum::Router::new().route_service(&path, server).layer(from_fn(refuse_open_tokens))
 }
 
-/// A token that others could have read on its way is refused, so that nobody gets used to sending such.
+/// Refuses a token that was sent unencrypted, even if it is valid, so that no client relies on that.
 async fn refuse_open_tokens(
     request: axum::extract::Request,
     next: Next,
@@ -88,7 +87,7 @@ async fn refuse_open_tokens(
 }
 
 impl Service {
-    /// The federation, if the caller may do this to it; and who the caller is.
+    /// The federation and the caller's identity, if the caller has the right to `action`.
     fn admit(
         &self,
         metadata: &MetadataMap,
@@ -102,33 +101,34 @@ impl Service {
             let text = format!("{} may not {action:?} {path}", identity.name);
             return Err(Status::permission_denied(text));
         }
-        let served = self.shared.federations.get(name);
-        let served = served
+        let service = self.state.federations.get(name);
+        let service = service
             .ok_or_else(|| Status::not_found(format!("this server has no federation {name:?}")))?;
-        Ok((Arc::clone(served), identity))
+        Ok((Arc::clone(service), identity))
     }
 
     fn identity(&self, metadata: &MetadataMap) -> std::result::Result<Identity, Status> {
         let refused = |text: String| Status::unauthenticated(text);
         match metadata.get("authorization") {
-            None => self.shared.authenticator.anonymous().map_err(|refusal| refused(refusal.0)),
+            None => self.state.authenticator.anonymous().map_err(|refusal| refused(refusal.0)),
             Some(value) => {
                 let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-                let token =
-                    token.ok_or_else(|| refused("this is not a bearer token".to_owned()))?;
-                let identity = self.shared.authenticator.token(token);
+                let token = token.ok_or_else(|| {
+                    refused("malformed authorization: must be a bearer token".to_owned())
+                })?;
+                let identity = self.state.authenticator.token(token);
                 identity.map_err(|refusal| refused(refusal.0))
             }
         }
     }
 
-    /// Does what may wait for a disk, on one of few threads.
+    /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let stopped = |what: String| Error::Internal { what };
-        let permit = self.shared.blocking.acquire().await;
+        let permit = self.state.blocking.acquire().await;
         let _permit = permit.map_err(|error| stopped(error.to_string()))?;
         spawn_blocking(work).await.unwrap_or_else(|error| Err(stopped(error.to_string())))
     }
@@ -136,14 +136,14 @@ impl Service {
 
 #[tonic::async_trait]
 impl Catalogue for Service {
-    type AttendStream = session_stream::Turns;
-    type LookUpStream = Answers;
+    type AttendStream = session_stream::ServerTurns;
+    type LookUpStream = AnswerStream;
 
     async fn attend(
         &self,
         request: Request<Streaming<ClientTurn>>,
     ) -> std::result::Result<Response<Self::AttendStream>, Status> {
-        session_stream::attend(self, request).await.map(Response::new)
+        session_stream::open(self, request).await.map(Response::new)
     }
 
     async fn look_up(
@@ -151,8 +151,8 @@ impl Catalogue for Service {
         request: Request<Question>,
     ) -> std::result::Result<Response<Self::LookUpStream>, Status> {
         let (metadata, _, question) = request.into_parts();
-        let (served, _) = self.admit(&metadata, &question.federation, Action::Read)?;
-        let answers = queries::answers(self, served, question).await;
+        let (service, _) = self.admit(&metadata, &question.federation, Action::Read)?;
+        let answers = queries::answers(self, service, question).await;
         let answers = answers.map_err(|error| status_of(&error))?;
         let answers: Vec<_> = answers.into_iter().map(Ok).collect();
         Ok(Response::new(tokio_stream::iter(answers)))
@@ -163,8 +163,8 @@ impl Catalogue for Service {
         request: Request<ChangeRequest>,
     ) -> std::result::Result<Response<ChangeReply>, Status> {
         let (metadata, _, change) = request.into_parts();
-        let (served, identity) = self.admit(&metadata, &change.federation, Action::Modify)?;
-        let changed = mutations::change(self, served, &identity, change).await;
+        let (service, identity) = self.admit(&metadata, &change.federation, Action::Modify)?;
+        let changed = mutations::change(self, service, &identity, change).await;
         changed.map(Response::new).map_err(|error| status_of(&error))
     }
 
@@ -173,8 +173,8 @@ impl Catalogue for Service {
         request: Request<PublishRequest>,
     ) -> std::result::Result<Response<PublishReply>, Status> {
         let (metadata, _, publish) = request.into_parts();
-        let (served, _) = self.admit(&metadata, &publish.federation, Action::Modify)?;
-        mutations::publish(served, publish).await.map(Response::new)
+        let (service, _) = self.admit(&metadata, &publish.federation, Action::Modify)?;
+        mutations::publish(service, publish).await.map(Response::new)
     }
 
     async fn list_locks(
@@ -182,11 +182,11 @@ impl Catalogue for Service {
         request: Request<ListLocksRequest>,
     ) -> std::result::Result<Response<ListLocksReply>, Status> {
         let (metadata, _, list) = request.into_parts();
-        let (served, _) = self.admit(&metadata, &list.federation, Action::Read)?;
+        let (service, _) = self.admit(&metadata, &list.federation, Action::Read)?;
         let listed = self.blocking(move || {
             Ok(ListLocksReply {
-                held: served.held()?.into_iter().map(Into::into).collect(),
-                waiting: served.waiting()?.into_iter().map(Into::into).collect(),
+                held: service.held()?.into_iter().map(Into::into).collect(),
+                waiting: service.waiting()?.into_iter().map(Into::into).collect(),
             })
         });
         listed.await.map(Response::new).map_err(|error| status_of(&error))

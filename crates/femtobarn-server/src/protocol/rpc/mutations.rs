@@ -1,7 +1,7 @@
 //! Numbers, free space, tags, retention and transactions.
 //!
-//! What a client publishes is checked for what would reach beyond the federation: its files lie in the
-//! folder of databases or in a place there, under plain names.
+//! Paths in a client's commit are checked: database files lie in the folder of databases or in a place there, under
+//! plain names, so that no commit reaches files beyond the federation.
 
 use std::sync::Arc;
 
@@ -17,38 +17,39 @@ use tonic::{Code, Status};
 
 use super::Service;
 use crate::auth::Identity;
-use crate::logical::catalogue::{FederationService, Session};
+use crate::logical::catalogue::{CatalogueSession, FederationService};
 
-/// Most numbers that are given out at once.
+/// Numbers that one call reserves at most.
 const NUMBERS_MAX: u32 = 100_000;
 
-/// Does one change.
+/// Makes one change.
 ///
 /// # Errors
-/// As the catalogue; [`Error::Invalid`] if there is none.
+/// The error of the catalogue; [`Error::Denied`] if the federation is read-only; [`Error::Invalid`] if the request has no
+/// change.
 pub(super) async fn change(
     service: &Service,
-    served: Arc<FederationService>,
+    federation: Arc<FederationService>,
     identity: &Identity,
     request: ChangeRequest,
 ) -> Result<ChangeReply> {
-    if served.is_read_only() {
-        let what = format!("federation {} is served only for reading", served.name());
+    if federation.is_read_only() {
+        let what = format!("federation {} is federation read-only", federation.name());
         return Err(Error::Denied { what });
     }
     let of = needed(request.of, "change")?;
-    let session = uuid(&request.session).ok().and_then(|id| served.session(id));
+    let session = uuid(&request.session).ok().and_then(|id| federation.session(id));
     let name = identity.name.clone();
-    service.blocking(move || carry_out(&served, session.as_deref(), name, of)).await
+    service.blocking(move || carry_out(&federation, session.as_deref(), name, of)).await
 }
 
 fn carry_out(
-    served: &FederationService,
-    session: Option<&Session>,
+    federation: &FederationService,
+    session: Option<&CatalogueSession>,
     name: String,
     of: Of,
 ) -> Result<ChangeReply> {
-    let catalog = served.catalog();
+    let catalog = federation.catalog();
     let user = session.map_or(name, |session| session.client().user);
     let mut reply = ChangeReply::default();
     match of {
@@ -73,7 +74,7 @@ fn carry_out(
         Of::ExtendFile(new) => {
             check_path(&new.path)?;
             let database = held(session, new.database)?;
-            reply.range = Some(served.extend_file(database, &new.path, new.payload)?.into());
+            reply.range = Some(federation.extend_file(database, &new.path, new.payload)?.into());
         }
         Of::CreateTag(tag) => {
             let tag = catalog.create_tag_for(&user, &tag.name, Csn(tag.csn), &tag.message)?;
@@ -85,41 +86,45 @@ fn carry_out(
     Ok(reply)
 }
 
-/// How many numbers are wanted, if they may be had at once.
+/// The count of numbers to reserve, if one call may have as many.
 fn checked(count: u64) -> Result<u32> {
     let fitting = u32::try_from(count).ok().filter(|&count| count <= NUMBERS_MAX);
-    let what = || format!("at most {NUMBERS_MAX} numbers can be had at once");
+    let what = || format!("invalid count of {count} numbers: must be at most {NUMBERS_MAX}");
     fitting.ok_or_else(|| Error::Invalid { what: what() })
 }
 
-/// A database that the session holds.
-fn held(session: Option<&Session>, database: u32) -> Result<DatabaseId> {
+/// Checks that the session holds a database.
+fn held(session: Option<&CatalogueSession>, database: u32) -> Result<DatabaseId> {
     let database = DatabaseId(database);
-    match session.is_some_and(|session| session.holds(LockTarget::Database(database))) {
-        true => Ok(database),
-        false => Err(Error::Changed { what: format!("the lock on database {database} was lost") }),
+    if !session.is_some_and(|session| session.holds(LockTarget::Database(database))) {
+        let what = format!("the lock on database {database} was lost; run the transaction again");
+        return Err(Error::Changed { what });
     }
+    Ok(database)
 }
 
 /// Publishes a transaction.
 ///
 /// # Errors
-/// As the catalogue; `no_session` if the session must be opened again before.
+/// The error of the catalogue as a status; [`no_session`] if the client must open its session again first.
 pub(super) async fn publish(
-    served: Arc<FederationService>,
+    federation: Arc<FederationService>,
     request: PublishRequest,
 ) -> std::result::Result<PublishReply, Status> {
     let session = uuid(&request.session).map_err(|error| status_of(&error))?;
-    let session = served.session(session).ok_or_else(no_session)?;
+    let session = federation.session(session).ok_or_else(no_session)?;
     let commit = commit_of(&session, request.commit).map_err(|error| status_of(&error))?;
     let again = request.again.then_some(Csn(request.after));
-    match served.publish(&session, commit, again).await {
+    match federation.publish(&session, commit, again).await {
         Ok(csn) => Ok(PublishReply { csn: csn.0 }),
         Err(error) => Err(status_of(&error)),
     }
 }
 
-fn commit_of(session: &Session, commit: Option<femtobarn_rpc::v1::Commit>) -> Result<Commit> {
+fn commit_of(
+    session: &CatalogueSession,
+    commit: Option<femtobarn_rpc::v1::Commit>,
+) -> Result<Commit> {
     let mut commit = Commit::try_from(needed(commit, "commit")?)?;
     for new in &commit.new_databases {
         check_path(&new.path)?;
@@ -129,17 +134,17 @@ fn commit_of(session: &Session, commit: Option<femtobarn_rpc::v1::Commit>) -> Re
     Ok(commit)
 }
 
-/// A file of the federation's own folder.
+/// Checks that a path is that of a database file in the federation's folder.
 fn check_path(path: &str) -> Result<()> {
-    match is_database_path(path) {
-        true => Ok(()),
-        false => Err(Error::Invalid {
-            what: format!("{path:?} is not a file in the folder of databases"),
-        }),
+    if !is_database_path(path) {
+        let what =
+            format!("invalid path {path:?} of a database: must be in the folder of databases");
+        return Err(Error::Invalid { what });
     }
+    Ok(())
 }
 
-/// The client has to open its session again.
+/// The status that makes a client open its session again.
 pub(super) fn no_session() -> Status {
     let failure = Failure { of: Some(Reason::NoSession(Empty {})), denied: false };
     let text = "the session is not known; open it again";

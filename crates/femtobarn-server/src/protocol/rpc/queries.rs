@@ -1,7 +1,7 @@
-//! Rows: a question to the catalogue, and the answers that it takes.
+//! Questions to the catalogue, and their answers.
 //!
-//! One row is looked up at once, since that takes less than handing it to a thread. What may be long, or
-//! wait for a disk, is handed to one.
+//! A look-up of one row runs on the calling task, because handing it to another thread would take longer. Look-ups of
+//! many rows, or that may wait for a disk, run on a thread for blocking work.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use femtobarn_rpc::v1::{Answer, Question};
 use super::Service;
 use crate::logical::catalogue::FederationService;
 
-/// Most commits of the history in one call.
+/// Commits of the history in one call at most.
 const HISTORY_MAX: u64 = 1_000_000;
 
 /// The answers to a question.
 ///
 /// # Errors
-/// As the catalogue; [`Error::Invalid`] if nothing is asked.
+/// The error of the catalogue; [`Error::Invalid`] if the question is empty.
 pub(super) async fn answers(
     service: &Service,
-    served: Arc<FederationService>,
+    federation: Arc<FederationService>,
     question: Question,
 ) -> Result<Vec<Answer>> {
-    let nothing = || Error::Invalid { what: "nothing is asked".to_owned() };
+    let nothing = || Error::Invalid { what: "malformed message: an empty question".to_owned() };
     let of = question.of.ok_or_else(nothing)?;
-    match is_short(&of) {
-        true => answer(served.catalog(), of).map(|answer| vec![answer]),
-        false => service.blocking(move || answer(served.catalog(), of).map(parted)).await,
+    if is_short(&of) {
+        return answer(federation.catalog(), of).map(|answer| vec![answer]);
     }
+    service.blocking(move || answer(federation.catalog(), of).map(split)).await
 }
 
-/// Whether one row at most is looked for, and nothing is waited for. A name that is not there is looked
-/// for in all of them.
+/// Whether the look-up reads at most one row of each kind and does not block. [`Of::Database`] and the like are not
+/// short: for a name that does not exist they search all names for similar ones.
 fn is_short(of: &Of) -> bool {
     matches!(
         of,
@@ -60,12 +60,7 @@ fn answer(catalog: &LocalCatalogue, of: Of) -> Result<Answer> {
     Ok(match of {
         Of::Head(_) => number(catalog.head()?),
         Of::Databases(at) => databases(catalog.databases(Csn(at.csn))?),
-        Of::FindDatabase(it) => {
-            let found = databases(catalog.find_database(&it.name, Csn(it.at))?);
-            let is_newest = Csn(it.at) == Csn::MAX;
-            let head = is_newest.then(|| catalog.head()).transpose()?;
-            Answer { csn: head.map(|head| head.0), ..found }
-        }
+        Of::FindDatabase(it) => find_database(catalog, &it.name, Csn(it.at))?,
         Of::Database(it) => databases([catalog.database(&it.name, Csn(it.at))?]),
         Of::DatabaseById(it) => {
             databases([catalog.database_by_id(database(it.database), Csn(it.at))?])
@@ -85,24 +80,9 @@ fn answer(catalog: &LocalCatalogue, of: Of) -> Result<Answer> {
             containers([catalog.container_by_id(of, id, Csn(it.at))?])
         }
         Of::ContainerToWrite(it) => {
-            let (of, id) = (database(it.database), container(it.container));
-            let (of, row, version) = catalog.container_to_write(of, id)?;
-            Answer {
-                databases: vec![of.into()],
-                containers: vec![row.into()],
-                versions: version.into_iter().map(Into::into).collect(),
-                ..none
-            }
+            container_to_write(catalog, database(it.database), container(it.container))?
         }
-        Of::DatabaseToDrop(it) => {
-            let (seen, row, of_it) = catalog.database_to_drop(database(it.database))?;
-            Answer {
-                csn: Some(seen.0),
-                databases: vec![row.into()],
-                containers: of_it.into_iter().map(Into::into).collect(),
-                ..none
-            }
-        }
+        Of::DatabaseToDrop(it) => database_to_drop(catalog, database(it.database))?,
         Of::Version(it) => {
             let (of, id) = (database(it.database), container(it.container));
             versions(catalog.version(of, id, Csn(it.at))?)
@@ -133,7 +113,38 @@ fn answer(catalog: &LocalCatalogue, of: Of) -> Result<Answer> {
     })
 }
 
-/// A field of answers, filled with rows.
+/// The database with a name. For the newest snapshot, the answer has the newest commit, too.
+fn find_database(catalog: &LocalCatalogue, name: &str, at: Csn) -> Result<Answer> {
+    let found = databases(catalog.find_database(name, at)?);
+    let head = (at == Csn::MAX).then(|| catalog.head()).transpose()?;
+    Ok(Answer { csn: head.map(|head| head.0), ..found })
+}
+
+fn container_to_write(
+    catalog: &LocalCatalogue,
+    database: DatabaseId,
+    id: ContainerId,
+) -> Result<Answer> {
+    let (database, container, version) = catalog.container_to_write(database, id)?;
+    Ok(Answer {
+        databases: vec![database.into()],
+        containers: vec![container.into()],
+        versions: version.into_iter().map(Into::into).collect(),
+        ..Answer::default()
+    })
+}
+
+fn database_to_drop(catalog: &LocalCatalogue, id: DatabaseId) -> Result<Answer> {
+    let (seen, database, containers) = catalog.database_to_drop(id)?;
+    Ok(Answer {
+        csn: Some(seen.0),
+        databases: vec![database.into()],
+        containers: containers.into_iter().map(Into::into).collect(),
+        ..Answer::default()
+    })
+}
+
+/// Makes an answer of rows of one kind.
 macro_rules! rows {
     ($($field:ident: $row:ident),*) => {
         $(fn $field(rows: impl IntoIterator<Item = femtobarn_catalog::$row>) -> Answer {
@@ -152,8 +163,8 @@ rows!(
     tags: TagRow
 );
 
-/// An answer as several that are not too long.
-fn parted(mut answer: Answer) -> Vec<Answer> {
+/// Splits an answer into several with at most [`ANSWER_ROWS_MAX`] rows of each kind.
+fn split(mut answer: Answer) -> Vec<Answer> {
     let mut parts = Vec::new();
     loop {
         let part = Answer {
@@ -188,10 +199,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_answers_are_parted_and_whole() {
+    fn long_answer_is_split_and_complete() {
         for count in [0, 1, ANSWER_ROWS_MAX, 2 * ANSWER_ROWS_MAX + 7] {
             let uuids: Vec<_> = (0..count).map(|number| number.to_le_bytes().to_vec()).collect();
-            let parts = parted(Answer { uuids: uuids.clone(), csn: Some(7), ..Answer::default() });
+            let parts = split(Answer { uuids: uuids.clone(), csn: Some(7), ..Answer::default() });
             assert!(parts.iter().all(|part| part.uuids.len() <= ANSWER_ROWS_MAX));
             assert_eq!(parts.len(), count.div_ceil(ANSWER_ROWS_MAX).max(1));
             assert_eq!(parts.iter().filter_map(|part| part.csn).collect::<Vec<_>>(), [7]);

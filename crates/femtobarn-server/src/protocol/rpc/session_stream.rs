@@ -1,10 +1,10 @@
-//! Sessions: a stream of turns from a client, and one of turns to it.
+//! The stream of a session: turns from a client, and turns to it.
 //!
-//! A turn's operations are done in their order. Outcomes that are known at once go back in one turn, those of
-//! waits follow when they are known.
+//! The operations of a turn are executed in order. Outcomes that are known at once are sent in one turn; those of waits
+//! follow when they are known.
 //!
-//! A client that does not take its turns is not read from either; a client that is not heard for a lease is
-//! let go of. So neither holds more than a few turns of memory.
+//! Back-pressure: a client that does not read its turns is not read from either, and a session whose client is silent
+//! for a lease ends. So each holds no more than a few turns of memory.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,21 +22,23 @@ use tonic::{Request, Status, Streaming};
 
 use super::Service;
 use crate::auth::{Action, Identity};
-use crate::logical::catalogue::{Claims, FederationService, Operation, Outcome, Session};
+use crate::logical::catalogue::{
+    CatalogueSession, FederationService, OperationOutcome, SessionClaims, SessionOperation,
+};
 
-/// Turns that wait for a client to take them.
+/// Turns that wait for a client to read them, at most.
 const TURNS_MAX: usize = 4;
-/// How long a stream may be open without a hello.
+/// The longest wait for the hello of a new stream.
 const HELLO_MAX: Duration = Duration::from_secs(10);
-/// Bytes of a name that a client gives itself.
+/// Bytes of a name in a client's own account of itself, at most.
 const NAME_BYTES_MAX: usize = 256;
 
 /// The turns to a client.
-pub struct Turns {
+pub struct ServerTurns {
     receiver: mpsc::Receiver<std::result::Result<ServerTurn, Status>>,
 }
 
-impl Stream for Turns {
+impl Stream for ServerTurns {
     type Item = std::result::Result<ServerTurn, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -44,28 +46,33 @@ impl Stream for Turns {
     }
 }
 
-/// Opens a session, and talks with its client from then on.
+/// Opens or resumes a session, and exchanges turns with its client from then on.
 ///
 /// # Errors
-/// If the client does not say who it is, or may not read the federation.
-pub(super) async fn attend(
-    service: &Service,
+/// A [`Status`] if no valid hello comes in time, or the client may not read the federation.
+pub(super) async fn open(
+    endpoint: &Service,
     request: Request<Streaming<ClientTurn>>,
-) -> std::result::Result<Turns, Status> {
+) -> std::result::Result<ServerTurns, Status> {
     let (metadata, _, mut turns) = request.into_parts();
-    let silent = |_| Status::deadline_exceeded("no hello came");
+    let silent = |_| Status::deadline_exceeded("no hello came in time");
     let first = tokio::time::timeout(HELLO_MAX, turns.message()).await.map_err(silent)??;
     let first = first.unwrap_or_default();
     let hello =
         first.hello.ok_or_else(|| Status::invalid_argument("the first message must be a hello"))?;
-    let (served, identity) = service.admit(&metadata, &hello.federation, Action::Read)?;
-    let path = format!("/{}", served.name());
+    let (service, identity) = endpoint.admit(&metadata, &hello.federation, Action::Read)?;
+    let path = format!("/{}", service.name());
     let may_write = identity.may(Action::Modify, path.as_bytes());
     let claims = claims_of(hello, &identity, may_write).map_err(|error| status_of(&error))?;
-    let welcome = served.attend(claims).await.map_err(|error| status_of(&error))?;
+    let welcome = service.open_session(claims).await.map_err(|error| status_of(&error))?;
     let (sender, receiver) = mpsc::channel(TURNS_MAX);
-    let talk =
-        Talk { served, session: welcome.session, generation: welcome.generation, turns, sender };
+    let stream = SessionStream {
+        service,
+        session: welcome.session,
+        generation: welcome.generation,
+        turns,
+        sender,
+    };
     let lost = |(owner, target): &(u64, LockTarget)| v1::Held {
         owner: *owner,
         target: Some((*target).into()),
@@ -73,23 +80,23 @@ pub(super) async fn attend(
     };
     let first = ServerTurn {
         welcome: Some(v1::Welcome {
-            uuid: talk.served.catalog().uuid().into_bytes().to_vec(),
-            name: talk.served.catalog().name().to_owned(),
-            read_only: talk.served.is_read_only() || !may_write,
+            uuid: stream.service.catalog().uuid().into_bytes().to_vec(),
+            name: stream.service.catalog().name().to_owned(),
+            read_only: stream.service.is_read_only() || !may_write,
             head: welcome.head.0,
-            lease_ms: u64::try_from(talk.served.lease().as_millis()).unwrap_or(u64::MAX),
+            lease_ms: u64::try_from(stream.service.lease().as_millis()).unwrap_or(u64::MAX),
             lost_locks: welcome.lost_locks.iter().map(lost).collect(),
             lost_pins: welcome.lost_pins.iter().map(|csn| csn.0).collect(),
         }),
         outcomes: vec![],
     };
-    // There is room for it.
-    drop(talk.sender.try_send(Ok(first)));
-    tokio::spawn(talk.go_on());
-    Ok(Turns { receiver })
+    // The channel is empty, so this cannot fail.
+    drop(stream.sender.try_send(Ok(first)));
+    tokio::spawn(stream.run());
+    Ok(ServerTurns { receiver })
 }
 
-fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Claims> {
+fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<SessionClaims> {
     let mut client: femtobarn_catalog::Holder = hello.client.unwrap_or_default().into();
     let is_proved = identity.how != "anonymous";
     if is_proved {
@@ -105,7 +112,7 @@ fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Claim
         let kind = if held.exclusive { LockKind::Exclusive } else { LockKind::Shared };
         Ok((held.owner, target, kind, held.epoch))
     });
-    Ok(Claims {
+    Ok(SessionClaims {
         session: uuid(&hello.session)?,
         identity: format!("{}:{}", identity.how, identity.name),
         may_write,
@@ -116,59 +123,59 @@ fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Claim
 }
 
 /// Why a session's stream ended without a goodbye.
-enum Lost {
-    /// The connection is closed: the client has noticed, or has died.
+enum StreamFailure {
+    /// The connection is closed: the client ended the stream or died.
     Closed(Status),
-    /// Nothing comes any more.
+    /// The client was silent for a lease.
     Silent(Status),
 }
 
-impl Lost {
+impl StreamFailure {
     fn silent(what: &str) -> Self {
-        Lost::Silent(Status::deadline_exceeded(what))
+        StreamFailure::Silent(Status::deadline_exceeded(what))
     }
 }
 
-impl From<Status> for Lost {
+impl From<Status> for StreamFailure {
     fn from(status: Status) -> Self {
-        Lost::Closed(status)
+        StreamFailure::Closed(status)
     }
 }
 
 /// The two streams of turns between a client and its session.
-struct Talk {
-    served: Arc<FederationService>,
-    session: Arc<Session>,
+struct SessionStream {
+    service: Arc<FederationService>,
+    session: Arc<CatalogueSession>,
     generation: u64,
     turns: Streaming<ClientTurn>,
     sender: mpsc::Sender<std::result::Result<ServerTurn, Status>>,
 }
 
-impl Talk {
-    async fn go_on(mut self) {
-        match self.talk().await {
-            Ok(()) => self.served.end(&self.session),
-            Err(lost) => {
-                let (is_closed, status) = match lost {
-                    Lost::Closed(status) => (true, status),
-                    Lost::Silent(status) => (false, status),
+impl SessionStream {
+    async fn run(mut self) {
+        match self.exchange_turns().await {
+            Ok(()) => self.service.end(&self.session),
+            Err(failure) => {
+                let (is_closed, status) = match failure {
+                    StreamFailure::Closed(status) => (true, status),
+                    StreamFailure::Silent(status) => (false, status),
                 };
                 drop(self.sender.try_send(Err(status)));
-                self.served.lose(&self.session, self.generation, is_closed);
+                self.service.lose(&self.session, self.generation, is_closed);
             }
         }
     }
 
-    /// Talks until the client says goodbye.
+    /// Exchanges turns until the client says goodbye.
     ///
     /// # Errors
-    /// If the connection breaks, the client is silent for too long, or says what makes no sense.
-    async fn talk(&mut self) -> std::result::Result<(), Lost> {
+    /// [`StreamFailure`] if the connection is closed, the client is silent for a lease, or it sends a malformed turn.
+    async fn exchange_turns(&mut self) -> std::result::Result<(), StreamFailure> {
         loop {
-            let lease = self.served.lease();
+            let lease = self.service.lease();
             let reply = tokio::select! {
                 turn = tokio::time::timeout(lease, self.turns.message()) => {
-                    let silent = |_| Lost::silent("the client was silent for a lease");
+                    let silent = |_| StreamFailure::silent("the client was silent for a lease");
                     let broken = || Status::cancelled("the client is gone");
                     let turn = turn.map_err(silent)??.ok_or_else(broken)?;
                     let is_last = turn.goodbye;
@@ -184,46 +191,50 @@ impl Talk {
             };
             let reply =
                 ServerTurn { welcome: None, outcomes: reply.into_iter().map(outcome).collect() };
-            // An empty turn tells the client that it was heard.
+            // An empty turn acknowledges the client's turn.
             let sent = tokio::time::timeout(lease, self.sender.send(Ok(reply))).await;
             let gone = |_| Status::cancelled("the client is gone");
-            sent.map_err(|_| Lost::silent("the client takes no turns"))?.map_err(gone)?;
+            sent.map_err(|_| StreamFailure::silent("the client reads no turns"))?.map_err(gone)?;
         }
     }
 
-    fn operate(&self, turn: ClientTurn) -> Result<Vec<Outcome>> {
+    fn operate(&self, turn: ClientTurn) -> Result<Vec<OperationOutcome>> {
         if turn.hello.is_some() || turn.operations.len() > TURN_OPERATIONS_MAX {
             return Err(Error::Invalid {
-                what: format!("a turn has no hello and at most {TURN_OPERATIONS_MAX} operations"),
+                what: format!(
+                    "malformed turn: a second hello, or more than {TURN_OPERATIONS_MAX} operations"
+                ),
             });
         }
         let mut outcomes = Vec::with_capacity(turn.operations.len());
         for message in turn.operations {
             let operation = operation(message)?;
-            outcomes.extend(self.served.operate(&self.session, self.generation, operation)?);
+            outcomes.extend(self.service.operate(&self.session, self.generation, operation)?);
         }
         Ok(outcomes)
     }
 }
 
-fn operation(message: Message) -> Result<Operation> {
+fn operation(message: Message) -> Result<SessionOperation> {
     let (number, owner) = (message.number, message.owner);
     let target = || needed(message.target, "target").and_then(LockTarget::try_from);
     let lock = |kind| {
         let wait = message.wait_ms.map(Duration::from_millis);
-        Ok(Operation::Lock { number, owner, target: target()?, kind, wait })
+        Ok(SessionOperation::Lock { number, owner, target: target()?, kind, wait })
     };
     match message.kind() {
         Kind::LockShared => lock(LockKind::Shared),
         Kind::LockExclusive => lock(LockKind::Exclusive),
-        Kind::Unlock => Ok(Operation::Unlock { owner, target: target()? }),
-        Kind::Pin => Ok(Operation::Pin { number, csn: message.csn.map(Csn) }),
-        Kind::Unpin => Ok(Operation::Unpin { csn: Csn(needed(message.csn, "snapshot")?) }),
-        Kind::Unspecified => Err(Error::Invalid { what: "an operation has no kind".to_owned() }),
+        Kind::Unlock => Ok(SessionOperation::Unlock { owner, target: target()? }),
+        Kind::Pin => Ok(SessionOperation::Pin { number, csn: message.csn.map(Csn) }),
+        Kind::Unpin => Ok(SessionOperation::Unpin { csn: Csn(needed(message.csn, "snapshot")?) }),
+        Kind::Unspecified => {
+            Err(Error::Invalid { what: "malformed turn: an operation without a kind".to_owned() })
+        }
     }
 }
 
-fn outcome(outcome: Outcome) -> v1::Outcome {
+fn outcome(outcome: OperationOutcome) -> v1::Outcome {
     let number = outcome.number;
     match outcome.result {
         Ok(granted) => {

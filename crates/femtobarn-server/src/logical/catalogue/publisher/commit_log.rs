@@ -1,84 +1,84 @@
-//! One line of the log for each commit: what it changed, by how much, and whose it was.
+//! One line of the log for each commit: its changes, their size, and its author.
 //!
-//! One task writes the lines, in the order of the commits, and looks names up for them; publishing does not wait for
-//! it. Commits that it cannot keep up with are counted, not told.
+//! One task writes the lines in the order of the commits, and looks up names for them; publishing does not wait for it.
+//! Commits that it cannot keep up with are counted instead.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use femtobarn_catalog::{Commit, Csn, DatabaseId, LocalCatalogue, LockTarget, NewVersion};
+use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
-/// Things that a line names at most.
+/// Changes that a line names at most.
 const NAMES_MAX: usize = 8;
-/// Containers whose growth is looked for at most.
+/// Containers whose growth is computed at most.
 const GROWN_MAX: usize = 64;
-
-/// Commits that wait to be told.
+/// Commits that wait for the task at most.
 const WAITING_MAX: usize = 1024;
 
-/// The commits of a federation that the log is to be told of.
+/// The commits of a federation that are to be logged.
 #[derive(Debug)]
 pub(super) struct CommitLog {
     federation: String,
     catalog: Arc<LocalCatalogue>,
-    waiting: Mutex<Waiting>,
+    queue: Mutex<LogQueue>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct LogQueue {
     commits: VecDeque<(Csn, Commit)>,
     dropped: u64,
-    is_telling: bool,
+    is_writing: bool,
 }
 
 impl CommitLog {
     pub fn new(federation: &str, catalog: Arc<LocalCatalogue>) -> Self {
-        CommitLog { federation: federation.to_owned(), catalog, waiting: Mutex::default() }
+        CommitLog { federation: federation.to_owned(), catalog, queue: Mutex::default() }
     }
 
-    /// Has a commit told that was published.
+    /// Queues a published commit.
     pub fn add(self: &Arc<Self>, csn: Csn, commit: Commit) {
-        let mut waiting = self.waiting();
-        if waiting.commits.len() >= WAITING_MAX {
-            waiting.dropped += 1;
+        let mut queue = self.queue.lock();
+        if queue.commits.len() >= WAITING_MAX {
+            queue.dropped += 1;
             return;
         }
-        waiting.commits.push_back((csn, commit));
-        if !std::mem::replace(&mut waiting.is_telling, true) {
+        queue.commits.push_back((csn, commit));
+        if !std::mem::replace(&mut queue.is_writing, true) {
             let log = Arc::clone(self);
-            spawn_blocking(move || log.tell_all());
+            spawn_blocking(move || log.write_all());
         }
     }
 
-    fn tell_all(&self) {
+    fn write_all(&self) {
         loop {
-            let mut waiting = self.waiting();
-            let dropped = std::mem::take(&mut waiting.dropped);
-            let Some((csn, commit)) = waiting.commits.pop_front() else {
-                waiting.is_telling = false;
+            let mut queue = self.queue.lock();
+            let dropped = std::mem::take(&mut queue.dropped);
+            let Some((csn, commit)) = queue.commits.pop_front() else {
+                queue.is_writing = false;
                 return;
             };
-            drop(waiting);
+            drop(queue);
             if dropped > 0 {
-                tracing::warn!(self.federation, dropped, "commits were too many to be told");
+                tracing::warn!(
+                    self.federation,
+                    dropped,
+                    "commits were not logged, because they came too fast"
+                );
             }
-            published(&self.federation, &self.catalog, csn, &commit);
+            log_commit(&self.federation, &self.catalog, csn, &commit);
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn published(federation: &str, catalog: &LocalCatalogue, csn: Csn, commit: &Commit) {
+fn log_commit(federation: &str, catalog: &LocalCatalogue, csn: Csn, commit: &Commit) {
     let by = commit.author.as_ref();
     let (objects, bytes) = grown(catalog, &commit.versions).unzip();
     tracing::info!(
         federation,
         csn = csn.0,
-        // What is called `message` is the line itself.
+        // The field `message` is the line's own text.
         commit_message = commit.message,
         changed = changed(catalog, commit),
         objects,
@@ -88,7 +88,7 @@ fn published(federation: &str, catalog: &LocalCatalogue, csn: Csn, commit: &Comm
     );
 }
 
-/// The names of what a commit made, filled and took away.
+/// The databases and containers that a commit created, wrote, renamed and dropped.
 fn changed(catalog: &LocalCatalogue, commit: &Commit) -> String {
     let database = |id: DatabaseId| catalog.describe(&LockTarget::Database(id));
     let container = |database, id| catalog.describe(&LockTarget::Container(database, id));
@@ -112,8 +112,8 @@ fn changed(catalog: &LocalCatalogue, commit: &Commit) -> String {
     shown.join(", ")
 }
 
-/// By how many objects and bytes the containers of a commit have grown; none of those that are too many to
-/// look for.
+/// The objects and bytes by which the containers of a commit have grown; `None` if there are more than
+/// [`GROWN_MAX`] containers.
 fn grown(catalog: &LocalCatalogue, versions: &[NewVersion]) -> Option<(u64, u64)> {
     if versions.len() > GROWN_MAX {
         return None;

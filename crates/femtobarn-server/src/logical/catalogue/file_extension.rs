@@ -1,38 +1,38 @@
-//! Space at the ends of database files, for those who write them from afar.
+//! Space at the ends of database files, for remote writers.
 //!
-//! Were a client to do this itself, it would look for the end, lengthen the file and write a key there
-//! under a lock; and if the lock were lost on the way, with the connection or with the server, somebody
-//! else might take the same bytes. So it is done here, while the kernel's lock is held.
+//! A client could read the end of the file, extend it and write a key there under a lock. But it could lose the lock
+//! meanwhile, with the connection or the server, and another writer could take the same bytes. So the server extends
+//! the file while it holds the kernel's lock.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use femtobarn_catalog::{BlobRange, DatabaseId, Error, Result};
+use femtobarn_catalog::{BlobRange, DatabaseId, Error, Result, clock};
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 use rntuple::tfile::{
     FIRST_KEY, FRONT_SIZE_MIN, FileHeader, RBLOB_KEY_LENGTH, Timestamp, rblob_key_header,
 };
 
-use super::FederationService;
+use super::service::FederationService;
 
-/// Bytes of the largest extent; the engine asks for less, and a key cannot say much more.
+/// Bytes of the largest extent. The engine asks for less, and the header of a key has no room for much more.
 const PAYLOAD_MAX: u64 = 1 << 30;
 
 impl FederationService {
-    /// Extends a database's file by a key with so many bytes behind it, and returns where these are. It
-    /// waits for others who do the same.
+    /// Extends a database's file by a key with `payload` bytes behind it, and returns where these are. Waits for other
+    /// extensions of the file.
     ///
-    /// The path is below the federation's folder, and was checked.
+    /// `path` is relative to the federation's folder, and was checked.
     ///
     /// # Errors
-    /// [`Error::Full`] if the disk is; [`Error::NotFound`] if there is no such file; [`Error::Changed`] if
-    /// the front of a new file is not there yet, [`Error::Closed`] if it is damaged.
+    /// [`Error::Full`] if the disk is full; [`Error::NotFound`] if the file does not exist; [`Error::Changed`] if the
+    /// front of a new file was not written yet; [`Error::Closed`] if it is damaged; [`Error::Invalid`] for a size of 0
+    /// or more than 1 GiB; [`Error::Io`] if the file cannot be extended.
     pub fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
         if payload == 0 || payload > PAYLOAD_MAX {
-            let what = format!("an extent of {payload} bytes; at most {PAYLOAD_MAX} are given");
+            let what = format!("invalid extent of {payload} bytes: must be 1 to {PAYLOAD_MAX}");
             return Err(Error::Invalid { what });
         }
         let _lock = self.catalog.locks().lock_allocation(database)?;
@@ -54,21 +54,20 @@ fn extend(path: &Path, payload: u64) -> Result<BlobRange> {
         other => other.map_err(std::io::Error::from),
     };
     let written = extended.and_then(|()| {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = Timestamp::from_unix(signed(since.as_secs()));
+        let now = Timestamp::from_unix(clock::utc_us() / 1_000_000);
         let key = rblob_key_header(end, payload, now);
         file.write_all_at(&key.map_err(std::io::Error::other)?, end)
     });
     if let Err(error) = written {
-        // A full disk may have given a part. If it cannot be given back, sealing marks a hole.
+        // A full disk may have extended the file in part. If that cannot be undone, sealing marks the gap.
         drop(file.set_len(end));
         return Err(failed(error));
     }
     Ok(BlobRange { offset: end + RBLOB_KEY_LENGTH as u64, size: payload })
 }
 
-/// Refuses a file that ends before its front does: what follows would be written over. A client that does not
-/// wait for the answer to its front has it overtaken by the call that lengthens the file.
+/// Refuses a file that ends within its front, which would otherwise be overwritten. A client that does not wait for the
+/// answer to the write of the front can have it overtaken by this call.
 fn check_front(file: &File, path: &Path, end: u64) -> Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let early = || Error::Changed { what: format!("the front of {name} was not written yet") };

@@ -1,37 +1,38 @@
-//! Commits of many sessions in one durable write.
+//! Group commit over all sessions of a federation.
 //!
-//! One thread publishes, as long as there is something to publish: all that has come meanwhile, up to a
-//! maximum, is one group. So commits take one thread, however many sessions wait for theirs.
+//! One thread publishes as long as commits are queued: all that have arrived, up to a maximum, form one group with one
+//! durable write. So publishing takes one thread, however many sessions wait.
 //!
 //! Invariants:
-//! 1. A transaction is in the queue, or being published, at most once; who sends it again gets the same
-//!    answer.
-//! 2. A transaction that was sent before is looked for before it is published.
+//! 1. A transaction is queued or being published at most once. A client that sends it again gets the same answer.
+//! 2. A transaction that was sent before is looked up before it is published.
+//!
+//! `commit_log` writes a line of the log for each commit.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, LocalCatalogue, Result};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
-mod log;
+mod commit_log;
 
-use log::CommitLog;
+use commit_log::CommitLog;
 
-/// Commits in one durable write.
+/// Commits in one durable write at most.
 const GROUP_MAX: usize = 256;
 
-/// What publishes commits.
+/// Publishes the commits of a federation's sessions.
 #[derive(Debug)]
 pub struct Publisher {
-    shared: Arc<Shared>,
+    queue: Arc<PublishQueue>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PublishQueue {
     log: Arc<CommitLog>,
     catalog: Arc<LocalCatalogue>,
     state: Mutex<State>,
@@ -39,8 +40,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: VecDeque<Waiting>,
-    /// Who waits for each transaction that is in the queue or being published.
+    queue: VecDeque<QueuedCommit>,
+    /// The callers that wait for each transaction that is queued or being published.
     answers: HashMap<Uuid, Vec<oneshot::Sender<Result<Csn>>>>,
     is_publishing: bool,
     published: u64,
@@ -48,56 +49,58 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedCommit {
     commit: Commit,
-    /// After which commit it may have been published.
+    /// If it was sent before: the commit after which it may have been published.
     again: Option<Csn>,
 }
 
 impl Publisher {
     pub(super) fn new(name: &str, catalog: Arc<LocalCatalogue>) -> Self {
         let log = Arc::new(CommitLog::new(name, Arc::clone(&catalog)));
-        Publisher { shared: Arc::new(Shared { log, catalog, state: Mutex::default() }) }
+        Publisher { queue: Arc::new(PublishQueue { log, catalog, state: Mutex::default() }) }
     }
 
-    /// Commits that were published, and the durable writes that it took.
+    /// The numbers of published commits and of durable writes.
     pub fn published(&self) -> (u64, u64) {
-        let state = self.shared.lock();
+        let state = self.queue.state.lock();
         (state.published, state.writes)
     }
 
-    /// Publishes a commit; `again` says that it may have been published before, after that commit.
+    /// Publishes a commit. `again` is given if it was sent before: it may have been published after that commit.
     ///
     /// # Errors
-    /// As [`LocalCatalogue::commit`].
+    /// As [`LocalCatalogue::commit`]; [`Error::Invalid`] if the transaction has no id.
     pub async fn publish(&self, commit: Commit, again: Option<Csn>) -> Result<Csn> {
         if commit.transaction.is_nil() {
-            return Err(Error::Invalid { what: "a transaction has no identity".to_owned() });
+            return Err(Error::Invalid {
+                what: "invalid commit: the transaction has no id".to_owned(),
+            });
         }
         let (answer, answered) = oneshot::channel();
         let starts = {
-            let mut state = self.shared.lock();
+            let mut state = self.queue.state.lock();
             let answers = state.answers.entry(commit.transaction).or_default();
             answers.push(answer);
             if answers.len() == 1 {
-                state.queue.push_back(Waiting { commit, again });
+                state.queue.push_back(QueuedCommit { commit, again });
             }
             !std::mem::replace(&mut state.is_publishing, true)
         };
         if starts {
-            let shared = Arc::clone(&self.shared);
-            spawn_blocking(move || shared.publish_all());
+            let queue = Arc::clone(&self.queue);
+            spawn_blocking(move || queue.publish_all());
         }
         answered.await.map_err(|_| stopped())?
     }
 
-    /// The commit that a transaction made after another one, or is making.
+    /// The commit that a transaction made after commit `after`, or is making.
     ///
     /// # Errors
     /// As [`LocalCatalogue::find_commit`].
-    pub async fn made(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
+    pub async fn find_published(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
         let (answer, answered) = oneshot::channel();
-        let is_waiting = match self.shared.lock().answers.get_mut(&transaction) {
+        let is_waiting = match self.queue.state.lock().answers.get_mut(&transaction) {
             Some(answers) => {
                 answers.push(answer);
                 true
@@ -107,27 +110,27 @@ impl Publisher {
         if is_waiting {
             return answered.await.map_err(|_| stopped())?.map(Some);
         }
-        let shared = Arc::clone(&self.shared);
-        let made = spawn_blocking(move || shared.made(transaction, after));
-        made.await.unwrap_or_else(|_| Err(stopped()))
+        let queue = Arc::clone(&self.queue);
+        let published = spawn_blocking(move || queue.find_published(transaction, after));
+        published.await.unwrap_or_else(|_| Err(stopped()))
     }
 }
 
-impl Shared {
-    /// The commit that a transaction made after another one.
-    fn made(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
+impl PublishQueue {
+    /// The commit that a transaction made after commit `after`.
+    fn find_published(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
         self.catalog.find_commit(transaction, after)
     }
 
     fn publish_all(&self) {
-        let mut leading = Leading { shared: self, is_done: false };
+        let mut duty = PublishingDuty { queue: self, is_done: false };
         loop {
-            let group: Vec<Waiting> = {
-                let mut state = self.lock();
+            let group: Vec<QueuedCommit> = {
+                let mut state = self.state.lock();
                 let size = state.queue.len().min(GROUP_MAX);
                 if size == 0 {
                     state.is_publishing = false;
-                    leading.is_done = true;
+                    duty.is_done = true;
                     return;
                 }
                 state.queue.drain(..size).collect()
@@ -136,7 +139,7 @@ impl Shared {
         }
     }
 
-    fn publish_group(&self, group: Vec<Waiting>) {
+    fn publish_group(&self, group: Vec<QueuedCommit>) {
         let mut new = Vec::with_capacity(group.len());
         for waiting in group {
             match self.find(&waiting) {
@@ -150,7 +153,7 @@ impl Shared {
         }
         let commits = new.iter().map(|waiting| waiting.commit.clone()).collect();
         let results = self.catalog.commit_all(commits);
-        self.lock().writes += 1;
+        self.state.lock().writes += 1;
         let is_logged = tracing::enabled!(tracing::Level::INFO);
         for (waiting, result) in new.into_iter().zip(results) {
             let result = result.or_else(|error| self.may_be_published(&waiting, error));
@@ -162,16 +165,17 @@ impl Shared {
         }
     }
 
-    /// The commit that a transaction has made already.
-    fn find(&self, waiting: &Waiting) -> Result<Option<Csn>> {
+    /// The commit that a transaction has made already, if it was sent before.
+    fn find(&self, waiting: &QueuedCommit) -> Result<Option<Csn>> {
         match waiting.again {
-            Some(after) => self.made(waiting.commit.transaction, after),
+            Some(after) => self.find_published(waiting.commit.transaction, after),
             None => Ok(None),
         }
     }
 
-    /// A server that was not dead yet may have published it just now.
-    fn may_be_published(&self, waiting: &Waiting, error: Error) -> Result<Csn> {
+    /// A conflict may be with the same transaction: an earlier server process that had not ended yet may have published
+    /// it just now.
+    fn may_be_published(&self, waiting: &QueuedCommit, error: Error) -> Result<Csn> {
         match error.kind() {
             ErrorKind::Conflict | ErrorKind::Exists => self.find(waiting)?.ok_or(error),
             _ => Err(error),
@@ -180,18 +184,14 @@ impl Shared {
 
     fn answer(&self, transaction: Uuid, result: Result<Csn>) {
         let answers = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.published += u64::from(result.is_ok());
             state.answers.remove(&transaction).unwrap_or_default()
         };
         for answer in answers {
-            // Who does not wait any more asks again.
+            // A caller that has stopped waiting asks again.
             drop(answer.send(result.clone()));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -199,16 +199,16 @@ fn stopped() -> Error {
     Error::Internal { what: "the publisher stopped".to_owned() }
 }
 
-/// The duty of the one thread that publishes: if it stops halfway, nobody waits for it.
-struct Leading<'a> {
-    shared: &'a Shared,
+/// The duty of the publishing thread. If the thread panics, its callers get an error instead of waiting for ever.
+struct PublishingDuty<'a> {
+    queue: &'a PublishQueue,
     is_done: bool,
 }
 
-impl Drop for Leading<'_> {
+impl Drop for PublishingDuty<'_> {
     fn drop(&mut self) {
         if !self.is_done {
-            let mut state = self.shared.lock();
+            let mut state = self.queue.state.lock();
             state.queue.clear();
             state.answers.clear();
             state.is_publishing = false;

@@ -1,0 +1,416 @@
+//! Locks and pins of sessions.
+//!
+//! A lock is taken in the table first, and then in the kernel unless its target is a container. Only then does the
+//! session hold it, so a lock that is granted after its session has ended is freed at once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use femtobarn_catalog::{Csn, Error, LockKind, LockTarget, Result, clock};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+use super::service::FederationService;
+use super::session::{CatalogueSession, OperationOutcome, Ticket, session_over};
+use super::state::{Granted, HeldBy, LockRequest, PendingLock};
+use crate::logical::latency::RequestKind;
+use crate::logical::locks::{LockAnswer, OwnerId, QueuedRequest, ServerKernelLocks};
+
+/// A client's operation on a lock or a pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionOperation {
+    /// Locks a target.
+    Lock {
+        /// The number of the operation, which its outcome repeats.
+        number: u64,
+        /// The transaction.
+        owner: u64,
+        /// The target.
+        target: LockTarget,
+        /// Shared or exclusive.
+        kind: LockKind,
+        /// The longest time to wait; no limit if none.
+        wait: Option<Duration>,
+    },
+    /// Frees a lock.
+    Unlock {
+        /// The transaction.
+        owner: u64,
+        /// The target.
+        target: LockTarget,
+    },
+    /// Pins a snapshot.
+    Pin {
+        /// The number of the operation, which its outcome repeats.
+        number: u64,
+        /// The commit of the snapshot; the newest one if none.
+        csn: Option<Csn>,
+    },
+    /// Removes one pin.
+    Unpin {
+        /// The commit of the snapshot.
+        csn: Csn,
+    },
+}
+
+impl FederationService {
+    /// Begins an operation of a session. Returns the outcome if it is known at once; otherwise the session gets it
+    /// later. Unlocking and unpinning have no outcome.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the session has ended, or its client has opened a stream after `generation`.
+    pub fn operate(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        generation: u64,
+        operation: SessionOperation,
+    ) -> Result<Option<OperationOutcome>> {
+        {
+            let state = session.lock();
+            if state.is_over || state.generation != generation {
+                return Err(session_over());
+            }
+        }
+        Ok(match operation {
+            SessionOperation::Lock { number, owner, target, kind, wait } => {
+                let since = Instant::now();
+                let deadline = wait.and_then(|wait| since.checked_add(wait));
+                let request =
+                    LockRequest { number, owner, target, kind, generation, since, deadline };
+                self.lock(session, request)
+            }
+            SessionOperation::Unlock { owner, target } => {
+                let held = session.lock().release(owner, target);
+                if let Some(held) = held {
+                    self.free(OwnerId { session: session.number(), number: owner }, target, held);
+                }
+                None
+            }
+            SessionOperation::Pin { number, csn } => self.pin(session, number, csn),
+            SessionOperation::Unpin { csn } => {
+                unpin(session, csn);
+                None
+            }
+        })
+    }
+
+    pub(super) fn lock(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+    ) -> Option<OperationOutcome> {
+        let refused = |error| Some(OperationOutcome { number: request.number, result: Err(error) });
+        if let Err(error) = self.check_lock(session) {
+            return refused(error);
+        }
+        if session.lock().postpone(request) {
+            return None;
+        }
+        let owner = OwnerId { session: session.number(), number: request.owner };
+        let mut answer = self.table.try_lock(owner, request.target, request.kind);
+        if answer == LockAnswer::Busy && !request.is_late() {
+            // Before it is queued, because the thread that grants it looks for this.
+            self.begin_wait(session, request);
+            let ticket =
+                Ticket { session: Arc::clone(session), request, since_ms: clock::utc_ms() };
+            answer = self.table.lock(owner, request.target, request.kind, ticket);
+            if answer != LockAnswer::Waits {
+                end_wait(session, request.number);
+            }
+        }
+        match answer {
+            LockAnswer::Granted => self.take_in_kernel(session, request),
+            LockAnswer::Waits => None,
+            LockAnswer::Busy => {
+                let busy = move |service: &Self| service.busy(&request.target, Duration::ZERO);
+                self.refuse(session, request.number, busy)
+            }
+            LockAnswer::Duplicate => {
+                self.refuse(session, request.number, move |service| Error::Invalid {
+                    what: format!(
+                        "{} is already locked by this owner",
+                        service.describe(&request.target)
+                    ),
+                })
+            }
+            LockAnswer::Deadlock(cycle) => {
+                self.deadlocks.fetch_add(1, Ordering::Relaxed);
+                self.refuse(session, request.number, move |service| {
+                    let cycle =
+                        cycle.iter().map(|link| service.describe_wait(link.waiter, &link.target));
+                    Error::Deadlock { cycle: cycle.collect() }
+                })
+            }
+        }
+    }
+
+    /// Sends a session the error of a refused lock later, because the error's text has names from the catalogue, and
+    /// reading these may wait for the disk.
+    fn refuse(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        number: u64,
+        why: impl FnOnce(&Self) -> Error + Send + 'static,
+    ) -> Option<OperationOutcome> {
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        spawn_blocking(move || {
+            session.push_outcome(OperationOutcome { number, result: Err(why(&service)) })
+        });
+        None
+    }
+
+    fn check_lock(&self, session: &CatalogueSession) -> Result<()> {
+        if self.is_read_only || !session.may_write {
+            return Err(Error::Denied {
+                what: format!("federation {} is read-only for this session", self.name),
+            });
+        }
+        session.lock().check_share()
+    }
+
+    fn begin_wait(self: &Arc<Self>, session: &Arc<CatalogueSession>, request: LockRequest) {
+        let timer = request.deadline.map(|deadline| {
+            let (service, session, since) = (Arc::clone(self), Arc::clone(session), Instant::now());
+            let give_up = async move {
+                tokio::time::sleep_until(deadline).await;
+                service.give_up(&session, request.number, since.elapsed());
+            };
+            tokio::spawn(give_up).abort_handle()
+        });
+        let wait = PendingLock { owner: request.owner, target: request.target, timer };
+        session.lock().waiting.insert(request.number, wait);
+    }
+
+    /// Ends a wait that reached its deadline.
+    fn give_up(self: &Arc<Self>, session: &Arc<CatalogueSession>, number: u64, waited: Duration) {
+        let Some(wait) = session.lock().waiting.remove(&number) else { return };
+        let owner = OwnerId { session: session.number(), number: wait.owner };
+        let (gone, granted) = self.table.give_up(owner, wait.target);
+        if gone.is_some() {
+            self.latencies.record(RequestKind::LockWait, waited);
+            self.refuse(session, number, move |service| service.busy(&wait.target, waited));
+        }
+        self.grant(granted);
+    }
+
+    /// Frees a lock of a session.
+    pub(super) fn free(self: &Arc<Self>, owner: OwnerId, target: LockTarget, held: HeldBy) {
+        self.grant(self.release(owner, target, held));
+        self.sweep(target);
+    }
+
+    /// Frees a lock of a session, and returns the queued requests that are granted by it.
+    pub(super) fn release(
+        &self,
+        owner: OwnerId,
+        target: LockTarget,
+        held: HeldBy,
+    ) -> Vec<QueuedRequest<Ticket>> {
+        if held.in_kernel {
+            self.kernel.unlock(target);
+        }
+        self.table.unlock(owner, target)
+    }
+
+    /// Ends waits of a session whose outcomes nobody will read.
+    pub(super) fn give_up_all(
+        self: &Arc<Self>,
+        session: &CatalogueSession,
+        waits: Vec<PendingLock>,
+    ) {
+        for wait in waits {
+            if let Some(timer) = wait.timer {
+                timer.abort();
+            }
+            let owner = OwnerId { session: session.number(), number: wait.owner };
+            let (_, granted) = self.table.give_up(owner, wait.target);
+            self.grant(granted);
+        }
+    }
+
+    /// Completes requests that were granted in the table.
+    pub(super) fn grant(self: &Arc<Self>, granted: Vec<QueuedRequest<Ticket>>) {
+        for QueuedRequest { ticket: Ticket { session, request, .. }, .. } in granted {
+            end_wait(&session, request.number);
+            if let Some(outcome) = self.take_in_kernel(&session, request) {
+                session.push_outcome(outcome);
+            }
+        }
+    }
+
+    fn take_in_kernel(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+    ) -> Option<OperationOutcome> {
+        if !ServerKernelLocks::has(&request.target) {
+            return Some(self.hold(session, request, Ok(0)));
+        }
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        tokio::spawn(async move {
+            let wait = request.deadline.map(|deadline| deadline - Instant::now());
+            let locked = service.kernel.lock(request.target, request.kind, wait).await;
+            let outcome = service.hold(&session, request, locked);
+            session.push_outcome(outcome);
+        });
+        None
+    }
+
+    /// Records a lock that was granted in the table. Frees it instead if the kernel refused it, or the session has
+    /// ended.
+    fn hold(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+        locked: Result<u64>,
+    ) -> OperationOutcome {
+        let LockRequest { number, owner, target, generation, since, .. } = request;
+        self.latencies.record(RequestKind::LockWait, since.elapsed());
+        let in_kernel = ServerKernelLocks::has(&target) && locked.is_ok();
+        let held = HeldBy { in_kernel, epoch: *locked.as_ref().unwrap_or(&0) };
+        let result = locked.and_then(|epoch| {
+            let mut state = session.lock();
+            if state.is_over || state.generation != generation {
+                return Err(session_over());
+            }
+            state.hold(owner, target, held);
+            Ok(Granted { epoch, csn: Csn::ZERO })
+        });
+        if result.is_err() {
+            self.free(OwnerId { session: session.number(), number: owner }, target, held);
+        }
+        OperationOutcome { number, result }
+    }
+
+    /// Takes a lock again that a session held before; fails if another session may have held it in between.
+    pub(super) async fn reacquire(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+        epoch: u64,
+    ) -> bool {
+        // The end of the file may have moved since.
+        if matches!(request.target, LockTarget::Allocation(_)) {
+            return false;
+        }
+        let owner = OwnerId { session: session.number(), number: request.owner };
+        if self.table.try_lock(owner, request.target, request.kind) != LockAnswer::Granted {
+            return false;
+        }
+        let locked = if ServerKernelLocks::has(&request.target) {
+            self.kernel.lock(request.target, request.kind, Some(Duration::ZERO)).await
+        } else {
+            Ok(0)
+        };
+        let locked = locked.ok();
+        let in_kernel = locked.is_some() && ServerKernelLocks::has(&request.target);
+        let held = HeldBy { in_kernel, epoch };
+        let is_same = locked == Some(epoch)
+            && !self.is_being_vacuumed(&request.target)
+            && self.database_exists(&request.target);
+        let is_held = is_same && {
+            let mut state = session.lock();
+            let is_current = !state.is_over && state.generation == request.generation;
+            if is_current {
+                state.hold(request.owner, request.target, held);
+            }
+            is_current
+        };
+        if !is_held {
+            self.free(owner, request.target, held);
+        }
+        is_held
+    }
+
+    /// Whether a vacuum has freed space of a database and, perhaps because it was killed, begun no new epoch yet.
+    fn is_being_vacuumed(&self, target: &LockTarget) -> bool {
+        let LockTarget::Database(database) = target else { return false };
+        let free = self.catalog.free_extents(*database);
+        !free.is_ok_and(|free| free.iter().all(|extent| extent.is_released))
+    }
+
+    fn pin(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        number: u64,
+        csn: Option<Csn>,
+    ) -> Option<OperationOutcome> {
+        let refused = |error| Some(OperationOutcome { number, result: Err(error) });
+        {
+            let mut state = session.lock();
+            if let Err(error) = state.check_share() {
+                return refused(error);
+            }
+            if let Some((_, count)) = csn.and_then(|csn| state.pins.get_mut(&csn)) {
+                *count += 1;
+                let csn = csn.unwrap_or_default();
+                return Some(OperationOutcome { number, result: Ok(Granted { epoch: 0, csn }) });
+            }
+        }
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        spawn_blocking(move || {
+            let result = service.pin_now(&session, csn, 1);
+            let result = result.map(|csn| Granted { epoch: 0, csn });
+            session.push_outcome(OperationOutcome { number, result });
+        });
+        None
+    }
+
+    /// Adds `count` pins to a snapshot. May wait for the disk.
+    pub(super) fn pin_now(
+        &self,
+        session: &CatalogueSession,
+        csn: Option<Csn>,
+        count: u32,
+    ) -> Result<Csn> {
+        let (csn, guard) = match csn {
+            Some(csn) => (csn, self.catalog.pin(csn)?),
+            None => self.catalog.pin_head()?,
+        };
+        let mut state = session.lock();
+        if state.is_over {
+            return Err(session_over());
+        }
+        let pin = state.pins.entry(csn).or_insert((guard, 0));
+        pin.1 = pin.1.saturating_add(count);
+        Ok(csn)
+    }
+
+    fn busy(&self, target: &LockTarget, waited: Duration) -> Error {
+        let holder = self.table.holder(target).and_then(|owner| self.holder(owner));
+        Error::Busy { what: self.describe(target), holder: holder.map(Box::new), waited }
+    }
+
+    fn describe_wait(&self, waiter: OwnerId, target: &LockTarget) -> String {
+        let name = match self.holder(waiter) {
+            Some(holder) => holder.name(),
+            None => "a session that ended".to_owned(),
+        };
+        format!("transaction {} of {name} waits for {}", waiter.number, self.describe(target))
+    }
+}
+
+impl LockRequest {
+    /// Whether its deadline has passed.
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+}
+
+fn end_wait(session: &CatalogueSession, number: u64) {
+    let wait = session.lock().waiting.remove(&number);
+    if let Some(timer) = wait.and_then(|wait| wait.timer) {
+        timer.abort();
+    }
+}
+
+fn unpin(session: &CatalogueSession, csn: Csn) {
+    let mut state = session.lock();
+    if let Some((_, count)) = state.pins.get_mut(&csn) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            state.pins.remove(&csn);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What a session holds: its locks and pins, its waits, and the writes that use its locks.
+
+use std::collections::HashMap;
+
+use femtobarn_catalog::{Csn, DatabaseId, Error, Holder, LockKind, LockTarget, PinGuard, Result};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+/// Locks, waits and pins of one session at most.
+pub(super) const SHARE_MAX: usize = 100_000;
+
+/// The locks, pins, waits and writes of a session.
+#[derive(Debug)]
+pub(super) struct SessionState {
+    pub client: Holder,
+    /// The number of streams that its client has opened. Requests of earlier streams are refused.
+    pub generation: u64,
+    pub is_over: bool,
+    /// Why it has ended, for the log.
+    pub end: &'static str,
+    /// Transactions that are being published. The session does not end before they are.
+    pub publishing: usize,
+    /// The number of published transactions.
+    pub published: u64,
+    /// By owner and target. Changed together with `writes`, by [`SessionState::hold`] and
+    /// [`SessionState::release`].
+    pub held: HashMap<(u64, LockTarget), HeldBy>,
+    /// The writes to databases that it holds.
+    pub writes: HashMap<DatabaseId, DatabaseWrites>,
+    /// By the numbers of the operations.
+    pub waiting: HashMap<u64, PendingLock>,
+    pub pins: HashMap<Csn, (PinGuard, u32)>,
+}
+
+/// A lock that a session holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HeldBy {
+    /// Whether it is held in the kernel, too.
+    pub in_kernel: bool,
+    /// The epoch of its database when it was locked.
+    pub epoch: u64,
+}
+
+/// A wait for a lock.
+#[derive(Debug)]
+pub(super) struct PendingLock {
+    pub owner: u64,
+    pub target: LockTarget,
+    /// The task that ends it at its deadline; none without a deadline.
+    pub timer: Option<AbortHandle>,
+}
+
+/// The request of a lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LockRequest {
+    pub number: u64,
+    pub owner: u64,
+    pub target: LockTarget,
+    pub kind: LockKind,
+    pub generation: u64,
+    pub since: Instant,
+    /// None if the wait has no limit.
+    pub deadline: Option<Instant>,
+}
+
+/// The result of a granted lock or pin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Granted {
+    /// The epoch of the database that is locked.
+    pub epoch: u64,
+    /// The snapshot that is pinned.
+    pub csn: Csn,
+}
+
+/// The writes to a database that a session holds.
+#[derive(Debug, Default)]
+pub(super) struct DatabaseWrites {
+    pub epoch: u64,
+    /// The number of the session's transactions that hold the database.
+    owners: usize,
+    /// The number of writes under way.
+    pub running: usize,
+    /// Locks on the database that were released while a write was under way.
+    to_free: Vec<(u64, HeldBy)>,
+    /// Requests for these locks by their owners since then.
+    to_lock: Vec<LockRequest>,
+}
+
+impl SessionState {
+    /// Refuses more locks and pins than a client can need.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the session has [`SHARE_MAX`] of them.
+    pub fn check_share(&self) -> Result<()> {
+        if self.held.len() + self.waiting.len() + self.pins.len() >= SHARE_MAX {
+            let what = format!("too many locks and pins in one session: at most {SHARE_MAX}");
+            return Err(Error::Invalid { what });
+        }
+        Ok(())
+    }
+
+    /// Records a lock that the session got.
+    pub fn hold(&mut self, owner: u64, target: LockTarget, held: HeldBy) {
+        self.held.insert((owner, target), held);
+        if let LockTarget::Database(database) = target {
+            let writes = self.writes.entry(database).or_default();
+            writes.owners += 1;
+            writes.epoch = held.epoch;
+        }
+    }
+
+    /// Records that a lock is no longer held, and returns it if the caller is to free it now. If a write is under way,
+    /// the end of the last write frees it.
+    pub fn release(&mut self, owner: u64, target: LockTarget) -> Option<HeldBy> {
+        let held = self.held.remove(&(owner, target))?;
+        let LockTarget::Database(database) = target else { return Some(held) };
+        let Some(writes) = self.writes.get_mut(&database) else { return Some(held) };
+        writes.owners -= 1;
+        if writes.running > 0 {
+            writes.to_free.push((owner, held));
+            return None;
+        }
+        if writes.owners == 0 {
+            self.writes.remove(&database);
+        }
+        Some(held)
+    }
+
+    /// Postpones a request for a lock that its owner has released and that is not free yet; returns whether it did.
+    /// The end of the last write repeats the request.
+    pub fn postpone(&mut self, request: LockRequest) -> bool {
+        let LockTarget::Database(database) = request.target else { return false };
+        let Some(writes) = self.writes.get_mut(&database) else { return false };
+        let is_postponed = writes.to_free.iter().any(|&(owner, _)| owner == request.owner);
+        if is_postponed {
+            // An owner has one request at a time: an earlier one is from an earlier stream of its client.
+            writes.to_lock.retain(|earlier| earlier.owner != request.owner);
+            writes.to_lock.push(request);
+        }
+        is_postponed
+    }
+
+    /// Releases all locks but those of `is_kept`, and returns the ones to be freed now.
+    pub fn release_unless(
+        &mut self,
+        is_kept: impl Fn(&(u64, LockTarget)) -> bool,
+    ) -> Vec<((u64, LockTarget), HeldBy)> {
+        let gone: Vec<_> = self.held.keys().filter(|key| !is_kept(key)).copied().collect();
+        let free = gone.into_iter().filter_map(|(owner, target)| {
+            self.release(owner, target).map(|held| ((owner, target), held))
+        });
+        free.collect()
+    }
+
+    /// The writes to a database, if the session may write to it.
+    pub fn may_write(&self, database: DatabaseId) -> Option<&DatabaseWrites> {
+        let writes = self.writes.get(&database)?;
+        (!self.is_over && writes.owners > 0).then_some(writes)
+    }
+
+    /// Records the end of a write. After the last one, returns the locks to be freed, and the requests to be repeated
+    /// then.
+    pub fn end_write(&mut self, database: DatabaseId) -> (Vec<(u64, HeldBy)>, Vec<LockRequest>) {
+        let Some(writes) = self.writes.get_mut(&database) else { return (vec![], vec![]) };
+        writes.running -= 1;
+        if writes.running > 0 {
+            return (vec![], vec![]);
+        }
+        let due = (std::mem::take(&mut writes.to_free), std::mem::take(&mut writes.to_lock));
+        if writes.owners == 0 {
+            self.writes.remove(&database);
+        }
+        due
+    }
+}

@@ -1,0 +1,144 @@
+//! The right to write to databases' files, which a session has as long as it holds the database.
+//!
+//! A client that was suspended for longer than its lease does not know yet that its locks are lost when it resumes,
+//! and goes on writing to space that a vacuum may have given to another writer. So each write checks that its session
+//! still holds the database, and the lock is not freed before the write has ended. No thread waits for that: the last
+//! write frees the locks that were released meanwhile, and repeats their owners' requests.
+//!
+//! The epoch of the lock is a fencing token: it tells whether the session has held the database without interruption
+//! since the file was opened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::{DatabaseId, LockTarget};
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use super::service::FederationService;
+use super::session::CatalogueSession;
+use crate::logical::locks::OwnerId;
+use crate::physical::{Permit, StorageError, StoragePath, StorageResult, Writers};
+
+/// How long a client is told to wait if its session may be resumed soon.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The right of a session to write to one file of a database.
+struct SessionPermit {
+    service: Arc<FederationService>,
+    /// The session when it was last used: it may end, and begin anew under its id.
+    session: Mutex<Arc<CatalogueSession>>,
+    database: DatabaseId,
+    /// The epoch in which the file was opened.
+    epoch: u64,
+}
+
+impl Writers for Arc<FederationService> {
+    fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> StorageResult<Arc<dyn Permit>> {
+        let known = session.and_then(|id| self.session(id));
+        let held = known.and_then(|session| {
+            let epoch = session.lock().may_write(database)?.epoch;
+            Some((session, epoch))
+        });
+        match held {
+            Some((session, epoch)) => Ok(Arc::new(SessionPermit {
+                service: Arc::clone(self),
+                session: Mutex::new(session),
+                database,
+                epoch,
+            })),
+            // After a restart, writers may come a little earlier than their session.
+            None if session.is_some() && self.since.elapsed() < self.lease => {
+                Err(StorageError::NotBefore(PAUSE, "sessions are still being resumed".to_owned()))
+            }
+            None => Err(lost(database)),
+        }
+    }
+
+    fn file_created(&self, path: &StoragePath, database: DatabaseId) {
+        self.uncommitted.insert(&relative(path), database);
+    }
+
+    fn file_removed(&self, path: &StoragePath) {
+        self.uncommitted.remove(&relative(path));
+    }
+
+    fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId> {
+        self.uncommitted.database(&relative(path))
+    }
+}
+
+/// A path as the catalogue has it, relative to the federation's folder.
+fn relative(path: &StoragePath) -> String {
+    String::from_utf8_lossy(&path.as_bytes()[1..]).into_owned()
+}
+
+impl Permit for SessionPermit {
+    fn during(&self, write: &mut dyn FnMut() -> StorageResult<()>) -> StorageResult<()> {
+        let _writing = self.begin().ok_or_else(|| lost(self.database))?;
+        write()
+    }
+}
+
+impl SessionPermit {
+    fn begin(&self) -> Option<WriteInProgress<'_>> {
+        let session = self.session();
+        let mut state = session.lock();
+        if state.may_write(self.database)?.epoch != self.epoch {
+            return None;
+        }
+        state.writes.get_mut(&self.database)?.running += 1;
+        drop(state);
+        Some(WriteInProgress { permit: self, session })
+    }
+
+    fn session(&self) -> Arc<CatalogueSession> {
+        let mut session = self.session.lock();
+        // The state must be unlocked before the table of sessions is locked: see the lock order.
+        let is_over = session.lock().is_over;
+        let resumed = if is_over { self.service.session(session.id()) } else { None };
+        if let Some(resumed) = resumed {
+            *session = resumed;
+        }
+        Arc::clone(&session)
+    }
+}
+
+/// A write that is under way.
+struct WriteInProgress<'a> {
+    permit: &'a SessionPermit,
+    session: Arc<CatalogueSession>,
+}
+
+impl Drop for WriteInProgress<'_> {
+    fn drop(&mut self) {
+        let (service, session) = (&self.permit.service, &self.session);
+        let target = LockTarget::Database(self.permit.database);
+        let mut state = session.lock();
+        let (to_free, to_lock) = state.end_write(self.permit.database);
+        let mut granted = vec![];
+        let is_freed = !to_free.is_empty();
+        // With the state locked, so that no owner can request them in between.
+        for (number, held) in to_free {
+            let owner = OwnerId { session: session.number(), number };
+            granted.extend(service.release(owner, target, held));
+        }
+        // No state may be locked while locks are granted.
+        drop(state);
+        service.grant(granted);
+        if is_freed {
+            service.sweep(target);
+        }
+        let answers = to_lock.into_iter().filter_map(|request| service.lock(session, request));
+        answers.for_each(|outcome| session.push_outcome(outcome));
+    }
+}
+
+fn lost(database: DatabaseId) -> StorageError {
+    let what = format!(
+        "the lock on database {database} was lost, and its space may belong to another writer; run the \
+         transaction again"
+    );
+    StorageError::refused(Errno::ENOLCK, what)
+}
