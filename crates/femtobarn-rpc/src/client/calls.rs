@@ -10,7 +10,7 @@ use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use super::failure::{CallFailure, classify, reason};
-use super::session::ClientSession;
+use super::session::RemoteSession;
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
 use crate::v1::failure::Of;
@@ -54,7 +54,7 @@ impl From<Status> for AttemptFailure {
     }
 }
 
-impl ClientSession {
+impl RemoteSession {
     /// Asks a question. Answers that can never change are cached.
     pub(super) async fn look_up(&self, of: Asked) -> Result<Arc<Vec<Answer>>> {
         let key = self

@@ -6,11 +6,11 @@ use femtobarn_catalog::{
     Csn, HeldLock, LeasedLocks, LeasedPins, LockKind, LockTarget, Result, Waiter,
 };
 
-use super::session::ClientSession;
+use super::session::RemoteSession;
 use crate::v1::Operation;
 use crate::v1::operation::Kind;
 
-impl ClientSession {
+impl RemoteSession {
     /// Requests a lock or a pin, and waits for the answer; returns the snapshot of a pin.
     pub(super) fn obtain(&self, operation: Operation) -> Result<Csn> {
         self.check_open()?;
@@ -20,7 +20,7 @@ impl ClientSession {
     }
 }
 
-impl LeasedLocks for ClientSession {
+impl LeasedLocks for RemoteSession {
     fn new_owner(&self) -> u64 {
         self.ledger().new_owner()
     }
@@ -66,7 +66,7 @@ impl LeasedLocks for ClientSession {
     }
 }
 
-impl LeasedPins for ClientSession {
+impl LeasedPins for RemoteSession {
     fn pin_again(&self, csn: Csn) {
         self.ledger().pin_again(csn);
     }

@@ -9,13 +9,13 @@ use uuid::Uuid;
 
 use super::address::Address;
 use super::options::ConnectOptions;
-use super::session::ClientSession;
+use super::session::RemoteSession;
 use crate::convert;
 
 /// The catalogue of a federation at a server.
 #[derive(Debug)]
 pub struct RemoteCatalogue {
-    pub(super) session: Arc<ClientSession>,
+    pub(super) session: Arc<RemoteSession>,
     /// None once it is shut down.
     pub(super) runtime: Option<Runtime>,
     pub(super) uuid: Uuid,
@@ -44,7 +44,7 @@ impl RemoteCatalogue {
             })?;
         let session = {
             let _inside = runtime.enter();
-            Arc::new(ClientSession::new(&address, options)?)
+            Arc::new(RemoteSession::new(&address, options)?)
         };
         let (opened, welcome) = std::sync::mpsc::channel();
         runtime.spawn(Arc::clone(&session).run(opened));

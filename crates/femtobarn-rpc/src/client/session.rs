@@ -39,7 +39,7 @@ const PING_AFTER: Duration = Duration::from_secs(10);
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A client's session with a server, which its task and its callers share.
-pub(super) struct ClientSession {
+pub(super) struct RemoteSession {
     /// The runtime of the task.
     pub runtime: Handle,
     pub client: CatalogueClient<Channel>,
@@ -73,11 +73,11 @@ enum LinkState {
     Closed,
 }
 
-impl ClientSession {
+impl RemoteSession {
     /// A session that connects when it is first used. Must be called inside a runtime.
     pub(super) fn new(address: &Address, options: &ConnectOptions) -> Result<Self> {
         let channel = endpoint(address, options)?.connect_lazy();
-        Ok(ClientSession {
+        Ok(RemoteSession {
             runtime: Handle::current(),
             client: CatalogueClient::new(channel)
                 .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -169,7 +169,7 @@ impl ClientSession {
 
     /// The error for a server that did not answer in time.
     pub(super) fn unavailable(&self, why: &str) -> Error {
-        let ClientSession { url, .. } = self;
+        let RemoteSession { url, .. } = self;
         let seconds = self.patience().as_secs_f32();
         Error::Unavailable {
             what: format!("the server of {url} was tried for {seconds} s: {why}; try again later"),
@@ -396,9 +396,9 @@ impl ClientSession {
     }
 }
 
-impl std::fmt::Debug for ClientSession {
+impl std::fmt::Debug for RemoteSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientSession").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("RemoteSession").field("url", &self.url).finish_non_exhaustive()
     }
 }
 

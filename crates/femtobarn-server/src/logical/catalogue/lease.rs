@@ -156,8 +156,8 @@ impl FederationService {
         Ok((self.catalog.head()?, lost))
     }
 
-    /// Ends a session whose client's connection was closed, or that fell silent, unless the client resumes it within the
-    /// grace period or the lease.
+    /// Ends a session whose client's connection was closed, or that fell silent, unless the client resumes it within
+    /// the grace period or the lease.
     pub fn lose(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,

@@ -1,5 +1,5 @@
-//! The kernel's locks that the server holds, so that local processes in the same folder and remote sessions exclude each
-//! other.
+//! The kernel's locks that the server holds, so that local processes in the same folder and remote sessions exclude
+//! each other.
 //!
 //! The table grants a request first, so all requests for one target that arrive here share it, or there is only one.
 
@@ -59,8 +59,8 @@ impl ServerKernelLocks {
     /// owner locked it; no process has locked the database exclusively since.
     ///
     /// # Errors
-    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Io`] if the lock file or the catalogue
-    /// cannot be read.
+    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Io`] if the lock file or the
+    /// catalogue cannot be read.
     pub async fn lock(
         &self,
         target: LockTarget,

@@ -136,8 +136,8 @@ impl<T> SessionLockTable<T> {
         self.change(target, |entry| entry.holders.retain(|(holder, _)| *holder != owner))
     }
 
-    /// Removes a request from its queue. Returns it, unless the wait was over already, and the requests that are granted
-    /// by its removal.
+    /// Removes a request from its queue. Returns it, unless the wait was over already, and the requests that are
+    /// granted by its removal.
     pub fn give_up(
         &self,
         owner: OwnerId,

@@ -25,8 +25,8 @@ const NUMBERS_MAX: u32 = 100_000;
 /// Makes one change.
 ///
 /// # Errors
-/// The error of the catalogue; [`Error::Denied`] if the federation is read-only; [`Error::Invalid`] if the request has no
-/// change.
+/// The error of the catalogue; [`Error::Denied`] if the federation is read-only; [`Error::Invalid`] if the request is
+/// empty.
 pub(super) async fn change(
     service: &Service,
     federation: Arc<FederationService>,

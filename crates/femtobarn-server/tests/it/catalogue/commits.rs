@@ -13,7 +13,7 @@ use super::{LONG, Stage, connect, until};
 use crate::ending::EndsOthers;
 
 #[test]
-fn a_commit_from_afar_is_its_clients_and_the_second_of_two_is_refused() {
+fn remote_commit_has_its_clients_author_and_a_second_one_conflicts() {
     let stage = Stage::new();
     let (here, there) = (stage.local(), stage.remote());
     let csn = stage.publish(&there, None).unwrap();
@@ -26,7 +26,7 @@ fn a_commit_from_afar_is_its_clients_and_the_second_of_two_is_refused() {
 }
 
 #[test]
-fn without_the_lock_on_its_database_nothing_is_published() {
+fn commit_fails_without_the_lock_on_its_database() {
     let stage = Stage::new();
     let there = stage.remote();
     let error = there.commit(stage.version(None)).unwrap_err();
@@ -36,7 +36,7 @@ fn without_the_lock_on_its_database_nothing_is_published() {
 }
 
 #[test]
-fn a_commit_whose_answer_was_lost_is_published_once() {
+fn commit_is_published_once_when_its_answer_was_lost() {
     let stage = Stage::new();
     let proxy = Proxy::new(stage.port);
     let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
@@ -61,7 +61,7 @@ fn a_commit_whose_answer_was_lost_is_published_once() {
 }
 
 #[test]
-fn a_commit_whose_answer_was_lost_with_the_server_is_published_once() {
+fn commit_is_published_once_when_its_answer_was_lost_with_the_server() {
     let mut stage = Stage::new();
     let proxy = Proxy::new(stage.port);
     let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
@@ -85,7 +85,7 @@ fn a_commit_whose_answer_was_lost_with_the_server_is_published_once() {
 
 /// It was `unavailable`, which callers take for one that running the transaction again mends.
 #[test]
-fn a_commit_whose_outcome_is_not_known_is_no_unavailable_one() {
+fn commit_in_doubt_is_an_io_error_not_unavailable() {
     let mut stage = Stage::new();
     let proxy = Proxy::new(stage.port);
     let options = ConnectOptions { patience: Duration::from_secs(2), ..ConnectOptions::default() };
@@ -137,7 +137,7 @@ fn commits_of_many_sessions_share_durable_writes() {
 /// Each writer adds to a container of its own, and knows what was acknowledged. The server is killed
 /// under them, again and again.
 #[test]
-fn writers_carry_on_when_the_server_restarts_and_nothing_is_lost_or_twice() {
+fn writers_continue_after_a_server_restart_without_losing_or_repeating_commits() {
     const WRITERS: usize = 8;
     const RESTARTS: usize = 3;
     let mut stage = Stage::new();

@@ -121,7 +121,7 @@ impl Counted {
 }
 
 #[test]
-fn databases_are_made_and_dropped_in_few_round_trips() {
+fn databases_are_created_and_dropped_in_few_round_trips() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     drop(Federation::create(&place, "test").unwrap());
@@ -165,7 +165,7 @@ fn databases_are_made_and_dropped_in_few_round_trips() {
 }
 
 #[test]
-fn a_name_that_another_database_got_meanwhile_is_dropped_as_it_is_now() {
+fn drop_by_name_drops_the_database_that_has_the_name_now() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     let local = Federation::create(&place, "test").unwrap();

@@ -65,7 +65,7 @@ impl Gate for Late {
 }
 
 #[test]
-fn a_front_that_comes_late_is_waited_for() {
+fn file_extension_waits_for_a_late_front() {
     let stage = Stage::new();
     let (remote, _files) = stage.engine(Arc::new(Gated::new(stage.files(), Late)));
     (0..3).for_each(|number| make(&remote, &format!("late{number}"), 5));
@@ -80,7 +80,7 @@ fn a_front_that_comes_late_is_waited_for() {
 /// The file of a database that was dropped or renamed keeps its path until a vacuum. A new database of that
 /// name has another path here, and from afar was refused: 'it is not the file of database 2'.
 #[test]
-fn a_name_is_used_again_from_afar_after_a_drop_or_a_rename() {
+fn remote_client_reuses_a_name_after_a_drop_or_rename() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     let local = Federation::create(&place, "test").unwrap();
@@ -103,7 +103,7 @@ fn a_name_is_used_again_from_afar_after_a_drop_or_a_rename() {
 }
 
 #[test]
-fn databases_that_are_made_from_afar_are_whole_beside_vacuum_backup_compaction_and_sealing() {
+fn remote_databases_are_intact_beside_vacuum_backup_compaction_and_sealing() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     let local = Federation::create(&place, "test").unwrap();

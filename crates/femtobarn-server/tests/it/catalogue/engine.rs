@@ -87,7 +87,7 @@ pub(super) fn numbers(federation: &Federation, path: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_federation_behind_a_url_is_as_one_in_a_folder() {
+fn remote_federation_behaves_as_a_local_one() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     let local = Federation::create(&place, "test").unwrap();
@@ -114,7 +114,7 @@ fn a_federation_behind_a_url_is_as_one_in_a_folder() {
 }
 
 #[test]
-fn a_database_in_a_place_is_made_from_afar() {
+fn remote_client_creates_a_database_in_a_place() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     let local = Federation::create(&place, "test").unwrap();
@@ -148,7 +148,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn writers_far_and_near_wait_for_each_other() {
+fn local_and_remote_writers_wait_for_each_other() {
     const EACH: u64 = 20;
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
@@ -210,7 +210,7 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn writers_carry_on_when_the_server_is_killed() {
+fn writers_continue_after_the_server_was_killed() {
     const WRITERS: u64 = 64;
     const DATABASES: u64 = 4;
     const KILLS: u64 = 3;

@@ -87,7 +87,7 @@ pub(super) fn errno_of<T>(answer: StorageResult<T>) -> Option<Errno> {
 }
 
 #[test]
-fn a_writer_that_lost_its_session_writes_nothing_more() {
+fn writes_are_refused_after_the_session_ended() {
     let stage = Stage::new();
     let (remote, _files) = stage.engine(stage.files());
     let database = with_ten_events(&remote);
@@ -135,7 +135,7 @@ impl Gate for Slow {
 /// What came after the database is not held any more would be refused, and with it those who go on with
 /// the file.
 #[test]
-fn who_rolls_back_leaves_nothing_on_its_way() {
+fn rollback_waits_for_writes_under_way() {
     let stage = Stage::new();
     let slow = Slow::default();
     let written = Arc::clone(&slow.0);
@@ -204,7 +204,7 @@ fn writing<'scope>(
 }
 
 #[test]
-fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
+fn lock_is_not_free_before_the_writes_of_its_session_have_ended() {
     let stage = Stage::new();
     let (storage, arrives, pass) = with_gate(&stage);
     let there = stage.remote();
@@ -237,7 +237,7 @@ fn what_a_session_holds_is_its_own_until_its_write_has_ended() {
 
 /// Whoever writes last frees what its session let go of, also if the same session waits for it.
 #[test]
-fn a_lock_that_is_freed_by_a_write_goes_to_who_waits_in_the_same_session() {
+fn lock_freed_by_the_last_write_is_granted_to_a_waiter_of_the_same_session() {
     let stage = Stage::new();
     let (storage, arrives, pass) = with_gate(&stage);
     let there = stage.remote();
@@ -263,7 +263,7 @@ fn a_lock_that_is_freed_by_a_write_goes_to_who_waits_in_the_same_session() {
 
 /// A transaction may take up what the one before it, which had the same owner, let go of.
 #[test]
-fn a_lock_that_a_write_is_to_free_is_given_again() {
+fn released_lock_is_granted_again_after_the_write_that_frees_it() {
     let stage = Stage::new();
     let (storage, arrives, pass) = with_gate(&stage);
     let there = stage.remote();
@@ -286,7 +286,7 @@ fn a_lock_that_a_write_is_to_free_is_given_again() {
 }
 
 #[test]
-fn only_who_holds_a_database_may_write_and_only_in_its_epoch() {
+fn write_is_admitted_only_to_the_holder_in_the_epoch_of_its_file() {
     let stage = Stage::with(Duration::from_millis(1), Authenticator::open());
     std::fs::create_dir_all(stage.place().join("databases")).unwrap();
     std::fs::write(stage.place().join(RUN7), b"        ").unwrap();

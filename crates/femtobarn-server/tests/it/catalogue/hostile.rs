@@ -1,4 +1,4 @@
-//! Clients that say what makes no sense harm nobody.
+//! Malformed and hostile clients: their calls are refused, and no other client notices.
 
 use femtobarn_catalog::{Catalogue, Commit, DatabaseState, LockTarget, NewDatabase};
 use femtobarn_rpc::v1::catalogue_client::CatalogueClient;
@@ -48,7 +48,7 @@ async fn end_of(client: &mut CatalogueClient<Channel>, turns: Vec<ClientTurn>) -
 }
 
 #[test]
-fn turns_that_make_no_sense_end_the_stream() {
+fn malformed_turn_ends_the_stream() {
     let stage = Stage::new();
     let runtime = Runtime::new().unwrap();
     runtime.block_on(async {
@@ -85,7 +85,7 @@ fn turns_that_make_no_sense_end_the_stream() {
 }
 
 #[test]
-fn calls_that_make_no_sense_are_refused() {
+fn malformed_call_is_refused() {
     let stage = Stage::new();
     let runtime = Runtime::new().unwrap();
     let federation = || FEDERATION.to_owned();
@@ -119,7 +119,7 @@ fn calls_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn databases_stay_in_their_folder() {
+fn database_path_outside_the_folder_is_refused() {
     let stage = Stage::new();
     let there = stage.remote();
     let id = there.reserve_database().unwrap();
@@ -138,7 +138,7 @@ fn databases_stay_in_their_folder() {
 }
 
 #[test]
-fn a_client_that_takes_no_turns_stops_nobody() {
+fn client_that_reads_no_turns_blocks_no_other() {
     let stage = Stage::new();
     let runtime = Runtime::new().unwrap();
     let database = stage.database;

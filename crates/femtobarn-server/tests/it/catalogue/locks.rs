@@ -11,7 +11,7 @@ use super::{LONG, Stage, until};
 const NOW: Duration = Duration::ZERO;
 
 #[test]
-fn who_has_a_container_excludes_others_and_is_named() {
+fn holder_of_a_container_excludes_others_and_is_named_in_errors() {
     let stage = Stage::new();
     let (one, other) = (stage.remote(), stage.remote());
     let (database, container) = (stage.database, stage.container);
@@ -19,7 +19,7 @@ fn who_has_a_container_excludes_others_and_is_named() {
     for wait in [NOW, Duration::from_millis(30)] {
         let error = other.locks().lock_container(database, container, wait).unwrap_err();
         let Error::Busy { what, holder: Some(holder), .. } = &error else { panic!("{error:?}") };
-        // It was told by numbers, which only the catalogue knows.
+        // The request has numbers; the server looks up the names.
         assert_eq!(what, "container run7/events");
         assert_eq!(holder.pid, std::process::id());
         assert!(!holder.application.is_empty(), "{holder}");
@@ -35,7 +35,7 @@ fn who_has_a_container_excludes_others_and_is_named() {
 }
 
 #[test]
-fn owners_of_one_session_exclude_each_other_and_none_itself() {
+fn owners_of_one_session_exclude_each_other() {
     let stage = Stage::new();
     let remote = stage.remote();
     let (one, other) = (remote.locks().owner(), remote.locks().owner());
@@ -51,7 +51,7 @@ fn owners_of_one_session_exclude_each_other_and_none_itself() {
 }
 
 #[test]
-fn who_waits_gets_the_lock_when_it_is_freed_and_in_turn() {
+fn waiters_are_served_in_the_order_of_arrival() {
     let stage = Stage::new();
     let first = stage.remote();
     let (database, container) = (stage.database, stage.container);
@@ -74,7 +74,7 @@ fn who_waits_gets_the_lock_when_it_is_freed_and_in_turn() {
 }
 
 #[test]
-fn the_victim_of_a_deadlock_is_told_the_cycle_and_the_others_go_on() {
+fn deadlock_error_has_the_cycle_and_the_other_transactions_continue() {
     let stage = Stage::new();
     let (one, other) = (stage.remote(), stage.remote());
     let database = stage.database;
@@ -101,7 +101,7 @@ fn the_victim_of_a_deadlock_is_told_the_cycle_and_the_others_go_on() {
 }
 
 #[test]
-fn local_processes_and_remote_sessions_respect_each_other() {
+fn local_processes_and_remote_sessions_exclude_each_other() {
     let stage = Stage::new();
     let (here, there, too) = (stage.local(), stage.remote(), stage.remote());
     let database = stage.database;
@@ -132,7 +132,7 @@ fn local_processes_and_remote_sessions_respect_each_other() {
 }
 
 #[test]
-fn snapshots_that_are_read_from_afar_are_pinned_here() {
+fn remote_pins_keep_snapshots_from_vacuum() {
     let stage = Stage::new();
     let (here, there) = (stage.local(), stage.remote());
     let old = stage.publish(&there, None).unwrap();

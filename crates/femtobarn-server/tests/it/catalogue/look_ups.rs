@@ -21,7 +21,7 @@ fn same<T: Debug>(one: Result<T>, other: Result<T>) {
 }
 
 #[test]
-fn every_look_up_finds_what_the_local_one_finds() {
+fn remote_look_ups_equal_local_ones() {
     let stage = Stage::new();
     let (here, there) = (stage.local(), stage.remote());
     let (here, there): (&dyn Catalogue, &dyn Catalogue) = (&here, &there);
@@ -89,7 +89,7 @@ fn every_look_up_finds_what_the_local_one_finds() {
 }
 
 #[test]
-fn what_is_changed_from_afar_is_changed_here() {
+fn remote_changes_are_seen_locally() {
     let stage = Stage::new();
     let (here, there) = (stage.local(), stage.remote());
     let numbers = there.reserve_containers(3).unwrap();
@@ -126,7 +126,7 @@ fn what_is_changed_from_afar_is_changed_here() {
 }
 
 #[test]
-fn long_lists_come_whole() {
+fn long_answers_arrive_complete() {
     const COUNT: usize = 2500;
     let stage = Stage::new();
     let (here, there) = (stage.local(), stage.remote());
@@ -141,7 +141,7 @@ fn long_lists_come_whole() {
 }
 
 #[test]
-fn a_federation_or_server_that_is_not_there_is_an_error() {
+fn missing_federation_or_server_is_an_error() {
     let stage = Stage::new();
     let url = stage.url().replace("test.fed", "other.fed");
     assert_eq!(connect(&url).unwrap_err().kind(), ErrorKind::NotFound);
@@ -161,7 +161,7 @@ fn a_federation_or_server_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn space_at_the_end_of_a_file_is_given_out_once() {
+fn extents_at_the_end_of_a_file_never_overlap() {
     const EACH: usize = 25;
     let stage = Stage::new();
     let path = stage.place().join("databases/run7.root");
@@ -203,7 +203,7 @@ fn space_at_the_end_of_a_file_is_given_out_once() {
 /// A client sent the front of a new file and did not wait for the answer: the call that lengthens the file came
 /// first, saw an empty one, and gave the bytes of the front to data.
 #[test]
-fn no_space_is_given_out_before_the_front_of_a_file() {
+fn extension_fails_before_the_front_of_a_file_is_written() {
     let stage = Stage::new();
     let path = stage.place().join("databases/run7.root");
     let identity = FileIdentity::new("run7.root", [7; 16], Timestamp::default()).unwrap();

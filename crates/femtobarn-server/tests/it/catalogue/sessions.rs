@@ -13,7 +13,7 @@ use crate::killable::{self, Killable};
 const SHORT: Duration = Duration::from_millis(300);
 
 #[test]
-fn who_says_goodbye_leaves_nothing_at_once() {
+fn goodbye_frees_everything_at_once() {
     let stage = Stage::new();
     let there = stage.remote();
     let guard = there.locks().lock_container(stage.database, stage.container, LONG).unwrap();
@@ -26,7 +26,7 @@ fn who_says_goodbye_leaves_nothing_at_once() {
 }
 
 #[test]
-fn a_connection_that_breaks_takes_no_locks_with_it() {
+fn locks_survive_a_broken_connection() {
     let stage = Stage::new();
     let proxy = Proxy::new(stage.port);
     let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
@@ -62,7 +62,7 @@ fn a_closing_client_does_not_wait_for_a_lost_server() {
 }
 
 #[test]
-fn a_lock_that_was_waited_for_while_the_server_restarted_is_granted() {
+fn queued_lock_is_granted_after_a_server_restart() {
     let mut stage = Stage::new();
     let (one, other) = (stage.remote(), stage.remote());
     let (database, container) = (stage.database, stage.container);
@@ -80,7 +80,7 @@ fn a_lock_that_was_waited_for_while_the_server_restarted_is_granted() {
 }
 
 #[test]
-fn a_client_that_died_is_let_go_of_after_its_lease() {
+fn session_of_a_silent_client_ends_after_its_lease() {
     let stage = Stage::with(SHORT, Authenticator::open());
     let proxy = Proxy::new(stage.port);
     let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
@@ -109,7 +109,7 @@ fn holds_a_container() {
 }
 
 #[test]
-fn the_locks_of_a_client_that_was_killed_are_free_long_before_its_lease_is_over() {
+fn locks_of_a_killed_client_are_free_after_the_grace_period() {
     let lease = Duration::from_secs(24 * 3600);
     let stage = Stage::with_grace(lease, SHORT, Authenticator::open());
     let (database, container) = (stage.database, stage.container);
@@ -122,7 +122,7 @@ fn the_locks_of_a_client_that_was_killed_are_free_long_before_its_lease_is_over(
 }
 
 #[test]
-fn a_client_that_is_cut_off_keeps_its_locks_for_its_lease() {
+fn client_without_network_keeps_its_locks_for_its_lease() {
     let stage = Stage::with_grace(LONG, Duration::ZERO, Authenticator::open());
     let proxy = Proxy::new(stage.port);
     let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
@@ -136,7 +136,7 @@ fn a_client_that_is_cut_off_keeps_its_locks_for_its_lease() {
 }
 
 #[test]
-fn a_transaction_whose_database_was_vacuumed_meanwhile_fails() {
+fn transaction_fails_when_its_database_was_vacuumed_while_disconnected() {
     let mut stage = Stage::new();
     let there = stage.remote();
     let owner = there.locks().owner();
@@ -159,7 +159,7 @@ fn a_transaction_whose_database_was_vacuumed_meanwhile_fails() {
 }
 
 #[test]
-fn a_transaction_whose_database_nobody_had_meanwhile_goes_on() {
+fn transaction_continues_when_its_database_stayed_unlocked_while_disconnected() {
     let mut stage = Stage::new();
     let there = stage.remote();
     let owner = there.locks().owner();
@@ -175,7 +175,7 @@ fn a_transaction_whose_database_nobody_had_meanwhile_goes_on() {
 }
 
 #[test]
-fn who_may_only_read_can_neither_lock_nor_publish() {
+fn read_only_session_can_neither_lock_nor_publish() {
     let authenticator =
         Authenticator { anonymous: Some(Rights::reading()), ..Authenticator::default() };
     let stage = Stage::with(LONG, authenticator);

@@ -34,7 +34,7 @@ fn files(federation: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn who_rolls_back_leaves_no_file() {
+fn rollback_removes_the_file_of_a_new_database() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     drop(Federation::create(&place, "test").unwrap());
@@ -62,7 +62,7 @@ fn begins() {
 }
 
 #[test]
-fn who_dies_leaves_only_what_it_committed() {
+fn killed_client_leaves_only_committed_files() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("test.fed");
     let local = Federation::create(&place, "test").unwrap();
@@ -79,7 +79,7 @@ fn who_dies_leaves_only_what_it_committed() {
 /// The name is free when the first has lost its session, and what that one still does is not done to the
 /// file of the second.
 #[test]
-fn who_comes_back_does_not_touch_the_file_of_another() {
+fn resumed_client_does_not_touch_a_file_of_another_with_its_name() {
     let stage = Stage::new();
     let (first, _one) = stage.engine(stage.files());
     let (second, _two) = stage.engine(stage.files());
@@ -115,7 +115,7 @@ fn run8() -> StoragePath {
 }
 
 #[test]
-fn only_its_maker_uses_a_file_whose_database_is_not_committed() {
+fn uncommitted_file_is_usable_by_its_creator_only() {
     let stage = Stage::new();
     let storage = stage.storage(stage.files());
     let (there, other) = (stage.remote(), stage.remote());
@@ -139,7 +139,7 @@ fn only_its_maker_uses_a_file_whose_database_is_not_committed() {
 
 /// The answer to a commit may be lost, and it have happened nevertheless.
 #[test]
-fn what_was_sent_to_be_published_is_not_removed() {
+fn file_is_kept_once_its_database_was_sent_to_be_published() {
     let stage = Stage::new();
     let storage = stage.storage(stage.files());
     let there = stage.remote();
