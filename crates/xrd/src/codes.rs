@@ -1,8 +1,7 @@
-//! Numbers with names: requests, statuses, errors and the kinds of a few messages.
+//! Named numbers: requests, statuses, errors, and the kinds of a few messages.
 //!
-//! Every one is a number in a structure of its own, so that a number that this version does not
-//! know is kept as it came. Source: "The XRootD Protocol" 5.1.1, sections 2, 3 and 5, and the
-//! binary definitions of 5.2.0.
+//! Every one is a newtype, so that an unknown number is kept as received. Source: "The XRootD Protocol" 5.1.1, sections
+//! 2, 3 and 5, and the binary definitions of 5.2.0.
 
 macro_rules! codes {
     ($(#[$about:meta])* $name:ident: $number:ty {
@@ -15,7 +14,7 @@ macro_rules! codes {
         impl $name {
             $($(#[$doc])* pub const $code: $name = $name($value);)+
 
-            /// The protocol's name of it, if this version knows it.
+            /// The protocol's name, if this version has one.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some($text),)+
@@ -42,7 +41,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What a request asks for (section 3).
+    /// The kind of a request (section 3).
     RequestCode: u16 {
         /// Authenticate.
         AUTH = 3000 "auth",
@@ -54,7 +53,7 @@ codes! {
         CLOSE = 3003 "close",
         /// List a directory.
         DIRLIST = 3004 "dirlist",
-        /// Get or put a file; nobody implements it.
+        /// Get or put a file; no implementation supports it.
         GPFILE = 3005 "gpfile",
         /// Agree on the protocol's version and on TLS.
         PROTOCOL = 3006 "protocol",
@@ -76,11 +75,11 @@ codes! {
         RM = 3014 "rm",
         /// Remove a directory.
         RMDIR = 3015 "rmdir",
-        /// Make what was written durable.
+        /// Sync a file.
         SYNC = 3016 "sync",
-        /// Ask what a file is.
+        /// Get a file's metadata.
         STAT = 3017 "stat",
-        /// Tell the server something about the session.
+        /// Pass information about the session.
         SET = 3018 "set",
         /// Write.
         WRITE = 3019 "write",
@@ -88,7 +87,7 @@ codes! {
         FATTR = 3020 "fattr",
         /// Stage files, and more.
         PREPARE = 3021 "prepare",
-        /// Ask what many files are.
+        /// Get the metadata of many files.
         STAT_X = 3022 "statx",
         /// End a session.
         ENDSESS = 3023 "endsess",
@@ -114,13 +113,13 @@ codes! {
 }
 
 codes! {
-    /// What a response is (section 2).
+    /// The status of a response (section 2).
     StatusCode: u16 {
         /// The whole answer, or the last part of it.
         OK = 0 "ok",
         /// A part of the answer; more follow.
         OK_SO_FAR = 4000 "oksofar",
-        /// Something nobody asked for, or a delayed answer.
+        /// An unsolicited message, or a delayed answer.
         ATTN = 4001 "attn",
         /// Authentication goes on.
         AUTH_MORE = 4002 "authmore",
@@ -140,7 +139,7 @@ codes! {
 codes! {
     /// Why a request failed (section 5).
     ErrorCode: u32 {
-        /// An argument makes no sense.
+        /// An argument is invalid.
         ARG_INVALID = 3000 "ArgInvalid",
         /// An argument is missing.
         ARG_MISSING = 3001 "ArgMissing",
@@ -152,7 +151,7 @@ codes! {
         FILE_NOT_OPEN = 3004 "FileNotOpen",
         /// The file system failed.
         FS_ERROR = 3005 "FSError",
-        /// The request must not come now, or is none.
+        /// The request is unknown, or not allowed in this state.
         INVALID_REQUEST = 3006 "InvalidRequest",
         /// Reading or writing failed.
         IO_ERROR = 3007 "IOError",
@@ -166,11 +165,11 @@ codes! {
         NOT_FOUND = 3011 "NotFound",
         /// The server failed.
         SERVER_ERROR = 3012 "ServerError",
-        /// The server does not do that.
+        /// The server does not support the request.
         UNSUPPORTED = 3013 "Unsupported",
-        /// No server is there for it.
+        /// No server is available.
         NO_SERVER = 3014 "NoServer",
-        /// It is no file.
+        /// It is not a file.
         NOT_FILE = 3015 "NotFile",
         /// It is a directory.
         IS_DIRECTORY = 3016 "IsDirectory",
@@ -180,7 +179,7 @@ codes! {
         IT_EXISTS = 3018 "ItExists",
         /// A checksum is wrong.
         CHECKSUM_ERROR = 3019 "ChkSumErr",
-        /// It is being done already.
+        /// The operation is in progress already.
         IN_PROGRESS = 3020 "InProgress",
         /// A quota is used up.
         OVER_QUOTA = 3021 "OverQuota",
@@ -188,7 +187,7 @@ codes! {
         SIGNATURE_ERROR = 3022 "SigVerErr",
         /// Decryption failed.
         DECRYPT_ERROR = 3023 "DecryptErr",
-        /// The server has too much to do.
+        /// The server is overloaded.
         OVERLOADED = 3024 "Overloaded",
         /// The file system is read-only.
         FS_READ_ONLY = 3025 "FSReadOnly",
@@ -202,7 +201,7 @@ codes! {
         NO_REPLICAS = 3029 "NoReplicas",
         /// Authentication failed.
         AUTH_FAILED = 3030 "AuthFailed",
-        /// It cannot be done.
+        /// The operation is impossible.
         IMPOSSIBLE = 3031 "Impossible",
         /// It is in conflict with another request.
         CONFLICT = 3032 "Conflict",
@@ -216,7 +215,7 @@ codes! {
 }
 
 codes! {
-    /// What a query asks for (section 3, kXR_query).
+    /// The kind of a query (section 3, kXR_query).
     QueryCode: u16 {
         /// The server's statistics, as XML.
         STATS = 1 "stats",
@@ -248,7 +247,7 @@ codes! {
 }
 
 codes! {
-    /// What an attn response tells (section 2, kXR_attn).
+    /// The kind of an attn response (section 2, kXR_attn).
     AttentionCode: u32 {
         /// A message for the user.
         MESSAGE = 5002 "asyncms",
@@ -258,9 +257,9 @@ codes! {
 }
 
 codes! {
-    /// What a client will use a connection for (section 3, kXR_protocol).
+    /// The purpose of a connection (section 3, kXR_protocol).
     Expect: u8 {
-        /// Nothing is known.
+        /// Unknown.
         NONE = 0 "none",
         /// It will be bound to a session.
         BIND = 1 "bind",

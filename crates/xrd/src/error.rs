@@ -1,47 +1,48 @@
-//! The one error type of this crate.
+//! The error type of this crate.
 //!
-//! Bytes from the wire never cause a panic: they yield an [`Error`] that says what was being read,
-//! at which byte of the message, and what is wrong with it.
+//! An [`Error`] about bytes from the wire names the message, the offset in it, and the reason.
 
 use crate::codes::ErrorCode;
 
 /// What a caller can do about an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ErrorKind {
-    /// The other side sent bytes that are no message of the protocol.
+    /// The other side sent an invalid message.
     Malformed,
     /// The other side sent, or the caller built, more than a limit allows.
     TooLong,
-    /// The caller asked for a message that the protocol cannot express.
+    /// The caller built a message that the protocol cannot express.
     Invalid,
 }
 
-/// Why bytes are not a message, or a message cannot become bytes.
+/// Why bytes cannot be decoded, or a message cannot be encoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// The bytes are no message of the protocol.
+    /// The bytes are not a valid message.
     #[error("{what} at byte {offset}: {reason}")]
     Malformed {
-        /// What was being read, such as `open request`.
+        /// The message or part that was decoded, such as `open request`.
         what: &'static str,
-        /// Where, in bytes from the start of the message with its header.
+        /// The offset in bytes from the start of the message, its header included.
         offset: usize,
-        /// What is wrong.
+        /// The error at that offset.
         reason: String,
     },
     /// A part of a message is longer than a limit allows.
     #[error("{what} has {length} {unit}, but at most {limit} are allowed")]
     TooLong {
-        /// What is too long, such as `request body`.
+        /// The part that is too long, such as `request body`.
         what: &'static str,
-        /// How long it is.
+        /// Its length.
         length: u64,
-        /// How long it may be; see [`crate::limits`].
+        /// The maximum; see [`crate::limits`].
         limit: u64,
-        /// What is counted: `bytes` or `items`.
+        /// The unit of both: `bytes` or `items`.
         unit: &'static str,
     },
-    /// The caller asked for a message that the protocol cannot express.
+    /// The caller built a message that the protocol cannot express.
     #[error("{what}")]
     Invalid {
         /// What is wrong, and what to do about it.
@@ -59,7 +60,7 @@ impl Error {
         }
     }
 
-    /// The code by which a server tells a client of this error.
+    /// The error code of a server's response to the message.
     pub fn code(&self) -> ErrorCode {
         match self {
             Error::TooLong { .. } => ErrorCode::ARG_TOO_LONG,

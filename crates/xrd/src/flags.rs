@@ -1,7 +1,7 @@
-//! Sets of bits with names. Bits that this version does not know are kept as they came.
+//! Named sets of bits. Unknown bits are kept as received.
 //!
-//! Source: the sections of each request and response in "The XRootD Protocol" 5.1.1, and the binary
-//! definitions of 5.2.0.
+//! Source: the sections of each request and response in "The XRootD Protocol" 5.1.1, and the binary definitions of
+//! 5.2.0.
 
 macro_rules! flags {
     ($(#[$about:meta])* $name:ident: $number:ty {
@@ -30,7 +30,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// Who may do what with a file, as in POSIX.
+    /// Permissions, as in POSIX.
     Mode: u16 {
         /// The owner may read.
         OWNER_READ = 0o400,
@@ -54,32 +54,32 @@ flags! {
 }
 
 flags! {
-    /// How a file is opened (kXR_open).
+    /// Options of kXR_open.
     OpenOptions: u16 {
         /// Read compressed files as they are.
         COMPRESS = 0x0001,
-        /// Make the file, or empty it where it exists.
+        /// Create the file, or truncate an existing one.
         DELETE = 0x0002,
-        /// Open it even where rules for sharing forbid it.
+        /// Open the file even if sharing rules forbid it.
         FORCE = 0x0004,
-        /// Make the file; with neither this nor [`OpenOptions::DELETE`] it must exist.
+        /// Create the file; with neither this nor [`OpenOptions::DELETE`] it must exist.
         NEW = 0x0008,
         /// Open for reading.
         READ = 0x0010,
         /// Open for reading and writing.
         UPDATE = 0x0020,
-        /// The client takes answers that come later.
+        /// The client accepts delayed answers.
         ASYNC = 0x0040,
-        /// Look anew for where the file is.
+        /// Refresh the cached location of the file.
         REFRESH = 0x0080,
-        /// Make the directories of the path; servers also take [`OpenOptions::ASYNC`] with `NEW`
+        /// Create the directories of the path; servers also accept [`OpenOptions::ASYNC`] with `NEW`
         /// or `DELETE` to mean it.
         MAKE_PATH = 0x0100,
         /// Open for appending.
         APPEND = 0x0200,
         /// Put the file's stat line into the answer.
         RETURN_STAT = 0x0400,
-        /// A replica will be made.
+        /// The file will be a replica.
         REPLICA = 0x0800,
         /// Keep the file only if it is closed properly.
         PERSIST_ON_CLOSE = 0x1000,
@@ -93,7 +93,7 @@ flags! {
 }
 
 flags! {
-    /// How else a file is opened (kXR_open since 5.2.0, `optiont`).
+    /// More options of kXR_open (5.2.0, `optiont`).
     OpenTemplateOptions: u16 {
         /// Duplicate the file of the template's handle.
         DUPLICATE = 0x0001,
@@ -107,27 +107,27 @@ flags! {
 }
 
 flags! {
-    /// How a file is looked for (kXR_locate).
+    /// Options of kXR_locate.
     LocateOptions: u16 {
-        /// Each host once.
+        /// List each host once.
         UNIQUE_HOSTS = 0x0001,
-        /// Also servers that do not answer.
+        /// Include servers that do not answer.
         FORCE = 0x0004,
-        /// Look anew.
+        /// Refresh the cached locations.
         REFRESH = 0x0080,
-        /// Names of hosts rather than addresses.
+        /// Prefer host names to addresses.
         PREFER_NAMES = 0x0100,
         /// A directory will be listed at these servers.
         FOR_DIRLIST = 0x0400,
-        /// Tell what is known now.
+        /// Answer with the locations known now.
         NO_WAIT = 0x2000,
     }
 }
 
 flags! {
-    /// What a directory list has (kXR_dirlist).
+    /// Options of kXR_dirlist.
     DirlistOptions: u8 {
-        /// Only files that are online.
+        /// List only files that are online.
         ONLINE = 0x01,
         /// A stat line for each entry.
         STAT = 0x02,
@@ -139,7 +139,7 @@ flags! {
 }
 
 flags! {
-    /// What a file is (the stat line's flags).
+    /// The stat line's flags.
     StatFlags: u32 {
         /// It can be executed, or searched.
         EXECUTABLE = 1,
@@ -157,37 +157,37 @@ flags! {
         PERSIST_PENDING = 64,
         /// It has a copy in mass storage.
         BACKED_UP = 128,
-        /// A cache answers, and its access time tells how much of the file it has.
+        /// The server is a cache; the access time encodes how much of the file it has.
         CACHE = 512,
     }
 }
 
 flags! {
-    /// How a file is looked at (kXR_stat).
+    /// Options of kXR_stat.
     StatOptions: u8 {
-        /// Ask about the file system.
+        /// Get the space of the file system.
         FILE_SYSTEM = 0x01,
     }
 }
 
 flags! {
-    /// What else a stat asks for (kXR_stat since 5.2.0).
+    /// Additional fields of kXR_stat (5.2.0).
     StatWants: u32 {
-        /// When the file was made.
+        /// The creation time.
         BIRTH_TIME = 0x01,
     }
 }
 
 flags! {
-    /// How a directory is made (kXR_mkdir).
+    /// Options of kXR_mkdir.
     MkdirOptions: u8 {
-        /// With those above it.
+        /// Create missing parents.
         MAKE_PATH = 0x01,
     }
 }
 
 flags! {
-    /// How pages are read and written (kXR_pgread, kXR_pgwrite).
+    /// Options of page reads and writes (kXR_pgread, kXR_pgwrite).
     PageFlags: u8 {
         /// Read: check the checksums again. Write: these pages had wrong checksums before.
         RETRY = 0x01,
@@ -195,29 +195,29 @@ flags! {
 }
 
 flags! {
-    /// How segments are written (kXR_writev).
+    /// Options of kXR_writev.
     WriteVOptions: u8 {
-        /// Make them durable before answering.
+        /// Sync before answering.
         SYNC = 0x01,
     }
 }
 
 flags! {
-    /// What is prepared, and how (kXR_prepare).
+    /// Options of kXR_prepare.
     PrepareOptions: u8 {
         /// Cancel an earlier request.
         CANCEL = 1,
-        /// Tell when a file is there.
+        /// Notify when a file is online.
         NOTIFY = 2,
-        /// Do not tell of errors.
+        /// Do not notify of errors.
         NO_ERRORS = 4,
         /// Bring the files from mass storage.
         STAGE = 8,
-        /// They will be written.
+        /// The files will be written.
         WRITE = 16,
         /// LocatedServer them where the first one is.
         COLOCATE = 32,
-        /// Count them as used.
+        /// Update their access times.
         FRESH = 64,
         /// Notify by TCP.
         USE_TCP = 128,
@@ -225,15 +225,15 @@ flags! {
 }
 
 flags! {
-    /// More of what is prepared (kXR_prepare, `optionX`).
+    /// More options of kXR_prepare (`optionX`).
     PrepareMore: u16 {
-        /// The files will not be needed any more.
+        /// The files are no longer needed.
         EVICT = 0x0001,
     }
 }
 
 flags! {
-    /// What a client can do (kXR_login, `ability`).
+    /// The client's abilities (kXR_login, `ability`).
     Ability: u8 {
         /// It follows redirects to full URLs.
         FULL_URL = 0x01,
@@ -255,7 +255,7 @@ flags! {
 }
 
 flags! {
-    /// What else a client can do (kXR_login, `ability2`).
+    /// More abilities (kXR_login, `ability2`).
     AbilityMore: u8 {
         /// It follows redirects to erasure-coded files.
         ERASURE_CODED = 0x01,
@@ -263,9 +263,9 @@ flags! {
 }
 
 flags! {
-    /// What a client offers and asks for (kXR_protocol).
+    /// Options of kXR_protocol.
     ProtocolOptions: u8 {
-        /// Answer with what must be signed.
+        /// Answer with the signing requirements.
         SECURITY = 0x01,
         /// The client can use TLS.
         ABLE_TLS = 0x02,
@@ -277,15 +277,15 @@ flags! {
 }
 
 flags! {
-    /// What a server is, has and demands (the answer to kXR_protocol).
+    /// The server's role, features and requirements (the answer to kXR_protocol).
     ServerFlags: u32 {
         /// It has files.
         SERVER = 0x0000_0001,
-        /// It knows who has files.
+        /// It locates files on other servers.
         MANAGER = 0x0000_0002,
         /// It is a cache.
         CACHE = 0x0000_0080,
-        /// It is a meta manager or a server's other face.
+        /// It is a meta manager.
         META = 0x0000_0100,
         /// It is a proxy.
         PROXY = 0x0000_0200,
@@ -295,17 +295,17 @@ flags! {
         VIRTUAL_REDIRECT = 0x0000_0800,
         /// On a redirect: writes can be recovered.
         RECOVER_WRITES = 0x0000_1000,
-        /// On a redirect: forget those that led here.
+        /// On a redirect: forget the previous redirectors.
         COLLAPSE_REDIRECT = 0x0000_2000,
         /// On a redirect: the file is erasure-coded.
         ERASURE_CODED = 0x0000_4000,
-        /// It does [`OpenOptions::PERSIST_ON_CLOSE`].
+        /// It supports [`OpenOptions::PERSIST_ON_CLOSE`].
         PERSIST_ON_CLOSE = 0x0010_0000,
-        /// It does pgread and pgwrite.
+        /// It supports pgread and pgwrite.
         PAGES = 0x0020_0000,
-        /// It does gpfile.
+        /// It supports gpfile.
         GPFILE = 0x0040_0000,
-        /// It does gpfile without a login.
+        /// It supports gpfile without a login.
         ANONYMOUS_GPFILE = 0x0080_0000,
         /// Data need TLS.
         TLS_DATA = 0x0100_0000,
@@ -319,7 +319,7 @@ flags! {
         TLS_TPC = 0x1000_0000,
         /// gpfile without a login needs TLS.
         TLS_ANONYMOUS_GPFILE = 0x2000_0000,
-        /// TLS starts right behind this answer.
+        /// TLS starts immediately after this answer.
         GO_TO_TLS = 0x4000_0000,
         /// It can use TLS.
         HAVE_TLS = 0x8000_0000,
@@ -327,7 +327,7 @@ flags! {
 }
 
 flags! {
-    /// What a signature covers (kXR_sigver).
+    /// The coverage of a signature (kXR_sigver).
     SignatureFlags: u8 {
         /// The request's data were not hashed.
         NO_DATA = 0x01,
@@ -335,11 +335,11 @@ flags! {
 }
 
 flags! {
-    /// How attributes are set and listed (kXR_fattr).
+    /// Options of kXR_fattr.
     FattrOptions: u8 {
         /// Set: the attribute must not exist yet.
         NEW = 0x01,
-        /// List: with values.
+        /// List: include values.
         VALUES = 0x10,
     }
 }

@@ -1,12 +1,12 @@
-//! The first bytes of a connection, by which both sides know that they speak this protocol.
+//! The first bytes of a connection, by which both sides recognise the protocol.
 //!
 //! ```text
 //! client  0 0 0 4 2012                                  five numbers of 32 bits
 //! server  stream 0, status ok, length 8, version, role  as any response
 //! ```
 //!
-//! Clients since version 4 send the handshake and a protocol request in one piece of 44 bytes and
-//! then expect two responses. Source: "The XRootD Protocol" 5.1.1, section 2, "Handshaking".
+//! Clients since version 4 send the handshake and a protocol request in one piece of 44 bytes, and expect two
+//! responses. Source: "The XRootD Protocol" 5.1.1, section 2, "Handshaking".
 
 use crate::codes::StatusCode;
 use crate::error::Result;
@@ -21,7 +21,7 @@ pub const HANDSHAKE_BYTES: usize = 20;
 /// Bytes of the server's answer to the handshake, with its header.
 pub const HANDSHAKE_ANSWER_BYTES: usize = RESPONSE_HEADER_BYTES + 8;
 
-/// What a client sends first.
+/// The client's handshake.
 pub const HANDSHAKE: [u8; HANDSHAKE_BYTES] =
     [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0x07, 0xdc];
 
@@ -30,7 +30,7 @@ pub const HANDSHAKE: [u8; HANDSHAKE_BYTES] =
 pub struct HandshakeAnswer {
     /// The protocol's version.
     pub version: ProtocolVersion,
-    /// Whether the server has files; if not, it redirects to those that have.
+    /// Whether the server has files; a manager redirects to servers that have.
     pub data_server: bool,
 }
 
@@ -46,7 +46,7 @@ impl HandshakeAnswer {
         bytes
     }
 
-    /// The answer from the body of the first response.
+    /// Decodes the body of the first response.
     ///
     /// # Errors
     /// [`crate::Error::Malformed`] if it does not have eight bytes.

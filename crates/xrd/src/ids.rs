@@ -1,5 +1,5 @@
-//! What names a request, an open file, a session or a stream. All but [`PathId`] are opaque to the
-//! side that did not choose them.
+//! Identifiers of requests, open files, sessions and streams. All but [`PathId`] are opaque to the side that did not
+//! choose them.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ pub struct StreamId(pub [u8; 2]);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileHandle(pub [u8; 4]);
 
-/// Names a session; chosen by the server. Whoever knows it can bind a stream to the session, so it
-/// must not be guessable and is not shown by `Debug`.
+/// Names a session; chosen by the server. Any client that knows it can bind a stream to the session,
+/// so it must not be guessable, and `Debug` hides it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
@@ -27,7 +27,7 @@ impl fmt::Debug for SessionId {
 pub struct PathId(pub u8);
 
 impl PathId {
-    /// In pgread and pgwrite: whichever stream the server likes.
+    /// In pgread and pgwrite: a stream of the server's choice.
     pub const ANY: PathId = PathId(0xff);
 
     /// Whether this is the connection of the request that names it.

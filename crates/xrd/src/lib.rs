@@ -1,11 +1,11 @@
-//! The XRootD wire protocol, version 5 (5.2.0), as typed messages and framing, without I/O, and, as the
-//! feature `client`, a client.
+//! The XRootD wire protocol, version 5 (5.2.0): typed messages and framing without I/O, for servers and clients,
+//! and, with the feature `client`, a client.
 //!
-//! `root://` is how physics experiments read and copy their files. This crate knows its bytes, for
-//! servers and clients alike: what every request and response looks like, and how a stream of
-//! bytes becomes messages. But for the client, it opens no socket, reads no clock and starts no thread.
+//! Physics experiments read and copy their files by `root://`. This crate encodes and decodes every request and
+//! response, and splits a stream of bytes into messages. Outside of the client, it opens no socket, reads no clock
+//! and starts no thread.
 //!
-//! A server and a client, each with its two ends of a pipe:
+//! A client's request and a server's answer:
 //!
 //! ```
 //! use bytes::Bytes;
@@ -14,7 +14,7 @@
 //! use xrd::{FileHandle, Location, RequestEvent, RequestFramer, ResponseEvent, ResponseFramer};
 //! use xrd::{StreamId, flags::OpenOptions};
 //!
-//! // The client asks ...
+//! // The client sends a request.
 //! let open = Open {
 //!     mode: Default::default(),
 //!     options: OpenOptions::READ | OpenOptions::RETURN_STAT,
@@ -25,16 +25,16 @@
 //! let mut sent = Vec::new();
 //! Request::from(open).encode(StreamId([0, 1]), &mut sent)?;
 //!
-//! // ... the server hears it and answers ...
+//! // The server decodes it and answers.
 //! let mut framer = RequestFramer::after_handshake();
 //! let Some(RequestEvent::Request(received)) = framer.next(&mut Bytes::from(sent))? else { panic!() };
-//! let Request::Open(heard) = received.request? else { panic!() };
-//! assert_eq!(heard.location.path(), b"/lhc.fed/run7.root");
+//! let Request::Open(open) = received.request? else { panic!() };
+//! assert_eq!(open.location.path(), b"/lhc.fed/run7.root");
 //! let answer = OpenAnswer { handle: FileHandle([0, 0, 0, 9]), compression: None, stat: None };
 //! let mut sent = Vec::new();
 //! Response::Ok(answer.encode()?.into()).encode(received.header.stream, &mut sent)?;
 //!
-//! // ... and the client hears that.
+//! // The client decodes the answer.
 //! let mut framer = ResponseFramer::new();
 //! let Some(ResponseEvent::Response(received)) = framer.next(&mut Bytes::from(sent))? else { panic!() };
 //! let Response::Ok(body) = received.response? else { panic!() };
@@ -44,38 +44,36 @@
 //!
 //! # Map
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | [`framing`] | [`RequestFramer`], [`ResponseFramer`]: bytes to messages; [`AnswerJoiner`]: parts to answers |
+//! | [`framing`] | [`RequestFramer`], [`ResponseFramer`]: bytes to messages; [`AnswerJoiner`]: partial responses to whole answers |
 //! | [`request`] | [`Request`]: every request |
-//! | [`response`] | [`Response`]: every response; [`response::Answer`]: what ok ones hold |
-//! | [`handshake`] | the first bytes of a connection; [`ProtocolVersion`] |
-//! | [`fattr`] | extended attributes: request and answers |
-//! | [`page`], [`segment`] | data with checksums; pieces of files in lists |
+//! | [`response`] | [`Response`]: every response; [`response::Answer`]: the bodies of ok responses |
+//! | [`handshake`] | the first bytes of a connection |
+//! | [`page`], [`segment`] | data with checksums; lists of pieces of files |
 //! | `location` | [`Location`]: a path and its opaque information |
-//! | `ids`, [`codes`], [`flags`] | what names things; numbers with names; sets of bits |
+//! | `ids`, `version`, [`codes`], [`flags`] | identifiers; [`ProtocolVersion`]; named numbers; sets of bits |
 //! | `client` | a client for tasks and threads (feature `client`; TLS by the feature `tls`) |
-//! | [`limits`], `wire`, `error` | every maximum; codecs of integers and texts; [`Error`] |
+//! | [`limits`], `wire`, `attribute`, `error` | every maximum; codecs of integers, texts and attributes; [`Error`] |
 //!
 //! # Protocol
 //!
-//! The layouts are those of "The XRootD Protocol Version 5.1.1" (2022, <https://xrootd.org>) and,
-//! for what 5.2.0 added, of its public binary definitions. Every module cites the section it is
-//! from, and names are the protocol's. This crate is no part of XRootD and changes nothing of its
-//! protocol.
+//! The layouts are those of "The XRootD Protocol Version 5.1.1" (2022, <https://xrootd.org>) and, for the additions
+//! of 5.2.0, of its public binary definitions. Every module cites its section, and names are the protocol's. This
+//! crate is not part of XRootD and does not extend the protocol.
 //!
-//! **Invariant:** bytes of any content yield messages or an [`Error`], never a panic, and never take
-//! more memory than [`limits`] allows.
+//! **Invariant:** any bytes yield messages or an [`Error`], never a panic, and never take more memory than [`limits`]
+//! allows.
 //!
-//! **Invariant:** what is encoded decodes to the same again, and what decodes can be encoded.
+//! **Invariant:** an encoded message decodes to the same message, and a decoded message can be encoded.
 //!
 //! # What it does not do
 //!
-//! - A server: its I/O, TLS and time are its own.
-//! - Judge names: `..`, relative paths and who may see what are the server's affair.
-//! - Compute or check signatures and credentials: it carries them.
-//! - gpfile, which no implementation has, and what 5.0 dropped (getfile, putfile, admin, verifyw,
-//!   decrypt).
+//! - It is not a server, which needs its own I/O, TLS and clock.
+//! - It does not check paths: `..`, relative paths and permissions are the server's concern.
+//! - It does not compute or verify signatures and credentials; it transports them.
+//! - It has no gpfile, which no implementation supports, and no request that 5.0 removed (getfile, putfile, admin,
+//!   verifyw, decrypt).
 
 mod attribute;
 #[cfg(feature = "client")]
@@ -108,7 +106,7 @@ pub use request::Request;
 pub use response::{Failure, Response};
 pub use version::ProtocolVersion;
 
-/// Its example is a test.
+/// Runs the example of the README as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct ReadMe;

@@ -1,7 +1,7 @@
 //! Every maximum of this crate, with its unit.
 //!
-//! Those marked *protocol* are fixed by the protocol's binary definitions: other implementations
-//! rely on them. Those marked *ours* bound what the other side can make this one hold in memory.
+//! The maxima marked *protocol* are fixed by the protocol's binary definitions, and other implementations rely on
+//! them. The ones marked *ours* bound the memory that the other side can make this one allocate.
 
 use crate::codes::RequestCode;
 
@@ -12,8 +12,8 @@ pub const SEGMENTS_MAX: usize = 1024;
 /// A server may announce more by `query config readv_ior_max`.
 pub const SEGMENT_DATA_BYTES: u32 = 2_097_136;
 
-/// Bytes of data of one writev request (ours): as many as [`SEGMENTS_MAX`] segments of 2 MiB have, which
-/// is what other servers take.
+/// Bytes of data of one writev request (ours): [`SEGMENTS_MAX`] segments of 2 MiB, which other servers
+/// accept, too.
 pub const WRITE_V_DATA_BYTES_MAX: usize = SEGMENTS_MAX << 21;
 
 /// Ranges of one clone request (protocol: `maxClonesz`).
@@ -57,26 +57,25 @@ pub const ATTRIBUTES_BODY_BYTES_MAX: usize = LOCATION_BYTES_MAX
     + 1
     + ATTRIBUTES_MAX * (2 + ATTRIBUTE_NAME_BYTES_MAX + 1 + 4 + ATTRIBUTE_VALUE_BYTES_MAX);
 
-/// Bytes of a body beyond its limit that are skipped, so that the request can be refused and the
-/// connection kept (ours). Beyond that the connection is lost.
+/// Bytes of a too long body that are skipped, so that the request can be rejected and the connection kept (ours). A
+/// longer body loses the connection.
 pub const SKIPPED_BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes of one response that a client gathers, unless told otherwise (ours). Servers part what is
-/// longer than about 2 MiB, but need not.
+/// Bytes of one response that a client gathers by default (ours). Servers usually split answers of more than about
+/// 2 MiB, but need not.
 pub const RESPONSE_BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes of the answers that are being joined from parts on one connection, unless told otherwise
-/// (ours).
+/// Bytes of the partial answers on one connection by default (ours).
 pub const JOINED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Places in the answer to a locate (ours).
+/// Servers in the answer to a locate (ours).
 pub const LOCATED_SERVERS_MAX: usize = 65_536;
 
 /// Entries of one directory list (ours).
 pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
 
-/// Bytes that the body of a request may have where it is gathered in memory. The data of write,
-/// pgwrite and writev are not gathered and have no limit but that of their 31-bit lengths.
+/// The maximum body of a request in bytes. The data of write, pgwrite and writev are not gathered, and are limited only
+/// by their 31-bit lengths.
 pub fn request_body_bytes_max(code: RequestCode) -> usize {
     match code {
         RequestCode::READ_V | RequestCode::WRITE_V => SEGMENTS_MAX * 16,

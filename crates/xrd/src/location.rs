@@ -1,11 +1,10 @@
-//! Paths and the opaque information behind them: `/store/run7.root?authz=..&fb.csn=41`.
+//! Paths with their opaque information: `/store/run7.root?authz=..&fb.csn=41`.
 //!
 //! 1. A location has at least one byte, no zero byte, and at most
 //!    [`LOCATION_BYTES_MAX`] bytes.
-//! 2. What is behind the first `?` is opaque: it is kept byte for byte, and only taken apart by who
-//!    asks for it. Nothing is unescaped.
-//! 3. A path is not judged here: whether it is absolute, climbs by `..` or repeats slashes is the
-//!    affair of the layer that knows names.
+//! 2. The text behind the first `?` is opaque: it is kept byte for byte, split only on request, and never
+//!    unescaped.
+//! 3. Paths are not checked: whether they are absolute, contain `..` or repeat slashes is the server's concern.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 2, "Path names" and "CGI information".
 
@@ -33,14 +32,15 @@ pub struct Location {
 }
 
 impl Location {
-    /// A location from its text as it is sent.
+    /// A location from its text on the wire.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if it is empty or holds a zero byte, [`Error::TooLong`].
+    /// [`Error::Invalid`] if it is empty or has a zero byte; [`Error::TooLong`] if it is longer than
+    /// [`LOCATION_BYTES_MAX`].
     pub fn new(text: impl Into<Bytes>) -> Result<Self> {
         let bytes = text.into();
         if bytes.is_empty() || bytes.contains(&0) {
-            return Err(Error::invalid("a path must have characters, and no zero byte in it"));
+            return Err(Error::invalid("a path must not be empty or have a zero byte"));
         }
         if bytes.len() > LOCATION_BYTES_MAX {
             return Err(Error::too_many_bytes("path", bytes.len(), LOCATION_BYTES_MAX));
@@ -54,12 +54,12 @@ impl Location {
         &self.bytes[..self.path_bytes]
     }
 
-    /// What is behind the first `?`.
+    /// The text behind the first `?`.
     pub fn opaque(&self) -> Option<&[u8]> {
         self.bytes.get(self.path_bytes + 1..)
     }
 
-    /// Path and opaque information as they are sent.
+    /// Path and opaque information, as on the wire.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -91,14 +91,14 @@ impl Location {
 
 impl fmt::Debug for Location {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Opaque information holds tokens, which must not reach logs.
+        // Opaque information may hold tokens, which must not reach logs.
         let opaque = if self.opaque().is_some() { "?.." } else { "" };
         write!(formatter, "Location({}{opaque})", self.path().escape_ascii())
     }
 }
 
-/// Takes opaque information apart: `key=value` joined by `&`. A key without `=` has an empty value;
-/// empty pieces, such as the one before a leading `&`, are left out.
+/// Splits opaque information into its `key=value` pairs, which `&` separates. A key without `=` has an empty value;
+/// empty pieces are skipped.
 ///
 /// ```
 /// let pairs: Vec<_> = xrd::opaque_pairs(b"&oss.asize=12&flag").collect();

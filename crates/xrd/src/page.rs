@@ -6,10 +6,10 @@
 //! wire    crc 3096 bytes | crc 4096 bytes | crc 808 bytes
 //! ```
 //!
-//! 1. Pages are those of the file: the first one is short where the data start inside a page.
-//! 2. Each page's data come behind the CRC32C of them, 4 bytes, big-endian.
-//! 3. A wrong checksum is no error of the protocol: the page is told, and its data are kept, since
-//!    a server takes corrections later.
+//! 1. Pages are aligned in the file: the first one is short if the data start within a page.
+//! 2. The data of each page follow their CRC32C, 4 bytes, big-endian.
+//! 3. A wrong checksum is not a protocol error: the page is reported and its data are kept, since a client may send
+//!    corrections later.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_pgread and kXR_pgwrite.
 
@@ -24,13 +24,13 @@ pub const CHECKSUM_BYTES: usize = 4;
 /// A range of a file that lies in one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PageRange {
-    /// Where it starts in the file, in bytes.
+    /// The first byte in the file.
     pub offset: u64,
     /// Bytes, at most [`PAGE_BYTES`].
     pub length: usize,
 }
 
-/// The CRC32C of some data (RFC 7143, as iSCSI has it).
+/// The CRC32C of some data (RFC 7143, iSCSI).
 ///
 /// ```
 /// assert_eq!(xrd::page::checksum(b"123456789"), 0xe306_9283);
@@ -39,7 +39,7 @@ pub fn checksum(data: &[u8]) -> u32 {
     crc32c::crc32c(data)
 }
 
-/// The pages that `length` bytes from `offset` on lie in, each cut to these bytes.
+/// Splits `length` bytes from `offset` on at page boundaries.
 pub fn pages(offset: u64, length: u64) -> impl Iterator<Item = PageRange> {
     let end = offset.saturating_add(length);
     let mut next = offset;
@@ -56,7 +56,7 @@ fn room_in_page(offset: u64) -> usize {
     PAGE_BYTES - (offset % PAGE_BYTES as u64) as usize
 }
 
-/// Bytes that `length` bytes of data from `offset` on take with their checksums.
+/// The size on the wire of `length` bytes of data from `offset` on, checksums included.
 ///
 /// ```
 /// assert_eq!(xrd::page::wire_bytes(1000, 8000), 8000 + 3 * 4);
@@ -79,11 +79,10 @@ pub fn encode_pages(offset: u64, data: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Takes all of `wire` apart: appends the data to `out`, and returns the pages whose checksums are
-/// wrong.
+/// Decodes all of `wire`: appends the data to `out`, and returns the pages with wrong checksums.
 ///
 /// # Errors
-/// [`Error::Malformed`] if the last page has a checksum but no data, or not even that.
+/// [`Error::Malformed`] if the last page has no data, or only a part of its checksum.
 pub fn decode_pages(offset: u64, wire: &[u8], out: &mut Vec<u8>) -> Result<Vec<PageRange>> {
     let mut decoder = PageDecoder::new(offset, wire.len() as u64)?;
     let mut bad = Vec::new();
@@ -91,10 +90,10 @@ pub fn decode_pages(offset: u64, wire: &[u8], out: &mut Vec<u8>) -> Result<Vec<P
     Ok(bad)
 }
 
-/// Takes pages apart as they come from the wire, in pieces of any size.
+/// Decodes pages from the wire, in pieces of any size.
 ///
-/// Nothing is held back: each byte of data is appended to the output at once, and whether its page
-/// was sound is told when the page ends.
+/// Data are not held back: each byte is appended to the output at once, and a wrong checksum is reported at the end of
+/// its page.
 ///
 /// ```
 /// let mut wire = Vec::new();
@@ -109,21 +108,20 @@ pub fn decode_pages(offset: u64, wire: &[u8], out: &mut Vec<u8>) -> Result<Vec<P
 /// ```
 #[derive(Clone, Debug)]
 pub struct PageDecoder {
-    /// Bytes of the wire that are still to come.
+    /// The missing bytes of the wire.
     left: u64,
     page: PageRange,
-    /// Bytes of this page's checksum and data that have come.
+    /// The received bytes of this page's checksum and data.
     taken: usize,
     expected: [u8; CHECKSUM_BYTES],
     found: u32,
 }
 
 impl PageDecoder {
-    /// For `wire` bytes, checksums included, of data that start at `offset` of their file.
+    /// A decoder for `wire` bytes, checksums included, of data from `offset` of their file on.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if so many bytes cannot be pages: a page is a checksum and at least one
-    /// byte. [`Error::Invalid`] if the data would end behind 2^63 - 1.
+    /// [`Error::Malformed`] if the last page would have no data; [`Error::Invalid`] if the data end past 2^63 - 1.
     pub fn new(offset: u64, wire: u64) -> Result<Self> {
         if i64::try_from(offset.saturating_add(wire)).is_err() {
             return Err(Error::invalid(format!("{wire} bytes from {offset} on end past 2^63")));
@@ -148,18 +146,18 @@ impl PageDecoder {
         Ok(decoder)
     }
 
-    /// Bytes of the wire that are still to come.
+    /// The missing bytes of the wire.
     pub fn remaining(&self) -> u64 {
         self.left
     }
 
-    /// Takes bytes off the wire, of which no more than [`PageDecoder::remaining`] are looked at.
-    /// Appends their data to `out` and the pages that end in them with wrong checksums to `bad`.
+    /// Decodes bytes, at most [`PageDecoder::remaining`]. Appends their data to `out`, and the pages that end in them
+    /// with wrong checksums to `bad`.
     pub fn push(&mut self, wire: &[u8], out: &mut Vec<u8>, bad: &mut Vec<PageRange>) {
         self.push_to(wire, |data| out.extend_from_slice(data), bad);
     }
 
-    /// As [`PageDecoder::push`], with the data handed to `out` in their order, each byte once.
+    /// As [`PageDecoder::push`], with the data passed to a function, in order.
     pub fn push_to(&mut self, wire: &[u8], mut out: impl FnMut(&[u8]), bad: &mut Vec<PageRange>) {
         let usable = usize::try_from(self.left).unwrap_or(usize::MAX).min(wire.len());
         let mut wire = &wire[..usable];

@@ -1,4 +1,4 @@
-//! Pieces of open files, as lists of them are read, written and cloned.
+//! Lists of pieces of open files, for readv, writev and clone.
 //!
 //! ```text
 //! segment      handle[4]  length i32  offset i64                              16 bytes
@@ -27,7 +27,7 @@ pub struct Segment {
     pub handle: FileHandle,
     /// Bytes; at most 2^31 - 1.
     pub length: u32,
-    /// Where it starts in the file, in bytes; at most 2^63 - 1.
+    /// The first byte in the file; at most 2^63 - 1.
     pub offset: u64,
 }
 
@@ -42,20 +42,19 @@ impl Segment {
     }
 }
 
-/// A piece of one open file that is to appear in another (5.2.0).
+/// A range of one open file that is cloned into another (5.2.0).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CloneRange {
-    /// The file that has the data.
+    /// The source file.
     pub source: FileHandle,
-    /// Where they start in it, in bytes.
+    /// The first byte in the source.
     pub source_offset: u64,
     /// Bytes.
     pub length: u64,
-    /// Where they will start in the target, in bytes.
+    /// The first byte in the target.
     pub target_offset: u64,
 }
 
-/// A list of segments, or as many as the limit allows of them with an error.
 pub(crate) fn decode_segments(reader: &mut Reader<'_>) -> Result<Vec<Segment>> {
     let count = count_of(reader, SEGMENT_BYTES, SEGMENTS_MAX)?;
     (0..count).map(|_| Segment::decode(reader)).collect()
@@ -90,12 +89,12 @@ pub(crate) fn encode_clone_ranges(ranges: &[CloneRange], writer: &mut Writer) {
     }
 }
 
-/// How many items of `size` bytes there are.
+/// The number of items of `size` bytes that are left.
 fn count_of(reader: &Reader<'_>, size: usize, limit: usize) -> Result<usize> {
     let bytes = reader.remaining();
     if !bytes.is_multiple_of(size) {
         return Err(
-            reader.malformed(format!("{bytes} bytes are not a list of items of {size} bytes"))
+            reader.malformed(format!("a list of {size}-byte items cannot have {bytes} bytes"))
         );
     }
     match bytes / size {
@@ -104,17 +103,16 @@ fn count_of(reader: &Reader<'_>, size: usize, limit: usize) -> Result<usize> {
     }
 }
 
-/// A segment and its data, as a readv is answered: the head of 16 bytes, then the data.
+/// A segment in the answer to a readv: a head of 16 bytes, then the data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentData {
-    /// Where the data are from. Its length is theirs.
+    /// The segment of the data, and their length.
     pub segment: Segment,
     /// The data.
     pub data: Bytes,
 }
 
-/// The head before a segment's data in the answer to readv, for servers that send the data from
-/// where they lie.
+/// The head of a segment in the answer to a readv, for servers that send the data without a copy.
 ///
 /// # Errors
 /// [`Error::Invalid`] if the length or the offset has more bits than the protocol allows.
@@ -126,12 +124,10 @@ pub fn segment_head(segment: &Segment) -> Result<[u8; SEGMENT_BYTES]> {
     Ok(head)
 }
 
-/// Takes the answer to a readv, or one part of it, apart without copying: parts end where segments
-/// end.
+/// Decodes the answer to a readv, or one part of it, without a copy. Parts end at the end of a segment.
 ///
 /// # Errors
-/// [`Error::Malformed`] if a head or data are cut short, [`Error::TooLong`] for more segments than
-/// one request can ask for.
+/// [`Error::Malformed`] if a segment is truncated; [`Error::TooLong`] for more than [`SEGMENTS_MAX`] segments.
 pub fn decode_segment_data(body: &Bytes) -> Result<Vec<SegmentData>> {
     let mut reader = Reader::new("readv answer", body, 8);
     let mut found = Vec::new();

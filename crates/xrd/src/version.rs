@@ -5,7 +5,7 @@
 pub struct ProtocolVersion(pub u32);
 
 impl ProtocolVersion {
-    /// What this crate implements.
+    /// The version that this crate implements.
     pub const CURRENT: ProtocolVersion = ProtocolVersion(0x520);
     /// The first one with TLS and extended attributes.
     pub const TLS: ProtocolVersion = ProtocolVersion(0x500);

@@ -1,9 +1,9 @@
-//! Integers, texts and lists as bytes: the alphabet of all messages.
+//! Codecs of integers, texts and lists, of which all messages consist.
 //!
-//! 1. A [`Reader`] never reads outside its bytes and allocates nothing.
-//! 2. Everything is big-endian. Lengths and offsets are signed on the wire; negative ones are
-//!    refused when read, and what does not fit is refused when written.
-//! 3. A [`Writer`] keeps its first error until [`Writer::finish`], so that encoders read as layouts.
+//! 1. A [`Reader`] never reads outside its bytes, and does not allocate.
+//! 2. Integers are big-endian. Lengths and offsets are signed on the wire: a [`Reader`] rejects negative ones, and a
+//!    [`Writer`] those that do not fit.
+//! 3. A [`Writer`] keeps its first error until [`Writer::finish`], so that encoders read like layouts.
 //!
 //! Source: "The XRootD Protocol", section 1 (data types and their order).
 
@@ -11,13 +11,13 @@ use bytes::Bytes;
 
 use crate::error::{Error, Result};
 
-/// Takes values off the front of some bytes.
+/// Decodes values from the front of some bytes.
 #[derive(Clone)]
 pub(crate) struct Reader<'a> {
     what: &'static str,
     bytes: &'a [u8],
     position: usize,
-    /// Where `bytes` starts in the message, for errors.
+    /// The offset of `bytes` in the message, for errors.
     base: usize,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8]> {
         let left = &self.bytes[self.position..];
         let taken = left.get(..count).ok_or_else(|| {
-            self.malformed(format!("{count} bytes expected, but only {} are left", left.len()))
+            self.malformed(format!("expected {count} bytes, found {}", left.len()))
         })?;
         self.position += count;
         Ok(taken)
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
     pub(crate) fn zero_ended(&mut self) -> Result<&'a [u8]> {
         let left = &self.bytes[self.position..];
         let Some(length) = left.iter().position(|&byte| byte == 0) else {
-            return Err(self.malformed("a text has no zero byte at its end"));
+            return Err(self.malformed("a text without a zero byte at its end"));
         };
         self.position += length + 1;
         Ok(&left[..length])
@@ -105,11 +105,11 @@ impl<'a> Reader<'a> {
         Ok(positive)
     }
 
-    /// Refuses bytes that are left over.
+    /// Rejects trailing bytes.
     pub(crate) fn end(&self) -> Result<()> {
         match self.remaining() {
             0 => Ok(()),
-            left => Err(self.malformed(format!("{left} bytes are left over"))),
+            left => Err(self.malformed(format!("{left} trailing bytes"))),
         }
     }
 }
@@ -168,10 +168,10 @@ impl Writer {
         self.u64(value)
     }
 
-    /// Bytes and a zero byte behind them; they may hold none themselves.
+    /// Appends bytes, which must not have a zero byte, and a zero byte.
     pub(crate) fn zero_ended(&mut self, bytes: &[u8]) -> &mut Self {
         if bytes.contains(&0) {
-            self.fail(Error::invalid("a text with a zero byte cannot be sent; leave it out"));
+            self.fail(Error::invalid("a text must not have a zero byte"));
         }
         self.raw(bytes).u8(0)
     }
@@ -193,18 +193,18 @@ impl Writer {
     }
 }
 
-/// A body without the one zero byte that texts may end with.
+/// A body without the zero byte that may end it.
 pub(crate) fn without_end(bytes: &[u8]) -> &[u8] {
     bytes.strip_suffix(&[0]).unwrap_or(bytes)
 }
 
-/// A body that is a text: without zero bytes at its end, and with what is not UTF-8 replaced.
+/// A body as text, without trailing zero bytes, and with invalid UTF-8 replaced.
 pub(crate) fn text_of(bytes: &[u8]) -> String {
     let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// The same bytes as a part of `whole`, without copying; `part` must lie in it.
+/// `part`, which must lie in `whole`, as a [`Bytes`] that shares its memory.
 pub(crate) fn shared(whole: &Bytes, part: &[u8]) -> Bytes {
     whole.slice_ref(part)
 }

@@ -1,9 +1,8 @@
-//! Answers joined from their parts, and delayed answers from what announces them.
+//! Joins partial responses to whole answers, and matches delayed answers to their requests.
 //!
-//! 1. PartialAnswer of answers on different streams may come in any order; those of one stream come in
-//!    theirs.
-//! 2. Whatever ends a request without an answer (an error, a redirect, a wait) drops its parts.
-//! 3. All parts that are held take at most the limit together.
+//! 1. Partial responses of different streams may interleave; those of one stream arrive in order.
+//! 2. A response that ends a request without an answer (error, redirect, wait) discards its earlier parts.
+//! 3. All stored parts together take at most the limit.
 
 use std::collections::HashMap;
 
@@ -15,19 +14,19 @@ use crate::ids::StreamId;
 use crate::limits::JOINED_BYTES_MAX;
 use crate::response::{Attention, Response, Status, StatusKind};
 
-/// What a request came to.
+/// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// A response; an ok one has all parts of the answer.
+    /// A response; [`Response::Ok`] has the whole answer.
     Response(Response),
-    /// All parts of the answer to a pgread, or the one of a pgwrite.
+    /// All parts of the answer to a pgread, or the single one of a pgwrite.
     Pages(Vec<Pages>),
 }
 
 /// One part of the answer to a pgread or pgwrite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Where its data start.
+    /// The status, with the offset of the data.
     pub status: Status,
     /// [Pages](crate::page), or [`crate::response::Corrections`].
     pub data: Bytes,
@@ -73,22 +72,22 @@ impl Default for AnswerJoiner {
 }
 
 impl AnswerJoiner {
-    /// For a new connection.
+    /// A joiner for a new connection.
     pub fn new() -> Self {
         AnswerJoiner { parts: HashMap::new(), bytes: 0, bytes_max: JOINED_BYTES_MAX }
     }
 
-    /// Makes all parts that are held together have at most so many bytes.
+    /// Limits the bytes of all stored parts together.
     pub fn set_bytes_max(&mut self, limit: usize) {
         self.bytes_max = limit;
     }
 
-    /// Takes a response; tells what its request came to, if it is not a part of more to come. What
-    /// nobody asked for is told with the stream 0.
+    /// Takes a response. Returns the result of its request, unless more parts follow. An unsolicited message has
+    /// stream 0.
     ///
     /// # Errors
-    /// What was wrong with the response, or [`Error::TooLong`] if the parts are too many; then
-    /// those of its stream are dropped.
+    /// The error of the response, or [`Error::TooLong`] if the stored parts exceed the limit; the parts of its
+    /// stream are then discarded.
     pub fn push(&mut self, received: ReceivedResponse) -> Result<Option<(StreamId, Joined)>> {
         let stream = received.header.stream;
         let response = received.response.inspect_err(|_| self.forget(stream))?;
@@ -104,7 +103,7 @@ impl AnswerJoiner {
         }
     }
 
-    /// Drops the parts of a request that nobody waits for any more.
+    /// Discards the parts of an abandoned request.
     pub fn forget(&mut self, stream: StreamId) {
         self.take(stream);
     }
@@ -145,7 +144,7 @@ impl AnswerJoiner {
         Ok((kind == StatusKind::FINAL).then(|| Joined::Pages(self.take(stream).pages)))
     }
 
-    /// The parts of a stream, which will get so many bytes more.
+    /// The parts of a stream, to which the caller adds `bytes` bytes.
     fn hold(&mut self, stream: StreamId, bytes: usize) -> Result<&mut PartialAnswer> {
         let together = self.bytes + bytes;
         if together > self.bytes_max {

@@ -1,8 +1,8 @@
-//! A number of bytes that come in pieces.
+//! Collects a given number of bytes from pieces.
 
 use bytes::Bytes;
 
-/// Waits until it has a number of bytes; holds no more than have come.
+/// A buffer for a given number of bytes. It allocates only for bytes that arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Gather {
     wanted: usize,
@@ -14,18 +14,18 @@ impl Gather {
         Gather { wanted, held: Vec::new() }
     }
 
-    /// So many bytes more, behind those that are there.
+    /// A buffer that starts with `held` and takes `more` bytes.
     pub(super) fn after(held: &[u8], more: usize) -> Self {
         Gather { wanted: held.len() + more, held: held.to_vec() }
     }
 
-    /// Whether nothing has come yet.
+    /// Whether no byte has arrived.
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Takes bytes off the input; all that were wanted once they are there, without copying if
-    /// they are in one piece.
+    /// Takes bytes from the input, and returns all of them once they are complete, without a copy if they are
+    /// contiguous.
     pub(super) fn take(&mut self, input: &mut Bytes) -> Option<Bytes> {
         if self.held.is_empty() && input.len() >= self.wanted {
             return Some(input.split_to(self.wanted));
@@ -36,7 +36,7 @@ impl Gather {
         (self.held.len() == self.wanted).then(|| std::mem::take(&mut self.held).into())
     }
 
-    /// Exactly `N` bytes.
+    /// As [`Self::take`], for exactly `N` bytes.
     pub(super) fn take_array<const N: usize>(&mut self, input: &mut Bytes) -> Option<[u8; N]> {
         debug_assert_eq!(self.wanted, N);
         let bytes = self.take(input)?;

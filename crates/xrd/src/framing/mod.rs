@@ -1,7 +1,6 @@
-//! From a stream of bytes to messages: state machines without I/O.
+//! Splits a stream of bytes into messages: state machines without I/O.
 //!
-//! A caller feeds what came from a socket, in pieces of any size, and takes events until there are
-//! no more:
+//! A caller passes received bytes, in pieces of any size, and takes events until there are no more:
 //!
 //! ```
 //! use bytes::Bytes;
@@ -19,14 +18,12 @@
 //! # Ok::<(), xrd::Error>(())
 //! ```
 //!
-//! 1. A framer takes off the front of its input what it needs, and all of it before it answers that
-//!    there is no event: it holds at most one header and one body, within the limits of
-//!    [`crate::limits`], and grows by what has come, never by what is announced.
-//! 2. What is in one piece in the input is handed out without being copied. It keeps the input's
-//!    memory: who keeps a message for long copies it.
-//! 3. An error of a framer is for ever: the bytes cannot be told apart any more, so the connection
-//!    is to be closed, and every later call has the same error. A message that is wrong in itself
-//!    is no such error.
+//! 1. A framer consumes its whole input before it returns no event. It holds at most one header and one body,
+//!    within [`crate::limits`], and allocates by the bytes that arrived, never by an announced length.
+//! 2. A message that is contiguous in the input is returned without a copy. It shares the input's memory, so a
+//!    caller that keeps it for long should copy it.
+//! 3. An error of a framer is final: message boundaries are lost, every later call returns the same error, and the
+//!    connection must be closed. An invalid message with known boundaries is not such an error.
 
 mod answers;
 mod gather;

@@ -1,4 +1,4 @@
-//! The server's side: handshake, requests, and the data that follow writes.
+//! The server's side: the handshake, requests, and the data that follow writes.
 //!
 //! ```text
 //! handshake -> header -> body -> [list] -> data ..-> header
@@ -17,38 +17,38 @@ use crate::request::{
     REQUEST_HEADER_BYTES, Request, RequestHeader, data_behind, inner_header, is_execute,
 };
 
-/// What a client sent.
+/// An event in a client's stream of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestEvent {
-    /// The handshake; comes once and first.
+    /// The handshake, always the first event.
     Handshake,
     /// A request.
     Request(ReceivedRequest),
-    /// Data of the request before: of a write, pgwrite, writev, or of one of these in a checkpoint.
-    /// They come whether the request was sound or not, and a server that refuses it ignores them. Where
-    /// the request names a bound stream they come there ([`RequestFramer::expect_data`]).
+    /// Data of the previous request: a write, pgwrite or writev, also within a checkpoint. They follow invalid
+    /// requests, too; a server that rejects the request ignores them. If the request names a bound stream, they
+    /// arrive there ([`RequestFramer::expect_data`]).
     Data {
-        /// The request that they belong to.
+        /// The stream of their request.
         stream: StreamId,
         /// The data; never empty.
         bytes: Bytes,
-        /// Bytes that are still to come.
+        /// The missing bytes of data.
         remaining: u64,
     },
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedRequest {
-    /// The header; its bytes are what a signature covers.
+    /// The header, whose bytes a signature covers.
     pub header: RequestHeader,
-    /// The body, but for data; empty if it was too long.
+    /// The body without data; empty if it was too long.
     pub body: Bytes,
-    /// The request, or why it is to be refused.
+    /// The request, or the reason to reject it.
     pub request: Result<Request>,
 }
 
-/// Takes apart what a client sends.
+/// Splits a client's bytes into requests and data.
 #[derive(Clone, Debug)]
 pub struct RequestFramer {
     state: State,
@@ -86,30 +86,30 @@ impl Default for RequestFramer {
 }
 
 impl RequestFramer {
-    /// For a new connection.
+    /// A framer for a new connection.
     pub fn new() -> Self {
         let state = State::Handshake(Gather::new(HANDSHAKE_BYTES));
         RequestFramer { state, body_bytes_max: usize::MAX, stream: StreamId::default() }
     }
 
-    /// For a connection whose handshake somebody else took, who told protocols apart by it.
+    /// A framer for a connection whose handshake was consumed already, for example to detect the protocol.
     pub fn after_handshake() -> Self {
         RequestFramer { state: State::header(), ..RequestFramer::new() }
     }
 
-    /// Makes bodies of later requests have at most so many bytes, if that is less than
-    /// [`request_body_bytes_max`] allows; for clients that have not proven who they are.
+    /// Limits bodies of later requests further than [`request_body_bytes_max`], for clients that are not
+    /// authenticated.
     pub fn set_body_bytes_max(&mut self, limit: usize) {
         self.body_bytes_max = limit;
     }
 
-    /// The stream of the newest header, to answer an error on before closing.
+    /// The stream of the last header, for an error response before the connection is closed.
     pub fn stream(&self) -> StreamId {
         self.stream
     }
 
-    /// Bytes of data of the newest request that are still to come. As many may be read past the
-    /// framer, if all of its input was taken; then [`RequestFramer::data_taken`] tells it.
+    /// The missing data bytes of the last request. Once all input is consumed, the caller may read them from the
+    /// socket itself and report them by [`RequestFramer::data_taken`].
     pub fn data_remaining(&self) -> u64 {
         match self.state {
             State::Data(left) => left,
@@ -117,10 +117,10 @@ impl RequestFramer {
         }
     }
 
-    /// Takes what comes next for data of a request that came on another connection of the session.
+    /// Interprets the next bytes as data of a request on another connection of the session.
     ///
     /// # Panics
-    /// If a request or its data have begun to come.
+    /// If a request or its data have arrived in part.
     pub fn expect_data(&mut self, stream: StreamId, count: u64) {
         let is_between = matches!(&self.state, State::Header(gather) if gather.is_empty());
         assert!(is_between, "data are expected within a request");
@@ -128,10 +128,10 @@ impl RequestFramer {
         self.state = State::after_request(count);
     }
 
-    /// Counts data that the caller took itself, such as straight into a buffer or a file.
+    /// Counts data that the caller read itself, straight into a buffer or file.
     ///
     /// # Panics
-    /// If these are more than [`RequestFramer::data_remaining`].
+    /// If they exceed [`RequestFramer::data_remaining`].
     pub fn data_taken(&mut self, count: u64) {
         let remaining = self.data_remaining();
         assert!(count <= remaining, "{count} bytes of data taken, but only {remaining} are due");
@@ -140,10 +140,10 @@ impl RequestFramer {
         }
     }
 
-    /// The next event, or none if `input` was taken whole and more is needed.
+    /// The next event; none if all input is consumed and more is needed.
     ///
     /// # Errors
-    /// [`Error::Malformed`] or [`Error::TooLong`] where the bytes cannot be told apart any more.
+    /// [`Error::Malformed`] or [`Error::TooLong`] if message boundaries are lost.
     pub fn next(&mut self, input: &mut Bytes) -> Result<Option<RequestEvent>> {
         let event = self.step(input);
         if let Err(error) = &event {
@@ -197,7 +197,7 @@ impl RequestFramer {
         }
     }
 
-    /// After a header: writes are there at once, others wait for their body.
+    /// Handles a header. A write is returned at once; other requests wait for their body.
     fn begin(&mut self, header: RequestHeader) -> Result<Option<RequestEvent>> {
         if matches!(header.code, RequestCode::WRITE | RequestCode::PG_WRITE) {
             self.state = State::after_request(data_behind(&header));
@@ -217,7 +217,7 @@ impl RequestFramer {
         Ok(Some(received(header, Bytes::new(), Err(error))))
     }
 
-    /// After a body: the request, unless a list is still missing.
+    /// Handles a body. The request is returned, unless its list is missing.
     fn gathered(&mut self, header: RequestHeader, body: Bytes) -> Result<Option<RequestEvent>> {
         if let Some(list) = self.missing_list(&header, &body)? {
             self.state = State::Body(header, Gather::after(&body, list));
@@ -226,7 +226,7 @@ impl RequestFramer {
         let request = Request::decode(&header, &body);
         let data_bytes = match &request {
             Ok(request) => request.data_bytes(),
-            // How much data follows cannot be known.
+            // The number of data bytes that follow is unknown.
             Err(error) if data_follow(header.code) => return Err(error.clone()),
             Err(_) => 0,
         };
@@ -234,7 +234,7 @@ impl RequestFramer {
         Ok(Some(received(header, body, request)))
     }
 
-    /// Bytes of the list of a writev in a checkpoint, if only its header has come.
+    /// The bytes of the list of a writev in a checkpoint, if only the inner header has arrived.
     fn missing_list(&self, header: &RequestHeader, body: &[u8]) -> Result<Option<usize>> {
         if !is_execute(header) || body.len() != REQUEST_HEADER_BYTES {
             return Ok(None);
@@ -256,7 +256,7 @@ impl RequestFramer {
     }
 }
 
-/// Whether data may follow that only the body tells of.
+/// Whether data may follow whose length only the body states.
 fn data_follow(code: RequestCode) -> bool {
     matches!(code, RequestCode::WRITE_V | RequestCode::CHKPOINT)
 }
@@ -269,7 +269,7 @@ fn check_handshake(bytes: &[u8]) -> Result<()> {
     match bytes.iter().zip(&HANDSHAKE).position(|(found, expected)| found != expected) {
         None => Ok(()),
         Some(offset) => {
-            let reason = "these are not the first bytes of this protocol";
+            let reason = "not an XRootD handshake";
             Err(Error::malformed("handshake", offset, reason))
         }
     }

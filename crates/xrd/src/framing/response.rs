@@ -1,8 +1,8 @@
-//! The client's side: responses, gathered or with their data handed out as they come.
+//! The client's side: responses, gathered, or with their data streamed as they arrive.
 //!
 //! ```text
 //! header -> body -> [data of a status response] -> header
-//!        -> data handed out ..-------------------> header
+//!        -> streamed data ..---------------------> header
 //! ```
 
 use std::collections::HashSet;
@@ -18,37 +18,36 @@ use crate::response::{
     RESPONSE_HEADER_BYTES, Response, ResponseHeader, STATUS_BODY_BYTES, status_data_bytes,
 };
 
-/// What a server sent.
+/// An event in a server's stream of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseEvent {
     /// A response.
     Response(ReceivedResponse),
-    /// Data of the response before, for a stream of [`ResponseFramer::stream_data_of`].
+    /// Streamed data of the previous response.
     Data {
-        /// The request that they answer.
+        /// The stream of their request.
         stream: StreamId,
         /// The data; never empty.
         bytes: Bytes,
-        /// Bytes that are still to come before the next response.
+        /// The missing bytes of data before the next response.
         remaining: u32,
     },
 }
 
-/// A response as it came.
+/// A received response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedResponse {
     /// The header.
     pub header: ResponseHeader,
-    /// The response, or what is wrong with it. If its data are handed out, ok and oksofar are
-    /// empty.
+    /// The response, or the error in it. If its data are streamed, ok and oksofar are empty.
     pub response: Result<Response>,
-    /// The data behind a status response; empty if they are handed out.
+    /// The data of a status response; empty if they are streamed.
     pub data: Bytes,
     /// Bytes that follow as [`ResponseEvent::Data`].
     pub streamed_bytes: u32,
 }
 
-/// Takes apart what a server sends.
+/// Splits a server's bytes into responses and data.
 #[derive(Clone, Debug)]
 pub struct ResponseFramer {
     state: State,
@@ -86,7 +85,7 @@ impl Default for ResponseFramer {
 }
 
 impl ResponseFramer {
-    /// For a new connection; the answer to the handshake is its first response.
+    /// A framer for a new connection. The answer to the handshake is its first response.
     pub fn new() -> Self {
         ResponseFramer {
             state: State::header(),
@@ -96,7 +95,7 @@ impl ResponseFramer {
         }
     }
 
-    /// Makes gathered bodies, and gathered data behind them, have at most so many bytes.
+    /// Limits the bytes of a gathered body and of gathered data.
     pub fn set_body_bytes_max(&mut self, limit: usize) {
         self.body_bytes_max = limit;
     }
@@ -107,13 +106,14 @@ impl ResponseFramer {
         self.streamed_bytes.insert(stream);
     }
 
-    /// From the next response on: hands out as [`ResponseFramer::stream_data_of`] does, on all streams.
+    /// From the next response on: streams the data of ok, oksofar and status responses, on all streams. Delayed
+    /// answers are gathered all the same.
     pub fn stream_all(&mut self) {
         self.streams_all = true;
     }
 
-    /// Bytes that are handed out and still to come. As many may be read past the framer, if all of
-    /// its input was taken; then [`ResponseFramer::data_taken`] tells it.
+    /// The missing bytes of streamed data. Once all input is consumed, the caller may read them from the socket
+    /// itself and report them by [`ResponseFramer::data_taken`].
     pub fn data_remaining(&self) -> u32 {
         match self.state {
             State::Data(_, left) => left,
@@ -121,10 +121,10 @@ impl ResponseFramer {
         }
     }
 
-    /// Counts data that the caller took itself, such as straight into its result.
+    /// Counts data that the caller read itself, straight into its buffer.
     ///
     /// # Panics
-    /// If these are more than [`ResponseFramer::data_remaining`].
+    /// If they exceed [`ResponseFramer::data_remaining`].
     pub fn data_taken(&mut self, count: u32) {
         let remaining = self.data_remaining();
         assert!(count <= remaining, "{count} bytes of data taken, but only {remaining} are due");
@@ -133,11 +133,10 @@ impl ResponseFramer {
         }
     }
 
-    /// The next event, or none if `input` was taken whole and more is needed.
+    /// The next event; none if all input is consumed and more is needed.
     ///
     /// # Errors
-    /// [`Error::Malformed`] or [`Error::TooLong`] where the bytes cannot be told apart any more, or
-    /// would take more memory than allowed.
+    /// [`Error::Malformed`] if message boundaries are lost; [`Error::TooLong`] if a response exceeds the limit.
     pub fn next(&mut self, input: &mut Bytes) -> Result<Option<ResponseEvent>> {
         let event = self.step(input);
         if let Err(error) = &event {
@@ -180,7 +179,7 @@ impl ResponseFramer {
         }
     }
 
-    /// After a header: what is handed out is there at once, the rest waits for its body.
+    /// Handles a header. A response with streamed data is returned at once; others wait for their body.
     fn begin(&mut self, header: ResponseHeader) -> Result<Option<ResponseEvent>> {
         let plain = matches!(header.status, StatusCode::OK | StatusCode::OK_SO_FAR);
         if plain && self.streams(header.stream) {
@@ -196,7 +195,7 @@ impl ResponseFramer {
         Ok(None)
     }
 
-    /// After a body: the response, unless data follow that are gathered.
+    /// Handles a body. The response is returned, unless data follow that are gathered.
     fn gathered(&mut self, header: ResponseHeader, body: &Bytes) -> Result<Option<ResponseEvent>> {
         let response = Response::decode(&header, body);
         if header.status != StatusCode::STATUS {

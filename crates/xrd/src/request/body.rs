@@ -9,16 +9,16 @@ use crate::ids::FileHandle;
 use crate::location::Location;
 use crate::wire::{Reader, Writer};
 
-/// How one kind of request lies in parameters and body.
+/// The codec of one kind of request.
 pub(crate) trait Body: Sized {
     const CODE: RequestCode;
 
-    /// `parameters` are the header's 16 bytes and its length; `body` is what was gathered.
+    /// `parameters` are the header's 16 bytes and its length; `body` excludes data.
     fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self>;
 
     fn encode(&self, parameters: &mut Writer, body: &mut Writer);
 
-    /// What the header tells as length; the body's, but for writes.
+    /// The header's length field: that of the body, except for writes.
     fn length(&self, body: usize) -> usize {
         body
     }
@@ -29,24 +29,24 @@ pub(crate) trait Body: Sized {
     }
 }
 
-/// Parameters with the reserved bytes behind them.
+/// Pads parameters with zeros.
 pub(super) fn padded(parameters: &[u8]) -> [u8; PARAMETER_BYTES] {
     let mut all = [0; PARAMETER_BYTES];
     all[..parameters.len()].copy_from_slice(parameters);
     all
 }
 
-/// A file that is open, or one by name: stat, truncate and fattr take either.
+/// An open file or a path, as stat, truncate and fattr accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileRef {
     /// An open file.
     Handle(FileHandle),
-    /// A file by name.
+    /// A path.
     Location(Location),
 }
 
 impl FileRef {
-    /// The handle where the body is empty.
+    /// The path in the body, or the handle if the body is empty.
     pub(super) fn decode(what: &'static str, handle: FileHandle, body: &Bytes) -> Result<FileRef> {
         if body.is_empty() {
             Ok(FileRef::Handle(handle))
@@ -69,7 +69,7 @@ impl FileRef {
     }
 }
 
-/// Refuses a body where none is expected.
+/// Rejects a body of a request that has none.
 pub(super) fn no_body(what: &'static str, body: &Bytes) -> Result<()> {
     Reader::new(what, body, REQUEST_HEADER_BYTES).end()
 }

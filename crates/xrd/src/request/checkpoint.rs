@@ -1,4 +1,4 @@
-//! Checkpoints: changes of an open file that can be undone until they are committed.
+//! Checkpoints: changes of an open file that can be rolled back until they are committed.
 //!
 //! ```text
 //! begin, commit, query, rollback   handle[4] zero[11] opcode      no body
@@ -7,8 +7,7 @@
 //!                                                                 its data
 //! ```
 //!
-//! 1. The inner request is a truncate by handle, a write, a pgwrite or a writev, and has the same
-//!    stream as the outer one.
+//! 1. The inner request is a truncate by handle, a write, a pgwrite or a writev, and repeats the outer stream.
 //! 2. The outer length counts the inner header alone.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_chkpoint.
@@ -38,22 +37,22 @@ pub enum Chkpoint {
     Begin(FileHandle),
     /// Keeps the changes.
     Commit(FileHandle),
-    /// Asks how much a checkpoint may change.
+    /// Gets the checkpoint's limit and use, in bytes.
     Query(FileHandle),
-    /// Undoes the changes.
+    /// Rolls the changes back.
     Rollback(FileHandle),
     /// Changes the file.
     Execute(CheckpointWrite),
 }
 
-/// A change that a checkpoint can undo.
+/// A change that a checkpoint can roll back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointWrite {
     /// Truncate an open file.
     Truncate {
         /// The file.
         handle: FileHandle,
-        /// Its size from now on, in bytes.
+        /// The new size in bytes.
         size: u64,
     },
     /// Write a piece.
@@ -76,7 +75,7 @@ impl Body for Chkpoint {
             QUERY => Chkpoint::Query(handle),
             ROLLBACK => Chkpoint::Rollback(handle),
             EXECUTE => return CheckpointWrite::decode(body).map(Chkpoint::Execute),
-            other => return Err(parameters.malformed(format!("there is no action {other}"))),
+            other => return Err(parameters.malformed(format!("unknown action {other}"))),
         };
         no_body("chkpoint", body).map(|()| simple)
     }
@@ -134,7 +133,7 @@ impl CheckpointWrite {
                 Ok(CheckpointWrite::Truncate { handle: target.handle(), size })
             }
             other => {
-                let reason = format!("a {other} request cannot be done in a checkpoint");
+                let reason = format!("a checkpoint cannot execute a {other} request");
                 Err(Error::malformed("chkpoint", REQUEST_HEADER_BYTES + 2, reason))
             }
         }
@@ -169,7 +168,7 @@ fn encode_inner<B: Body>(
     (B::CODE, request.length(list.len()) as u32)
 }
 
-/// Whether a request is a change in a checkpoint, whose inner header is to be gathered.
+/// Whether a request is a change in a checkpoint, which has an inner header.
 pub(crate) fn is_execute(header: &RequestHeader) -> bool {
     header.code == RequestCode::CHKPOINT && header.parameters[15] == EXECUTE
 }
@@ -181,24 +180,25 @@ pub(crate) fn inner_header(body: &[u8]) -> Result<RequestHeader> {
         .and_then(|bytes| RequestHeader::decode(&bytes))
 }
 
-/// Refuses a change whose inner stream is not the outer one, or whose outer length is not that of
-/// the inner header.
+/// Rejects a change whose inner stream differs from the outer one, or whose outer length is not that of the inner
+/// header.
 pub(crate) fn check_stream(header: &RequestHeader, body: &[u8]) -> Result<()> {
     if !is_execute(header) {
         return Ok(());
     }
     if inner_header(body)?.stream != header.stream {
-        let reason = "the inner request has another stream than the outer one";
+        let reason = "the inner stream differs from the outer one";
         return Err(Error::malformed("chkpoint", REQUEST_HEADER_BYTES, reason));
     }
     if header.length as usize != REQUEST_HEADER_BYTES {
-        let reason = format!("the length is {}, but an inner header has 24 bytes", header.length);
+        let reason =
+            format!("the length must be 24, that of an inner header, not {}", header.length);
         return Err(Error::malformed("chkpoint", REQUEST_HEADER_BYTES - 4, reason));
     }
     Ok(())
 }
 
-/// Writes the stream, which a change repeats, into its body.
+/// Writes the stream into the inner header of a change.
 pub(crate) fn set_stream(request: &Request, stream: StreamId, body: &mut [u8]) {
     if let Request::Chkpoint(Chkpoint::Execute(_)) = request {
         body[..2].copy_from_slice(&stream.0);

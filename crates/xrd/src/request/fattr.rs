@@ -34,22 +34,22 @@ const SET: u8 = 3;
 pub struct Fattr {
     /// The file.
     pub target: FileRef,
-    /// How attributes are set and listed.
+    /// Options.
     pub options: FattrOptions,
-    /// What is done.
+    /// The action.
     pub action: AttributeAction,
 }
 
-/// What is done with a file's attributes: with 1 to [`ATTRIBUTES_MAX`] of them, or with all.
+/// An action on 1 to [`ATTRIBUTES_MAX`] attributes, or on all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeAction {
-    /// Removes those of these names.
+    /// Removes the named attributes.
     Delete(Vec<Bytes>),
-    /// Reads those of these names.
+    /// Reads the named attributes.
     Get(Vec<Bytes>),
-    /// Tells the names of all, and by [`FattrOptions::VALUES`] also their values.
+    /// Lists the names of all attributes, and with [`FattrOptions::VALUES`] their values.
     List,
-    /// Sets these names to these values.
+    /// Sets the named attributes.
     Set(Vec<(Bytes, Bytes)>),
 }
 
@@ -68,7 +68,7 @@ impl Body for Fattr {
             DELETE => AttributeAction::Delete(decode_names(reader, body, count)?),
             GET => AttributeAction::Get(decode_names(reader, body, count)?),
             SET => AttributeAction::Set(decode_named_values(reader, body, count)?),
-            other => return Err(reader.malformed(format!("there is no action {other}"))),
+            other => return Err(reader.malformed(format!("unknown action {other}"))),
         };
         Ok(Fattr { target, options, action })
     }
@@ -92,7 +92,7 @@ impl Body for Fattr {
     }
 }
 
-/// A path and its zero byte; an empty one means the handle, and a body without any, too.
+/// The path up to its zero byte; an empty path or an empty body stands for the handle.
 fn decode_target(handle: FileHandle, reader: &mut Reader<'_>, body: &Bytes) -> Result<FileRef> {
     if body.is_empty() {
         return Ok(FileRef::Handle(handle));
@@ -108,7 +108,9 @@ fn decode_target(handle: FileHandle, reader: &mut Reader<'_>, body: &Bytes) -> R
 fn check_count(reader: &Reader<'_>, action: u8, count: usize) -> Result<()> {
     match (action, count) {
         (LIST, 0) => Ok(()),
-        (LIST, _) => Err(reader.malformed(format!("a list of all names {count} attributes"))),
+        (LIST, _) => {
+            Err(reader.malformed(format!("a list request must not name attributes, found {count}")))
+        }
         (_, 0) => Err(reader.malformed("no attribute is named")),
         (_, count) if count > ATTRIBUTES_MAX => {
             Err(Error::too_many_items("fattr", count, ATTRIBUTES_MAX))

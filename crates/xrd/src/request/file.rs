@@ -19,11 +19,11 @@ use crate::wire::{Reader, Writer};
 /// Answer: [`crate::response::OpenAnswer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Who may do what with it, where it is made.
+    /// The permissions of a new file.
     pub mode: Mode,
-    /// How it is opened.
+    /// Options.
     pub options: OpenOptions,
-    /// How else it is opened (5.2.0; zero in older clients).
+    /// More options (5.2.0; zero in older clients).
     pub template_options: OpenTemplateOptions,
     /// The open file that `template_options` refer to.
     pub template: FileHandle,
@@ -78,9 +78,9 @@ macro_rules! handle_requests {
 handle_requests! {
     /// Closes a file. Section 3, kXR_close.
     ///
-    /// Answer: empty. Pages whose checksums were wrong and never corrected make it fail.
+    /// Answer: empty. Fails if pages with wrong checksums were not corrected.
     Close = CLOSE "close",
-    /// Makes durable what was written to a file. Section 3, kXR_sync.
+    /// Syncs a file. Section 3, kXR_sync.
     ///
     /// Answer: empty.
     Sync = SYNC "sync",
@@ -93,16 +93,16 @@ handle_requests! {
 pub struct Read {
     /// The piece.
     pub segment: Segment,
-    /// Where to send the answer, and what to read ahead.
+    /// The stream of the answer, and pieces to read ahead.
     pub arguments: Option<ReadArguments>,
 }
 
-/// Where to send what is read, and what will be read next.
+/// The stream of an answer, and read-ahead hints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadArguments {
-    /// The stream to answer on.
+    /// The stream of the answer.
     pub path: PathId,
-    /// Pieces that will be read soon; at most [`crate::limits::SEGMENTS_MAX`].
+    /// Pieces to read ahead; at most [`crate::limits::SEGMENTS_MAX`].
     pub ahead: Vec<Segment>,
 }
 
@@ -130,7 +130,7 @@ impl Body for Read {
     }
 }
 
-/// A piece as parameters have it: unlike in lists, the offset comes before the length.
+/// Decodes a piece from parameters, where the offset precedes the length, unlike in lists.
 fn decode_piece(parameters: &mut Reader<'_>) -> Result<Segment> {
     let handle = FileHandle(parameters.array()?);
     let offset = parameters.offset()?;
@@ -149,9 +149,9 @@ fn encode_piece(segment: &Segment, parameters: &mut Writer) {
 pub struct PgRead {
     /// The piece.
     pub segment: Segment,
-    /// The stream to answer on; the body has one byte more if there is one.
+    /// The stream of the answer; absent if the body is empty.
     pub path: Option<PathId>,
-    /// How to read; the body has two bytes if there are any, and then there is a path.
+    /// Options; they require a path, and a body of two bytes.
     pub flags: Option<PageFlags>,
 }
 
@@ -186,10 +186,10 @@ impl Body for PgRead {
 /// Reads many pieces of open files. Section 3, kXR_readv.
 ///
 /// Answer: [`crate::segment::SegmentData`] one after the other, in any number of parts that end
-/// where segments end. A piece that is not there in full makes the whole request fail.
+/// where segments end. The request fails if a piece is not completely in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadV {
-    /// The stream to answer on.
+    /// The stream of the answer.
     pub path: PathId,
     /// The pieces: 1 to [`crate::limits::SEGMENTS_MAX`].
     pub segments: Vec<Segment>,
@@ -203,7 +203,7 @@ impl Body for ReadV {
         let path = PathId(parameters.u8()?);
         let mut reader = Reader::new("readv", body, REQUEST_HEADER_BYTES);
         if body.is_empty() {
-            return Err(reader.malformed("there are no segments"));
+            return Err(reader.malformed("must have at least one segment"));
         }
         Ok(ReadV { path, segments: decode_segments(&mut reader)? })
     }
@@ -214,13 +214,13 @@ impl Body for ReadV {
     }
 }
 
-/// Makes ranges of open files appear in another one without moving the data. kXR_clone of the
+/// Clones ranges of open files into another one without moving the data. kXR_clone of the
 /// binary definitions of 5.2.0.
 ///
 /// Answer: empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloneRanges {
-    /// The file that gets the data; it is open for writing.
+    /// The target file, open for writing.
     pub target: FileHandle,
     /// The ranges: at most [`crate::limits::CLONE_RANGES_MAX`].
     pub ranges: Vec<CloneRange>,

@@ -11,25 +11,24 @@ pub const REQUEST_HEADER_BYTES: usize = 24;
 /// Bytes of the parameters in a header.
 pub(super) const PARAMETER_BYTES: usize = 16;
 
-/// What every request starts with.
+/// A request's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// Names the request in its responses.
+    /// The stream id, which the request's responses repeat.
     pub stream: StreamId,
-    /// What is asked for.
+    /// The kind of request.
     pub code: RequestCode,
-    /// What the code makes of them.
+    /// Parameters, whose meaning depends on the code.
     pub parameters: [u8; PARAMETER_BYTES],
     /// Bytes of the body; at most 2^31 - 1.
     pub length: u32,
 }
 
 impl RequestHeader {
-    /// The header from its bytes.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if the length is negative: what follows cannot be told apart, so the
-    /// connection is lost.
+    /// [`crate::Error::Malformed`] if the length is negative: message boundaries are lost, and so is the connection.
     pub fn decode(bytes: &[u8; REQUEST_HEADER_BYTES]) -> Result<Self> {
         let mut reader = Reader::new("request header", bytes, 0);
         let stream = StreamId(reader.array()?);

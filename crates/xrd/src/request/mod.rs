@@ -1,4 +1,4 @@
-//! What clients ask: every request as a type of its own, decoded and encoded side by side.
+//! Requests: each a type of its own, with its decoder beside its encoder.
 //!
 //! ```text
 //! 0        2        4                    20         24
@@ -6,12 +6,12 @@
 //! ```
 //!
 //! 1. Names are the protocol's, so that its reference can be read beside them.
-//! 2. What is reserved is written as zeros and ignored when read.
-//! 3. The data of write, pgwrite, writev and of a write in a checkpoint are no part of the request:
-//!    they follow it, [`Request::data_bytes`] of them. In writev and checkpoints they are not even
-//!    counted by the header's length.
+//! 2. Reserved bytes are written as zeros and ignored when read.
+//! 3. The data of write, pgwrite, writev and of writes in a checkpoint are not part of the request: they follow it,
+//!    [`Request::data_bytes`] of them. The header's length does not count those of writev and checkpoints.
 //!
-//! Source: "The XRootD Protocol" 5.1.1, section 3.
+//! `body` and `header` are shared; `file`, `paths`, `session`, `write`, `fattr` and, above them, `checkpoint` hold the
+//! requests. Source: "The XRootD Protocol" 5.1.1, section 3.
 
 pub(crate) mod body;
 mod checkpoint;
@@ -59,14 +59,14 @@ macro_rules! requests {
         })+
 
         impl Request {
-            /// What is asked for.
+            /// The request's code.
             pub fn code(&self) -> RequestCode {
                 match self {
                     $(Request::$name(_) => <$name as Body>::CODE,)+
                 }
             }
 
-            /// Bytes of data that follow the request and are no part of it.
+            /// Bytes of data that follow the request.
             pub fn data_bytes(&self) -> u64 {
                 match self {
                     $(Request::$name(request) => request.data_bytes(),)+
@@ -82,19 +82,18 @@ macro_rules! requests {
                 }
             }
 
-            /// The request from its header and what belongs to its body (all of it, but for data
-            /// that follow).
+            /// Decodes a request from its header and body, without data.
             ///
             /// # Errors
-            /// [`Error::Malformed`] if the parts do not fit each other or the code is unknown,
-            /// [`Error::TooLong`] if a list or text is.
+            /// [`Error::Malformed`] if the code is unknown or the body does not match it;
+            /// [`Error::TooLong`] if a list or text is too long.
             pub fn decode(header: &RequestHeader, body: &Bytes) -> Result<Request> {
                 let bytes = header.encode();
                 let parameters = &mut Reader::new(what(header.code), &bytes[4..], 4);
                 let request = match header.code {
                     $(<$name as Body>::CODE => $name::decode(parameters, body)?.into(),)+
                     other => {
-                        let reason = format!("there is no request {}", other.0);
+                        let reason = format!("unknown request {}", other.0);
                         return Err(Error::malformed("request header", 2, reason));
                     }
                 };
@@ -173,8 +172,7 @@ requests! {
 }
 
 impl Request {
-    /// The bound stream on which the data of a write come, and how many bytes; none where they follow the
-    /// request.
+    /// The bound stream that the data of a write arrive on, and their length; none if they follow the request.
     pub fn data_elsewhere(&self) -> Option<(PathId, u32)> {
         let (path, length) = match self {
             Request::Write(write)
@@ -190,12 +188,10 @@ impl Request {
         (!path.is_here()).then_some((path, length))
     }
 
-    /// Appends the request's bytes to `out`; the caller sends [`Request::data_bytes`] of data
-    /// behind them.
+    /// Appends the encoded request to `out`. The caller sends [`Request::data_bytes`] bytes of data behind it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] or [`Error::TooLong`] for what the protocol cannot express; `out` is then
-    /// as it was.
+    /// [`Error::Invalid`] or [`Error::TooLong`] if the protocol cannot express the request; `out` is then unchanged.
     pub fn encode(&self, stream: StreamId, out: &mut Vec<u8>) -> Result<()> {
         let (mut parameters, mut body) = (Writer::default(), Writer::default());
         let length = self.encode_parts(&mut parameters, &mut body);

@@ -1,5 +1,4 @@
-//! Requests about names: stat, statx, dirlist, locate, mkdir, mv, rm, rmdir, chmod, truncate, query,
-//! prepare.
+//! Requests about paths: stat, statx, dirlist, locate, mkdir, mv, rm, rmdir, chmod, truncate, query, prepare.
 
 use bytes::Bytes;
 
@@ -16,15 +15,15 @@ use crate::limits::LOCATIONS_MAX;
 use crate::location::{Location, locations_of};
 use crate::wire::{Reader, Writer, without_end};
 
-/// Asks what a file is, or, by [`StatOptions::FILE_SYSTEM`], what space there is. Section 3,
+/// Gets the metadata of a file or, with [`StatOptions::FILE_SYSTEM`], the space of its file system. Section 3,
 /// kXR_stat.
 ///
 /// Answer: [`crate::response::StatLine`] or [`crate::response::SpaceLine`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What is looked at.
+    /// Options.
     pub options: StatOptions,
-    /// What else is asked for (5.2.0).
+    /// Additional fields (5.2.0).
     pub wants: StatWants,
     /// The file.
     pub target: FileRef,
@@ -54,7 +53,7 @@ impl Body for Stat {
 pub struct Truncate {
     /// The file.
     pub target: FileRef,
-    /// Its size from now on, in bytes.
+    /// The new size in bytes.
     pub size: u64,
 }
 
@@ -73,9 +72,9 @@ impl Body for Truncate {
     }
 }
 
-/// Asks what many files are, in one byte each. Section 3, kXR_statx.
+/// Gets the metadata of many files, one byte each. Section 3, kXR_statx.
 ///
-/// Answer: a byte for each location, with [`crate::flags::StatFlags`] that fit.
+/// Answer: a byte for each location, with the lower [`crate::flags::StatFlags`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statx {
     /// The files, at most [`LOCATIONS_MAX`].
@@ -100,7 +99,7 @@ fn encode_lines(locations: &[Location], body: &mut Writer) {
     }
     for (index, location) in locations.iter().enumerate() {
         if location.as_bytes().contains(&b'\n') {
-            body.fail(Error::invalid("a path with a line feed cannot be sent in a list"));
+            body.fail(Error::invalid("a path in a list must not have a line feed"));
         }
         let separator: &[u8] = if index > 0 { b"\n" } else { b"" };
         body.raw(separator).raw(location.as_bytes());
@@ -112,7 +111,7 @@ fn encode_lines(locations: &[Location], body: &mut Writer) {
 /// Answer: [`crate::response::DirectoryEntry`] for each entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirlist {
-    /// What the list has beside names.
+    /// Options.
     pub options: DirlistOptions,
     /// The directory; its opaque information may name the kind of checksum as `cks.type`.
     pub location: Location,
@@ -133,12 +132,12 @@ impl Body for Dirlist {
     }
 }
 
-/// Asks where a file is. Section 3, kXR_locate.
+/// Locates a file. Section 3, kXR_locate.
 ///
 /// Answer: [`crate::response::LocatedServer`]s.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locate {
-    /// How it is looked for.
+    /// Options.
     pub options: LocateOptions,
     /// The file; `*` asks for all servers, `*/path` for those that may have the path.
     pub location: Location,
@@ -158,14 +157,14 @@ impl Body for Locate {
     }
 }
 
-/// Makes a directory. Section 3, kXR_mkdir.
+/// Creates a directory. Section 3, kXR_mkdir.
 ///
 /// Answer: empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mkdir {
-    /// Whether those above it are made, too.
+    /// Options.
     pub options: MkdirOptions,
-    /// Who may do what with it.
+    /// Permissions.
     pub mode: Mode,
     /// The directory.
     pub location: Location,
@@ -192,7 +191,7 @@ impl Body for Mkdir {
 /// Answer: empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chmod {
-    /// Who may do what with it.
+    /// Permissions.
     pub mode: Mode,
     /// The file.
     pub location: Location,
@@ -218,7 +217,7 @@ macro_rules! location_requests {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name {
-            /// What is removed.
+            /// The path.
             pub location: Location,
         }
 
@@ -249,15 +248,15 @@ location_requests! {
 
 /// Renames a file or a directory. Section 3, kXR_mv.
 ///
-/// The body is both, with one space between them. The parameters tell where the first one ends, so
-/// that it may hold spaces; from old clients they do not, and then the first space parts them.
+/// The body has both paths, separated by one space. The parameters state the length of the first one, which may
+/// thus have spaces; old clients leave it out, and the first space separates the paths.
 ///
 /// Answer: empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mv {
-    /// What it is called.
+    /// The old path.
     pub from: Location,
-    /// What it will be called.
+    /// The new path.
     pub to: Location,
 }
 
@@ -272,7 +271,7 @@ impl Body for Mv {
             told => usize::from(told),
         };
         if text.get(end) != Some(&b' ') {
-            let reason = "no space parts the old path from the new one";
+            let reason = "no space between the old path and the new one";
             return Err(Error::malformed("mv", REQUEST_HEADER_BYTES + end.min(text.len()), reason));
         }
         let from = Location::part("mv", body, &text[..end])?;
@@ -290,16 +289,16 @@ impl Body for Mv {
     }
 }
 
-/// Asks for information. Section 3, kXR_query.
+/// Queries information. Section 3, kXR_query.
 ///
-/// Answer: a text; [`crate::response::query`] takes apart those with a form.
+/// Answer: a text; [`crate::response::query`] decodes the specified ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
-    /// What is asked for.
+    /// The kind of information.
     pub kind: QueryCode,
-    /// The open file, for those kinds that are about one.
+    /// The open file, for kinds that need one.
     pub handle: FileHandle,
-    /// A location, names parted by spaces or line feeds, or nothing: as the kind has it.
+    /// A location, names separated by spaces or line feeds, or nothing, depending on the kind.
     pub argument: Bytes,
 }
 
@@ -334,22 +333,21 @@ impl Body for Query {
     }
 }
 
-/// Stages files from mass storage, cancels that, or tells that they are not needed any more.
+/// Stages files from mass storage, cancels staging, or marks files as no longer needed.
 /// Section 3, kXR_prepare.
 ///
-/// Answer to [`PrepareOptions::STAGE`]: the request's name, a text, by which it can be cancelled
-/// and asked about.
+/// Answer to [`PrepareOptions::STAGE`]: the request's id, a text, for cancelling and querying it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepare {
-    /// What is done.
+    /// Options.
     pub options: PrepareOptions,
     /// From 0, the least urgent, to 3.
     pub priority: u8,
     /// The port for notifications, or 0.
     pub port: u16,
-    /// More of what is done.
+    /// More options.
     pub more: PrepareMore,
-    /// The files, at most [`LOCATIONS_MAX`]; to cancel, the request's name is the first one.
+    /// The files, at most [`LOCATIONS_MAX`]; to cancel, the request's id is the first one.
     pub locations: Vec<Location>,
 }
 

@@ -1,5 +1,4 @@
-//! Requests that make, secure and end sessions: protocol, login, auth, bind, endsess, ping, set,
-//! sigver.
+//! Requests that start, secure and end sessions: protocol, login, auth, bind, endsess, ping, set, sigver.
 
 use bytes::Bytes;
 
@@ -12,16 +11,16 @@ use crate::ids::SessionId;
 use crate::version::ProtocolVersion;
 use crate::wire::{Reader, Writer};
 
-/// Which version of the protocol, and how: sent with the handshake. Section 3, kXR_protocol.
+/// Negotiates the protocol's version and TLS; sent with the handshake. Section 3, kXR_protocol.
 ///
-/// Answer: [`crate::response::ProtocolAnswer`]. Where TLS is agreed on, it starts right behind it.
+/// Answer: [`crate::response::ProtocolAnswer`]. If both sides agree on TLS, it starts immediately after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// The client's version of the protocol.
     pub version: ProtocolVersion,
-    /// What the client can do and wants to know.
+    /// Options.
     pub options: ProtocolOptions,
-    /// What the connection will be used for; the upper four bits are reserved.
+    /// The purpose of the connection; the upper four bits are reserved.
     pub expect: Expect,
 }
 
@@ -49,15 +48,15 @@ impl Body for Protocol {
 pub struct Login {
     /// The client's process id.
     pub process: i32,
-    /// The user's name, at most eight bytes, with zeros behind it; nobody has proven it.
+    /// The user's name, at most eight bytes, padded with zeros; not authenticated.
     pub user: [u8; 8],
-    /// More of what the client can do.
+    /// More abilities of the client.
     pub ability_more: AbilityMore,
-    /// What the client can do.
+    /// Abilities of the client.
     pub ability: Ability,
-    /// The client's generation, 5 for those with TLS, and whether it takes delayed answers.
+    /// The client's generation, 5 for those with TLS, and whether it accepts delayed answers.
     pub capability: Capability,
-    /// `?xrd.cc=..&xrd.tz=..&xrd.appname=..` and more, as it came; may be empty.
+    /// `?xrd.cc=..&xrd.tz=..&xrd.appname=..` and more, as received; may be empty.
     pub opaque: Bytes,
 }
 
@@ -113,14 +112,14 @@ impl Body for Login {
     }
 }
 
-/// Proves who the client is, by one of the server's security protocols. Section 3, kXR_auth.
+/// Authenticates the client by one of the server's security protocols. Section 3, kXR_auth.
 ///
-/// Answer: empty, or authmore with what the security protocol says next.
+/// Answer: empty, or authmore with the security protocol's next message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Auth {
     /// The security protocol, such as `ztn\0` or `unix`.
     pub protocol: [u8; 4],
-    /// What the security protocol makes of it; not shown by `Debug`.
+    /// The security protocol's data; `Debug` hides them.
     pub credentials: Bytes,
 }
 
@@ -174,19 +173,19 @@ macro_rules! session_requests {
 }
 
 session_requests! {
-    /// Adds this connection to a session as one of its streams; comes in place of a login. Section
+    /// Adds this connection to a session as one of its streams, in place of a login. Section
     /// 3, kXR_bind.
     ///
     /// Answer: one byte, the stream's [`crate::PathId`], 1 to 15.
     Bind = BIND "bind",
-    /// Ends a session, such as the one that a client had before it connected anew. Section 3,
+    /// Ends a session, for example the one before a reconnection. Section 3,
     /// kXR_endsess.
     ///
-    /// Answer: empty; also where the session is unknown.
+    /// Answer: empty, also if the session is unknown.
     Endsess = ENDSESS "endsess",
 }
 
-/// Asks whether the server is there. Section 3, kXR_ping.
+/// Checks that the server answers. Section 3, kXR_ping.
 ///
 /// Answer: empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,7 +201,7 @@ impl Body for Ping {
     fn encode(&self, _parameters: &mut Writer, _body: &mut Writer) {}
 }
 
-/// Tells the server something: `appid name`, `monitor info text`, `cache evict path`. Section 3,
+/// Passes information to the server: `appid name`, `monitor info text`, `cache evict path`. Section 3,
 /// kXR_set.
 ///
 /// Answer: empty, or four bytes, the dictionary id, to `monitor info`.
@@ -210,7 +209,7 @@ impl Body for Ping {
 pub struct Set {
     /// Reserved for security; zero.
     pub modifier: u8,
-    /// What is told.
+    /// The information.
     pub text: Bytes,
 }
 
@@ -230,17 +229,17 @@ impl Body for Set {
 
 /// Signs the request that follows on the same connection. Section 3, kXR_sigver.
 ///
-/// There is no answer but an error to the signed request. What is hashed: the sequence number, the
+/// It has no answer; a wrong signature is an error of the signed request. The hash covers the sequence number, the
 /// signed request's header as sent, and its body unless [`SignatureFlags::NO_DATA`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sigver {
-    /// What the signed request is.
+    /// The code of the signed request.
     pub expects: RequestCode,
     /// The version of signing; zero.
     pub version: u8,
-    /// What was hashed.
+    /// The coverage of the hash.
     pub flags: SignatureFlags,
-    /// Greater than that of every signature before it in the session.
+    /// Greater than the sequence number of every earlier signature of the session.
     pub sequence: u64,
     /// 1 for SHA-256 in the lower four bits; 0x80 if it is encrypted by an RSA key.
     pub crypto: u8,
@@ -253,7 +252,7 @@ impl Body for Sigver {
 
     fn decode(parameters: &mut Reader<'_>, body: &Bytes) -> Result<Self> {
         if body.is_empty() {
-            return Err(Error::malformed("sigver", REQUEST_HEADER_BYTES, "there is no signature"));
+            return Err(Error::malformed("sigver", REQUEST_HEADER_BYTES, "must have a signature"));
         }
         Ok(Sigver {
             expects: RequestCode(parameters.u16()?),

@@ -1,8 +1,7 @@
-//! Requests that data follow: write, pgwrite, writev.
+//! Requests with data: write, pgwrite, writev.
 //!
-//! The data are no part of these types, because they may be larger than what anybody wants to hold:
-//! they follow the request on the wire, [`super::Request::data_bytes`] of them, or come on a bound stream
-//! ([`super::Request::data_elsewhere`]).
+//! The data are not part of these types, since they may be too large to hold: they follow the request on the wire,
+//! [`super::Request::data_bytes`] of them, or arrive on a bound stream ([`super::Request::data_elsewhere`]).
 
 use bytes::Bytes;
 
@@ -23,9 +22,9 @@ use crate::wire::{Reader, Writer};
 pub struct Write {
     /// The file.
     pub handle: FileHandle,
-    /// Where it starts in the file, in bytes.
+    /// The first byte in the file.
     pub offset: u64,
-    /// The stream that the data come on. If it is a bound one, nothing follows the request.
+    /// The stream of the data. If it is a bound one, no data follow the request.
     pub path: PathId,
     /// Bytes of data; the header's length.
     pub length: u32,
@@ -57,15 +56,15 @@ impl Body for Write {
 
 /// Writes a piece of a file with checksums of its pages. Section 3, kXR_pgwrite.
 ///
-/// Answer: [`crate::response::Status`] with the offset as information and, where checksums were
-/// wrong, [`crate::response::Corrections`] as data.
+/// Answer: [`crate::response::Status`] with the offset and, if checksums were wrong,
+/// [`crate::response::Corrections`] as data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgWrite {
     /// The file.
     pub handle: FileHandle,
-    /// Where it starts in the file, in bytes.
+    /// The first byte in the file.
     pub offset: u64,
-    /// The stream that the data come on. If it is a bound one, nothing follows the request.
+    /// The stream of the data. If it is a bound one, no data follow the request.
     pub path: PathId,
     /// Whether it corrects an earlier write.
     pub flags: PageFlags,
@@ -98,14 +97,14 @@ impl Body for PgWrite {
     }
 }
 
-/// Bytes of data that follow the header of a write or pgwrite, be the rest of the request sound or not.
+/// Bytes of data that follow the header of a write or pgwrite, whether the request is valid or not.
 pub(crate) fn data_behind(header: &RequestHeader) -> u64 {
-    // Both have their path behind the handle and the offset.
+    // Both have the path after the handle and the offset.
     data_here(PathId(header.parameters[12]), header.length)
 }
 
 impl RequestHeader {
-    /// Whether data of the request, if it can be understood or not, come on another connection of the session.
+    /// Whether data of the request, valid or not, arrive on another connection of the session.
     #[must_use]
     pub fn data_elsewhere(&self) -> bool {
         let is_write = matches!(self.code, RequestCode::WRITE | RequestCode::PG_WRITE);
@@ -120,7 +119,7 @@ fn data_here(path: PathId, length: u32) -> u64 {
 fn refuse_long_data(length: u32, writer: &mut Writer) {
     if i32::try_from(length).is_err() {
         writer.fail(Error::invalid(format!(
-            "{length} bytes cannot follow one write; write them in pieces of less than 2^31"
+            "a write of {length} bytes must be split into pieces of less than 2^31"
         )));
     }
 }
@@ -132,7 +131,7 @@ fn refuse_long_data(length: u32, writer: &mut Writer) {
 /// Answer: empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteV {
-    /// How to write.
+    /// Options.
     pub options: WriteVOptions,
     /// The pieces: at most [`crate::limits::SEGMENTS_MAX`].
     pub segments: Vec<Segment>,

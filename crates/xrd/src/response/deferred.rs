@@ -1,4 +1,4 @@
-//! Responses that send a client elsewhere, make it wait, or come unasked.
+//! Responses that redirect a client, make it wait, or are unsolicited.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 2: kXR_redirect, kXR_wait, kXR_attn.
 
@@ -11,7 +11,7 @@ use crate::flags::ServerFlags;
 use crate::ids::StreamId;
 use crate::wire::{Reader, Writer, text_of};
 
-/// Where to ask instead.
+/// The server to ask instead.
 ///
 /// ```text
 /// port i32 >= 0   host[?opaque[?token]]
@@ -23,11 +23,11 @@ pub enum Redirect {
     Host {
         /// Its port.
         port: u16,
-        /// Its name or address, and behind a `?` what is to be added to the path, and behind
-        /// another one what is to be told at the login.
+        /// Its name or address; behind a `?`, opaque information for the path; behind a second one, opaque
+        /// information for the login.
         host: String,
     },
-    /// Anything; only for clients that logged in with [`crate::flags::Ability::FULL_URL`].
+    /// A URL; only for clients that logged in with [`crate::flags::Ability::FULL_URL`].
     Url {
         /// Flags, only for clients with [`crate::flags::Ability::REDIRECT_FLAGS`].
         flags: ServerFlags,
@@ -37,8 +37,7 @@ pub enum Redirect {
 }
 
 impl Redirect {
-    /// The host, what is to be added to the path, and what is to be told at the login. A URL is
-    /// all host.
+    /// The host, the opaque information for the path, and that for the login. A URL is returned as the host.
     pub fn parts(&self) -> (&str, Option<&str>, Option<&str>) {
         let Redirect::Host { host, .. } = self else {
             return (self.text(), None, None);
@@ -59,14 +58,14 @@ impl Redirect {
         let port = reader.i32()?;
         let text = text_of(reader.rest());
         if text.is_empty() {
-            return Err(reader.malformed("there is no host"));
+            return Err(reader.malformed("must have a host"));
         }
         if port < 0 {
             let flags = ServerFlags(!port.cast_unsigned());
             return Ok(Redirect::Url { flags, url: text });
         }
-        let port = u16::try_from(port)
-            .map_err(|_| reader.malformed(format!("there is no port {port}")))?;
+        let port =
+            u16::try_from(port).map_err(|_| reader.malformed(format!("invalid port {port}")))?;
         Ok(Redirect::Host { port, host: text })
     }
 
@@ -77,22 +76,22 @@ impl Redirect {
             Redirect::Url { flags, .. } => body.u32(!flags.0),
         };
         if matches!(self, Redirect::Url { flags, .. } if flags.0 >> 31 != 0) {
-            body.fail(Error::invalid("the topmost flag cannot be told by a redirect"));
+            body.fail(Error::invalid("a redirect cannot carry the topmost flag"));
         }
         if self.text().contains('\0') {
-            body.fail(Error::invalid("a host with a zero byte cannot be redirected to"));
+            body.fail(Error::invalid("the host of a redirect must not have a zero byte"));
         }
         body.raw(self.text().as_bytes());
         body.finish()
     }
 }
 
-/// When to ask again.
+/// A request to repeat the request later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// In how many seconds.
+    /// The delay in seconds.
     pub seconds: u32,
-    /// Why, for people.
+    /// The reason, for users.
     pub message: String,
 }
 
@@ -109,7 +108,7 @@ impl Wait {
     }
 }
 
-/// What comes unasked. It has no stream of its own: that of its header is zero.
+/// An unsolicited message. Its header has stream 0.
 ///
 /// ```text
 /// code i32  zero[4]  header[8] of the delayed response  its body     asynresp
@@ -117,18 +116,18 @@ impl Wait {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attention {
-    /// The response to a request that was answered by waitresp before.
+    /// The delayed response to a request that was answered by waitresp.
     Response {
-        /// The request.
+        /// The stream of the request.
         stream: StreamId,
-        /// The response; neither another attention nor one with data behind it.
+        /// The response; neither an attn nor a status response.
         response: Box<Response>,
     },
     /// Anything else, such as a message for the user.
     Other {
-        /// What it is.
+        /// The kind of message.
         code: AttentionCode,
-        /// What it tells.
+        /// The message.
         parameters: Bytes,
     },
 }
@@ -143,12 +142,12 @@ impl Attention {
         reader.take(4)?;
         let header = ResponseHeader::decode(&reader.array()?)?;
         if matches!(header.status, StatusCode::ATTN | StatusCode::STATUS) {
-            let reason = format!("a response {} cannot be delayed", header.status);
+            let reason = format!("a {} response cannot be delayed", header.status);
             return Err(reader.malformed(reason));
         }
         if header.length as usize != reader.remaining() {
             let (told, there) = (header.length, reader.remaining());
-            return Err(reader.malformed(format!("{told} bytes are announced, {there} are there")));
+            return Err(reader.malformed(format!("announced {told} bytes, found {there}")));
         }
         let inner = body.slice(body.len() - reader.remaining()..);
         let response = Box::new(Response::decode(&header, &inner)?);
@@ -162,7 +161,7 @@ impl Attention {
             Attention::Response { stream, response } => {
                 if matches!(**response, Response::Attn(_) | Response::Status(_)) {
                     let status = response.status();
-                    body.fail(Error::invalid(format!("a response {status} cannot be delayed")));
+                    body.fail(Error::invalid(format!("a {status} response cannot be delayed")));
                     return body.finish();
                 }
                 let mut inner = Vec::new();

@@ -6,10 +6,10 @@
 //! .\n0 0 0 0\n name \n stat line [ kind:digest ] \n ..             with checksums
 //! ```
 //!
-//! 1. The entry `.` with four zeros comes first where there are stat lines; servers that do not
-//!    know them send names alone, whatever was asked for.
-//! 2. Parts end where an entry ends; the last line of the last one ends with a zero byte in place
-//!    of the line feed. An empty directory has an empty answer, or the entry `.` alone.
+//! 1. A list with stat lines starts with the entry `.` and four zeros. Servers without stat lines send names alone,
+//!    even if stat lines were requested.
+//! 2. Parts end at the end of an entry; the last line ends with a zero byte in place of the line feed. An empty
+//!    directory has an empty answer, or the entry `.` alone.
 //! 3. Neither `.` nor `..` is listed.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_dirlist.
@@ -35,11 +35,11 @@ pub struct DirectoryList {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
-    /// Its name: no line feed and no slash in it.
+    /// The name, without line feeds and slashes.
     pub name: Bytes,
-    /// What it is, in lists with stat lines.
+    /// The metadata, in lists with stat lines.
     pub stat: Option<StatLine>,
-    /// Its checksum, where one was asked for; then it has a stat line, too.
+    /// The checksum, if requested; the entry then has a stat line, too.
     pub checksum: Option<EntryChecksum>,
 }
 
@@ -82,7 +82,7 @@ impl DirectoryEntry {
         if self.name.is_empty() || self.name.iter().any(|byte| matches!(byte, 0 | b'\n')) {
             let name = self.name.escape_ascii();
             return Err(Error::invalid(format!(
-                "an entry \"{name}\" cannot be listed; leave it out"
+                "an entry \"{name}\" cannot be listed: its name must not be empty or have line feeds"
             )));
         }
         body.extend_from_slice(&self.name);

@@ -19,21 +19,21 @@ use crate::error::{Error, Result};
 use crate::limits::ATTRIBUTES_LISTED_MAX;
 use crate::wire::{Reader, Writer, shared};
 
-/// The answer to get, set and delete: what became of each attribute that was named.
+/// The answer to get, set and delete: the outcome for each named attribute.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttributeOutcomes {
     /// The attributes in the request's order; at most 255.
     pub outcomes: Vec<AttributeOutcome>,
-    /// The values in the same order, empty where there was an error; none but for get.
+    /// The values in the same order, empty after an error; only for get.
     pub values: Option<Vec<Bytes>>,
 }
 
-/// What became of one attribute.
+/// The outcome for one attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttributeOutcome {
     /// Its name.
     pub name: Bytes,
-    /// Why it failed, if it did.
+    /// The error, if it failed.
     pub error: Option<ErrorCode>,
 }
 
@@ -74,18 +74,19 @@ fn decode_outcome(reader: &mut Reader<'_>, body: &Bytes) -> Result<AttributeOutc
     Ok(AttributeOutcome { name, error })
 }
 
-/// The answer to list. Whether it has values is known from the request alone.
+/// The answer to list. Only the request determines whether it has values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AttributeList {
-    /// Names, and values where they were asked for.
+    /// Names, and values if they were requested.
     pub attributes: Vec<(Bytes, Option<Bytes>)>,
 }
 
 impl AttributeList {
-    /// The list from the answer's body; `values` tells whether they were asked for.
+    /// Decodes the answer's body, with values if `values` is set.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if a name or value is cut short, [`Error::TooLong`].
+    /// [`Error::Malformed`] if a name or value is truncated; [`Error::TooLong`] for more than
+    /// [`ATTRIBUTES_LISTED_MAX`] attributes or a value that is too long.
     pub fn decode(body: &Bytes, values: bool) -> Result<Self> {
         let reader = &mut Reader::new("fattr answer", body, RESPONSE_HEADER_BYTES);
         let mut attributes = Vec::new();

@@ -1,4 +1,4 @@
-//! The answer to locate: where a file is.
+//! The answer to locate: the servers that have a file.
 //!
 //! ```text
 //! Sw[::127.0.0.1]:1094 mr[2001:db8::1]:1094
@@ -16,20 +16,20 @@ use crate::limits::LOCATED_SERVERS_MAX;
 use crate::response::RESPONSE_HEADER_BYTES;
 use crate::wire::text_of;
 
-/// A server that has a file, or a manager that knows who has.
+/// A server that has a file, or a manager that locates it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocatedServer {
-    /// What is there.
+    /// Server or manager.
     pub kind: LocatedKind,
-    /// Whether the file is online there; a manager's word may be out of date.
+    /// Whether the file is online; a manager's information may be outdated.
     pub online: bool,
-    /// What can be done with the file there.
+    /// The access that the server allows.
     pub access: Access,
     /// Address or name, and port: `[::127.0.0.1]:1094`.
     pub address: String,
 }
 
-/// What is at a place.
+/// The kind of a located server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocatedKind {
     /// A server that has files.
@@ -38,7 +38,7 @@ pub enum LocatedKind {
     Manager,
 }
 
-/// What can be done with a file at a place.
+/// The access to a file on a located server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It can be read.
@@ -60,10 +60,10 @@ impl fmt::Display for LocatedServer {
     }
 }
 
-/// The places from the answer's body.
+/// Decodes the answer's body.
 ///
 /// # Errors
-/// [`Error::Malformed`] if one is no place, [`Error::TooLong`] for more than [`LOCATED_SERVERS_MAX`].
+/// [`Error::Malformed`] if an entry is invalid, [`Error::TooLong`] for more than [`LOCATED_SERVERS_MAX`].
 pub fn decode_locate_answer(body: &[u8]) -> Result<Vec<LocatedServer>> {
     let text = text_of(body);
     let count = text.split_ascii_whitespace().count();
@@ -74,7 +74,7 @@ pub fn decode_locate_answer(body: &[u8]) -> Result<Vec<LocatedServer>> {
 }
 
 fn decode_place(word: &str) -> Result<LocatedServer> {
-    let reason = || format!("{word:.80?} is not a place");
+    let reason = || format!("invalid entry {word:.80?}");
     let malformed = || Error::malformed("locate answer", RESPONSE_HEADER_BYTES, reason());
     let mut letters = word.chars();
     let (kind, online) = match letters.next() {
@@ -98,7 +98,10 @@ fn decode_place(word: &str) -> Result<LocatedServer> {
 /// [`Error::Invalid`] if an address has spaces.
 pub fn encode_locate_answer(places: &[LocatedServer]) -> Result<Vec<u8>> {
     if let Some(place) = places.iter().find(|place| place.address.contains([' ', '\n', '\0'])) {
-        return Err(Error::invalid(format!("the address {:?} is not a word", place.address)));
+        return Err(Error::invalid(format!(
+            "invalid address {:?}: must not have spaces",
+            place.address
+        )));
     }
     let words: Vec<_> = places.iter().map(LocatedServer::to_string).collect();
     Ok(words.join(" ").into_bytes().into_iter().chain([0]).collect())

@@ -1,16 +1,16 @@
-//! What servers answer: every response as a type of its own, decoded and encoded side by side.
+//! Responses: each a type of its own, with its decoder beside its encoder.
 //!
 //! ```text
 //! 0        2        4          8
 //! | stream | status | length   | body[length] ..
 //! ```
 //!
-//! 1. What the body of an ok response holds is known from the request alone: the types that
-//!    implement [`Answer`], or plain data.
-//! 2. Texts end with a zero byte when written, but for lines of configuration; when read, it may be
-//!    missing.
-//! 3. The data of a status response follow its body and are not counted by the header's length.
+//! 1. The body of an ok response has no type on the wire: the request determines whether it is a type that
+//!    implements [`Answer`], or plain data.
+//! 2. Texts are written with a zero byte at their end, except for lines of configuration; it may be missing when read.
+//! 3. The data of a status response follow its body, and the header's length does not count them.
 //!
+//! `deferred` and `status` hold responses that are not ok; each other module the answers to one family of requests.
 //! Source: "The XRootD Protocol" 5.1.1, section 2, "Responses", and section 4.
 
 mod deferred;
@@ -43,22 +43,22 @@ pub(crate) use status::{STATUS_BODY_BYTES, status_data_bytes};
 /// Bytes of a response's header.
 pub const RESPONSE_HEADER_BYTES: usize = 8;
 
-/// What every response starts with.
+/// A response's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResponseHeader {
-    /// The request that is answered.
+    /// The stream id of the request.
     pub stream: StreamId,
-    /// What the response is.
+    /// The status.
     pub status: StatusCode,
     /// Bytes of the body; at most 2^31 - 1.
     pub length: u32,
 }
 
 impl ResponseHeader {
-    /// The header from its bytes.
+    /// Decodes a header.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if the length is negative: the connection is lost.
+    /// [`Error::Malformed`] if the length is negative: message boundaries are lost, and so is the connection.
     pub fn decode(bytes: &[u8; RESPONSE_HEADER_BYTES]) -> Result<Self> {
         let mut reader = Reader::new("response header", bytes, 0);
         let stream = StreamId(reader.array()?);
@@ -75,18 +75,18 @@ impl ResponseHeader {
     }
 }
 
-/// What the body of an ok response to one kind of request holds.
+/// The body of an ok response to one kind of request.
 pub trait Answer: Sized {
-    /// The answer from the body of an ok response, its parts joined.
+    /// Decodes the body of an ok response, its parts joined.
     ///
     /// # Errors
-    /// [`Error::Malformed`] or [`Error::TooLong`], with the byte of the response where it is.
+    /// [`Error::Malformed`] if the body is invalid; [`Error::TooLong`] if a list or text is too long.
     fn decode(body: &Bytes) -> Result<Self>;
 
-    /// The body of an ok response.
+    /// Encodes the body of an ok response.
     ///
     /// # Errors
-    /// [`Error::Invalid`] or [`Error::TooLong`] for what the protocol cannot express.
+    /// [`Error::Invalid`] or [`Error::TooLong`] if the protocol cannot express the answer.
     fn encode(&self) -> Result<Vec<u8>>;
 }
 
@@ -97,9 +97,9 @@ pub enum Response {
     Ok(Bytes),
     /// A part of the answer; more follow on the same stream.
     OkSoFar(Bytes),
-    /// Something nobody asked for, or a delayed answer.
+    /// An unsolicited message, or a delayed answer.
     Attn(Attention),
-    /// Authentication goes on: what the security protocol says.
+    /// Authentication continues, with this message of the security protocol.
     AuthMore(Bytes),
     /// The request failed.
     Error(Failure),
@@ -107,15 +107,15 @@ pub enum Response {
     Redirect(Redirect),
     /// Ask again later.
     Wait(Wait),
-    /// The answer comes as [`Attention::Response`], in about so many seconds. A text behind the
-    /// number, which some servers send, is left out.
+    /// The answer arrives as [`Attention::Response`], in about this many seconds. The text that some servers append is
+    /// ignored.
     WaitResp(u32),
     /// An answer with a checksum; its data follow.
     Status(Status),
 }
 
 impl Response {
-    /// What the response is.
+    /// The response's status.
     pub fn status(&self) -> StatusCode {
         match self {
             Response::Ok(_) => StatusCode::OK,
@@ -130,7 +130,7 @@ impl Response {
         }
     }
 
-    /// The response from its header and body; the data of a status response are not looked at.
+    /// Decodes a response from its header and body, without the data of a status response.
     ///
     /// # Errors
     /// [`Error::Malformed`] if the status is unknown or the body does not fit it.
@@ -148,18 +148,16 @@ impl Response {
             }
             StatusCode::STATUS => Response::Status(Status::decode(header.stream, body)?),
             other => {
-                let reason = format!("there is no status {}", other.0);
+                let reason = format!("unknown status {}", other.0);
                 return Err(Error::malformed("response header", 2, reason));
             }
         })
     }
 
-    /// Appends the response's bytes to `out`; the caller sends the data of a status response behind
-    /// them.
+    /// Appends the encoded response to `out`. The caller sends the data of a status response behind it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] or [`Error::TooLong`] for what the protocol cannot express; `out` is then
-    /// as it was.
+    /// [`Error::Invalid`] or [`Error::TooLong`] if the protocol cannot express the response; `out` is then unchanged.
     pub fn encode(&self, stream: StreamId, out: &mut Vec<u8>) -> Result<()> {
         let body = self.encode_body(stream)?;
         let Some(length) = u32::try_from(body.len()).ok().filter(|&length| length >> 31 == 0)
@@ -192,9 +190,9 @@ impl Response {
 /// Why a request failed: code and text. Section 2, kXR_error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The reason that programs understand.
+    /// The error code.
     pub code: ErrorCode,
-    /// The reason for people; ends at the first zero byte.
+    /// A text for users; ends at the first zero byte.
     pub message: String,
 }
 

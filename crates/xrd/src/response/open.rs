@@ -17,15 +17,15 @@ use crate::wire::{Reader, Writer};
 /// An open file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAnswer {
-    /// Names it in its session.
+    /// The handle, valid in its session.
     pub handle: FileHandle,
-    /// How it is compressed; there if the client asked for it or for the stat line.
+    /// The compression, if the client requested it or the stat line.
     pub compression: Option<FileCompression>,
-    /// What it is, if the client asked; then there is also a compression.
+    /// The metadata, if the client requested them; the answer then has a compression, too.
     pub stat: Option<StatLine>,
 }
 
-/// How a file is compressed; all zeros where it is not.
+/// The compression of a file; all zeros if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCompression {
     /// Bytes of a compressed page.
@@ -64,12 +64,12 @@ impl Answer for OpenAnswer {
     }
 }
 
-/// How much a checkpoint may change.
+/// The limit and the use of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointAnswer {
-    /// Bytes of changes at most.
+    /// The maximum number of changed bytes.
     pub most: u32,
-    /// Bytes of changes so far.
+    /// The number of changed bytes.
     pub used: u32,
 }
 

@@ -1,13 +1,13 @@
-//! Answers to queries that have a form.
+//! Answers to the queries whose format the protocol specifies.
 //!
 //! ```text
 //! checksum  adler32 084b021f                                        one line
-//! config    value \n value \n                                       a line for each word asked for
+//! config    value \n value \n                                       a line for each requested word
 //! space     oss.cgroup=default&oss.space=..&oss.free=..             keys and values
 //! ```
 //!
-//! 1. A word of the configuration that a server does not know is answered by the word itself.
-//! 2. Space is parted as opaque information is: see [`crate::opaque_pairs`].
+//! 1. For an unknown word of the configuration, the value is the word itself.
+//! 2. Space has the format of opaque information: see [`crate::opaque_pairs`].
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_query.
 
@@ -31,7 +31,7 @@ impl Answer for ChecksumAnswer {
         let text = text_of(body);
         let mut words = text.split_ascii_whitespace().map(str::to_owned);
         let (Some(kind), Some(digest)) = (words.next(), words.next()) else {
-            let reason = format!("{text:.80?} is not an algorithm and a digest");
+            let reason = format!("expected an algorithm and a digest, found {text:.80?}");
             return Err(Error::malformed("checksum answer", RESPONSE_HEADER_BYTES, reason));
         };
         Ok(ChecksumAnswer { kind, digest })
@@ -42,8 +42,8 @@ impl Answer for ChecksumAnswer {
     }
 }
 
-/// Values of a server's configuration, in the order of the words asked for. Values may have several
-/// lines only where one word was asked for.
+/// Values of a server's configuration, in the order of the requested words. A value may have several lines
+/// only if one word was requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigAnswer {
     /// One line each.
@@ -61,7 +61,7 @@ impl Answer for ConfigAnswer {
     }
 
     fn encode(&self) -> Result<Vec<u8>> {
-        // Without a zero byte behind them: some clients take it for a part of the last value.
+        // No zero byte at the end: some clients take it for a part of the last value.
         let lines: String = self.values.iter().map(|value| format!("{value}\n")).collect();
         Ok(lines.into_bytes())
     }

@@ -17,16 +17,16 @@ use crate::ids::{PathId, SessionId};
 use crate::version::ProtocolVersion;
 use crate::wire::{Reader, Writer, shared, text_of};
 
-/// What the server is and demands.
+/// The server's features and requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtocolAnswer {
     /// The server's version of the protocol.
     pub version: ProtocolVersion,
-    /// What it is, has and demands.
+    /// Role, features and requirements.
     pub flags: ServerFlags,
-    /// The interfaces to bind streams to, with zeros behind them; only if the client asked.
+    /// The interfaces to bind streams to, padded with zeros; only if the client requested them.
     pub bind_interfaces: Option<Bytes>,
-    /// What must be signed; only if the client asked.
+    /// The signing requirements; only if the client requested them.
     pub signing: Option<Signing>,
 }
 
@@ -35,16 +35,16 @@ pub struct ProtocolAnswer {
 pub struct Signing {
     /// The version of signing; zero.
     pub version: u8,
-    /// 1: data are signed, too. 2: also where the connection's client cannot sign.
+    /// 1: data are signed, too. 2: also if the client cannot sign.
     pub options: u8,
-    /// How much must be signed.
+    /// The security level.
     pub level: SecurityLevel,
-    /// What differs from the level: an index of a request (its code less 3000), and 0 for not to be
-    /// signed, 1 for signed if it changes something, 2 for signed.
+    /// Exceptions from the level: the index of a request (its code minus 3000), and 0 for not signed, 1 for signed if
+    /// it modifies data, 2 for signed.
     pub exceptions: Vec<(u8, u8)>,
 }
 
-/// How much must be signed: 0 nothing, 1 what destroys, 2 what changes, 3 nearly all, 4 all.
+/// The security level: signs 0 no requests, 1 destructive ones, 2 modifying ones, 3 nearly all, 4 all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SecurityLevel(pub u8);
 
@@ -60,7 +60,7 @@ impl Answer for ProtocolAnswer {
             match reader.u8()? {
                 b'B' => answer.bind_interfaces = Some(decode_interfaces(reader, body)?),
                 b'S' => answer.signing = Some(Signing::decode(reader)?),
-                // What later versions add is not known to have a length.
+                // Additions of later versions have no known length.
                 _ => break,
             }
         }
@@ -113,13 +113,13 @@ impl Signing {
     }
 }
 
-/// The session, and how to prove who one is.
+/// The session, and the security protocols for authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginAnswer {
-    /// Names the session.
+    /// The session's id.
     pub session: SessionId,
-    /// The security protocols that the server takes, the best first: `&P=ztn,0:4096:&P=unix`.
-    /// Empty if the login is all that is needed.
+    /// The security protocols that the server accepts, the preferred one first: `&P=ztn,0:4096:&P=unix`.
+    /// Empty if no authentication is needed.
     pub security: String,
 }
 
@@ -149,7 +149,7 @@ impl Answer for LoginAnswer {
     }
 }
 
-/// Which of its session's streams the connection is now.
+/// The connection's stream within its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindAnswer {
     /// 1 to 15.

@@ -1,4 +1,4 @@
-//! Lines of text that tell what a file or a file system is.
+//! Stat lines: metadata of a file, or the space of a file system, as text.
 //!
 //! ```text
 //! id size flags mtime [ctime atime mode owner group]     a file
@@ -16,7 +16,7 @@ use super::{Answer, RESPONSE_HEADER_BYTES};
 use crate::error::{Error, Result};
 use crate::flags::{Mode, StatFlags};
 
-/// What a file is.
+/// Metadata of a file.
 ///
 /// ```
 /// use xrd::response::{Answer, StatLine};
@@ -28,30 +28,30 @@ use crate::flags::{Mode, StatFlags};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatLine {
-    /// Names the file on its server: device in the upper 32 bits, inode in the lower.
+    /// The file's id on its server: device in the upper 32 bits, inode in the lower.
     pub id: i64,
     /// Bytes.
     pub size: u64,
-    /// What it is and what the client may do with it.
+    /// Type and access.
     pub flags: StatFlags,
-    /// When its content changed, in seconds since 1970.
+    /// Modification time (mtime), in seconds since 1970.
     pub modified: i64,
-    /// What servers since 5.0 tell.
+    /// More metadata, from servers since 5.0.
     pub extension: Option<StatExtension>,
 }
 
-/// What servers since 5.0 tell of a file.
+/// More metadata of a file, from servers since 5.0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatExtension {
-    /// When anything of it changed, in seconds since 1970.
+    /// Change time (ctime), in seconds since 1970.
     pub changed: i64,
-    /// When it was read, in seconds since 1970.
+    /// Access time (atime), in seconds since 1970.
     pub accessed: i64,
-    /// Who may do what with it: the lower twelve bits of POSIX's.
+    /// Permissions: the lower twelve bits of POSIX's mode.
     pub mode: Mode,
-    /// Whose it is; no space in it.
+    /// The owner, without spaces.
     pub owner: String,
-    /// Its group; no space in it.
+    /// The group, without spaces.
     pub group: String,
 }
 
@@ -65,7 +65,7 @@ impl StatLine {
             modified: words.number("time")?,
             extension: None,
         };
-        // Lists with checksums and later versions have more words behind these.
+        // Lists with checksums, and later versions, append more words.
         if let Some(changed) = words.next().and_then(|word| word.parse().ok()) {
             stat.extension = Some(StatExtension {
                 changed,
@@ -100,7 +100,7 @@ impl Answer for StatLine {
         for name in names {
             if name.is_empty() || name.contains([' ', '\n', '\0']) {
                 return Err(Error::invalid(format!(
-                    "the owner {name:?} is not a single word; send its id"
+                    "invalid owner {name:?}: must be a single word; send its id"
                 )));
             }
         }
@@ -108,20 +108,20 @@ impl Answer for StatLine {
     }
 }
 
-/// What space a file system has.
+/// The space of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpaceLine {
-    /// Servers that can be written to.
+    /// Number of writable servers.
     pub writable_nodes: u64,
-    /// Free for writing on the best of them, in MiB.
+    /// Largest free space on a writable server, in MiB.
     pub writable_free_mib: u64,
-    /// Used of it, in percent.
+    /// Used space, in percent.
     pub writable_used_percent: u64,
-    /// Servers that can stage files.
+    /// Number of staging servers.
     pub staging_nodes: u64,
-    /// Free for staging on the best of them, in MiB.
+    /// Largest free space on a staging server, in MiB.
     pub staging_free_mib: u64,
-    /// Used of it, in percent.
+    /// Used space, in percent.
     pub staging_used_percent: u64,
 }
 
@@ -176,13 +176,13 @@ impl<'a> Words<'a> {
 
     fn number<T: std::str::FromStr>(&mut self, noun: &str) -> Result<T> {
         let word = self.word(noun)?;
-        word.parse().map_err(|_| self.malformed(format!("the {noun} is {word:.40?}")))
+        word.parse().map_err(|_| self.malformed(format!("invalid {noun} {word:.40?}")))
     }
 
     fn mode(&mut self) -> Result<Mode> {
         let word = self.word("mode")?;
         let mode = u16::from_str_radix(word, 8);
-        mode.map(Mode).map_err(|_| self.malformed(format!("the mode is {word:.40?}")))
+        mode.map(Mode).map_err(|_| self.malformed(format!("invalid mode {word:.40?}")))
     }
 
     fn malformed(&self, reason: String) -> Error {

@@ -1,4 +1,4 @@
-//! Responses with a checksum of their own: the answers to pgread and pgwrite.
+//! Status responses, which have a checksum of their own: the answers to pgread and pgwrite.
 //!
 //! ```text
 //! 8      12       14        15     16       20       24
@@ -9,10 +9,9 @@
 //! 1. The header's length counts the body: 16 bytes and the information, which is the offset of
 //!    the data in their file, 8 bytes. It does not count the data.
 //! 2. The data of pgread are [pages](crate::page); those of pgwrite are [`Corrections`] or nothing.
-//! 3. Parts of the answer to a pgread end where pages of the file end: clients take a page that is
-//!    parted for a damaged one, and read it again.
-//! 4. A wrong checksum means that the length of the data cannot be relied on: the connection is
-//!    lost.
+//! 3. Parts of the answer to a pgread end at page boundaries of the file: clients take a split page for a damaged one
+//!    and read it again.
+//! 4. After a wrong checksum the length of the data is unreliable, so the connection is lost.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 2, kXR_status, and section 3, kXR_pgread and
 //! kXR_pgwrite.
@@ -35,11 +34,11 @@ const FIRST_REQUEST: u16 = 3000;
 /// The body of a status response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What is answered: pgread or pgwrite.
+    /// The code of the request: pgread or pgwrite.
     pub request: RequestCode,
-    /// Whether more follow.
+    /// Whether more responses follow.
     pub kind: StatusKind,
-    /// Where the data start in their file, in bytes.
+    /// The offset of the data in their file.
     pub offset: u64,
     /// Bytes of data that follow the body; at most 2^31 - 1.
     pub data_bytes: u32,
@@ -54,7 +53,7 @@ impl StatusKind {
     pub const FINAL: StatusKind = StatusKind(0);
     /// More data follow.
     pub const PARTIAL: StatusKind = StatusKind(1);
-    /// It tells of progress; the answer follows.
+    /// A report of progress; the answer follows.
     pub const PROGRESS: StatusKind = StatusKind(2);
 }
 
@@ -63,7 +62,7 @@ impl Status {
         check(body)?;
         let reader = &mut Reader::new("status", &body[4..], RESPONSE_HEADER_BYTES + 4);
         if reader.array()? != stream.0 {
-            return Err(reader.malformed("the stream is not that of the header"));
+            return Err(reader.malformed("the stream differs from that of the header"));
         }
         let request = RequestCode(FIRST_REQUEST + u16::from(reader.u8()?));
         let kind = StatusKind(reader.u8()?);
@@ -75,7 +74,7 @@ impl Status {
     pub(super) fn encode(&self, stream: StreamId) -> Result<Vec<u8>> {
         let request = self.request.0.checked_sub(FIRST_REQUEST).map(u8::try_from);
         let Some(Ok(request)) = request else {
-            return Err(Error::invalid(format!("there is no request {}", self.request.0)));
+            return Err(Error::invalid(format!("unknown request {}", self.request.0)));
         };
         let mut covered = Writer::default();
         covered.raw(&stream.0).u8(request).u8(self.kind.0).zeros(4);
@@ -89,24 +88,24 @@ fn check(body: &[u8]) -> Result<()> {
     let reader = &mut Reader::new("status", body, RESPONSE_HEADER_BYTES);
     let told = reader.u32()?;
     if reader.remaining() < STATUS_BODY_BYTES - 4 {
-        return Err(reader.malformed(format!("{} bytes are not a status", body.len())));
+        return Err(reader.malformed(format!("a status of {} bytes is too short", body.len())));
     }
     let found = checksum(reader.rest());
     if told != found {
-        let reason = format!("its checksum is {told:08x}, but that of its bytes is {found:08x}");
+        let reason = format!("checksum {told:08x}, computed {found:08x}");
         return Err(Error::malformed("status", RESPONSE_HEADER_BYTES, reason));
     }
     Ok(())
 }
 
-/// Bytes of data behind the body of a status response, whose checksum is looked at first.
+/// Bytes of data that follow the body of a status response, whose checksum is verified first.
 pub(crate) fn status_data_bytes(body: &[u8]) -> Result<u32> {
     check(body)?;
     Reader::new("status", &body[12..], RESPONSE_HEADER_BYTES + 12).length()
 }
 
-/// Pages of a pgwrite that came with wrong checksums: each is to be sent once more, in a pgwrite of
-/// its own with [`crate::flags::PageFlags::RETRY`].
+/// Pages of a pgwrite that arrived with wrong checksums. The client sends each once more, in a pgwrite of its own with
+/// [`crate::flags::PageFlags::RETRY`].
 ///
 /// ```text
 /// crc32c of what follows u32   bytes of the first page i16   bytes of the last i16   offset i64 ..
@@ -117,15 +116,16 @@ pub struct Corrections {
     pub first_bytes: u16,
     /// Bytes of data of the last page.
     pub last_bytes: u16,
-    /// Where the pages start in the file, in bytes.
+    /// The offsets of the pages in the file.
     pub offsets: Vec<u64>,
 }
 
 impl Corrections {
-    /// The corrections from the data of the response.
+    /// Decodes the data of the response.
     ///
     /// # Errors
-    /// [`Error::Malformed`] if the checksum is wrong or an offset cut short, [`Error::TooLong`].
+    /// [`Error::Malformed`] if the checksum is wrong or an offset is truncated; [`Error::TooLong`] for more than
+    /// [`BAD_PAGES_PER_FILE_MAX`] pages.
     pub fn decode(data: &[u8]) -> Result<Self> {
         let reader = &mut Reader::new("pgwrite answer", data, 0);
         let told = reader.u32()?;
@@ -142,10 +142,11 @@ impl Corrections {
         reader.end().map(|()| Corrections { first_bytes, last_bytes, offsets })
     }
 
-    /// The data of the response.
+    /// Encodes the data of the response.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if an offset does not fit in 63 bits, [`Error::TooLong`].
+    /// [`Error::Invalid`] if an offset does not fit in 63 bits; [`Error::TooLong`] for more than
+    /// [`BAD_PAGES_PER_FILE_MAX`] pages.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let mut covered = Writer::default();
         if self.offsets.len() > BAD_PAGES_PER_FILE_MAX {

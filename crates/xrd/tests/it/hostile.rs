@@ -130,7 +130,7 @@ fn another_protocol_is_known_by_its_first_bytes() {
     let error = framer.next(&mut Bytes::from_static(b"GET / HTTP/1.1\r\nHost: a\r\n")).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "handshake at byte 0: these are not the first bytes of this protocol"
+        "handshake at byte 0: not an XRootD handshake"
     );
 }
 
