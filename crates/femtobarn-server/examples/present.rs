@@ -1,4 +1,4 @@
-//! Copies a database, as clients of the server see it, into a file.
+//! Copies a database, as the server presents it to plain ROOT clients, to a file.
 //!
 //! ```text
 //! cargo run -p femtobarn-server --example present -- lhc.fed run7 run7.root

@@ -1,13 +1,12 @@
-//! Serves a plain folder over `root://`, to everybody: for tests and measurements. It is the root of all
-//! paths, or is found by `NAME`.
+//! Serves a plain folder over `root://` with all rights for every client, for tests and measurements. It is exported as
+//! `/`, or as `NAME`.
 //!
 //! ```text
 //! serve_folder -p PORT FOLDER[=NAME] [CERTIFICATE KEY]
 //! ```
 //!
-//! With a certificate and its key, files in PEM format, all sessions must be encrypted. It listens on the
-//! loopback address, tells its port in a line on standard output (port 0 takes any free one), and ends
-//! when it is killed.
+//! With a certificate and its key, files in PEM format, all sessions must be encrypted. It listens on the loopback
+//! address, prints its port in a line on standard output (port 0 takes any free one), and runs until it is killed.
 
 use std::io::Write;
 

@@ -6,8 +6,8 @@
 //! | logical | [`logical`] | the name space, open files, sessions, catalogues |
 //! | physical | [`physical`] | trees of files: POSIX folders, federations, throttled and faulty storages |
 //!
-//! A layer knows only the ones below it. [`auth`] checks identities and rights, [`config`] is the operator's configuration;
-//! [`Server`] builds the layers from a [`Config`] and runs them, and reports its [`status`].
+//! A layer knows only the ones below it. [`auth`] checks identities and rights, [`config`] is the operator's
+//! configuration; [`Server`] builds the layers from a [`Config`] and runs them, and reports its [`status`].
 //!
 //! ```
 //! use femtobarn_server::{Config, Server};

@@ -1,5 +1,4 @@
-//! The log of a process that serves: on standard error, for people or for machines. How much is told can be
-//! changed while it runs.
+//! The log of a server process, on standard error, as text or JSON. Its level can change while the process runs.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -9,13 +8,13 @@ use tracing_subscriber::fmt::Subscriber;
 
 use crate::config::{LogConfig, LogFormat};
 
-/// Starts the log of this process; a second time does nothing.
+/// Starts the log of this process. Further calls do nothing.
 ///
 /// # Errors
 /// A text, if the level is none.
 pub fn start(log: &LogConfig) -> Result<(), String> {
     let builder = Subscriber::builder().with_env_filter(filter(log)?).with_writer(std::io::stderr);
-    // A program that embeds the server may have set a log; it is kept.
+    // A program that embeds the server may have set up a log of its own, which is kept.
     let set: SetFilter = match log.format {
         LogFormat::Text => {
             let is_terminal = std::io::stderr().is_terminal();
@@ -35,12 +34,12 @@ pub fn start(log: &LogConfig) -> Result<(), String> {
             }
         }
     };
-    // Only the first log of a process was begun.
+    // Fails only for a second call, whose log was not started.
     drop(SET.set(set));
     Ok(())
 }
 
-/// Changes how much the log of this process tells; whether it could: a log of others stays as it is.
+/// Changes the level of this process's log; false if the log was set up by an embedding program.
 ///
 /// # Errors
 /// A text, if the level is none.
@@ -49,12 +48,12 @@ pub fn set_level(log: &LogConfig) -> Result<bool, String> {
     Ok(SET.get().is_some_and(|set| set(filter)))
 }
 
-/// What changes the level of the log that was begun.
+/// Changes the filter of the started log.
 type SetFilter = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
 
 static SET: OnceLock<SetFilter> = OnceLock::new();
 
 fn filter(log: &LogConfig) -> Result<EnvFilter, String> {
     EnvFilter::try_new(&log.level)
-        .map_err(|error| format!("log.level: {:?} is not a level: {error}", log.level))
+        .map_err(|error| format!("log.level: invalid level {:?}: {error}", log.level))
 }

@@ -1,149 +1,151 @@
-//! What the server is doing, as numbers: for `/metrics`, `femtobarn top` and the page.
+//! The status of a server, for `/metrics`, `femtobarn top` and the status page.
 
 use serde::Serialize;
 
-/// What the server is doing now, and has done since it started.
+/// The status of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ServerStatus {
-    /// The server's own name and version.
+    /// The server's name and version.
     pub server: String,
-    /// Seconds since it started.
+    /// Seconds since the server started.
     pub up_seconds: u64,
-    /// Whether it takes no more sessions, because it is about to stop.
+    /// Whether the server is stopping, and accepts no more connections.
     pub is_draining: bool,
-    /// Sums since the start, and what is now.
+    /// Sums since the start, and current numbers.
     pub totals: Totals,
-    /// Sessions of root:// clients and of remote federations, the oldest first; the busiest thousand.
+    /// Sessions of `root://` clients and of remote federations, the oldest first; if there are more than a thousand,
+    /// the busiest.
     pub sessions: Vec<SessionStatus>,
-    /// Open files, the most read and written first; at most a thousand.
+    /// Open files, those with the most traffic first; at most a thousand.
     pub files: Vec<FileStatus>,
-    /// Locks that are held; at most a thousand.
+    /// Held locks; at most a thousand.
     pub locks: Vec<LockStatus>,
-    /// Who waits for a lock, the longest first; at most a thousand.
+    /// Waits for locks, the longest first; at most a thousand.
     pub waits: Vec<LockStatus>,
-    /// The disks of throttled exports.
+    /// The simulated disks of throttled exports.
     pub disks: Vec<DiskStatus>,
-    /// Bytes of memory that the server's process has.
+    /// The resident memory of the server's process, in bytes.
     pub memory_bytes: u64,
-    /// What is served.
+    /// All exports.
     pub exports: Vec<ExportStatus>,
-    /// Those of them that are federations.
+    /// The exports that are federations.
     pub federations: Vec<FederationStatus>,
-    /// How long requests took, for each kind of each export.
+    /// Request times, by export and kind.
     pub latencies: Vec<LatencyStatus>,
 }
 
-/// What is served under one name, and the file system that it is on.
+/// An export, and the capacity of its file system.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ExportStatus {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Bytes that the file system has in all.
+    /// Bytes of the file system.
     pub total_bytes: u64,
-    /// Bytes of these that can be written.
+    /// Bytes that can be written.
     pub free_bytes: u64,
 }
 
 /// A federation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FederationStatus {
-    /// Its export's name.
+    /// The name of its export.
     pub name: String,
-    /// The newest commit.
+    /// The number of the newest commit.
     pub head: u64,
-    /// Sessions of remote clients that are open.
+    /// Open sessions of remote clients.
     pub sessions: u64,
-    /// Locks that are held.
+    /// Held locks.
     pub locks_held: u64,
-    /// Locks that somebody waits for.
+    /// Waits for locks.
     pub locks_waited: u64,
-    /// Deadlocks that were found.
+    /// Detected deadlocks.
     pub deadlocks: u64,
     /// Commits of remote clients.
     pub commits: u64,
 }
 
-/// How long requests of one kind took for one export, since the start.
+/// The request times of one kind and export, since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LatencyStatus {
     /// The export's name.
     pub export: String,
     /// `open`, `read`, `write`, `commit` or `lock_wait`.
     pub kind: &'static str,
-    /// How many took as long as each bucket says, and no shorter one; the last has all that took longer.
+    /// Requests in each bucket of [`BOUNDS_US`](crate::logical::latency::BOUNDS_US), not cumulative; the last has all
+    /// that took longer.
     pub buckets: Vec<u64>,
-    /// Seconds that they took together, without those that were answered from memory at once.
+    /// The sum in seconds, without requests that were answered from memory.
     pub sum_seconds: f64,
 }
 
-/// Sums since the start, and what is now.
+/// Sums since the start, and current numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// Connections that were accepted.
+    /// Accepted connections.
     pub connections: u64,
-    /// Connections that are open.
+    /// Open connections.
     pub open_connections: u64,
-    /// Sessions that are open.
+    /// Open sessions.
     pub open_sessions: u64,
-    /// Files that are open.
+    /// Open files.
     pub open_files: u64,
     /// Requests.
     pub requests: u64,
-    /// Requests that were refused.
+    /// Requests that failed.
     pub errors: u64,
     /// Bytes read by clients.
     pub bytes_read: u64,
     /// Bytes written by clients.
     pub bytes_written: u64,
-    /// Syncs that clients asked for.
+    /// Syncs that clients requested.
     pub syncs: u64,
-    /// Of these, those that were not needed.
+    /// Syncs that were skipped.
     pub syncs_eliminated: u64,
-    /// Times that a file was asked for and open already.
+    /// Opens that shared an open file.
     pub files_reused: u64,
-    /// Locks that are held.
+    /// Held locks.
     pub locks_held: u64,
-    /// Locks that somebody waits for.
+    /// Waits for locks.
     pub locks_waited: u64,
-    /// Deadlocks that were found.
+    /// Detected deadlocks.
     pub deadlocks: u64,
-    /// Commits by remote federations.
+    /// Commits of remote clients.
     pub commits: u64,
 }
 
 /// A session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SessionStatus {
-    /// Names it.
+    /// The public id.
     pub id: String,
     /// `root` or `catalogue`.
     pub protocol: String,
-    /// Who.
+    /// The user's name.
     pub user: String,
-    /// From where.
+    /// The client's host.
     pub host: String,
-    /// With which program, as it says.
+    /// The client's program, as it says.
     pub program: String,
-    /// Seconds since it began.
+    /// Seconds since the session began.
     pub age_seconds: u64,
     /// Requests.
     pub requests: u64,
-    /// Bytes that it read.
+    /// Bytes that the client read.
     pub bytes_read: u64,
-    /// Bytes that it wrote.
+    /// Bytes that the client wrote.
     pub bytes_written: u64,
-    /// Files that it has open.
+    /// Open files.
     pub open_files: u64,
 }
 
 /// An open file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FileStatus {
-    /// Its path as clients know it.
+    /// The path that clients use.
     pub path: String,
-    /// Whether somebody may write to it.
+    /// Whether it is open for writing.
     pub is_writable: bool,
-    /// How many have it open.
+    /// The number of sessions that have it open.
     pub users: u64,
     /// Bytes read from it since it was opened.
     pub bytes_read: u64,
@@ -151,34 +153,34 @@ pub struct FileStatus {
     pub bytes_written: u64,
 }
 
-/// A disk of a throttled export: what it has done up to now.
+/// The work of a simulated disk of a throttled export.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DiskStatus {
-    /// The export's name, and the folder's if that is a disk of its own: `/lhc.fed/disk0`.
+    /// The export's name, followed by the folder's if the disk is a folder: `/lhc.fed/disk0`.
     pub name: String,
-    /// Seconds for which it was busy.
+    /// Seconds for which the disk was busy.
     pub busy_seconds: f64,
-    /// Of these, seconds with seeks.
+    /// The part of these that was spent on seeks.
     pub seek_seconds: f64,
     /// Seeks.
     pub seeks: u64,
-    /// Bytes of the blocks that it read.
+    /// Bytes of the blocks that were read.
     pub bytes_read: u64,
-    /// Bytes of the blocks that it wrote.
+    /// Bytes of the blocks that were written.
     pub bytes_written: u64,
-    /// Seconds that it takes to do all that it still has to.
+    /// Seconds that the queued operations will take.
     pub queue_seconds: f64,
 }
 
-/// A lock that is held or waited for.
+/// A held lock, or a wait for one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct LockStatus {
-    /// The federation.
+    /// The federation's name.
     pub federation: String,
-    /// What is locked.
+    /// The locked database or container.
     pub target: String,
-    /// By whom, or who waits.
+    /// The holder, or the client that waits.
     pub by: String,
-    /// Seconds for which it has been held or waited for.
+    /// Seconds since the lock was granted, or requested.
     pub seconds: u64,
 }

@@ -1,6 +1,6 @@
-//! The server's certificates and key, from files that can be read again while it runs.
+//! TLS: the server's certificates and key, which can be reloaded while it runs.
 //!
-//! Connections that there are keep what they began with.
+//! Open connections keep the certificates that they began with.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use rustls::sign::CertifiedKey;
 
 use crate::config::TlsConfig;
 
-/// The certificates that connections are encrypted with from now on.
+/// The certificates that new connections use.
 #[derive(Debug)]
 pub struct Certificates {
     current: RwLock<Arc<CertifiedKey>>,
 }
 
 impl Certificates {
-    /// Takes those of other files, or of the same ones as they are now.
+    /// Reads the certificates and key again, from these files.
     ///
     /// # Errors
-    /// A text that names the file and what is wrong with it; the old ones stay then.
+    /// A text that names the file and the error; then the old certificates stay in use.
     pub fn read_again(&self, tls: &TlsConfig) -> Result<(), String> {
         let new = Arc::new(certified_key(tls, &provider())?);
         *self.current.write() = new;
@@ -40,13 +40,13 @@ impl ResolvesServerCert for Certificates {
     }
 }
 
-/// The settings that connections are encrypted by, and the certificates in them, which can be exchanged.
+/// A TLS configuration, and the replaceable certificates in it.
 pub type Encryption = (Arc<ServerConfig>, Arc<Certificates>);
 
-/// The encryption of a server; none if it has no certificate.
+/// The TLS configuration of a server; none if it has no certificate.
 ///
 /// # Errors
-/// A text that names the file and what is wrong with it.
+/// A text that names the file and the error.
 pub fn server_config(tls: &TlsConfig) -> Result<Option<Encryption>, String> {
     if tls.certificate.as_os_str().is_empty() {
         return Ok(None);
@@ -56,10 +56,10 @@ pub fn server_config(tls: &TlsConfig) -> Result<Option<Encryption>, String> {
     let certificates = Arc::new(Certificates { current });
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| format!("TLS cannot be set up: {error}"))?
+        .map_err(|error| format!("cannot set up TLS: {error}"))?
         .with_no_client_auth()
         .with_cert_resolver(Arc::clone(&certificates) as Arc<dyn ResolvesServerCert>);
-    // XRootD's clients ask for none of these, which is fine.
+    // XRootD's clients negotiate no protocol, which is accepted.
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Some((Arc::new(config), certificates)))
 }
@@ -68,7 +68,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The certificates of files, with the key that belongs to the first of them.
+/// The certificates of a file, with the key of the first.
 fn certified_key(tls: &TlsConfig, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let certificates = CertificateDer::pem_file_iter(&tls.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
@@ -76,12 +76,12 @@ fn certified_key(tls: &TlsConfig, provider: &CryptoProvider) -> Result<Certified
     let key = PrivateKeyDer::from_pem_file(&tls.key)
         .map_err(|error| unusable("key", &tls.key, &error))?;
     if certificates.is_empty() {
-        return Err(unusable("certificate", &tls.certificate, &"there is none in it"));
+        return Err(unusable("certificate", &tls.certificate, &"the file has none"));
     }
     CertifiedKey::from_der(certificates, key, provider)
         .map_err(|error| unusable("certificate", &tls.certificate, &error))
 }
 
 fn unusable(what: &str, path: &Path, error: &dyn std::fmt::Display) -> String {
-    format!("tls.{what}: {} cannot be used: {error}", path.display())
+    format!("tls.{what}: cannot use {}: {error}", path.display())
 }

@@ -1,7 +1,7 @@
-//! Authentication and authorisation: who a client is, and what it may do.
+//! Authentication and authorisation of clients. `rights` has what they may do, `token` checks bearer tokens.
 //!
-//! 1. Nobody has a right that no configured way of authentication gave.
-//! 2. Credentials are never logged, nor told in errors.
+//! 1. Every right of a client comes from a configured way of authentication.
+//! 2. Credentials are never part of logs or error texts.
 
 use std::sync::Arc;
 
@@ -11,50 +11,50 @@ mod token;
 pub use rights::{Action, Rights};
 pub use token::{Issuer, Tokens};
 
-/// Somebody who was let in.
+/// An authenticated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Their name, as far as it is known; for logs and lists.
+    /// The name, for logs and lists.
     pub name: String,
-    /// How it is known: `anonymous`, `unix` or `token`.
+    /// The way of authentication: `anonymous`, `unix` or `token`.
     pub how: &'static str,
-    /// What they may do.
+    /// The client's rights.
     pub rights: Rights,
 }
 
 impl Identity {
-    /// Whether they may do this to a path.
+    /// Whether the client has this right to a path.
     pub fn may(&self, action: Action, path: &[u8]) -> bool {
         self.rights.may(action, path)
     }
 }
 
-/// Why somebody was not let in; a text for them.
+/// Why a client was not authenticated; the text is for its user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// The ways in which clients of this server may say who they are.
+/// The configured ways of authentication.
 #[derive(Clone, Default)]
 pub struct Authenticator {
-    /// What somebody may do who says nothing; none: they must say who they are.
+    /// The rights of clients without credentials; if none, they are refused.
     pub anonymous: Option<Rights>,
-    /// What somebody may do who only tells a user's name, without proof.
+    /// The rights of clients that send a user's name without proof; if none, they are refused.
     pub unix: Option<Rights>,
-    /// Who is asked about bearer tokens; none: tokens are refused.
+    /// Checks bearer tokens; if none, tokens are refused.
     pub tokens: Option<Arc<Tokens>>,
 }
 
 impl Authenticator {
-    /// Everybody may do everything: for tests and for a machine of one's own.
+    /// All rights for every client, for tests.
     pub fn open() -> Self {
         Authenticator { anonymous: Some(Rights::everything()), ..Authenticator::default() }
     }
 
-    /// What a login is answered, if clients must authenticate: the protocols that they may use, as
-    /// XRootD writes them (`&P=ztn,..&P=unix`). Tokens are only offered on encrypted connections.
+    /// The security protocols that the answer to a login offers, as XRootD writes them (`&P=ztn,..&P=unix`); none if
+    /// clients need not authenticate. Tokens are offered on encrypted connections only.
     pub fn parameters(&self, is_encrypted: bool) -> Option<String> {
-        // Who may come as nobody need not authenticate, and may still bring a token with a request.
+        // Anonymous clients need not authenticate. They may still send a token with a request.
         if self.anonymous.is_some() {
             return None;
         }
@@ -65,10 +65,10 @@ impl Authenticator {
         (!offers.is_empty()).then_some(offers)
     }
 
-    /// Somebody who did not say who they are.
+    /// The identity of a client without credentials.
     ///
     /// # Errors
-    /// [`Refusal`] if they must.
+    /// [`Refusal`] if clients have to authenticate.
     pub fn anonymous(&self) -> Result<Identity, Refusal> {
         match &self.anonymous {
             Some(rights) => Ok(Identity {
@@ -77,18 +77,17 @@ impl Authenticator {
                 rights: rights.clone(),
             }),
             None if self.tokens.is_some() => Err(Refusal(
-                "this server wants a bearer token; tokens are sent only over TLS: use roots://"
+                "this server requires a bearer token, which is sent over TLS only: use roots://"
                     .to_owned(),
             )),
-            None => Err(Refusal("this server wants to know who you are".to_owned())),
+            None => Err(Refusal("this server requires authentication".to_owned())),
         }
     }
 
-    /// Somebody with XRootD credentials: `kind` is the first of the four bytes that name a security
-    /// protocol, without zeros.
+    /// The identity for XRootD credentials. `kind` is the security protocol's name: four bytes without their zeros.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] if the protocol is not configured or the credentials are invalid.
     pub fn credentials(
         &self,
         kind: &[u8],
@@ -108,21 +107,21 @@ impl Authenticator {
         }
     }
 
-    /// Somebody with a bearer token.
+    /// The identity of a bearer token.
     ///
     /// # Errors
-    /// [`Refusal`].
+    /// [`Refusal`] if the token is invalid, or no issuer is configured.
     pub fn token(&self, token: &str) -> Result<Identity, Refusal> {
         match &self.tokens {
             Some(tokens) => tokens.identity(token),
-            None => Err(Refusal("this server takes no tokens".to_owned())),
+            None => Err(Refusal("this server does not accept tokens".to_owned())),
         }
     }
 
     /// `unix\0user group\0`: a name without proof.
     fn unix(&self, data: &[u8]) -> Result<Identity, Refusal> {
         let Some(rights) = &self.unix else {
-            return Err(Refusal("this server takes no names without proof (unix)".to_owned()));
+            return Err(Refusal("this server does not accept unix credentials".to_owned()));
         };
         let names = data.strip_prefix(b"unix\0").unwrap_or(data);
         let name = names.split(|byte| matches!(byte, 0 | b' ')).next().unwrap_or_default();
@@ -130,15 +129,15 @@ impl Authenticator {
             Ok(name) if !name.is_empty() && name.len() <= 256 => {
                 Ok(Identity { name: name.to_owned(), how: "unix", rights: rights.clone() })
             }
-            _ => Err(Refusal("the credentials hold no user's name".to_owned())),
+            _ => Err(Refusal("the credentials have no user name".to_owned())),
         }
     }
 }
 
-/// The token in `ztn` credentials: `ztn\0`, version, `T`, two reserved bytes, a length of two bytes, and
-/// the token with a zero byte behind it.
+/// The token in `ztn` credentials: `ztn\0`, version, `T`, two reserved bytes, a length of two bytes, and the token with
+/// a zero byte at its end.
 fn ztn_token(data: &[u8]) -> Result<&str, Refusal> {
-    let refused = || Refusal("the credentials hold no token".to_owned());
+    let refused = || Refusal("the credentials have no token".to_owned());
     let rest = data.strip_prefix(b"ztn\0").unwrap_or(data);
     let [_version, b'T', _, _, high, low, rest @ ..] = rest else { return Err(refused()) };
     let length = usize::from(u16::from_be_bytes([*high, *low]));
@@ -152,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_without_proof_is_what_it_is() {
+    fn unix_credentials_give_the_configured_rights_to_a_name() {
         let authenticator =
             Authenticator { unix: Some(Rights::reading()), ..Authenticator::default() };
         assert_eq!(authenticator.parameters(false).as_deref(), Some("&P=unix"));
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_taken_out_of_their_credentials() {
+    fn tokens_are_decoded_from_ztn_credentials() {
         let mut data = b"ztn\0\0T\0\0\0\x04abc\0".to_vec();
         assert_eq!(ztn_token(&data), Ok("abc"));
         data.truncate(12);

@@ -1,9 +1,8 @@
-//! Bearer tokens: JSON web tokens as the WLCG profile has them, checked against the keys of issuers
-//! that the operator named.
+//! Bearer tokens: JSON web tokens of the WLCG profile, checked against the keys of configured issuers.
 //!
-//! 1. The keys are files, read when the server starts and again when they change; nothing is fetched.
-//! 2. A token counts only with an issuer of the list, a signature by one of its keys, one of the
-//!    audiences wanted, and within its time; `alg: none` and shared secrets are never taken.
+//! 1. The keys are files, read when the server starts and again when they change. Nothing is fetched from the network.
+//! 2. A token is valid only if its issuer is configured, one of that issuer's keys signed it, its audience is one of
+//!    the server's, and it has not expired. `alg: none` and shared secrets are never accepted.
 //!
 //! Source: "WLCG Common JWT Profiles" 1.0, <https://zenodo.org/records/3460258>.
 
@@ -17,33 +16,33 @@ use serde::Deserialize;
 
 use super::{Identity, Refusal, Rights};
 
-/// The audience of tokens that are for every service.
+/// The audience of tokens that are valid for every service.
 const ANY_AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
-/// Seconds by which clocks may differ.
+/// Seconds by which the issuer's clock may differ.
 const LEEWAY_SECONDS: u64 = 60;
 /// Bytes of a token.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// Somebody whose tokens count.
+/// An issuer whose tokens are accepted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
-    /// Its name, the `iss` of its tokens: a URL.
+    /// The `iss` claim of its tokens: a URL.
     pub issuer: String,
-    /// A file with its public keys: a JSON web key set.
+    /// The file with its public keys: a JSON web key set.
     pub keys: PathBuf,
-    /// The folder that paths in its tokens are below.
+    /// The folder to which paths in its tokens are relative.
     #[serde(default)]
     pub base: String,
 }
 
-/// All issuers whose tokens count.
+/// All issuers whose tokens are accepted.
 pub struct Tokens {
     audiences: Vec<String>,
     issuers: Vec<(Issuer, Mutex<IssuerKeys>)>,
 }
 
-/// An issuer's keys, and when their file was written.
+/// An issuer's keys, and the time at which their file was modified.
 #[derive(Default)]
 struct IssuerKeys {
     set: Vec<Jwk>,
@@ -64,7 +63,7 @@ struct UnverifiedIssuer {
 }
 
 impl Tokens {
-    /// Issuers whose tokens count, for services of these names; tokens for every service count as well.
+    /// Accepts tokens of these issuers for these audiences, and tokens for every service.
     ///
     /// # Errors
     /// A text that names the file whose keys cannot be read.
@@ -79,10 +78,10 @@ impl Tokens {
         Ok(Tokens { audiences, issuers })
     }
 
-    /// Who a token is of, and what it allows.
+    /// Checks a token, and returns its subject with its rights.
     ///
     /// # Errors
-    /// [`Refusal`], without the token.
+    /// [`Refusal`] if the token is invalid; the text does not contain it.
     pub fn identity(&self, token: &str) -> Result<Identity, Refusal> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Refusal(format!("the token has more than {TOKEN_BYTES_MAX} bytes")));
@@ -90,7 +89,7 @@ impl Tokens {
         let bad =
             |error: jsonwebtoken::errors::Error| Refusal(format!("the token is refused: {error}"));
         let header = decode_header(token).map_err(bad)?;
-        // Only to choose the keys; it counts once the signature is checked.
+        // Not verified yet: it only selects the keys. The check of the signature follows.
         let claimed: UnverifiedIssuer =
             jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(bad)?;
         let (issuer, keys) =
@@ -104,10 +103,10 @@ impl Tokens {
         Ok(Identity { name: claims.sub, how: "token", rights })
     }
 
-    /// Reads all keys again, whether their files were written since or not.
+    /// Reads all keys again, even if their files have not changed.
     ///
     /// # Errors
-    /// Texts that name files whose keys cannot be read; the old ones of all issuers stay then.
+    /// A text for each file whose keys cannot be read; then the old keys of all issuers stay in use.
     pub fn read_again(&self) -> Result<usize, Vec<String>> {
         let (mut read, mut wrong) = (vec![], vec![]);
         for (issuer, _) in &self.issuers {
@@ -136,7 +135,7 @@ impl Tokens {
         validation
     }
 
-    /// The key that a token names, or the only one.
+    /// The key that a token names, or the issuer's only one.
     fn key(
         &self,
         issuer: &Issuer,
@@ -148,7 +147,7 @@ impl Tokens {
             return Err(Refusal("tokens signed with a shared secret are refused".to_owned()));
         }
         let mut keys = keys.lock();
-        // IssuerKeys that cannot be read again, or not yet, stay what they were.
+        // If the file cannot be read, for example while it is replaced, the old keys stay in use.
         if let Err(what) = keys.read(issuer) {
             tracing::warn!("{what}");
         }
@@ -160,12 +159,12 @@ impl Tokens {
             Refusal(format!("the issuer {:?} has no key {id:?} here", issuer.issuer))
         })?;
         DecodingKey::from_jwk(key)
-            .map_err(|error| Refusal(format!("a key cannot be used: {error}")))
+            .map_err(|error| Refusal(format!("cannot use a key of the issuer: {error}")))
     }
 }
 
 impl IssuerKeys {
-    /// Reads the keys if their file was written since.
+    /// Reads the keys if their file has been modified since the last time.
     fn read(&mut self, issuer: &Issuer) -> Result<(), String> {
         let cannot = |what: &str| {
             format!(
@@ -182,7 +181,7 @@ impl IssuerKeys {
         let text = std::fs::read(&issuer.keys).map_err(|e| cannot(&e.to_string()))?;
         let set: JwkSet = serde_json::from_slice(&text).map_err(|e| cannot(&e.to_string()))?;
         if set.keys.is_empty() {
-            return Err(cannot("there are none in it"));
+            return Err(cannot("the file has none"));
         }
         *self = IssuerKeys { set: set.keys, written };
         Ok(())
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_counts_for_its_paths() {
+    fn a_token_gives_rights_to_its_paths_only() {
         let folder = tempfile::tempdir().expect("a folder");
         let key = key_in(&folder.path().join("keys"));
         let alice = tokens(&folder.path().join("keys")).identity(&token(&key, json!({})));
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_are_not_good_are_refused() {
+    fn invalid_tokens_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let (good, other) = (folder.path().join("keys"), folder.path().join("others"));
         let (key, stranger) = (key_in(&good), key_in(&other));
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn new_keys_count_without_a_restart() {
+    fn changed_keys_are_used_without_a_restart() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("keys");
         let old = key_in(&file);

@@ -1,11 +1,11 @@
-//! Addresses that somebody may come from: one, or a network such as `10.0.0.0/8`.
+//! Addresses of clients: a single one, or a network such as `10.0.0.0/8`.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// An address, or all that begin with the same bits.
+/// An address, or all addresses with the same leading bits.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
 pub struct Network {
@@ -14,7 +14,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address is in it. An IPv4-mapped IPv6 address counts as its IPv4 address.
+    /// Whether an address belongs to the network. An IPv4-mapped IPv6 address is treated as its IPv4 address.
     pub fn has(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -35,7 +35,7 @@ impl FromStr for Network {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong =
-            || format!("{text:?} is not an address; write it as \"10.0.0.7\" or \"10.0.0.0/8\"");
+            || format!("invalid address {text:?}: write it as \"10.0.0.7\" or \"10.0.0.0/8\"");
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits.parse::<u8>().map_err(|_| wrong())?)),
             None => (text, None),
@@ -58,17 +58,17 @@ impl TryFrom<String> for Network {
     }
 }
 
-/// Who may read the metrics, besides those who may read `/`.
+/// The clients that may read the metrics, in addition to those that may read `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsReaders {
-    /// Everybody.
+    /// All clients.
     pub is_open: bool,
-    /// Those who come from there.
+    /// Clients with these addresses.
     pub from: Vec<Network>,
 }
 
 impl MetricsReaders {
-    /// Whether somebody at this address may.
+    /// Whether clients with this address may read the metrics.
     pub fn has(&self, address: IpAddr) -> bool {
         self.is_open || self.from.iter().any(|network| network.has(address))
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_what_begins_with_its_bits() {
+    fn a_network_has_the_addresses_with_its_leading_bits() {
         for (network, inside, outside) in [
             ("10.0.0.0/8", "10.255.0.1", "11.0.0.1"),
             ("10.0.0.0/8", "::ffff:10.1.2.3", "::ffff:11.1.2.3"),

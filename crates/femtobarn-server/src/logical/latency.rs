@@ -22,7 +22,8 @@ pub enum RequestKind {
     Write,
     /// Publishing a transaction.
     Commit,
-    /// Waiting for a lock, from the request until it is granted or given up; locks that are refused at once do not count.
+    /// Waiting for a lock, from the request until it is granted or given up; locks that are refused at once do not
+    /// count.
     LockWait,
 }
 

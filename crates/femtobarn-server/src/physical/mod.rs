@@ -2,16 +2,17 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `storage`, `path` | the traits [`Storage`] and [`StoredFile`], their error, and validated paths |
+//! | `storage`, `path`, `error` | the traits [`Storage`] and [`StoredFile`], validated paths, and [`StorageError`] |
 //! | `posix` | a folder of a POSIX file system |
 //! | `gate` | a storage whose calls a [`Gate`] may delay or refuse |
 //! | `throttle`, `faulty` | two gates: simulated slow disks, and injected faults |
 //! | `federation` | the databases of a federation as complete ROOT files |
 //! | `memory` | files in memory, for tests (feature `testing`) |
 //!
-//! `storage` and `path` know no other module here; every storage builds on these two, and gates and federations
-//! wrap another storage. Nothing here knows sessions or protocols.
+//! The first three know no other module here. Every storage builds on them; gates and federations wrap another storage.
+//! Nothing here knows sessions or protocols.
 
+mod error;
 mod faulty;
 mod federation;
 mod gate;
@@ -22,6 +23,7 @@ mod posix;
 mod storage;
 mod throttle;
 
+pub use error::{StorageError, StorageResult};
 pub use faulty::{FaultEffect, FaultInjector, FaultyStorage, InjectedFault};
 pub use federation::{FederationStorage, Permit, Writers};
 pub use gate::{Call, CallKind, Gate, Gated};
@@ -30,7 +32,6 @@ pub use memory::MemoryStorage;
 pub use path::{Opaque, StoragePath};
 pub use posix::PosixStorage;
 pub use storage::{
-    Creation, FileKind, FolderEntry, Metadata, OpenMode, Space, Storage, StorageError,
-    StorageResult, StoredFile,
+    Creation, FileKind, FolderEntry, Metadata, OpenMode, Space, Storage, StoredFile,
 };
 pub use throttle::{Clock, DiskAccount, DiskModel, MachineClock, Throttle, ThrottledStorage};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
-use super::storage::{StorageError, StorageResult};
+use super::error::{StorageError, StorageResult};
 
 /// Bytes of one name in a path.
 const NAME_BYTES_MAX: usize = 255;

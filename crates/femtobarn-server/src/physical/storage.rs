@@ -9,33 +9,10 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use nix::errno::Errno;
-
+use super::error::StorageResult;
 use super::path::{Opaque, StoragePath};
-
-/// The result of a storage's method.
-pub type StorageResult<T> = Result<T, StorageError>;
-
-/// Why a storage did not do what it was asked to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StorageError {
-    /// The operation failed. The number decides the protocol's error code, the text is for people.
-    Refused(Errno, String),
-    /// The operation can be tried again after this time.
-    NotBefore(Duration, String),
-    /// Another server answers the request.
-    Elsewhere {
-        /// Its host.
-        host: String,
-        /// Its port.
-        port: u16,
-        /// Opaque information that the client has to send there.
-        opaque: String,
-    },
-}
 
 /// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,20 +190,5 @@ pub trait StoredFile: Send + Sync + 'static {
     /// with another id.
     fn can_be_reopened(&self) -> bool {
         true
-    }
-}
-
-impl StorageError {
-    /// A failed operation.
-    pub fn refused(errno: Errno, what: impl Into<String>) -> Self {
-        StorageError::Refused(errno, what.into())
-    }
-
-    /// An operation that the operating system refused. `what` completes "cannot .. PATH": a verb, with an object if
-    /// need be.
-    pub fn cannot(what: &str, path: &StoragePath, errno: Errno) -> Self {
-        // In lower case, as XRootD's servers write it: clients tell errors apart by `directory not empty`.
-        let why = errno.desc().to_lowercase();
-        StorageError::Refused(errno, format!("cannot {what} {path}: {why}"))
     }
 }

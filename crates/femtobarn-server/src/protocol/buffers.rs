@@ -1,9 +1,8 @@
-//! BufferMemory for what goes through connections: buffers of two sizes that are used again.
+//! Pooled buffers of two sizes, for data in transit.
 //!
-//! 1. A connection that waits for its client holds no buffer, but for what the client has not taken.
-//! 2. A buffer goes back to its pool when it is dropped, wherever that happens. The pool keeps
-//!    some of each size, the warmest on top, and frees the others.
-//! 3. A large buffer is mapped: it starts at a page of memory, so that a disk may be given what is in it.
+//! 1. A connection that waits for its client holds no buffer, except for answers that the client has not received yet.
+//! 2. A dropped buffer returns to its pool, which keeps a number of each size and reuses the latest first.
+//! 3. A large buffer is mapped, so it starts at a page of memory, as direct writes need.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -13,31 +12,30 @@ use parking_lot::{Mutex, MutexGuard};
 
 use memmap2::{Advice, MmapMut};
 
-/// Bytes of data that one buffer is meant for; heads of answers fit besides.
+/// Bytes of data in one buffer, without the headers of answers.
 pub const PIECE_BYTES: usize = 256 * 1024;
 
-/// Bytes of one buffer.
+/// Bytes of one buffer, with room for headers.
 pub const BUFFER_BYTES: usize = PIECE_BYTES + 4096;
 
-/// Bytes of data that one large buffer is meant for, with the checksums of their pages: as many as are
-/// written past the operating system's page cache at once.
+/// Bytes of data in one large buffer, without the checksums of their pages: the size of one write around the page
+/// cache.
 pub const LARGE_PIECE_BYTES: usize = 2 << 20;
 
-/// Bytes of one large buffer.
+/// Bytes of one large buffer, with room for checksums.
 pub const LARGE_BUFFER_BYTES: usize = LARGE_PIECE_BYTES + 4096;
 
-/// Buffers that a pool keeps while nobody uses them: 16 MiB.
+/// Spare buffers of a pool: 16 MiB.
 const SPARE_BUFFERS_MAX: usize = 64;
 
-/// The same of large buffers: 32 MiB, as many as connections may hold at once. A new one is a large page that the
-/// kernel fills with zeros.
+/// Spare large buffers: 32 MiB, as many as all connections may hold at once. Mapping a new one makes the kernel zero a
+/// large page.
 const SPARE_LARGE_BUFFERS_MAX: usize = 16;
 
-/// Bytes that are mapped for a large buffer: a whole number of large pages of memory. What is not used of
-/// them is only addresses.
+/// Bytes of address space that are mapped for a large buffer, a multiple of large pages. Unused pages take no memory.
 const LARGE_MAP_BYTES: usize = 2 * LARGE_PIECE_BYTES;
 
-/// Buffers that nobody uses now.
+/// A pool of spare buffers.
 #[derive(Debug, Default)]
 pub struct BufferPool {
     spare: Mutex<Vec<BufferMemory>>,
@@ -46,15 +44,15 @@ pub struct BufferPool {
 }
 
 impl BufferPool {
-    /// A buffer of [`BUFFER_BYTES`], with anything in it.
+    /// A buffer of [`BUFFER_BYTES`] with arbitrary content.
     pub fn take(self: &Arc<Self>) -> PooledBuffer {
         self.take_for(BUFFER_BYTES)
     }
 
-    /// A buffer of [`BUFFER_BYTES`], or of [`LARGE_BUFFER_BYTES`] where so many bytes need it.
+    /// A buffer of [`BUFFER_BYTES`], or of [`LARGE_BUFFER_BYTES`] if `bytes` do not fit into it.
     ///
     /// # Panics
-    /// If they do not fit into that either.
+    /// If `bytes` do not fit into a large buffer.
     pub fn take_for(self: &Arc<Self>, bytes: usize) -> PooledBuffer {
         assert!(bytes <= LARGE_BUFFER_BYTES, "{bytes} bytes do not fit into any buffer");
         let size = if bytes <= BUFFER_BYTES { BUFFER_BYTES } else { LARGE_BUFFER_BYTES };
@@ -69,7 +67,7 @@ impl BufferPool {
         spare.lock()
     }
 
-    /// Buffers that are in use now.
+    /// The number of buffers in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -99,8 +97,8 @@ impl BufferMemory {
             return BufferMemory::Small(vec![0; size].into_boxed_slice());
         }
         let map = MmapMut::map_anon(LARGE_MAP_BYTES).expect("memory for a large buffer");
-        // The kernel hands one large page to the disk faster than 512 small ones. Advice that is not taken
-        // costs time, no more.
+        // The kernel passes one large page to the disk faster than 512 small ones. Only a hint: without it, writes
+        // are slower.
         drop(map.advise_range(Advice::HugePage, 0, LARGE_PIECE_BYTES));
         BufferMemory::Large(map)
     }
@@ -126,7 +124,7 @@ impl DerefMut for BufferMemory {
     }
 }
 
-/// A buffer, of which the first [`PooledBuffer::filled`] bytes are in use.
+/// A buffer whose first bytes are in use ([`PooledBuffer::filled`]). It returns to its pool when it is dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
     memory: BufferMemory,
@@ -140,15 +138,15 @@ impl PooledBuffer {
         &self.memory[..self.length]
     }
 
-    /// The bytes behind those in use.
+    /// The bytes after those in use.
     pub fn room(&mut self) -> &mut [u8] {
         &mut self.memory[self.length..]
     }
 
-    /// Uses so many bytes more, which were written to [`PooledBuffer::room`].
+    /// Marks further bytes as used, which the caller has written to [`PooledBuffer::room`].
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If the buffer does not have as many.
     pub fn grow(&mut self, count: usize) {
         assert!(
             count <= self.memory.len() - self.length,
@@ -157,7 +155,7 @@ impl PooledBuffer {
         self.length += count;
     }
 
-    /// Uses these bytes, too; whether they had room.
+    /// Appends these bytes; false if there is no room.
     pub fn append(&mut self, bytes: &[u8]) -> bool {
         let has_room = bytes.len() <= self.memory.len() - self.length;
         if has_room {
@@ -202,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_buffer_is_used_again_and_starts_empty() {
+    fn a_dropped_buffer_is_reused_and_starts_empty() {
         let pool = Arc::new(BufferPool::default());
         let mut buffer = pool.take();
         assert!(buffer.append(b"abc"));
@@ -213,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_appended() {
+    fn append_refuses_bytes_without_room() {
         let mut buffer = Arc::new(BufferPool::default()).take();
         buffer.grow(BUFFER_BYTES - 2);
         assert!(!buffer.append(b"abc"));
@@ -222,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_keeps_no_more_than_its_share() {
+    fn a_pool_keeps_a_bounded_number_of_spare_buffers() {
         let pool = Arc::new(BufferPool::default());
         let many: Vec<_> = (0..SPARE_BUFFERS_MAX + 5).map(|_| pool.take()).collect();
         assert_eq!(pool.used(), SPARE_BUFFERS_MAX + 5);

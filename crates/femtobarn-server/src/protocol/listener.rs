@@ -1,14 +1,14 @@
-//! One port: connections, told apart by their first byte.
+//! The port: accepts connections, and tells protocols apart by the first byte.
 //!
 //! | first byte | protocol |
 //! |---|---|
-//! | 0 | `root://`: the handshake of XRootD, which may go on to TLS itself |
-//! | 22 | TLS, with HTTP/2 (gRPC among it) or HTTP/1.1 inside |
+//! | 0 | `root://`: the handshake of XRootD, which may switch to TLS itself |
+//! | 22 | TLS, containing HTTP/2 (with gRPC) or HTTP/1.1 |
 //! | other | HTTP/2 or HTTP/1.1 |
 //!
-//! 1. A connection that says nothing is closed after `FIRST_BYTE_WAIT`.
-//! 2. There are never more connections than allowed: those above are closed at once.
-//! 3. Nothing that a client does ends the loop; running out of file descriptors makes it pause.
+//! 1. A connection without a first byte is closed after `FIRST_BYTE_WAIT`.
+//! 2. Connections above the limit are closed at once.
+//! 3. No client can end the accept loop. If file descriptors run out, it pauses.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,46 +29,46 @@ use tokio_rustls::TlsAcceptor;
 
 use super::workers::Workers;
 
-/// How long a connection may say nothing before it has said anything, and TLS may take to begin.
+/// How long the first byte of a connection, and a TLS handshake, may take.
 const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
-/// How long to wait before accepting again where the system is short of something.
+/// How long the accept loop pauses if the operating system lacks resources.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of HTTP/1.1 headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const FIRST_OF_ROOT: u8 = 0;
 const FIRST_OF_TLS: u8 = 22;
 
-/// Who is at the other end of a connection; HTTP and gRPC find it among a request's extensions.
+/// The client's end of a connection, which HTTP and gRPC find in a request's extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Where they are.
+    /// The client's address.
     pub address: SocketAddr,
-    /// Whether nobody listens in.
+    /// Whether the connection is encrypted.
     pub is_encrypted: bool,
 }
 
 /// Serves a connection of `root://` to its end, elsewhere, and keeps its slot until then.
 pub type ServeRoot = Box<dyn Fn(TcpStream, ConnectionSlot) -> io::Result<()> + Send + Sync>;
 
-/// What connections are handed to.
+/// The protocols to which connections are handed.
 pub struct Protocols {
     /// `root://`.
     pub root: ServeRoot,
     /// HTTP and gRPC.
     pub http: Router,
-    /// Threads for these.
+    /// The threads for HTTP and gRPC.
     pub http_workers: Arc<Workers>,
-    /// What encrypts HTTP and gRPC; none if they cannot be encrypted.
+    /// The TLS configuration for HTTP and gRPC; none if the server has no certificate.
     pub tls: Option<Arc<ServerConfig>>,
     /// Whether HTTP and gRPC must be encrypted.
     pub is_tls_required: bool,
-    /// Connections at once.
+    /// The limit of open connections.
     pub connections_max: usize,
-    /// How many there were and are.
+    /// Counts of connections.
     pub counts: Arc<ConnectionCounts>,
 }
 
-/// How many connections there were, and are.
+/// Counts of connections.
 #[derive(Debug, Default)]
 pub struct ConnectionCounts {
     accepted: AtomicU64,
@@ -76,12 +76,12 @@ pub struct ConnectionCounts {
 }
 
 impl ConnectionCounts {
-    /// Connections since the start.
+    /// Connections accepted since the server started.
     pub fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Connections that are open.
+    /// Open connections.
     pub fn open(&self) -> u64 {
         let closed = self.closed.load(Ordering::Acquire);
         self.accepted().saturating_sub(closed)
@@ -127,7 +127,7 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
 }
 
 async fn pause_after(error: &io::Error) {
-    // A client that is gone again is no reason to wait.
+    // A client that has disconnected already is no lack of resources.
     if !matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
         tracing::error!(%error, "cannot accept connections");
         tokio::time::sleep(PAUSE).await;
@@ -140,7 +140,7 @@ async fn serve(
     slot: ConnectionSlot,
     protocols: &Protocols,
 ) -> io::Result<()> {
-    // Answers are written whole: nothing is gained by waiting for more.
+    // Answers are written in one piece, so delaying them to join them gains nothing.
     stream.set_nodelay(true)?;
     let mut first = [0];
     match timeout(FIRST_BYTE_WAIT, stream.peek(&mut first)).await {
@@ -154,13 +154,13 @@ async fn serve(
         FIRST_OF_TLS => {
             let none = || {
                 io::Error::other(
-                    "the client asks for TLS, for which this server has no certificate",
+                    "the client wants TLS, but no certificate is configured (tls.certificate)",
                 )
             };
             Some(protocols.tls.clone().ok_or_else(none)?)
         }
         _ if protocols.is_tls_required => {
-            return Err(io::Error::other("the client does not encrypt, and must"));
+            return Err(io::Error::other("unencrypted connection refused: tls.required is set"));
         }
         _ => None,
     };

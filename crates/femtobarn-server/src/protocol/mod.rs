@@ -1,4 +1,14 @@
-//! The protocol layer: bytes on connections, as requests to the logical layer.
+//! The protocol layer: translates bytes on connections to calls of the logical layer.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `listener` | accepts connections and tells protocols apart |
+//! | `workers`, `buffers` | the threads that serve connections; pooled memory for data in transit |
+//! | `xroot` | `root://` |
+//! | `rpc` | the catalogue service over gRPC |
+//! | `http` | the status page and metrics |
+//!
+//! The protocols do not know each other, except that `rpc` takes the identity of a request from `http`.
 
 pub mod buffers;
 pub mod http;

@@ -1,8 +1,8 @@
-//! Threads that serve connections: one for each core, each with connections of its own.
+//! Threads that serve connections: one for each core, each with its own connections.
 //!
-//! 1. A connection stays with its thread. A thread that is asked something wakes no other, as threads
-//!    that share their tasks do: that takes longer than a small read, or a row of a catalogue.
-//! 2. A new connection goes to the thread that has the fewest.
+//! 1. A connection stays on its thread. So a request wakes no other thread, as work stealing would: that takes longer
+//!    than a small read, or a row of a catalogue.
+//! 2. A new connection goes to the thread with the fewest connections.
 
 use std::future::Future;
 use std::io;
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
 
-/// How long what blocks may go on when the threads are told to stop.
+/// How long blocking calls may continue when the threads are stopped.
 const STOPPING: Duration = Duration::from_secs(1);
 
 /// The threads.
@@ -41,10 +41,10 @@ impl Drop for ConnectionCount {
 }
 
 impl Workers {
-    /// Starts so many threads of this name; each may use so many more for what blocks.
+    /// Starts `count` threads, each with a pool of up to `blocking` further threads for blocking calls.
     ///
     /// # Errors
-    /// As the system.
+    /// Those of the operating system, if it cannot start a thread.
     pub fn start(name: &str, count: usize, blocking: usize) -> io::Result<Self> {
         let (mut workers, mut threads) = (vec![], vec![]);
         for _ in 0..count {
@@ -66,10 +66,10 @@ impl Workers {
         Ok(Workers { workers, threads: Mutex::new(threads) })
     }
 
-    /// Hands a connection over to the thread that has the fewest.
+    /// Hands a connection to the thread with the fewest connections.
     ///
     /// # Errors
-    /// As the system.
+    /// Those of the operating system, if it cannot detach the socket; `NotConnected` if there are no threads.
     pub fn serve<F>(
         &self,
         stream: TcpStream,
@@ -98,7 +98,7 @@ impl Workers {
         self.workers.iter().for_each(|worker| worker.stop.notify_one());
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // One that panicked has ended, too.
+            // A thread that panicked has ended as well.
             drop(thread.join());
         }
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_are_shared_out_and_end_with_the_threads() {
+    fn connections_are_balanced_over_threads_and_end_with_them() {
         let workers = Workers::start("test", 2, 1).expect("threads");
         let clients: Vec<_> = (0..4).map(|_| connected(&workers)).collect();
         let on_first = clients.iter().filter(|(_, thread)| *thread == clients[0].1).count();

@@ -62,14 +62,14 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
             let lease = Duration::from_secs(config.limits.lease_seconds);
             let grace = Duration::from_secs(config.limits.grace_seconds);
             let key = name.trim_matches('/');
-            let served = FederationService::open(key, &export.folder, options.is_read_only, lease);
-            let served = served.map_err(|error| {
+            let service = FederationService::open(key, &export.folder, options.is_read_only, lease);
+            let service = service.map_err(|error| {
                 unusable(&export.folder, &error, error.kind() == ErrorKind::Denied)
             })?;
-            let served = Arc::new(served.with_grace(grace));
-            let federation = FederationStorage::new(served.catalog().clone(), storage);
-            storage = Arc::new(federation.writable(Arc::new(Arc::clone(&served))));
-            exported.federations.push(served);
+            let service = Arc::new(service.with_grace(grace));
+            let federation = FederationStorage::new(service.catalog().clone(), storage);
+            storage = Arc::new(federation.writable(Arc::new(Arc::clone(&service))));
+            exported.federations.push(service);
         } else if !options.is_read_only {
             restore_all(&storage);
         }

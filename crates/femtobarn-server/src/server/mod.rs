@@ -12,8 +12,8 @@
 //!    throttled. One more thread accepts connections and closes idle files and sessions.
 //! 2. A certificate, an issuer's keys or a log level that is reloaded but invalid is logged, and the old one stays in
 //!    force. All other settings are read once, at the start.
-//! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at most
-//!    the configured time, and ends the rest.
+//! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at
+//!    most the configured time, and ends the rest.
 
 mod error;
 mod exports;
@@ -50,8 +50,8 @@ use state::ServerState;
 
 /// Threads of a blocking pool, for each core.
 const BLOCKING_THREADS_PER_CORE: usize = 16;
-/// The same for `root://` if disks are throttled, so that calls waiting for one disk do not delay those to another. Each
-/// thread may hold a buffer.
+/// The same for `root://` if disks are throttled, so that calls waiting for one disk do not delay those to another.
+/// Each thread may hold a buffer.
 const WAITING_THREADS_PER_CORE: usize = 1024;
 /// A stopping server ends early if there was no traffic for this time.
 const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(250);
@@ -131,8 +131,8 @@ impl Server {
         })
     }
 
-    /// Takes from a configuration what can change while the server runs: certificates, even if their files have the same
-    /// names, the keys of token issuers, and the log's level. Logs what was changed.
+    /// Takes from a configuration what can change while the server runs: certificates, even if their files have the
+    /// same names, the keys of token issuers, and the log's level. Logs what was changed.
     ///
     /// # Errors
     /// A text for each setting that was refused and keeps its old value. They are logged, too.
@@ -175,8 +175,8 @@ impl Server {
         self.end();
     }
 
-    /// Requests and bytes of `root://` clients so far. Open files without traffic do not delay the stop: their clients open
-    /// them again at another server, or here.
+    /// Requests and bytes of `root://` clients so far. Open files without traffic do not delay the stop: their clients
+    /// open them again at another server, or here.
     fn traffic(&self) -> [u64; 3] {
         let totals = self.state.logical.sessions.totals();
         [&totals.requests, &totals.bytes_in, &totals.bytes_out].map(|c| c.load(Ordering::Relaxed))
@@ -293,7 +293,7 @@ fn bind(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartError> {
     let address: SocketAddr = std::net::ToSocketAddrs::to_socket_addrs(&text)
         .map_err(cannot)?
         .next()
-        .ok_or_else(|| StartError::Config(format!("{text} is not an address to listen on")))?;
+        .ok_or_else(|| StartError::Config(format!("cannot listen on {text}: no such address")))?;
     let open = || {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;

@@ -28,8 +28,9 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
     let traffic = logical.sessions.totals();
     let (locks, waits) = all_locks(&state.federations);
     let federations = state.federations.iter();
-    let federations = federations.map(|served| federation_status(served, &locks, &waits)).collect();
-    let remote: Vec<_> = state.federations.iter().flat_map(|served| served.sessions()).collect();
+    let federations =
+        federations.map(|service| federation_status(service, &locks, &waits)).collect();
+    let remote: Vec<_> = state.federations.iter().flat_map(|service| service.sessions()).collect();
     let files = logical.files.counts();
     let totals = Totals {
         connections: state.counts.accepted(),
@@ -42,8 +43,8 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         bytes_written: read(&traffic.bytes_in),
         locks_held: locks.len() as u64,
         locks_waited: waits.len() as u64,
-        deadlocks: state.federations.iter().map(|served| served.deadlocks()).sum(),
-        commits: state.federations.iter().map(|served| served.publisher().published().0).sum(),
+        deadlocks: state.federations.iter().map(|service| service.deadlocks()).sum(),
+        commits: state.federations.iter().map(|service| service.publisher().published().0).sum(),
         syncs: read(&files.syncs),
         syncs_eliminated: read(&files.syncs_eliminated),
         files_reused: read(&files.reused),
@@ -92,21 +93,21 @@ fn export_status(logical: &Logical, name: &str) -> Option<ExportStatus> {
 }
 
 fn federation_status(
-    served: &FederationService,
+    service: &FederationService,
     locks: &[LockStatus],
     waits: &[LockStatus],
 ) -> FederationStatus {
     let of_it = |locks: &[LockStatus]| {
-        locks.iter().filter(|lock| lock.federation == served.name()).count() as u64
+        locks.iter().filter(|lock| lock.federation == service.name()).count() as u64
     };
     FederationStatus {
-        name: format!("/{}", served.name()),
-        head: served.catalog().head().unwrap_or_default().0,
-        sessions: served.sessions().len() as u64,
+        name: format!("/{}", service.name()),
+        head: service.catalog().head().unwrap_or_default().0,
+        sessions: service.sessions().len() as u64,
         locks_held: of_it(locks),
         locks_waited: of_it(waits),
-        deadlocks: served.deadlocks(),
-        commits: served.publisher().published().0,
+        deadlocks: service.deadlocks(),
+        commits: service.publisher().published().0,
     }
 }
 
@@ -129,10 +130,10 @@ fn latencies(state: &ServerState) -> Vec<LatencyStatus> {
         [RequestKind::Open, RequestKind::Read, RequestKind::Write]
             .map(|kind| row(name, kind, &latencies))
     });
-    let of_transactions = state.federations.iter().flat_map(|served| {
-        let name = format!("/{}", served.name());
+    let of_transactions = state.federations.iter().flat_map(|service| {
+        let name = format!("/{}", service.name());
         [RequestKind::Commit, RequestKind::LockWait]
-            .map(|kind| row(&name, kind, served.latencies()))
+            .map(|kind| row(&name, kind, service.latencies()))
     });
     of_files.chain(of_transactions).collect()
 }
@@ -190,17 +191,17 @@ fn remote_status(session: &catalogue::CatalogueSession) -> SessionStatus {
 /// The held locks, and the waits for locks. A federation whose locks cannot be read is left out.
 fn all_locks(federations: &[Arc<FederationService>]) -> (Vec<LockStatus>, Vec<LockStatus>) {
     let (mut held, mut waited) = (vec![], vec![]);
-    for served in federations {
+    for service in federations {
         let row = |target: LockTarget, by: Option<&Holder>| LockStatus {
-            federation: served.name().to_owned(),
-            target: served.describe(&target),
+            federation: service.name().to_owned(),
+            target: service.describe(&target),
             // The kernel does not report local processes that share a lock.
             by: by.map_or_else(|| "a process on the server's machine".to_owned(), Holder::name),
             seconds: by.map_or(0, |by| seconds_since(by.since_ms)),
         };
-        let locks = served.held().unwrap_or_default();
+        let locks = service.held().unwrap_or_default();
         held.extend(locks.iter().map(|lock| row(lock.target, lock.holder.as_ref())));
-        let waits = served.waiting().unwrap_or_default();
+        let waits = service.waiting().unwrap_or_default();
         waited.extend(waits.iter().map(|waiter| row(waiter.target, Some(&waiter.by))));
     }
     (held, waited)

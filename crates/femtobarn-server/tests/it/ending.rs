@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Says when it goes, be it by a failure, that the threads beside the test shall end.
-pub struct EndsOthers<'a>(pub &'a AtomicBool);
+pub(crate) struct EndsOthers<'a>(pub &'a AtomicBool);
 
 impl Drop for EndsOthers<'_> {
     fn drop(&mut self) {

@@ -49,7 +49,7 @@ fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()
 /// A write told that there was something to sync before it was done. A sync of somebody else's that came
 /// in between took that away, and the writer's own was left out.
 #[test]
-fn what_is_written_while_somebody_syncs_is_synced_later() {
+fn a_write_during_a_sync_is_synced_by_the_next_one() {
     let (file, arrives, pass) = behind_a_barrier(CallKind::Write);
     thread::scope(|scope| {
         let writing = scope.spawn(|| file.write_at(0, b"late"));
@@ -65,7 +65,7 @@ fn what_is_written_while_somebody_syncs_is_synced_later() {
 /// A sync that found nothing to do returned while that of others had not reached the disk, so what was
 /// said to be durable was not.
 #[test]
-fn who_finds_nothing_to_sync_waits_for_who_syncs() {
+fn a_skipped_sync_waits_for_the_sync_in_progress() {
     let (file, arrives, pass) = behind_a_barrier(CallKind::Sync);
     thread::scope(|scope| {
         let first = scope.spawn(|| file.sync());

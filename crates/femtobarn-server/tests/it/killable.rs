@@ -6,13 +6,13 @@ use std::process::{Child, Command, Stdio};
 const TOLD: &str = "FEMTOBARN_TEST_TOLD";
 
 /// A process of its own, which is killed when this is dropped.
-pub struct Killable {
+pub(crate) struct Killable {
     child: Child,
 }
 
 impl Killable {
     /// Starts a test that is otherwise ignored, and tells it what to do.
-    pub fn start(test: &str, told: String) -> Self {
+    pub(crate) fn start(test: &str, told: String) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--ignored", test])
             .env(TOLD, told)
@@ -31,6 +31,6 @@ impl Drop for Killable {
 }
 
 /// What this process was told to do, if it is such a one.
-pub fn told() -> Option<String> {
+pub(crate) fn told() -> Option<String> {
     std::env::var(TOLD).ok()
 }

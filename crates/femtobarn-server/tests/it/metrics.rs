@@ -15,7 +15,7 @@ use crate::catalogue::{class, events};
 use crate::xroot::{Peer, to_make, write};
 
 /// The answer to a request for a page.
-pub fn get(server: SocketAddr, path: &str) -> String {
+pub(crate) fn get(server: SocketAddr, path: &str) -> String {
     let mut socket = TcpStream::connect(server).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).unwrap();
@@ -38,7 +38,7 @@ fn serving(settings: &str) -> (Server, TempDir) {
 }
 
 #[test]
-fn metrics_are_for_those_who_may_read_them() {
+fn metrics_are_refused_without_the_right_to_read_them() {
     let nobody = "auth.anonymous = 'nothing'\n";
     for (settings, is_told) in [
         ("", true),
@@ -57,7 +57,7 @@ fn metrics_are_for_those_who_may_read_them() {
 }
 
 #[test]
-fn requests_are_told_by_kind_and_export_with_how_long_they_took() {
+fn metrics_have_request_times_by_kind_and_export() {
     let (server, _folder) = serving("auth.anonymous = 'all'");
     let mut peer = Peer::logged_in(server.address());
     let file = peer.open("/store/file", to_make());
@@ -95,7 +95,7 @@ fn requests_are_told_by_kind_and_export_with_how_long_they_took() {
 }
 
 #[test]
-fn locks_are_told_by_names_and_by_who_has_them() {
+fn status_lists_locks_with_their_names_and_holders() {
     let (server, _folder) = serving("auth.anonymous = 'all'");
     let url = format!("root://{}//lhc.fed", server.address());
     let far = Federation::open_url(&url, OpenOptions::default()).unwrap();

@@ -85,7 +85,10 @@ impl Drop for Stage {
 }
 
 /// Serves the files of a federation, and nothing else.
-pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> (Runtime, Arc<Logical>) {
+pub(crate) fn serve_files(
+    listener: TcpListener,
+    storage: FederationStorage,
+) -> (Runtime, Arc<Logical>) {
     let mut exports = Exports::default();
     let manner = ExportOptions { is_quick: false, is_read_only: false };
     exports.add(&StoragePath::new(b"/test.fed").unwrap(), Arc::new(storage), manner).unwrap();
@@ -104,7 +107,7 @@ pub fn serve_files(listener: TcpListener, storage: FederationStorage) -> (Runtim
 }
 
 /// Lets everybody write: the locks are where the folder is.
-pub struct Anyone;
+pub(crate) struct Anyone;
 
 impl Writers for Anyone {
     fn admit(
@@ -183,7 +186,7 @@ fn numbers(federation: &Federation) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_written_through_a_server_is_read_there_and_here() {
+fn objects_written_through_a_server_are_read_remotely_and_locally() {
     let stage = Stage::new();
     let remote = stage.remote();
     with_events(&remote, 300_000);
@@ -300,7 +303,7 @@ impl Stage {
 
 /// Each commit leaves a sorted run of the index, or merges some.
 #[test]
-fn objects_are_found_by_their_keys_in_few_round_trips() {
+fn lookups_by_key_take_few_round_trips() {
     let stage = Stage::new();
     let local = stage.local();
     let mut transaction = begin(&local);
@@ -337,7 +340,7 @@ fn objects_are_found_by_their_keys_in_few_round_trips() {
 }
 
 #[test]
-fn a_transaction_that_is_given_up_leaves_nothing() {
+fn a_rolled_back_transaction_leaves_nothing() {
     let stage = Stage::new();
     let remote = stage.remote();
     let mut transaction = begin(&remote);
@@ -371,7 +374,7 @@ fn threads_read_through_one_connection() {
 }
 
 #[test]
-fn a_restart_of_the_server_fails_only_what_was_being_written() {
+fn a_server_restart_fails_only_transactions_in_progress() {
     let mut stage = Stage::new();
     let remote = stage.remote();
     with_events(&remote, 1000);
@@ -395,7 +398,7 @@ fn a_restart_of_the_server_fails_only_what_was_being_written() {
 }
 
 #[test]
-fn no_server_is_an_error() {
+fn opening_without_a_server_is_an_error() {
     let mut stage = Stage::new();
     stage.stop();
     let catalogue = Arc::new(LocalCatalogue::open(&stage.place()).unwrap());

@@ -25,7 +25,7 @@ fn serving(throttle: &str) -> (Server, TempDir) {
 }
 
 #[test]
-fn a_long_read_is_one_work_of_its_disk_and_that_is_told() {
+fn a_long_read_is_one_operation_of_its_disk_in_the_metrics() {
     let (server, folder) = serving("bytes_per_second = 1_000_000_000, seeks_per_second = 1000");
     const BYTES: u32 = 8 << 20;
     std::fs::write(folder.path().join("disk0/file"), vec![7; BYTES as usize]).unwrap();
@@ -54,7 +54,7 @@ fn a_long_read_is_one_work_of_its_disk_and_that_is_told() {
 
 /// More reads wait for one disk than a server has threads for what blocks elsewhere.
 #[test]
-fn who_waits_for_one_disk_is_not_in_the_way_of_another() {
+fn waits_for_one_disk_do_not_delay_another() {
     // A block takes a quarter of an hour.
     let slowness = "bytes_per_second = 64, seeks_per_second = 0, write_behind_seconds = 1e6";
     let (server, folder) = serving(slowness);

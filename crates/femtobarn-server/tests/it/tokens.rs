@@ -129,7 +129,7 @@ fn signing_key(file: &Path) -> EncodingKey {
 }
 
 #[test]
-fn a_token_opens_a_catalogue_for_what_it_allows() {
+fn a_token_gives_its_rights_to_a_catalogue() {
     let guarded = Guarded::start();
     let reader = guarded.catalogue("roots", Some("storage.read:/lhc.fed")).unwrap();
     assert_eq!(reader.head().unwrap().0, 0);
@@ -144,7 +144,7 @@ fn a_token_opens_a_catalogue_for_what_it_allows() {
 
 /// It was tried for a minute, as a server that restarts.
 #[test]
-fn a_certificate_that_is_not_trusted_is_an_error_at_once() {
+fn an_untrusted_certificate_is_an_error_at_once() {
     let guarded = Guarded::start();
     let options = ConnectOptions { patience: LONG, ..ConnectOptions::default() };
     let refused = RemoteCatalogue::connect(&guarded.url("roots", "/lhc.fed"), &options);
@@ -165,7 +165,7 @@ fn a_certificate_that_is_not_trusted_is_an_error_at_once() {
 }
 
 #[test]
-fn a_new_certificate_is_taken_while_the_server_runs_and_a_wrong_one_is_not() {
+fn reload_takes_a_new_certificate_and_refuses_an_invalid_one() {
     let guarded = Guarded::start();
     let mut config = guarded.config.clone();
     let scope = Some("storage.read:/lhc.fed");
@@ -189,7 +189,7 @@ fn a_new_certificate_is_taken_while_the_server_runs_and_a_wrong_one_is_not() {
 }
 
 #[test]
-fn a_token_is_refused_where_others_could_read_it() {
+fn a_token_is_refused_without_tls() {
     let guarded = Guarded::start();
     let scope = "storage.read:/ storage.modify:/";
     assert_eq!(guarded.catalogue("root", Some(scope)).unwrap_err().kind(), ErrorKind::Denied);
@@ -199,7 +199,7 @@ fn a_token_is_refused_where_others_could_read_it() {
 }
 
 #[test]
-fn a_token_for_the_top_reads_the_metrics() {
+fn a_token_with_rights_to_the_top_reads_the_metrics() {
     let guarded = Guarded::start();
     let metrics = |scope| guarded.get_page("/metrics", &guarded.token(scope));
     assert!(metrics("storage.read:/").starts_with("HTTP/1.1 200"));
@@ -208,7 +208,7 @@ fn a_token_for_the_top_reads_the_metrics() {
 }
 
 #[test]
-fn a_token_opens_files_for_what_it_allows() {
+fn a_token_gives_its_rights_to_files() {
     let guarded = Guarded::start();
     let client = guarded.client("roots", "storage.read:/store").unwrap();
     let file = client.open(&Location::new("/store/file").unwrap(), OpenOptions::READ).unwrap();

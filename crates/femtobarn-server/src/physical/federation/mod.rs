@@ -5,8 +5,8 @@
 //! 2. An open file never changes: its snapshot is pinned for as long as it is open.
 //! 3. A database that is sealed or attached in that snapshot is served from its own file. For an open one the front and
 //!    the end of the file are synthesised. The same commits give the same bytes, at any time.
-//! 4. Only Femtobarn's clients change anything. With `fb.raw=1`, a path below `/databases` is a database's file as it is
-//!    on disk: it can be read, written and created, and removed as long as it belongs to no database. Any other path
+//! 4. Only Femtobarn's clients change anything. With `fb.raw=1`, a path below `/databases` is a database's file as it
+//!    is on disk: it can be read, written and created, and removed as long as it belongs to no database. Any other path
 //!    is the file of the database of that name.
 //! 5. A writer names its database and session (`fb.database=7&fb.session=UUID`), and may write only while [`Writers`]
 //!    admit it. The same goes for removing a file whose database may still be committed.

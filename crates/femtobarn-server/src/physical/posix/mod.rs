@@ -103,7 +103,8 @@ impl PosixStorage {
         located.map_err(|errno| StorageError::cannot(what, path, errno))
     }
 
-    /// Calls `act` with the parent folder and the name in it. So a symbolic link at the end of the path is not followed.
+    /// Calls `act` with the parent folder and the name in it. So a symbolic link at the end of the path is not
+    /// followed.
     fn in_folder<'a>(
         &self,
         path: &'a StoragePath,

@@ -26,8 +26,8 @@ impl PosixTree {
         self.accounts.metadata(found)
     }
 
-    /// Makes a path durable by syncing all folders above it. Stops where the path has been renamed meanwhile: the rename's
-    /// caller is responsible for the new name.
+    /// Makes a path durable by syncing all folders above it. Stops where the path has been renamed meanwhile: the
+    /// rename's caller is responsible for the new name.
     pub(super) fn sync_names(&self, path: &StoragePath) -> nix::Result<()> {
         for folder in [StoragePath::top()].into_iter().chain(path.folders_above()) {
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;

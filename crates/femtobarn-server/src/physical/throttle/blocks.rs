@@ -39,7 +39,8 @@ impl BlockCache {
         known.map(|(_, ready)| *ready)
     }
 
-    /// Evicts prefetched blocks to make room for `count` more; false if those that are still on their way leave no room.
+    /// Evicts prefetched blocks to make room for `count` more; false if those that are still on their way leave no
+    /// room.
     pub(super) fn make_room(&mut self, count: usize, now: Duration) -> bool {
         while self.coming.by_block.len() + count > self.coming_max {
             match self.coming.oldest() {

@@ -281,8 +281,8 @@ impl SimulatedDisk {
         }
     }
 
-    /// The seek before this block of a file; none if the head is at the block, or just behind it, as when a writer fills
-    /// a block with several writes.
+    /// The seek before this block of a file; none if the head is at the block, or just behind it, as when a writer
+    /// fills a block with several writes.
     fn seek_to(&self, state: &State, file: u64, block: u64) -> Option<Duration> {
         let is_there = |next| next == block || Some(next) == block.checked_add(1);
         let is_there = state.head.is_some_and(|(of, next)| of == file && is_there(next));

@@ -1,4 +1,4 @@
-//! `/api/federations`: what is in the catalogues, for people who look around.
+//! `/api/federations`: the contents of catalogues, for the status page.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 /// Commits that are shown.
 const COMMITS_SHOWN: u64 = 50;
-/// Databases and containers that are shown of a federation.
+/// Databases, and containers, that are shown of a federation.
 const ROWS_SHOWN: usize = 2000;
 
-/// A federation as of a commit.
+/// The contents of a federation as of a commit.
 #[derive(Debug, Serialize)]
 pub(super) struct FederationContents {
     name: String,
@@ -18,7 +18,7 @@ pub(super) struct FederationContents {
     head: u64,
     csn: u64,
     databases: Vec<DatabaseSummary>,
-    /// Whether there are more than are listed.
+    /// Whether databases or containers were left out.
     is_cut: bool,
     commits: Vec<CommitSummary>,
     tags: Vec<TagSummary>,
@@ -58,10 +58,10 @@ struct TagSummary {
     message: String,
 }
 
-/// What a catalogue shows as of a commit, the newest unless one is named.
+/// The contents of a catalogue as of a commit, by default the newest.
 ///
 /// # Errors
-/// As the catalogue.
+/// Those of the catalogue: `NotFound` if the commit's snapshot is gone, or that of a failed read.
 pub(super) fn contents(catalog: &LocalCatalogue, csn: Option<u64>) -> Result<FederationContents> {
     let head = catalog.head()?;
     let at = csn.map_or(head, |csn| Csn(csn.min(head.0)));

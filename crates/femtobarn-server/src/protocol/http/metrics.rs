@@ -1,15 +1,14 @@
-//! `/metrics`: the server's numbers in the text format of Prometheus, version 0.0.4.
+//! `/metrics`: the server's status in the text format of Prometheus, version 0.0.4.
 
 use std::fmt::Write;
 
 use crate::logical::latency::BOUNDS_US;
 use crate::status::{DiskStatus, ExportStatus, FederationStatus, LatencyStatus, ServerStatus};
 
-/// The content type that goes with it.
+/// The content type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
 
-/// All numbers of a status, one metric each. Single sessions and files are not told: their names would
-/// be new metrics without end.
+/// The metrics of a status. There are none for single sessions and files, whose number is not bounded.
 pub(super) fn text(status: &ServerStatus) -> String {
     let totals = &status.totals;
     let counters = [
@@ -56,7 +55,7 @@ pub(super) fn text(status: &ServerStatus) -> String {
     text
 }
 
-/// What names a metric, its kind, what it is, and its value.
+/// A metric's name, kind, help text and value.
 type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
 
 const EXPORTS: [Metric<ExportStatus>; 2] = [
@@ -82,7 +81,7 @@ const DISKS: [Metric<DiskStatus>; 6] = [
     ("queue_seconds", "gauge", "Seconds of work that it still has to do", |d| d.queue_seconds),
 ];
 
-/// Adds metrics that have a value for each row, told apart by a label.
+/// Adds metrics with a value for each row; the label tells rows apart.
 fn add_rows<T>(
     text: &mut String,
     family: &str,
@@ -130,7 +129,7 @@ fn add_latencies(text: &mut String, rows: &[LatencyStatus]) {
     }
 }
 
-/// A label's value: names of exports may hold anything.
+/// A name as a label's value, escaped.
 fn escaped(name: &str) -> String {
     name.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

@@ -1,16 +1,16 @@
-//! HTTP for people and for machines that watch: a page, its data, metrics, health.
+//! HTTP: a status page with its data, metrics and health.
 //!
 //! | path | answers |
 //! |---|---|
 //! | `/` | the page |
-//! | `/healthz` | `ok`, or 503 while the server is about to stop |
-//! | `/metrics` | the server's numbers, for Prometheus; for those whom the operator lets read them |
+//! | `/healthz` | `ok`, or 503 while the server is stopping |
+//! | `/metrics` | metrics for Prometheus, restricted by `http.metrics` of the configuration |
 //! | `/api/status` | [`ServerStatus`] as JSON |
-//! | `/api/federations` | the names of the federations that are served |
-//! | `/api/federations/NAME?csn=` | what is in one |
+//! | `/api/federations` | the names of the served federations |
+//! | `/api/federations/NAME?csn=` | the contents of one, as of a commit |
 //!
-//! Nothing here changes anything. What is in catalogues, and who does what, is told only to those who
-//! may read: without a token as anonymous.
+//! All requests only read. Contents of catalogues and the status are for clients that may read the path; a request
+//! without a token has the rights of anonymous clients. `catalogue` has the contents, `metrics` their text format.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,26 +35,26 @@ use crate::status::ServerStatus;
 mod catalogue;
 mod metrics;
 
-/// How long a request waits for another's look at the server, and for its own.
+/// How long a request waits for its turn to read the status, and then for the status.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
 
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
 
-/// What the pages are about.
+/// The server that the pages describe.
 pub struct Site {
-    /// What the server is doing. It may wait for a file system.
+    /// Reads the server's status. It may wait for a file system.
     pub status: Box<dyn Fn() -> ServerStatus + Send + Sync>,
-    /// Held by the one thread that finds that out: one that waits for a file system takes no other along.
+    /// Held by the one thread that reads the status, so that a file system which does not answer blocks only one.
     pub status_turn: Arc<Semaphore>,
-    /// Whether it is about to stop.
+    /// Whether the server is stopping.
     pub is_draining: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Who may read the metrics.
+    /// The clients that may read the metrics.
     pub metrics: MetricsReaders,
-    /// The federations that are served, by the names that paths to them begin with.
+    /// The served federations, by the names of their exports.
     pub federations: Vec<(String, Arc<LocalCatalogue>)>,
-    /// Who may see it.
+    /// Authentication of clients.
     pub authenticator: Authenticator,
 }
 
@@ -74,10 +74,10 @@ pub fn routes(site: Arc<Site>) -> Router {
         .with_state(site)
 }
 
-/// Who asks: by a bearer token, or anonymous.
+/// The identity of a request: by its bearer token, or anonymous.
 ///
 /// # Errors
-/// [`Refusal`], also of a token that others could have read on its way.
+/// [`Refusal`] if the token is not accepted or was sent unencrypted, or if anonymous clients are not allowed.
 pub fn identity(
     authenticator: &Authenticator,
     headers: &HeaderMap,
@@ -122,7 +122,7 @@ async fn metrics(
         (false, true) => refused(&site, &headers, peer, "/"),
         (false, false) => Some(said(
             StatusCode::UNAUTHORIZED,
-            "metrics are for those with a token, or at an address of http.metrics_from",
+            "metrics need a bearer token, or an address of http.metrics_from",
         )),
     };
     if let Some(answer) = refusal {
@@ -136,11 +136,12 @@ async fn metrics(
     }
 }
 
-/// The status. Where a file system does not answer, others hear that, and threads are left for catalogues.
+/// The current status. If a file system does not answer, further requests fail after a while, and do not use up the
+/// threads that catalogues need.
 async fn current_status(site: &Arc<Site>) -> Result<ServerStatus, Response> {
     let turn = Arc::clone(&site.status_turn).acquire_owned();
     let Ok(Ok(turn)) = tokio::time::timeout(STATUS_WAIT_MAX, turn).await else {
-        let what = "the status is being found out; a file system may not answer";
+        let what = "timed out behind another status request; a file system may not answer";
         return Err(said(StatusCode::SERVICE_UNAVAILABLE, what));
     };
     let site = Arc::clone(site);
@@ -211,7 +212,7 @@ async fn federation(
     }
 }
 
-/// The answer to those who may not read a path.
+/// The answer to a client that may not read a path; none if it may.
 fn refused(site: &Site, headers: &HeaderMap, peer: Peer, path: &str) -> Option<Response> {
     match identity(&site.authenticator, headers, peer) {
         Ok(identity) if identity.may(Action::Read, path.as_bytes()) => None,

@@ -3,7 +3,8 @@
 //! `dispatch` runs the loop over it; the families of requests answer through it.
 //!
 //! 1. Data of writes are taken from the kernel only by connections that hold a permit for as many buffers.
-//! 2. While [`DELAYED_MAX`] requests are handled concurrently nothing is read, but a client that disconnects is noticed.
+//! 2. While [`DELAYED_MAX`] requests are handled concurrently nothing is read, but a client that disconnects is
+//!    noticed.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -225,8 +226,8 @@ impl RootConnection {
         received
     }
 
-    /// Waits until the kernel has gathered a whole piece, unless too many connections do so. Returns the bytes to receive
-    /// now.
+    /// Waits until the kernel has gathered a whole piece, unless too many connections do so. Returns the bytes to
+    /// receive now.
     fn poll_arrived(&mut self, context: &mut Context<'_>, piece: usize) -> Poll<io::Result<usize>> {
         let budget = &mut self.write_budget;
         // A permit that is already waited for is for buffers of a certain size.

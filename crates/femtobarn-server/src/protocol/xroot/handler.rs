@@ -98,8 +98,8 @@ impl RequestHandler {
         }
     }
 
-    /// The path of a location, if the client has any right to it: a client that may only create files checks first whether
-    /// they exist.
+    /// The path of a location, if the client has any right to it: a client that may only create files checks first
+    /// whether they exist.
     pub(super) async fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
         for action in [Action::Read, Action::Create, Action::Modify, Action::Stage] {

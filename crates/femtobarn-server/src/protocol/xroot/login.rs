@@ -56,12 +56,12 @@ impl RootConnection {
     pub(super) fn negotiate(&mut self, protocol: Protocol) -> Response {
         let mut flags = ServerFlags::SERVER | ServerFlags::PAGES | ServerFlags::PERSIST_ON_CLOSE;
         if self.service.tls.is_some() {
-            flags = flags | ServerFlags::HAVE_TLS;
+            flags |= ServerFlags::HAVE_TLS;
             if self.service.requires_tls {
                 flags = flags | ServerFlags::TLS_LOGIN | ServerFlags::TLS_SESSION;
             }
             if self.wants_tls(protocol.options) {
-                flags = flags | ServerFlags::GO_TO_TLS;
+                flags |= ServerFlags::GO_TO_TLS;
                 self.begins_tls = true;
             }
         }

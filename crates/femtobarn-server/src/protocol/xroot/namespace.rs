@@ -170,8 +170,8 @@ impl RequestHandler {
         done()
     }
 
-    /// kXR_prepare. Nothing has to be staged: files are on this server, or are fetched when they are opened. Requests are
-    /// only remembered, so that clients can query and cancel them.
+    /// kXR_prepare. Nothing has to be staged: files are on this server, or are fetched when they are opened. Requests
+    /// are only remembered, so that clients can query and cancel them.
     pub(super) async fn prepare(&self, prepare: Prepare) -> Result<Response, Response> {
         let names = || prepare.locations.iter().map(|location| location.path().to_vec());
         if prepare.options.contains(PrepareOptions::CANCEL) {

@@ -150,8 +150,8 @@ impl RootConnection {
         }
     }
 
-    /// Reads a long range part by part. Its end is known from the file's size, so the kernel is never asked to send bytes
-    /// past the end.
+    /// Reads a long range part by part. Its end is known from the file's size, so the kernel is never asked to send
+    /// bytes past the end.
     async fn read_long(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
         let _timed = range.file.latencies.start_timer(RequestKind::Read);
         let file = Arc::clone(&range.file);

@@ -30,7 +30,7 @@ pub struct RootService {
     pub logical: Arc<Logical>,
     /// Authentication of clients.
     pub authenticator: Authenticator,
-    /// For clients that range TLS; none: there is none.
+    /// The TLS configuration; none if the server has no certificate.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Whether clients that do not encrypt are refused.
     pub requires_tls: bool,

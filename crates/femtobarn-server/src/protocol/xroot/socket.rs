@@ -73,8 +73,8 @@ impl ClientSocket {
         Poll::Ready(Ok(buffer))
     }
 
-    /// Ready when the kernel has `count` bytes, or as many as it buffers, or the client has closed its side. The task is
-    /// not woken before. With TLS it is always ready.
+    /// Ready when the kernel has `count` bytes, or as many as it buffers, or the client has closed its side. The task
+    /// is not woken before. With TLS it is always ready.
     pub(super) fn poll_arrived(
         &mut self,
         context: &mut Context<'_>,

@@ -1,11 +1,11 @@
 //! Requests that write: write, pgwrite, writev, and changes within checkpoints.
 //!
-//! 1. Data are written in pieces, as they arrive. Those of a large write are pieces of 2 MiB at multiples of 2 MiB in the
-//!    file, which the kernel gathers; storages write these around the page cache.
+//! 1. Data are written in pieces, as they arrive. Those of a large write are pieces of 2 MiB at multiples of 2 MiB in
+//!    the file, which the kernel gathers; storages write these around the page cache.
 //! 2. After a failure the remaining data of the request are skipped. The answer, which is sent when all data have
 //!    arrived, is the first failure.
-//! 3. Pages with wrong checksums are written, too. The answer lists them, and the handle remembers them until the client
-//!    has corrected them.
+//! 3. Pages with wrong checksums are written, too. The answer lists them, and the handle remembers them until the
+//!    client has corrected them.
 //! 4. Data that arrive on a bound connection are written and answered there; see `bound_streams`.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_write, kXR_pgwrite, kXR_writev, kXR_chkpoint.

@@ -21,7 +21,7 @@ fn asked(peer: &mut Peer, location: &str) -> String {
 }
 
 #[test]
-fn a_client_is_told_the_checksum_of_what_it_has_open() {
+fn the_checksum_is_that_of_the_snapshot_that_the_client_has_open() {
     let stage = Stage::new().with_ten_events();
     let server = Server::with(Settings::default(), |_| stage.shown.clone());
     let digest = |opaque: &str| {

@@ -62,7 +62,7 @@ fn changed(stage: &Stage) {
 }
 
 #[test]
-fn a_database_that_is_written_is_a_complete_file() {
+fn an_open_database_is_presented_as_a_complete_file() {
     let stage = Stage::new().with_ten_events();
     let bytes = stage.bytes("/run7.root", "");
     assert_is_whole(&bytes);
@@ -76,7 +76,7 @@ fn a_database_that_is_written_is_a_complete_file() {
 }
 
 #[test]
-fn what_is_shown_is_what_sealing_makes() {
+fn the_presented_file_is_the_one_that_sealing_makes() {
     let stage = Stage::new();
     changed(&stage);
     let shown = Arc::new(stage.bytes("/run8.root", ""));
@@ -119,7 +119,7 @@ fn a_copy_is_attached_elsewhere_with_its_classes_and_deletions() {
 }
 
 #[test]
-fn a_sealed_database_is_its_file() {
+fn a_sealed_database_is_served_from_its_own_file() {
     let stage = Stage::new().with_ten_events();
     let before = stage.federation.head().unwrap();
     let open = stage.bytes("/run7.root", "");
@@ -132,7 +132,7 @@ fn a_sealed_database_is_its_file() {
 }
 
 #[test]
-fn an_attached_file_is_itself_wherever_it_lies() {
+fn an_attached_file_is_served_from_its_own_place() {
     let stage = Stage::new().with_ten_events();
     stage.federation.seal("run7", Duration::ZERO).unwrap();
     let other = Stage::new();
@@ -149,7 +149,7 @@ fn an_attached_file_is_itself_wherever_it_lies() {
 }
 
 #[test]
-fn links_and_a_database_without_containers_are_shown() {
+fn links_and_a_database_without_containers_are_presented() {
     let stage = Stage::new().with_ten_events();
     let mut transaction = stage.begin();
     transaction.create_database("bare").unwrap();

@@ -98,7 +98,7 @@ fn assert_shown(stage: &Stage, held: &Held, seed: u64) {
 }
 
 #[test]
-fn what_is_shown_is_what_the_engine_reads() {
+fn the_presented_file_has_the_objects_that_the_engine_reads() {
     for seed in 1..=4 {
         let mut chance = Chance(seed);
         let stage = Stage::new().with_ten_events();

@@ -9,7 +9,7 @@ use femtobarn_server::physical::{FederationStorage, Opaque, PosixStorage, Storag
 use super::{Stage, at};
 
 #[test]
-fn damaged_bytes_are_an_error_or_what_they_were() {
+fn damaged_bytes_give_an_error_or_the_original_bytes() {
     let stage = Stage::new().with_ten_events();
     stage.append(10..300);
     let path = stage.file("run7.root");
@@ -33,7 +33,7 @@ fn damaged_bytes_are_an_error_or_what_they_were() {
 }
 
 #[test]
-fn a_file_that_was_cut_or_has_vanished_is_an_error_and_the_others_are_shown() {
+fn a_truncated_or_missing_file_is_an_error_and_other_databases_are_listed() {
     let stage = Stage::new().with_ten_events();
     stage.append(10..1000);
     let mut transaction = stage.begin();

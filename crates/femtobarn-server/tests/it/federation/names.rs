@@ -28,7 +28,7 @@ fn the_top_lists_every_database_of_the_snapshot() {
 }
 
 #[test]
-fn facts_are_those_of_what_is_opened() {
+fn metadata_are_those_of_the_opened_file() {
     let stage = Stage::new().with_ten_events();
     stage.append(10..500);
     for seal in [false, true] {
@@ -53,7 +53,7 @@ fn facts_are_those_of_what_is_opened() {
 }
 
 #[test]
-fn a_snapshot_is_named_by_its_number_or_its_tag() {
+fn a_snapshot_is_selected_by_its_number_or_its_tag() {
     let stage = Stage::new().with_ten_events();
     let first = stage.federation.head().unwrap();
     stage.federation.tag("calibrated", None, "").unwrap();
@@ -83,7 +83,7 @@ fn a_snapshot_is_named_by_its_number_or_its_tag() {
 }
 
 #[test]
-fn what_is_no_database_is_not_there() {
+fn paths_without_a_database_are_not_found() {
     let stage = Stage::new().with_ten_events();
     for path in [
         "/run7",
@@ -110,7 +110,7 @@ fn what_is_no_database_is_not_there() {
 }
 
 #[test]
-fn nothing_is_changed_and_the_text_says_what_to_do() {
+fn changes_are_refused_with_a_text_that_says_what_to_do() {
     let stage = Stage::new().with_ten_events();
     let (shown, run7) = (&stage.shown, at("/run7.root"));
     let how = |write, creation| OpenMode { write, creation, ..OpenMode::default() };

@@ -14,7 +14,7 @@ const WRITES: Opaque<'_> = Opaque(b"fb.raw=1&fb.database=1");
 const MAKES: Opaque<'_> = Opaque(b"fb.raw=1&fb.database=2");
 
 #[test]
-fn a_databases_file_is_read_and_written_as_it_is() {
+fn raw_access_reads_and_writes_the_file_on_disk() {
     let stage = Stage::new().with_ten_events();
     for path in ["/databases/run7.root", "/run7.root"] {
         let file = stage.open(path, "fb.raw=1").unwrap();
@@ -34,7 +34,7 @@ fn a_databases_file_is_read_and_written_as_it_is() {
 }
 
 #[test]
-fn new_files_are_made_where_databases_lie_and_nowhere_else() {
+fn new_files_are_created_below_databases_only() {
     let stage = Stage::new().with_ten_events();
     let make = |path: &str| -> StorageResult<()> {
         let creation = Creation::New;
@@ -69,7 +69,7 @@ fn new_files_are_made_where_databases_lie_and_nowhere_else() {
 }
 
 #[test]
-fn who_writes_says_which_database_and_writes_only_to_that() {
+fn a_writer_names_its_database_and_writes_to_no_other() {
     let stage = Stage::new().with_ten_events();
     std::fs::write(stage.file("left.root"), b"left").unwrap();
     let open = |path: &str, creation, opaque| {
@@ -92,7 +92,7 @@ fn who_writes_says_which_database_and_writes_only_to_that() {
 }
 
 #[test]
-fn a_file_is_removed_only_if_it_is_no_databases() {
+fn a_file_is_removed_only_if_it_belongs_to_no_database() {
     let stage = Stage::new().with_ten_events();
     std::fs::write(stage.file("left.root"), b"left").unwrap();
     let remove = |path: &str, opaque| stage.shown.remove_file(&at(path), opaque);
@@ -111,7 +111,7 @@ fn a_file_is_removed_only_if_it_is_no_databases() {
 
 /// A dropped database's file is needed for as long as a snapshot shows it.
 #[test]
-fn the_file_of_a_dropped_database_is_still_one() {
+fn the_file_of_a_dropped_database_cannot_be_removed() {
     let stage = Stage::new().with_ten_events();
     let before = stage.federation.head().unwrap();
     let mut transaction = stage.federation.transaction(TransactionOptions::default()).unwrap();
@@ -125,7 +125,7 @@ fn the_file_of_a_dropped_database_is_still_one() {
 }
 
 #[test]
-fn an_attached_file_outside_is_only_read() {
+fn an_attached_file_outside_the_folder_is_read_only() {
     let stage = Stage::new().with_ten_events();
     stage.federation.seal("run7", Duration::ZERO).unwrap();
     let other = Stage::new();

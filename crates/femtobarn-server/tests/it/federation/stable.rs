@@ -31,7 +31,7 @@ fn overwrite(stage: &Stage, round: u64) {
 }
 
 #[test]
-fn an_open_file_does_not_change_whatever_is_committed_or_vacuumed() {
+fn an_open_file_does_not_change_while_others_commit_or_vacuum() {
     let stage = Stage::new().with_ten_events();
     stage.append(10..1000);
     let head = stage.federation.head().unwrap();
@@ -51,7 +51,7 @@ fn an_open_file_does_not_change_whatever_is_committed_or_vacuumed() {
 }
 
 #[test]
-fn the_same_commits_give_the_same_bytes_to_anybody() {
+fn the_same_commits_give_the_same_bytes() {
     let stage = Stage::new().with_ten_events();
     stage.append(10..1000);
     let head = stage.federation.head().unwrap();
@@ -81,7 +81,7 @@ fn the_same_commits_give_the_same_bytes_to_anybody() {
 }
 
 #[test]
-fn a_file_has_another_id_once_it_is_another() {
+fn a_commit_changes_the_id_of_the_file() {
     let stage = Stage::new().with_ten_events();
     let head = stage.federation.head().unwrap();
     let metadata =
@@ -97,7 +97,7 @@ fn a_file_has_another_id_once_it_is_another() {
 }
 
 #[test]
-fn what_is_read_without_blocking_is_the_same() {
+fn reads_without_blocking_give_the_same_bytes() {
     let stage = Stage::new().with_ten_events();
     stage.append(10..1000);
     let file = stage.open("/run7.root", "").unwrap();
@@ -115,7 +115,7 @@ fn what_is_read_without_blocking_is_the_same() {
 }
 
 #[test]
-fn readers_see_some_commit_whole_while_others_write() {
+fn readers_see_a_whole_commit_while_others_write() {
     const COMMITS: u64 = 60;
     const EACH: u64 = 50;
     let stage = Stage::new().with_ten_events();

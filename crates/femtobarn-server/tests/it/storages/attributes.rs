@@ -33,7 +33,7 @@ fn attributes_are_set_listed_read_and_removed() {
 }
 
 #[test]
-fn attributes_have_their_limits() {
+fn attributes_beyond_the_limits_are_refused() {
     for stage in stages() {
         let (storage, path) = (&stage.storage, at("/a"));
         stage.make("/a", b"");

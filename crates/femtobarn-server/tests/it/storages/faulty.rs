@@ -17,7 +17,7 @@ fn failing(faults: &[&str]) -> FaultyStorage {
 }
 
 #[test]
-fn the_call_that_was_named_fails_and_no_other() {
+fn a_fault_affects_only_the_calls_that_it_names() {
     let storage = failing(&["open:2=EMFILE", "read:2=EIO", "sync:2+=EIO", "change:1=EROFS"]);
     let open = |creation| storage.open(&at("/a"), how(creation), Opaque::default());
     let file = open(Creation::New).unwrap();
@@ -37,7 +37,7 @@ fn the_call_that_was_named_fails_and_no_other() {
 }
 
 #[test]
-fn calls_are_cut_short_or_deferred() {
+fn faults_shorten_or_defer_calls() {
     let storage = failing(&["write:1=short:3", "read:1=short:2", "facts:1=wait:1.5"]);
     let file = storage.open(&at("/a"), how(Creation::New), Opaque::default()).unwrap();
     assert_eq!(errno_of(file.write_at(0, b"0123456789")), Some(Errno::ENOSPC));
@@ -53,7 +53,7 @@ fn calls_are_cut_short_or_deferred() {
 }
 
 #[test]
-fn faults_are_written_as_text() {
+fn faults_are_parsed_from_text() {
     let fault = |kind, number, lasts, effect| InjectedFault { kind, number, lasts, effect };
     for (text, expected) in [
         ("read:3=EIO", fault(CallKind::Read, 3, false, FaultEffect::Refused(Errno::EIO))),

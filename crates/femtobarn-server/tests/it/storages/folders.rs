@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use super::{at, errno_of, how, stages};
 
 #[test]
-fn paths_that_are_not_safe_are_refused() {
+fn unsafe_paths_are_refused() {
     for (path, errno) in [
         (&b"a"[..], Errno::EINVAL),
         (b"", Errno::EINVAL),
@@ -62,7 +62,7 @@ fn folders_are_listed_in_the_order_of_their_names() {
 }
 
 #[test]
-fn facts_are_those_of_the_file() {
+fn metadata_describe_the_file() {
     for stage in stages() {
         let before = SystemTime::now() - Duration::from_secs(3600);
         let file = stage.make("/a", b"12345");
@@ -93,7 +93,7 @@ fn facts_are_those_of_the_file() {
 }
 
 #[test]
-fn folders_are_made_with_those_above_if_that_is_wanted() {
+fn make_folder_creates_parents_if_asked_to() {
     for stage in stages() {
         let make = |path, parents| stage.storage.make_folder(&at(path), 0o755, parents);
         assert_eq!(errno_of(make("/a/b", false)), Some(Errno::ENOENT), "{}", stage.kind);
@@ -113,7 +113,7 @@ fn folders_are_made_with_those_above_if_that_is_wanted() {
 }
 
 #[test]
-fn a_folder_is_no_file_and_a_file_no_folder() {
+fn folders_are_refused_as_files_and_files_as_folders() {
     for stage in stages() {
         stage.storage.make_folder(&at("/d"), 0o755, false).unwrap();
         stage.make("/f", b"");
@@ -184,7 +184,7 @@ fn renaming_replaces_files_and_empty_folders() {
 }
 
 #[test]
-fn errors_name_the_path_as_the_client_knows_it() {
+fn errors_have_the_path_that_the_client_sent() {
     for stage in stages() {
         let error = stage.open("/no/such", OpenMode::default()).err().unwrap();
         let femtobarn_server::physical::StorageError::Refused(errno, text) = error else {
@@ -196,7 +196,7 @@ fn errors_name_the_path_as_the_client_knows_it() {
 }
 
 #[test]
-fn there_is_space() {
+fn total_space_is_at_least_the_free_space() {
     for stage in stages() {
         let space = stage.storage.space(&at("/")).unwrap();
         assert!(space.total >= space.free && space.free >= space.largest, "{}", stage.kind);

@@ -33,7 +33,7 @@ fn fill(file: &dyn StoredFile) -> (u64, Errno) {
 }
 
 #[test]
-fn memory_is_bounded_whatever_takes_it() {
+fn memory_storage_refuses_more_than_its_limit() {
     let storage = MemoryStorage::new(1 << 20);
     let free = || storage.space(&at("/")).unwrap().free;
     let file = open(&storage, "/a", Creation::New).unwrap();
@@ -66,7 +66,7 @@ fn memory_is_bounded_whatever_takes_it() {
 }
 
 #[test]
-fn room_is_given_back_to_the_byte() {
+fn removed_files_give_all_their_memory_back() {
     let storage = MemoryStorage::new(1 << 20);
     let free = || storage.space(&at("/")).unwrap().free;
     let before = free();
@@ -89,7 +89,7 @@ fn room_is_given_back_to_the_byte() {
 
 /// A disk of a megabyte is mounted for one process alone, which is this test once more.
 #[test]
-fn a_full_disk_is_told_and_usable_again() {
+fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return on_a_full_disk(Path::new(&folder));
     }
@@ -100,7 +100,11 @@ fn a_full_disk_is_told_and_usable_again() {
         .args(["--map-root-user", "--mount", "sh", "-c", script])
         .arg(folder.path())
         .arg(test)
-        .args(["--exact", "storages::full::a_full_disk_is_told_and_usable_again", "--nocapture"])
+        .args([
+            "--exact",
+            "storages::full::a_full_disk_gives_enospc_and_works_again_after_a_removal",
+            "--nocapture",
+        ])
         .env(FOLDER, folder.path())
         .output();
     let Ok(done) = done else { return eprintln!("there is no unshare here") };

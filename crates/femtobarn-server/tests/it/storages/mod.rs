@@ -19,7 +19,7 @@ use femtobarn_server::physical::{
 use nix::errno::Errno;
 
 /// A storage of one kind, empty, and what it stands upon.
-pub struct Stage {
+pub(crate) struct Stage {
     pub kind: &'static str,
     pub storage: Arc<dyn Storage>,
     _folder: Option<tempfile::TempDir>,

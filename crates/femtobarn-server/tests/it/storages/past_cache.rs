@@ -51,7 +51,7 @@ fn sent(file: &dyn StoredFile, offset: i64, size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn windows_go_past_the_cache_where_a_file_system_can() {
+fn whole_windows_bypass_the_page_cache_if_the_file_system_can() {
     let folder = tempfile::tempdir().unwrap();
     let storage = PosixStorage::new(folder.path()).unwrap();
     let two = windows(2, 1);
@@ -74,7 +74,7 @@ fn windows_go_past_the_cache_where_a_file_system_can() {
 }
 
 #[test]
-fn whoever_reads_sees_what_was_written_past_the_cache() {
+fn readers_see_bytes_written_around_the_page_cache() {
     let folder = tempfile::tempdir().unwrap();
     let storage = PosixStorage::new(folder.path()).unwrap();
     let file = new_file(&storage);
@@ -115,7 +115,7 @@ fn whoever_reads_sees_what_was_written_past_the_cache() {
 }
 
 #[test]
-fn what_is_no_whole_window_is_written_as_well() {
+fn writes_that_are_not_whole_windows_are_written_through_the_cache() {
     let stage = posix_stage();
     let file = stage.open("/file", how(Creation::New)).unwrap();
     let map = windows(3, 7);
@@ -136,7 +136,7 @@ fn what_is_no_whole_window_is_written_as_well() {
 }
 
 #[test]
-fn a_file_that_has_lost_its_name_is_the_one_that_is_written() {
+fn a_renamed_file_is_written_and_not_the_one_that_took_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let storage = PosixStorage::new(folder.path()).unwrap();
     let file = new_file(&storage);
@@ -153,7 +153,7 @@ fn a_file_that_has_lost_its_name_is_the_one_that_is_written() {
 
 /// The kernel fails a sync if a page that is in its cache, changed, was written past it.
 #[test]
-fn writers_of_neighbouring_windows_are_in_nobodys_way() {
+fn writers_of_neighbouring_windows_do_not_disturb_each_other() {
     const ROUNDS: u8 = 20;
     let folder = tempfile::tempdir().unwrap();
     let storage = PosixStorage::new(folder.path()).unwrap();

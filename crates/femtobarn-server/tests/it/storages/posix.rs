@@ -23,7 +23,7 @@ fn beside_a_secret() -> (tempfile::TempDir, PosixStorage) {
 }
 
 #[test]
-fn links_inside_work_and_links_out_do_not() {
+fn symbolic_links_work_inside_the_folder_and_are_refused_if_they_lead_out() {
     let (folder, storage) = beside_a_secret();
     let top = folder.path().join("top");
     std::fs::create_dir(top.join("d")).unwrap();
@@ -68,7 +68,7 @@ fn links_inside_work_and_links_out_do_not() {
 }
 
 #[test]
-fn listing_tells_what_links_lead_to() {
+fn list_describes_the_targets_of_links() {
     let (folder, storage) = beside_a_secret();
     let top = folder.path().join("top");
     std::fs::write(top.join("file"), b"12345").unwrap();
@@ -116,7 +116,7 @@ fn a_folder_that_is_swapped_for_a_link_never_leads_out() {
 }
 
 #[test]
-fn a_pipe_is_refused_and_not_waited_for() {
+fn open_refuses_a_pipe_without_blocking() {
     let (folder, storage) = beside_a_secret();
     nix::unistd::mkfifo(&folder.path().join("top/pipe"), Mode::S_IRWXU).unwrap();
     for how in [OpenMode::default(), to_write(), how(Creation::IfAbsent)] {
@@ -143,7 +143,7 @@ fn a_file_in_the_page_cache_is_read_without_blocking() {
 }
 
 #[test]
-fn a_top_that_is_no_folder_is_refused() {
+fn a_top_that_is_not_a_folder_is_refused() {
     let (folder, _) = beside_a_secret();
     let open = |path: &Path| errno_of(PosixStorage::new(path));
     assert_eq!(open(&folder.path().join("none")), Some(Errno::ENOENT));
@@ -151,7 +151,7 @@ fn a_top_that_is_no_folder_is_refused() {
 }
 
 #[test]
-fn what_other_processes_change_is_seen() {
+fn changes_by_other_processes_are_visible() {
     let (folder, storage) = beside_a_secret();
     let top = folder.path().join("top");
     std::fs::write(top.join("file"), b"short").unwrap();
@@ -167,7 +167,7 @@ fn what_other_processes_change_is_seen() {
 
 /// Root may do everything, so this is the same test once more, as a user who may not.
 #[test]
-fn a_permission_that_is_lost_is_told() {
+fn metadata_reports_lost_permissions() {
     const FOLDER: &str = "FEMTOBARN_TEST_PERMISSION";
     if let Some(folder) = std::env::var_os(FOLDER) {
         return without_permission(Path::new(&folder));
@@ -178,7 +178,7 @@ fn a_permission_that_is_lost_is_told() {
         return without_permission(folder.path());
     }
     // Neither the folder of this test's program nor that of temporary files need be open to others.
-    let (uid, name) = (65534, "storages::posix::a_permission_that_is_lost_is_told");
+    let (uid, name) = (65534, "storages::posix::metadata_reports_lost_permissions");
     for path in [folder.path(), &folder.path().join("file")] {
         nix::unistd::chown(path, Some(uid.into()), None).unwrap();
     }

@@ -27,7 +27,7 @@ fn reading_past_the_end_gives_fewer_bytes() {
 }
 
 #[test]
-fn what_is_read_without_blocking_is_what_is_read() {
+fn try_read_at_gives_the_same_bytes_as_read_at() {
     for stage in stages() {
         let file = stage.make("/a", b"0123456789");
         for offset in [0, 4, 10, 20, u64::MAX] {
@@ -57,7 +57,7 @@ fn holes_are_zero() {
 }
 
 #[test]
-fn creation_does_what_it_says() {
+fn open_creates_or_truncates_as_its_mode_says() {
     for stage in stages() {
         let kind = stage.kind;
         assert_eq!(errno_of(stage.open("/a", how(Creation::Existing))), Some(Errno::ENOENT));
@@ -75,7 +75,7 @@ fn creation_does_what_it_says() {
 }
 
 #[test]
-fn folders_above_are_made_only_if_that_is_wanted() {
+fn open_creates_parent_folders_only_if_asked_to() {
     for stage in stages() {
         let plain = how(Creation::New);
         assert_eq!(errno_of(stage.open("/x/y/a", plain)), Some(Errno::ENOENT), "{}", stage.kind);
@@ -87,7 +87,7 @@ fn folders_above_are_made_only_if_that_is_wanted() {
 }
 
 #[test]
-fn a_file_opened_for_reading_is_not_written() {
+fn a_file_opened_for_reading_refuses_writes() {
     for stage in stages() {
         stage.make("/a", b"kept");
         let file = stage.open("/a", OpenMode::default()).unwrap();
@@ -98,7 +98,7 @@ fn a_file_opened_for_reading_is_not_written() {
 }
 
 #[test]
-fn a_file_that_is_removed_stays_open() {
+fn a_removed_file_stays_readable_while_it_is_open() {
     for stage in stages() {
         let file = stage.make("/a", b"still here");
         stage.storage.remove_file(&super::at("/a"), Opaque::default()).unwrap();
@@ -110,7 +110,7 @@ fn a_file_that_is_removed_stays_open() {
 }
 
 #[test]
-fn offsets_that_no_file_has_are_refused() {
+fn impossible_offsets_are_refused() {
     for stage in stages() {
         let file = stage.make("/a", b"a");
         for offset in [u64::MAX, i64::MAX as u64] {
@@ -122,7 +122,7 @@ fn offsets_that_no_file_has_are_refused() {
 }
 
 #[test]
-fn readers_and_writers_of_one_file_are_not_in_each_others_way() {
+fn readers_and_writers_of_one_file_do_not_block_each_other() {
     const BLOCK: usize = 1000;
     const BLOCKS: u64 = 200;
     for stage in stages() {

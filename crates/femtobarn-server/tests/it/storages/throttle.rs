@@ -12,7 +12,7 @@ use super::{at, how};
 
 /// A clock whose sleepers wake at once, at the time when they should.
 #[derive(Default)]
-pub struct TestClock(Mutex<Duration>);
+pub(super) struct TestClock(Mutex<Duration>);
 
 impl Clock for TestClock {
     fn now(&self) -> Duration {
@@ -93,7 +93,7 @@ fn one_file(slowness: DiskModel) -> (Slow<TestClock>, Arc<dyn StoredFile>) {
 }
 
 #[test]
-fn bytes_and_seeks_take_their_time() {
+fn transfers_and_seeks_take_the_time_of_the_model() {
     let (slow, file) = one_file(DISK);
     assert_eq!(slow.clock.now(), Duration::from_millis(10_100));
     assert_eq!(slow.read(&*file, 0, 1000), 1100);
@@ -109,7 +109,7 @@ fn bytes_and_seeks_take_their_time() {
 }
 
 #[test]
-fn what_was_read_or_written_stays_in_memory_until_others_take_its_room() {
+fn blocks_stay_cached_until_they_are_evicted() {
     let (slow, file) = one_file(DISK);
     assert_eq!(slow.read(&*file, 9000, 1000), 0, "it was written last");
     assert_eq!(slow.read(&*file, 0, 100), 200);
@@ -120,7 +120,7 @@ fn what_was_read_or_written_stays_in_memory_until_others_take_its_room() {
 }
 
 #[test]
-fn what_will_be_needed_is_fetched_at_once_and_arrives_block_by_block() {
+fn a_prefetch_starts_at_once_and_arrives_block_by_block() {
     let (slow, file) = one_file(DISK);
     assert_eq!(slow.time(|| file.will_need(0, 3000)), 0, "nobody waits for it");
     let other = slow.file("/b", 0);
@@ -133,7 +133,7 @@ fn what_will_be_needed_is_fetched_at_once_and_arrives_block_by_block() {
 }
 
 #[test]
-fn what_is_in_memory_and_will_be_needed_stays_until_it_was_read() {
+fn a_cached_block_that_is_announced_stays_until_it_is_read() {
     let (slow, file) = one_file(DISK);
     file.will_need(9000, 1000);
     assert_eq!(slow.account().queue, Duration::ZERO);
@@ -144,7 +144,7 @@ fn what_is_in_memory_and_will_be_needed_stays_until_it_was_read() {
 }
 
 #[test]
-fn what_will_be_needed_ends_with_the_file() {
+fn a_prefetch_ends_at_the_end_of_the_file() {
     let (slow, file) = one_file(DISK);
     file.will_need(8000, u64::MAX);
     assert_eq!(slow.account().queue, Duration::from_millis(1100), "the rest was written last");
@@ -153,7 +153,7 @@ fn what_will_be_needed_ends_with_the_file() {
 }
 
 #[test]
-fn no_more_is_fetched_than_memory_has_room_for() {
+fn prefetched_bytes_are_bounded() {
     let large = DiskModel { bytes_per_second: 64 << 20, block_size: 64 << 20, ..DISK };
     let slow = Slow::<StoppedClock>::new(large, &[]);
     let files: Vec<_> = (0..20).map(|number| slow.file(&format!("/{number}"), 1)).collect();
@@ -170,7 +170,7 @@ fn no_more_is_fetched_than_memory_has_room_for() {
 }
 
 #[test]
-fn who_writes_waits_only_for_what_is_more_than_may_be_behind() {
+fn a_write_waits_only_above_the_allowed_backlog() {
     let (slow, file) =
         one_file(DiskModel { write_behind: Duration::from_secs(1), cache_bytes: 100, ..DISK });
     assert_eq!(slow.clock.now(), Duration::from_millis(9100));
@@ -183,7 +183,7 @@ fn who_writes_waits_only_for_what_is_more_than_may_be_behind() {
 }
 
 #[test]
-fn writes_that_go_on_where_one_waits_need_no_seek() {
+fn a_write_that_continues_a_queued_one_needs_no_seek() {
     let slow =
         Slow::<TestClock>::new(DiskModel { write_behind: Duration::from_secs(100), ..DISK }, &[]);
     let (first, second) = (slow.file("/a", 100), slow.file("/b", 100));
@@ -205,7 +205,7 @@ fn writes_that_go_on_where_one_waits_need_no_seek() {
 }
 
 #[test]
-fn what_is_written_together_is_bounded() {
+fn the_length_of_a_run_is_bounded() {
     let fast = DiskModel {
         bytes_per_second: 1 << 20,
         block_size: 64 << 10,
@@ -231,7 +231,7 @@ fn what_is_written_together_is_bounded() {
 }
 
 #[test]
-fn folders_are_disks_of_their_own_and_all_else_is_fast() {
+fn each_named_folder_is_a_disk_and_the_rest_is_not_slowed_down() {
     let slow = Slow::<TestClock>::new(DISK, &["disk0", "disk1"]);
     assert_eq!(slow.time(|| drop(slow.file("/databases/run.root", 1000))), 0);
     assert_eq!(slow.time(|| drop(slow.file("/disk00/run.root", 1000))), 0);
@@ -245,7 +245,7 @@ fn folders_are_disks_of_their_own_and_all_else_is_fast() {
 }
 
 #[test]
-fn the_account_is_of_what_was_done_by_now() {
+fn the_account_counts_work_up_to_the_present() {
     let (slow, file) = one_file(DiskModel { cache_bytes: 100, ..DISK });
     let before = slow.account();
     assert_eq!(before.bytes_written, 10_000);
@@ -266,7 +266,7 @@ fn the_account_is_of_what_was_done_by_now() {
 }
 
 #[test]
-fn zero_is_no_limit() {
+fn a_rate_of_zero_is_no_limit() {
     let (slow, file) = one_file(DiskModel { bytes_per_second: 0, seeks_per_second: 0, ..DISK });
     assert_eq!(slow.read(&*file, 0, 5000), 0);
     assert_eq!(slow.clock.now(), Duration::ZERO);
@@ -295,7 +295,7 @@ impl Clock for StoppedClock {
 }
 
 #[test]
-fn a_long_wait_is_deferred_and_can_be_done_then() {
+fn a_call_that_would_wait_too_long_is_deferred_and_succeeds_later() {
     let slowness = DiskModel { defer_above: Some(Duration::from_secs(3)), ..DISK };
     let slow = Slow::<StoppedClock>::new(slowness, &[]);
     // It takes long, but nobody is before it.
@@ -404,7 +404,7 @@ fn read_by(file: &dyn StoredFile, piece: usize, ahead: u64) {
 }
 
 #[test]
-fn bursts_get_nearly_all_of_a_disk_and_single_blocks_less_than_half() {
+fn bursts_use_nearly_all_of_a_disk_and_single_blocks_less_than_half() {
     let bursts = rate_of_two_readers(|file| read_by(file, 256 << 10, 4 << 20));
     assert!(bursts > 0.9 * 22e6, "{bursts}");
     assert!(bursts < 22e6, "{bursts}");

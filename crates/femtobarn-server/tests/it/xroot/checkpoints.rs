@@ -102,7 +102,7 @@ fn begin(peer: &mut Peer, name: &str) -> FileHandle {
 }
 
 #[test]
-fn what_a_killed_server_left_half_done_is_undone() {
+fn checkpoints_of_a_killed_server_are_undone_at_the_next_start() {
     let mut stage = Stage::new();
     for name in ["left", "kept"] {
         std::fs::write(stage.file(name), b"0123456789").unwrap();
@@ -125,7 +125,7 @@ fn what_a_killed_server_left_half_done_is_undone() {
 }
 
 #[test]
-fn a_change_that_was_not_noted_whole_was_not_made() {
+fn an_incomplete_journal_record_is_ignored() {
     let mut stage = Stage::new();
     std::fs::write(stage.file("file"), b"0123456789").unwrap();
     let mut peer = stage.client();
@@ -152,7 +152,7 @@ fn a_change_that_was_not_noted_whole_was_not_made() {
 }
 
 #[test]
-fn another_file_of_the_same_name_is_not_touched() {
+fn a_journal_does_not_touch_a_replaced_file() {
     let mut stage = Stage::new();
     std::fs::write(stage.file("file"), b"0123456789").unwrap();
     let mut peer = stage.client();
@@ -166,7 +166,7 @@ fn another_file_of_the_same_name_is_not_touched() {
 }
 
 #[test]
-fn a_checkpoint_that_goes_on_is_left_alone_by_another_server() {
+fn another_server_leaves_an_open_checkpoint_alone() {
     let stage = Stage::new();
     std::fs::write(stage.file("file"), b"0123456789").unwrap();
     let mut peer = stage.client();
@@ -180,7 +180,7 @@ fn a_checkpoint_that_goes_on_is_left_alone_by_another_server() {
 }
 
 #[test]
-fn journals_are_not_there_for_clients() {
+fn journals_are_hidden_from_clients() {
     let server = Server::start();
     server.write("file", b"0123456789");
     let mut peer = server.client();
@@ -197,7 +197,7 @@ fn journals_are_not_there_for_clients() {
 }
 
 #[test]
-fn small_changes_are_counted_too() {
+fn the_number_of_changes_in_a_checkpoint_is_limited() {
     let server = Server::start();
     server.write("file", &pattern(100));
     let mut peer = server.client();

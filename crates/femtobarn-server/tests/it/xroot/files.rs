@@ -10,7 +10,7 @@ use xrd::segment::CloneRange;
 use super::*;
 
 #[test]
-fn new_files_must_be_new() {
+fn open_new_refuses_an_existing_file() {
     let server = Server::start();
     let mut peer = server.client();
     assert_eq!(
@@ -28,7 +28,7 @@ fn new_files_must_be_new() {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read_back() {
     let server = Server::start();
     let mut peer = server.client();
     let handle = peer.open("/file", to_make());
@@ -52,7 +52,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn files_for_reading_are_not_written() {
+fn writes_to_a_file_open_for_reading_are_refused() {
     let server = Server::start();
     server.write("file", b"abc");
     let mut peer = server.client();
@@ -66,7 +66,7 @@ fn files_for_reading_are_not_written() {
 }
 
 #[test]
-fn many_pieces_are_written_and_read() {
+fn writev_and_readv_transfer_many_ranges() {
     let server = Server::start();
     let mut peer = server.client();
     let (one, two) = (peer.open("/one", to_make()), peer.open("/two", to_make()));
@@ -103,7 +103,7 @@ fn many_pieces_are_written_and_read() {
 }
 
 #[test]
-fn checkpoints_are_undone_or_kept() {
+fn checkpoints_are_rolled_back_or_committed() {
     let server = Server::start();
     server.write("file", b"0123456789");
     let mut peer = server.client();
@@ -136,7 +136,7 @@ fn checkpoints_are_undone_or_kept() {
 }
 
 #[test]
-fn a_checkpoint_refuses_what_it_cannot_undo() {
+fn a_checkpoint_refuses_more_than_it_can_undo() {
     let server = Server::start();
     let content = pattern(2 << 20);
     server.write("file", &content);
@@ -175,7 +175,7 @@ fn ranges_and_whole_files_are_cloned() {
 }
 
 #[test]
-fn names_are_made_changed_and_removed() {
+fn paths_are_created_changed_and_removed() {
     let server = Server::start();
     let mut peer = server.client();
     let mkdir = |path: &str, options| Mkdir { options, mode: Mode(0o755), location: at(path) };
@@ -199,7 +199,7 @@ fn names_are_made_changed_and_removed() {
 
 /// What clients rely on, found by asking XRootD's own server.
 #[test]
-fn names_are_changed_as_other_servers_do() {
+fn requests_about_paths_behave_as_with_other_servers() {
     let server = Server::start();
     server.write("file", b"abc");
     let mut peer = server.client();
@@ -239,7 +239,7 @@ fn names_are_changed_as_other_servers_do() {
 }
 
 #[test]
-fn files_are_no_folders() {
+fn paths_through_files_are_refused() {
     let server = Server::start();
     server.write("file", b"abc");
     let mut peer = server.client();
@@ -276,7 +276,7 @@ fn files_are_no_folders() {
 }
 
 #[test]
-fn long_folders_are_listed_in_parts() {
+fn long_lists_are_sent_in_parts() {
     let server = Server::start();
     for index in 0..3000 {
         server.write(&format!("a-file-with-a-name-that-is-rather-long-{index:06}"), b"");
@@ -304,7 +304,7 @@ fn checksum(path: &str) -> Query {
 }
 
 #[test]
-fn checksums_are_of_the_kind_that_was_asked_for() {
+fn checksums_are_of_the_requested_kind() {
     let server = Server::start();
     server.write("file", b"hello\n");
     let mut peer = server.client();
@@ -338,7 +338,7 @@ fn checksums_are_of_the_kind_that_was_asked_for() {
 }
 
 #[test]
-fn slow_checksums_are_waited_for_beside_other_requests() {
+fn a_slow_checksum_does_not_delay_other_requests() {
     let server = Server::start();
     let file = std::fs::File::create(server.folder.path().join("large")).unwrap();
     file.set_len(40 << 20).unwrap();
@@ -365,7 +365,7 @@ fn slow_checksums_are_waited_for_beside_other_requests() {
 }
 
 #[test]
-fn who_takes_no_late_answers_gets_none() {
+fn clients_without_delayed_answers_get_none() {
     let server = Server::start();
     let file = std::fs::File::create(server.folder.path().join("large")).unwrap();
     file.set_len(40 << 20).unwrap();
@@ -376,7 +376,7 @@ fn who_takes_no_late_answers_gets_none() {
 }
 
 #[test]
-fn words_of_the_configuration_are_answered_in_their_order() {
+fn configuration_words_are_answered_in_order() {
     let server = Server::start();
     let mut peer = server.client();
     let query = |kind, argument: &'static [u8]| Query {

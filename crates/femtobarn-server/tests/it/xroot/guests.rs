@@ -33,7 +33,7 @@ fn unix(name: &str) -> Auth {
 }
 
 #[test]
-fn who_must_say_who_they_are_does_nothing_before() {
+fn unauthenticated_clients_are_refused() {
     let server =
         guarded(Authenticator { unix: Some(Rights::reading()), ..Authenticator::default() });
     server.write("file", b"abc");
@@ -69,7 +69,7 @@ fn who_must_say_who_they_are_does_nothing_before() {
 }
 
 #[test]
-fn who_may_make_files_may_not_change_those_that_are_there() {
+fn the_right_to_create_does_not_allow_changing_existing_files() {
     let rights = Rights::at("/in", &[Action::Create]);
     let server = guarded(Authenticator { anonymous: Some(rights), ..Authenticator::default() });
     std::fs::create_dir(server.folder.path().join("in")).unwrap();
@@ -93,7 +93,7 @@ fn who_may_make_files_may_not_change_those_that_are_there() {
 }
 
 #[test]
-fn what_is_read_only_is_not_changed() {
+fn read_only_exports_refuse_changes() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), b"abc").unwrap();
     let logical = Arc::new(logical(&folder, ExportOptions { is_quick: true, is_read_only: true }));
@@ -138,7 +138,7 @@ fn several_exports_are_one_tree() {
 }
 
 #[test]
-fn clients_are_sent_to_others_by_policy() {
+fn policies_redirect_clients() {
     let neighbour = Neighbour { host: "elsewhere.example".to_owned(), port: 1095 };
     let redirect = Redirect::Host { port: 1095, host: neighbour.host.clone() };
     let folder = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn clients_are_sent_to_others_by_policy() {
 }
 
 #[test]
-fn clients_go_where_they_are_sent() {
+fn clients_follow_redirects() {
     let there = Server::start();
     std::fs::create_dir(there.folder.path().join("raw")).unwrap();
     there.write("raw/file", b"abc");
@@ -204,7 +204,7 @@ fn connect(server: &Server, scheme: &str) -> xrd::client::Result<Client> {
 }
 
 #[test]
-fn tls_carries_all_that_plain_connections_do() {
+fn tls_connections_support_all_requests() {
     let server = encrypted(false);
     let content = pattern(3_000_000);
     let client = connect(&server, "roots").unwrap();
@@ -224,7 +224,7 @@ fn tls_carries_all_that_plain_connections_do() {
 }
 
 #[test]
-fn who_does_not_encrypt_is_refused_where_that_is_required() {
+fn unencrypted_clients_are_refused_if_tls_is_required() {
     let server = encrypted(true);
     connect(&server, "roots").unwrap();
     // A client that can encrypt is made to.
@@ -235,7 +235,7 @@ fn who_does_not_encrypt_is_refused_where_that_is_required() {
 }
 
 #[test]
-fn bytes_before_tls_are_not_taken_for_encrypted_ones() {
+fn bytes_injected_before_tls_close_the_connection() {
     let server = encrypted(false);
     let mut peer = server.greeted();
     let protocol = Protocol {

@@ -19,7 +19,7 @@ fn head(code: RequestCode, length: i32) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_handshake_closes_the_connection() {
+fn an_invalid_handshake_closes_the_connection() {
     let server = Server::start();
     let mut peer = Peer::connect(server.address);
     peer.send_bytes(&[9; 20]);
@@ -28,7 +28,7 @@ fn what_is_no_handshake_closes_the_connection() {
 }
 
 #[test]
-fn nothing_is_done_before_the_login() {
+fn requests_before_the_login_are_refused() {
     let server = Server::start();
     server.write("file", b"secret");
     let requests: [Request; 4] = [
@@ -46,7 +46,7 @@ fn nothing_is_done_before_the_login() {
 }
 
 #[test]
-fn lengths_that_cannot_be_are_refused() {
+fn impossible_lengths_are_refused() {
     let server = Server::start();
     for length in [-1, i32::MIN, i32::MAX] {
         let mut peer = server.client();
@@ -63,7 +63,7 @@ fn lengths_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn a_body_that_is_too_long_is_passed_over() {
+fn a_body_that_is_too_long_is_skipped() {
     let server = Server::start();
     let mut peer = server.client();
     let length = 1 << 20;
@@ -75,7 +75,7 @@ fn a_body_that_is_too_long_is_passed_over() {
 }
 
 #[test]
-fn requests_that_come_in_single_bytes_are_answered() {
+fn requests_that_arrive_byte_by_byte_are_answered() {
     let server = Server::start();
     let mut peer = server.client();
     let mut bytes = Vec::new();
@@ -87,7 +87,7 @@ fn requests_that_come_in_single_bytes_are_answered() {
 }
 
 #[test]
-fn half_a_request_disturbs_nobody() {
+fn an_incomplete_request_does_not_affect_other_clients() {
     let server = Server::start();
     let mut halves: Vec<_> = (0..50).map(|_| server.client()).collect();
     for half in &mut halves {
@@ -99,7 +99,7 @@ fn half_a_request_disturbs_nobody() {
 }
 
 #[test]
-fn handles_that_were_never_opened_are_refused() {
+fn unknown_handles_are_refused() {
     let server = Server::start();
     let mut peer = server.client();
     for handle in [FileHandle([0; 4]), FileHandle([0xff; 4]), FileHandle([0, 0, 0, 9])] {
@@ -147,7 +147,7 @@ fn paths_that_lead_out_are_refused() {
 }
 
 #[test]
-fn many_pieces_that_overlap_are_read() {
+fn a_readv_of_overlapping_ranges_is_answered() {
     let server = Server::start();
     let content = pattern(100_000);
     server.write("file", &content);
@@ -173,7 +173,7 @@ fn many_pieces_that_overlap_are_read() {
 }
 
 #[test]
-fn opening_without_end_is_ended() {
+fn a_session_cannot_open_more_files_than_its_limit() {
     let settings = Settings { files_per_session_max: 100, ..Settings::default() };
     let server = Server::with(settings, |folder| Arc::new(PosixStorage::new(folder).unwrap()));
     server.write("file", b"x");
@@ -189,7 +189,7 @@ fn opening_without_end_is_ended() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_stops_only_itself() {
+fn a_client_that_receives_nothing_delays_no_other() {
     let server = Server::start();
     server.write("file", &pattern(8 << 20));
     let mut slow: Vec<_> = (0..20).map(|_| server.client()).collect();
@@ -214,7 +214,7 @@ fn a_client_that_takes_nothing_stops_only_itself() {
 }
 
 #[test]
-fn writers_that_stall_stop_nobody() {
+fn stalled_writers_delay_no_other_client() {
     let server = Server::start();
     let content = pattern(1 << 20);
     // More of them than may hold data at once.
@@ -238,7 +238,7 @@ fn writers_that_stall_stop_nobody() {
 }
 
 #[test]
-fn a_write_that_is_broken_off_leaves_no_session_behind() {
+fn an_interrupted_write_leaves_no_session_behind() {
     let server = Server::start();
     let mut peer = server.client();
     let handle = peer.open("/kept", to_make());
@@ -257,7 +257,7 @@ fn a_write_that_is_broken_off_leaves_no_session_behind() {
 }
 
 #[test]
-fn strangers_join_and_end_no_sessions() {
+fn clients_without_the_id_cannot_bind_to_or_end_a_session() {
     let server = Server::start();
     let mut peer = server.client();
     let mut guess = peer.session;
@@ -290,7 +290,7 @@ fn a_writev_of_too_many_bytes_is_refused_at_once() {
 }
 
 #[test]
-fn any_bytes_harm_nobody() {
+fn random_bytes_do_no_harm() {
     let server = Server::start();
     server.write("file", &pattern(10_000));
     let mut well = server.client();

@@ -58,7 +58,7 @@ fn encoded(request: impl Into<Request>, data: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn large_writes_arrive_whole_wherever_they_start_and_end() {
+fn large_writes_are_complete_at_any_offset() {
     let server = Server::start();
     let mut peer = server.client();
     let handle = peer.open("/file", to_make());
@@ -77,7 +77,7 @@ fn large_writes_arrive_whole_wherever_they_start_and_end() {
 }
 
 #[test]
-fn large_writes_of_pages_arrive_whole_wherever_they_start_and_end() {
+fn large_page_writes_are_complete_at_any_offset() {
     let server = Server::start();
     let mut peer = server.client();
     let handle = peer.open("/file", to_make());
@@ -94,7 +94,7 @@ fn large_writes_of_pages_arrive_whole_wherever_they_start_and_end() {
 }
 
 #[test]
-fn too_many_damaged_pages_of_a_large_write_leave_the_connection_well() {
+fn too_many_damaged_pages_of_a_large_write_keep_the_connection_usable() {
     let server = Server::start();
     let mut peer = server.client();
     let handle = peer.open("/file", to_make());
@@ -125,7 +125,7 @@ impl Gate for Noted {
 }
 
 #[test]
-fn a_large_write_is_few_calls() {
+fn a_large_write_takes_few_storage_calls() {
     let noted = Noted::default();
     let gate = noted.clone();
     let server = Server::with(Settings::default(), |folder| {
@@ -148,7 +148,7 @@ fn a_large_write_is_few_calls() {
 }
 
 #[test]
-fn more_large_writes_than_may_be_held_at_once_all_end() {
+fn more_concurrent_large_writes_than_buffers_all_complete() {
     let server = Server::start();
     let content = pattern(3 << 20);
     // None of them ends before all have begun, so that the kernel gathers for some of them only.

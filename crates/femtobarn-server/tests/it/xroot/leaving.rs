@@ -45,7 +45,7 @@ fn ask(peer: &mut Peer, count: usize) {
 }
 
 #[test]
-fn checksums_end_with_their_client() {
+fn a_checksum_is_cancelled_when_its_client_disconnects() {
     let server = with_a_huge_file();
     let asks: [fn(&mut Peer); 3] = [
         |peer| ask(peer, 1),
@@ -65,7 +65,7 @@ fn checksums_end_with_their_client() {
 }
 
 #[test]
-fn checksums_end_with_their_session() {
+fn a_checksum_is_cancelled_when_its_session_ends() {
     let server = with_a_huge_file();
     let mut peer = server.client();
     ask(&mut peer, CROWD);
@@ -75,7 +75,7 @@ fn checksums_end_with_their_session() {
 }
 
 #[test]
-fn checksums_end_with_their_server() {
+fn a_checksum_is_cancelled_when_the_server_stops() {
     let server = with_a_huge_file();
     let mut peer = server.client();
     peer.send(checksum(), &[]);
@@ -86,7 +86,7 @@ fn checksums_end_with_their_server() {
 }
 
 #[test]
-fn folders_with_checksums_are_listed_beside_other_requests() {
+fn a_list_with_checksums_does_not_delay_other_requests() {
     let server = with_a_huge_file();
     let mut peer = server.client();
     peer.send(list(), &[]);

@@ -39,7 +39,7 @@ use xrd::{
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, its folder and what it knows.
-pub struct Server {
+pub(crate) struct Server {
     pub folder: TempDir,
     pub logical: Arc<Logical>,
     pub buffers: Arc<BufferPool>,
@@ -56,12 +56,12 @@ impl Drop for Server {
 }
 
 impl Server {
-    pub fn start() -> Server {
+    pub(crate) fn start() -> Server {
         Server::with(Settings::default(), |folder| Arc::new(PosixStorage::new(folder).unwrap()))
     }
 
     /// A server of two threads, as small machines have, over any storage of a folder.
-    pub fn with(
+    pub(crate) fn with(
         settings: Settings,
         storage: impl FnOnce(&std::path::Path) -> Arc<dyn Storage>,
     ) -> Server {
@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// A server of anything.
-    pub fn of(folder: TempDir, shared: RootService) -> Server {
+    pub(crate) fn of(folder: TempDir, shared: RootService) -> Server {
         let (logical, buffers) = (Arc::clone(&shared.logical), Arc::clone(&shared.buffers));
         let shared = Arc::new(shared);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -93,26 +93,26 @@ impl Server {
         Server { folder, logical, buffers, address, runtime: Some(runtime) }
     }
 
-    pub fn write(&self, name: &str, bytes: &[u8]) {
+    pub(crate) fn write(&self, name: &str, bytes: &[u8]) {
         std::fs::write(self.folder.path().join(name), bytes).unwrap();
     }
 
-    pub fn bytes_of(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn bytes_of(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.folder.path().join(name)).unwrap()
     }
 
     /// A client that has shaken hands, and nothing else.
-    pub fn greeted(&self) -> Peer {
+    pub(crate) fn greeted(&self) -> Peer {
         Peer::greeted(self.address)
     }
 
     /// A client that has logged in.
-    pub fn client(&self) -> Peer {
+    pub(crate) fn client(&self) -> Peer {
         Peer::logged_in(self.address)
     }
 }
 
-pub fn login() -> Login {
+pub(crate) fn login() -> Login {
     Login {
         process: 7,
         user: *b"tester\0\0",
@@ -124,7 +124,7 @@ pub fn login() -> Login {
 }
 
 /// Waits until something is so.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "{what} has not happened");
@@ -133,7 +133,7 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// The client's end of a connection.
-pub struct Peer {
+pub(crate) struct Peer {
     pub socket: TcpStream,
     pub session: SessionId,
     framer: ResponseFramer,
@@ -142,7 +142,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub fn connect(address: SocketAddr) -> Peer {
+    pub(crate) fn connect(address: SocketAddr) -> Peer {
         let socket = TcpStream::connect(address).unwrap();
         socket.set_nodelay(true).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -152,26 +152,26 @@ impl Peer {
     }
 
     /// One that has shaken hands, and nothing else.
-    pub fn greeted(address: SocketAddr) -> Peer {
+    pub(crate) fn greeted(address: SocketAddr) -> Peer {
         let mut peer = Peer::connect(address);
         peer.send_bytes(&HANDSHAKE);
         assert!(matches!(peer.response().response, Ok(Response::Ok(_))));
         peer
     }
 
-    pub fn logged_in(address: SocketAddr) -> Peer {
+    pub(crate) fn logged_in(address: SocketAddr) -> Peer {
         let mut peer = Peer::greeted(address);
         let body = peer.ok(login());
         peer.session = LoginAnswer::decode(&body).unwrap().session;
         peer
     }
 
-    pub fn send_bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).unwrap();
     }
 
     /// Sends a request with data behind it; its stream.
-    pub fn send(&mut self, request: impl Into<Request>, data: &[u8]) -> StreamId {
+    pub(crate) fn send(&mut self, request: impl Into<Request>, data: &[u8]) -> StreamId {
         self.last_stream += 1;
         let stream = StreamId(self.last_stream.to_be_bytes());
         let mut bytes = Vec::new();
@@ -182,7 +182,7 @@ impl Peer {
     }
 
     /// The next response, or none if the server has closed the connection.
-    pub fn next(&mut self) -> Option<ReceivedResponse> {
+    pub(crate) fn next(&mut self) -> Option<ReceivedResponse> {
         loop {
             if let Some(event) = self.framer.next(&mut self.input).unwrap() {
                 let ResponseEvent::Response(received) = event else { panic!("{event:?}") };
@@ -198,18 +198,18 @@ impl Peer {
         }
     }
 
-    pub fn response(&mut self) -> ReceivedResponse {
+    pub(crate) fn response(&mut self) -> ReceivedResponse {
         self.next().expect("the connection was closed")
     }
 
     /// Asks and gets the whole answer, its parts joined.
-    pub fn ask(&mut self, request: impl Into<Request>, data: &[u8]) -> Response {
+    pub(crate) fn ask(&mut self, request: impl Into<Request>, data: &[u8]) -> Response {
         self.send(request, data);
         self.joined()
     }
 
     /// One whole answer.
-    pub fn joined(&mut self) -> Response {
+    pub(crate) fn joined(&mut self) -> Response {
         let mut parts = Vec::new();
         loop {
             match self.response().response.unwrap() {
@@ -224,7 +224,7 @@ impl Peer {
     }
 
     /// Asks for what must be answered with ok; the answer's body.
-    pub fn ok(&mut self, request: impl Into<Request>) -> Bytes {
+    pub(crate) fn ok(&mut self, request: impl Into<Request>) -> Bytes {
         match self.ask(request, &[]) {
             Response::Ok(body) => body,
             other => panic!("{other:?}"),
@@ -232,38 +232,38 @@ impl Peer {
     }
 
     /// Asks for what must be refused; the code.
-    pub fn refused(&mut self, request: impl Into<Request>, data: &[u8]) -> ErrorCode {
+    pub(crate) fn refused(&mut self, request: impl Into<Request>, data: &[u8]) -> ErrorCode {
         match self.ask(request, data) {
             Response::Error(failure) => failure.code,
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn open(&mut self, path: &str, options: OpenOptions) -> FileHandle {
+    pub(crate) fn open(&mut self, path: &str, options: OpenOptions) -> FileHandle {
         let body = self.ok(open(path, options));
         OpenAnswer::decode(&body).unwrap().handle
     }
 
-    pub fn read(&mut self, handle: FileHandle, offset: u64, length: u32) -> Bytes {
+    pub(crate) fn read(&mut self, handle: FileHandle, offset: u64, length: u32) -> Bytes {
         self.ok(read(handle, offset, length))
     }
 
     /// The other end works as it should.
-    pub fn assert_well(&mut self) {
+    pub(crate) fn assert_well(&mut self) {
         self.ok(Ping);
     }
 
     /// The server closes the connection, whatever it says before.
-    pub fn assert_closed(&mut self) {
+    pub(crate) fn assert_closed(&mut self) {
         while self.next().is_some() {}
     }
 }
 
-pub fn at(path: &str) -> Location {
+pub(crate) fn at(path: &str) -> Location {
     Location::new(path.to_owned()).unwrap()
 }
 
-pub fn open(path: &str, options: OpenOptions) -> Open {
+pub(crate) fn open(path: &str, options: OpenOptions) -> Open {
     Open {
         mode: Default::default(),
         options,
@@ -273,25 +273,25 @@ pub fn open(path: &str, options: OpenOptions) -> Open {
     }
 }
 
-pub fn read(handle: FileHandle, offset: u64, length: u32) -> xrd::request::Read {
+pub(crate) fn read(handle: FileHandle, offset: u64, length: u32) -> xrd::request::Read {
     xrd::request::Read { segment: Segment { handle, length, offset }, arguments: None }
 }
 
-pub fn write(handle: FileHandle, offset: u64, data: &[u8]) -> xrd::request::Write {
+pub(crate) fn write(handle: FileHandle, offset: u64, data: &[u8]) -> xrd::request::Write {
     let length = data.len() as u32;
     xrd::request::Write { handle, offset, path: PathId(0), length }
 }
 
-pub fn pgwrite(handle: FileHandle, offset: u64, wire: &[u8], flags: PageFlags) -> PgWrite {
+pub(crate) fn pgwrite(handle: FileHandle, offset: u64, wire: &[u8], flags: PageFlags) -> PgWrite {
     PgWrite { handle, offset, path: PathId(0), flags, length: wire.len() as u32 }
 }
 
 /// Options of a file that is made.
-pub fn to_make() -> OpenOptions {
+pub(crate) fn to_make() -> OpenOptions {
     OpenOptions::NEW | OpenOptions::UPDATE
 }
 
 /// Bytes of which each differs from those near it.
-pub fn pattern(count: usize) -> Vec<u8> {
+pub(crate) fn pattern(count: usize) -> Vec<u8> {
     (0..count as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }

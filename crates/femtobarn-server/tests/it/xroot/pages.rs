@@ -24,7 +24,7 @@ fn pgread(peer: &mut Peer, handle: FileHandle, offset: u64, length: u32) -> Vec<
 }
 
 #[test]
-fn pages_are_read_from_anywhere_to_anywhere() {
+fn pgread_reads_any_range() {
     let server = Server::start();
     let content = pattern(3_000_001);
     server.write("file", &content);
@@ -53,7 +53,7 @@ fn written(peer: &mut Peer, request: PgWrite, wire: &[u8]) -> (Status, Option<Co
 }
 
 #[test]
-fn damaged_pages_are_told_and_corrected() {
+fn damaged_pages_are_reported_and_corrected() {
     let server = Server::start();
     let mut peer = server.client();
     let handle = peer.open("/file", to_make());
@@ -102,7 +102,7 @@ fn too_many_damaged_pages_are_refused() {
 }
 
 #[test]
-fn pages_that_cannot_be_are_refused() {
+fn impossible_page_writes_are_refused() {
     let server = Server::start();
     let mut peer = server.client();
     let handle = peer.open("/file", to_make());

@@ -91,7 +91,7 @@ fn now_ms() -> u64 {
 }
 
 #[test]
-fn files_are_opened_again_as_they_were_and_so_are_others_beside_them() {
+fn reopened_files_show_the_same_snapshot() {
     let (server, federation) = serve_run();
     let mut first = server.client();
     let before = content(&mut first).1;
@@ -108,7 +108,7 @@ fn files_are_opened_again_as_they_were_and_so_are_others_beside_them() {
 }
 
 #[test]
-fn what_was_open_is_inherited_through_sessions_that_do_not_use_it() {
+fn files_are_inherited_through_sessions_that_do_not_open_them() {
     let (server, federation) = serve_run();
     let mut first = server.client();
     let before = content(&mut first).1;
@@ -119,7 +119,7 @@ fn what_was_open_is_inherited_through_sessions_that_do_not_use_it() {
 }
 
 #[test]
-fn a_snapshot_that_vacuum_took_is_refused_once_and_then_the_newest_is_opened() {
+fn a_vacuumed_snapshot_is_refused_once_and_then_the_newest_is_opened() {
     let (server, federation) = serve_run();
     let mut first = server.client();
     content(&mut first);
@@ -136,7 +136,7 @@ fn a_snapshot_that_vacuum_took_is_refused_once_and_then_the_newest_is_opened() {
 }
 
 #[test]
-fn after_another_server_only_what_did_not_change_is_opened_however_many_sessions_follow() {
+fn after_a_server_restart_only_unchanged_files_are_reopened() {
     let (server, federation) = serve_run();
     let old = session_elsewhere(&server, head_ms(&federation) + MARGIN_MS);
     let mut first = go_on(&server, old);
@@ -151,7 +151,7 @@ fn after_another_server_only_what_did_not_change_is_opened_however_many_sessions
 }
 
 #[test]
-fn a_file_has_changed_where_containers_are_dropped_or_another_database_has_its_name() {
+fn a_dropped_container_or_a_reused_name_counts_as_a_changed_file() {
     let changes: [fn(&mut Transaction); 2] = [
         |transaction| {
             let database = transaction.database("run7").unwrap();

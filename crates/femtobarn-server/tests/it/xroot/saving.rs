@@ -127,7 +127,7 @@ fn counted(settings: Settings) -> Counted {
 }
 
 #[test]
-fn one_open_file_serves_all_sessions() {
+fn sessions_share_one_open_file() {
     for (reuse_files, expected) in [(true, 1), (false, 10)] {
         let Counted { server, opens, .. } =
             counted(Settings { reuse_files, ..Settings::default() });
@@ -142,7 +142,7 @@ fn one_open_file_serves_all_sessions() {
 }
 
 #[test]
-fn another_file_of_the_same_name_is_another_file() {
+fn a_replaced_file_is_not_shared_with_the_old_one() {
     let Counted { server, .. } = counted(Settings::default());
     server.write("file", b"old");
     let mut peer = server.client();
@@ -156,7 +156,7 @@ fn another_file_of_the_same_name_is_another_file() {
 }
 
 #[test]
-fn idle_files_are_closed_and_opened_again_unseen() {
+fn idle_files_are_closed_and_transparently_reopened() {
     let Counted { server, opens, .. } = counted(Settings::default());
     server.write("file", b"abc");
     server.write("gone", b"abc");
@@ -180,7 +180,7 @@ fn idle_files_are_closed_and_opened_again_unseen() {
 }
 
 #[test]
-fn syncs_without_writes_are_left_out() {
+fn syncs_without_writes_are_skipped() {
     for (eliminate_syncs, expected) in [(true, [1, 1, 2]), (false, [1, 2, 3])] {
         let Counted { server, syncs, .. } =
             counted(Settings { eliminate_syncs, ..Settings::default() });
@@ -199,7 +199,7 @@ fn syncs_without_writes_are_left_out() {
 }
 
 #[test]
-fn what_is_not_there_yet_is_to_be_asked_for_again() {
+fn a_deferred_open_tells_the_client_to_wait() {
     let Counted { server, .. } = counted(Settings::default());
     let mut peer = server.client();
     let wait = xrd::response::Wait { seconds: 7, message: "mounting".to_owned() };
@@ -208,7 +208,7 @@ fn what_is_not_there_yet_is_to_be_asked_for_again() {
 }
 
 #[test]
-fn a_full_disk_is_told_once_all_data_have_come() {
+fn a_full_disk_is_answered_after_all_data_have_arrived() {
     let Counted { server, .. } = counted(Settings::default());
     let mut peer = server.client();
     let handle = peer.open("/file", to_make());
@@ -218,7 +218,7 @@ fn a_full_disk_is_told_once_all_data_have_come() {
 }
 
 #[test]
-fn storages_that_always_block_are_read_as_well() {
+fn storages_without_nonblocking_reads_are_served() {
     let Counted { server, .. } = counted(Settings::default());
     let content = pattern(3_000_000);
     server.write("file", &content);

@@ -10,7 +10,7 @@ fn bound(server: &Server, session: SessionId) -> (Peer, PathId) {
 }
 
 #[test]
-fn answers_come_where_they_are_wanted() {
+fn answers_are_sent_on_the_requested_stream() {
     let server = Server::start();
     let content = pattern(1 << 20);
     server.write("file", &content);
@@ -44,7 +44,7 @@ fn write_on(path: PathId, handle: FileHandle, offset: u64, data: &[u8]) -> xrd::
 
 /// The server once took the next requests' bytes for the data, and said that all was well.
 #[test]
-fn a_write_takes_its_data_from_the_stream_that_it_names() {
+fn a_write_takes_its_data_from_the_named_stream() {
     let server = Server::start();
     let mut main = server.client();
     let handle = main.open("/file", to_make());
@@ -75,7 +75,7 @@ fn a_write_takes_its_data_from_the_stream_that_it_names() {
 }
 
 #[test]
-fn pages_and_changes_in_checkpoints_come_on_the_stream_that_they_name() {
+fn page_writes_and_checkpoint_changes_take_data_from_the_named_stream() {
     let server = Server::start();
     let mut main = server.client();
     let handle = main.open("/file", to_make());
@@ -100,7 +100,7 @@ fn pages_and_changes_in_checkpoints_come_on_the_stream_that_they_name() {
 }
 
 #[test]
-fn a_write_to_a_stream_that_is_not_there_is_refused_and_skips_nothing() {
+fn a_write_that_names_an_unknown_stream_is_refused_and_skips_no_bytes() {
     let server = Server::start();
     let mut main = server.client();
     let handle = main.open("/file", to_make());
@@ -115,7 +115,7 @@ fn a_write_to_a_stream_that_is_not_there_is_refused_and_skips_nothing() {
 }
 
 #[test]
-fn a_refused_write_takes_its_data_from_the_stream_that_it_names() {
+fn a_refused_write_consumes_its_data_on_the_named_stream() {
     let server = Server::start();
     let mut main = server.client();
     let handle = main.open("/file", to_make());
@@ -133,7 +133,7 @@ fn a_refused_write_takes_its_data_from_the_stream_that_it_names() {
 
 /// Its data stayed on the stream, and were taken for those of the next write.
 #[test]
-fn a_malformed_write_that_names_a_stream_ends_the_session() {
+fn a_malformed_write_with_a_named_stream_ends_the_session() {
     let server = Server::start();
     let mut main = server.client();
     let handle = main.open("/file", to_make());
@@ -151,7 +151,7 @@ fn a_malformed_write_that_names_a_stream_ends_the_session() {
 }
 
 #[test]
-fn what_comes_on_a_bound_stream_unasked_is_no_request() {
+fn unexpected_bytes_on_a_bound_stream_are_not_a_request() {
     let server = Server::start();
     let mut main = server.client();
     let handle = main.open("/file", to_make());
@@ -176,7 +176,7 @@ fn what_comes_on_a_bound_stream_unasked_is_no_request() {
 }
 
 #[test]
-fn a_stream_that_went_makes_room_for_another() {
+fn a_closed_stream_can_be_replaced() {
     let server = Server::start();
     let main = server.client();
     let streams: Vec<_> = (0..15).map(|_| bound(&server, main.session)).collect();
@@ -220,7 +220,7 @@ fn idle_sessions_are_ended() {
 }
 
 #[test]
-fn sessions_can_be_watched() {
+fn sessions_are_listed_with_their_traffic() {
     let server = Server::start();
     server.write("file", &pattern(10_000));
     let mut peer = server.client();

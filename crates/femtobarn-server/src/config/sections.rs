@@ -1,0 +1,275 @@
+//! The tables of a configuration, with their defaults.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::network::Network;
+use crate::auth::{Issuer, Rights};
+
+/// An exported folder.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ExportConfig {
+    /// The folder of a federation, or of plain files.
+    pub folder: PathBuf,
+    /// The prefix of its paths; if empty, the folder's own name.
+    #[serde(default)]
+    pub name: String,
+    /// Refuse all changes in it.
+    #[serde(default)]
+    pub read_only: bool,
+    /// Simulated slow disks.
+    pub throttle: Option<ThrottleConfig>,
+    /// Injected faults; see [`InjectedFault`](crate::physical::InjectedFault).
+    #[serde(default)]
+    pub faults: Vec<String>,
+}
+
+/// Simulated slow disks of an export.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct ThrottleConfig {
+    /// Bytes a second, of reading and writing together.
+    pub bytes_per_second: u64,
+    /// Seeks a second.
+    pub seeks_per_second: u32,
+    /// Folders at the export's top or in `databases` that are a disk each; everything else is not slowed down. If
+    /// empty, the whole export is one disk.
+    #[serde(default)]
+    pub disks: Vec<String>,
+    /// Bytes that stay in memory after they were read or written, for each disk.
+    #[serde(default = "cache_bytes")]
+    pub cache_bytes: u64,
+    /// Seconds of queued work above which writers wait for the disk.
+    #[serde(default = "write_behind_seconds")]
+    pub write_behind_seconds: f64,
+    /// Clients that would have to wait longer than this are told to retry later.
+    pub defer_above_seconds: Option<u32>,
+}
+
+fn cache_bytes() -> u64 {
+    16 << 20
+}
+
+fn write_behind_seconds() -> f64 {
+    1.0
+}
+
+/// Authentication and rights.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuthConfig {
+    /// The rights of clients without credentials.
+    pub anonymous: Allowed,
+    /// The rights of clients that send a user's name without proof.
+    pub unix: UnixAllowed,
+    /// The audiences of this server in tokens.
+    pub audiences: Vec<String>,
+    /// The issuers whose tokens are accepted.
+    #[serde(rename = "issuer")]
+    pub issuers: Vec<Issuer>,
+}
+
+/// A set of rights.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Allowed {
+    /// No rights: clients are refused.
+    Nothing,
+    /// Reading.
+    #[default]
+    Read,
+    /// Reading and changing.
+    All,
+}
+
+/// [`Allowed`] with the default [`Allowed::Nothing`].
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct UnixAllowed(pub Allowed);
+
+/// Encryption.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlsConfig {
+    /// The file of the server's certificates, in PEM format; if empty, there is no TLS.
+    pub certificate: PathBuf,
+    /// The file of the first certificate's key, in PEM format.
+    pub key: PathBuf,
+    /// Refuse unencrypted connections.
+    pub required: bool,
+}
+
+/// The status page and the metrics.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpConfig {
+    /// The clients that may read `/metrics`.
+    pub metrics: MetricsAccess,
+    /// Addresses from which it may be read without a token.
+    pub metrics_from: Vec<Network>,
+}
+
+/// Who may read `/metrics`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricsAccess {
+    /// [`MetricsAccess::Closed`] if anonymous clients have no rights, and otherwise [`MetricsAccess::Open`].
+    #[default]
+    Auto,
+    /// All clients.
+    Open,
+    /// Clients that may read `/` by their token, and those with the configured addresses.
+    Closed,
+}
+
+/// Limits of the server.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: usize,
+    /// Seconds after which a session without traffic is closed.
+    pub idle_seconds: u64,
+    /// Seconds that clients have to finish when the server is stopped.
+    pub drain_seconds: u64,
+    /// Seconds for which a remote session keeps its locks after the last message of its client.
+    pub lease_seconds: u64,
+    /// Seconds for which it keeps them after its connection was closed without a goodbye, as when the client's process
+    /// ends; at most the lease.
+    pub grace_seconds: u64,
+}
+
+/// Optimisations of the logical layer.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogicalConfig {
+    /// Sessions that read the same file share one open file.
+    pub reuse_files: bool,
+    /// A sync without writes since the last one does nothing.
+    pub eliminate_syncs: bool,
+    /// Seconds after which unused files are closed; 0 for never.
+    pub close_idle_files_seconds: u64,
+    /// Checksums are cached until their file changes.
+    pub keep_checksums: bool,
+}
+
+/// Redirects to other servers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct RedirectConfig {
+    /// Sessions above which clients are redirected to neighbours; 0 for never.
+    pub sessions_max: usize,
+    /// Servers with the same files, as `host:port`.
+    pub neighbours: Vec<String>,
+    /// Paths that other servers have copies of.
+    #[serde(rename = "replica")]
+    pub replicas: Vec<ReplicaConfig>,
+}
+
+/// A path that other servers have copies of.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaConfig {
+    /// The path.
+    pub path: String,
+    /// The servers with copies of what is below it, as `host:port`.
+    pub servers: Vec<String>,
+}
+
+/// The log.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// For people or for machines.
+    pub format: LogFormat,
+    /// The level, or directives of `tracing`.
+    pub level: String,
+}
+
+/// For people or for machines.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// A line for people.
+    #[default]
+    Text,
+    /// A JSON document a line.
+    Json,
+}
+
+impl ThrottleConfig {
+    pub(super) fn check(&self) -> Result<(), String> {
+        if Duration::try_from_secs_f64(self.write_behind_seconds).is_err() {
+            let seconds = self.write_behind_seconds;
+            return Err(format!("throttle.write_behind_seconds: invalid time {seconds}"));
+        }
+        match self.disks.iter().find(|name| name.is_empty() || name.contains('/')) {
+            Some(name) => Err(format!("throttle.disks: invalid folder name {name:?}")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Allowed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "nothing" => Ok(Allowed::Nothing),
+            "read" => Ok(Allowed::Read),
+            "all" => Ok(Allowed::All),
+            other => {
+                Err(format!("invalid rights {other:?}: choose \"nothing\", \"read\" or \"all\""))
+            }
+        }
+    }
+}
+
+impl Allowed {
+    pub(super) fn rights(self) -> Option<Rights> {
+        match self {
+            Allowed::Nothing => None,
+            Allowed::Read => Some(Rights::reading()),
+            Allowed::All => Some(Rights::everything()),
+        }
+    }
+}
+
+impl Default for UnixAllowed {
+    fn default() -> Self {
+        UnixAllowed(Allowed::Nothing)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 20_000,
+            idle_seconds: 3600,
+            drain_seconds: 10,
+            lease_seconds: 10,
+            grace_seconds: 2,
+        }
+    }
+}
+
+impl Default for LogicalConfig {
+    fn default() -> Self {
+        LogicalConfig {
+            reuse_files: true,
+            eliminate_syncs: true,
+            close_idle_files_seconds: 600,
+            keep_checksums: true,
+        }
+    }
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        LogConfig { format: LogFormat::Text, level: "info".to_owned() }
+    }
+}

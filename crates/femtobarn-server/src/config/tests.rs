@@ -1,0 +1,67 @@
+//! Checks of the defaults, the examples in their comments, and refusals.
+
+use super::*;
+use crate::logical::placement::Load;
+use crate::physical::{Opaque, StoragePath};
+
+#[test]
+fn the_documented_defaults_are_the_defaults() {
+    assert_eq!(Config::from_toml(DEFAULTS), Ok(Config::default()));
+    assert_eq!(Config::from_toml(""), Ok(Config::default()));
+}
+
+/// Examples in comments are indented by three blanks.
+#[test]
+fn the_examples_in_comments_are_valid_settings() {
+    let with_examples: String = DEFAULTS
+        .lines()
+        .map(|line| line.strip_prefix("#   ").unwrap_or(line).to_owned() + "\n")
+        .collect();
+    // An array of tables may follow single values only in its own table.
+    let config: Config = toml::from_str(&with_examples).expect("examples are settings");
+    assert_eq!(config.exports.len(), 1);
+    assert_eq!(config.auth.issuers.len(), 1);
+    let throttle = config.exports[0].throttle.as_ref().expect("it is slow");
+    assert_eq!((throttle.bytes_per_second, throttle.disks.len()), (22_000_000, 2));
+    let faults: Vec<_> = config.exports[0].faults.iter().map(|fault| fault.parse()).collect();
+    assert!(
+        faults.len() == 2 && faults.iter().all(Result::<crate::physical::InjectedFault, _>::is_ok)
+    );
+    let path = StoragePath::new(b"/lhc.fed/raw/x").expect("a path");
+    let placement = config.placement().expect("servers are servers");
+    let elsewhere = placement.redirect_target(&path, Opaque::default(), Load { sessions: 1 });
+    assert_eq!(elsewhere.map(|server| server.host).as_deref(), Some("disk1.example"));
+    assert!(config.check().is_err_and(|what| what.contains("TLS")));
+}
+
+#[test]
+fn metrics_are_closed_by_default_if_anonymous_clients_have_no_rights() {
+    let is_open = |text| Config::from_toml(text).unwrap().metrics_readers().is_open;
+    assert!(is_open(""));
+    assert!(!is_open("[auth]\nanonymous = 'nothing'"));
+    assert!(is_open("[auth]\nanonymous = 'nothing'\n[http]\nmetrics = 'open'"));
+    assert!(!is_open("[http]\nmetrics = 'closed'"));
+}
+
+fn throttled(setting: &str) -> String {
+    let all = format!("bytes_per_second = 1, seeks_per_second = 1, {setting}");
+    format!("[[export]]\nfolder = 'x'\nthrottle = {{ {all} }}")
+}
+
+#[test]
+fn an_invalid_setting_is_refused_with_its_name_or_value() {
+    for (text, said) in [
+        ("prot = 1", "unknown field `prot`"),
+        ("port = 70000", "line 1"),
+        ("[http]\nmetrics_from = ['tau']", "invalid address \"tau\""),
+        ("[auth]\nanonymous = 'write'", "unknown variant `write`"),
+        ("[tls]\nkey = 'a'", "give both or none"),
+        ("[tls]\nrequired = true", "tls.required needs"),
+        ("[[export]]\nfolder = 'x'\nname = 'x'", "write \"/x\""),
+        (&throttled("disks = ['a/b']"), "invalid folder name \"a/b\""),
+        (&throttled("write_behind_seconds = -1"), "write_behind_seconds: invalid time -1"),
+    ] {
+        let error = Config::from_toml(text).expect_err(text);
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Errors of storages.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
+/// The result of a storage's method.
+pub type StorageResult<T> = Result<T, StorageError>;
+
+/// Why a storage did not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The operation failed. The number decides the protocol's error code, the text is for people.
+    Refused(Errno, String),
+    /// The operation can be tried again after this time.
+    NotBefore(Duration, String),
+    /// Another server answers the request.
+    Elsewhere {
+        /// Its host.
+        host: String,
+        /// Its port.
+        port: u16,
+        /// Opaque information that the client has to send there.
+        opaque: String,
+    },
+}
+
+impl StorageError {
+    /// A failed operation.
+    pub fn refused(errno: Errno, what: impl Into<String>) -> Self {
+        StorageError::Refused(errno, what.into())
+    }
+
+    /// An operation that the operating system refused. `what` completes "cannot .. PATH": a verb, with an object if
+    /// need be.
+    pub fn cannot(what: &str, path: &impl Display, errno: Errno) -> Self {
+        // In lower case, as XRootD's servers write it: clients tell errors apart by `directory not empty`.
+        let why = errno.desc().to_lowercase();
+        StorageError::Refused(errno, format!("cannot {what} {path}: {why}"))
+    }
+}
