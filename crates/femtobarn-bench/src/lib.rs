@@ -1,6 +1,6 @@
-//! What the programs of the benchmarks share: `benches/run.py` runs them beside each other.
+//! Shared parts of the benchmark programs, which `benches/run.py` runs.
 //!
-//! A program does one piece of work and prints one JSON object, as benches/README.md says.
+//! A program does one piece of work and prints one JSON object, which benches/README.md specifies.
 
 mod measure;
 mod pool;
@@ -12,12 +12,12 @@ pub use reads::{Reads, sum};
 
 use std::time::{Duration, Instant};
 
-/// How a piece of work ends.
+/// The result of a piece of work.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// Objects of a small transaction, and bytes of each.
+/// The number of objects in a small transaction.
 pub const SMALL_OBJECTS: u64 = 10;
-/// See [`SMALL_OBJECTS`].
+/// The size of each of them in bytes.
 pub const SMALL_BYTES: usize = 100;
 
 /// Commits small transactions for some seconds, and reports how many; `commit` is given its number.

@@ -1,4 +1,4 @@
-//! Time, CPU time and random numbers; the same for all sides.
+//! Wall time, CPU time and random numbers, the same for all sides of a comparison.
 
 use std::io::{BufRead, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,11 +10,11 @@ use nix::sys::time::TimeValLike;
 
 use crate::Outcome;
 
-/// Where several processes are to start together (`BENCH_TOGETHER` is set), says `ready` and waits for a line
-/// on the standard input.
+/// If `BENCH_TOGETHER` is set, prints `ready` and waits for a line on standard input, so that several processes start
+/// together.
 ///
 /// # Panics
-/// If there is no driver at the other end.
+/// If standard input or output fails.
 pub fn wait_for_others() {
     if std::env::var_os("BENCH_TOGETHER").is_some() {
         println!("ready");

@@ -1,4 +1,4 @@
-//! The objects that are written, and how many of them in which transactions.
+//! The bytes that written objects consist of, and the transactions that write them.
 
 use std::ops::Range;
 use std::path::Path;
@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::Outcome;
 
-/// Bytes to make objects of: the file `objects.bin` that benches/sides/data.py makes.
+/// The bytes of objects: the file `objects.bin`, which benches/sides/data.py generates.
 pub struct Pool {
     bytes: Bytes,
     size: usize,
@@ -17,7 +17,7 @@ impl Pool {
     /// Objects of `size` bytes.
     ///
     /// # Errors
-    /// As reading the file.
+    /// The operating system's error if the file cannot be read.
     pub fn open(path: &Path, size: usize) -> Outcome<Self> {
         Ok(Pool { bytes: Bytes::from(std::fs::read(path)?), size })
     }

@@ -1,18 +1,18 @@
-//! Objects that are read: at random, one by one or in batches, and in order.
+//! Reads of objects: at random, singly or in batches, and in order.
 
 use crate::{Outcome, Random, Stopwatch};
 
-/// What is to be read.
+/// The objects to read.
 pub struct Reads {
-    /// Objects that there are.
+    /// The number of objects.
     pub objects: u64,
     /// Bytes of each.
     pub size: u64,
     /// Objects to read, some of them more than once.
     pub count: u64,
-    /// Objects that are asked for at once.
+    /// Objects requested at once.
     pub batch: u64,
-    /// Whether all have been read before; otherwise nothing of them is in memory.
+    /// Whether all objects were read before; otherwise none is in memory.
     pub is_hot: bool,
 }
 

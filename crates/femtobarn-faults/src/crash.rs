@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use crate::disk::{ChangeOutcome, Crash, DiskImage, SECTOR, SimulatedDisk};
+use crate::disk::{ChangeOutcome, Crash, CrashDisk, DiskImage, SECTOR};
 use crate::random::SplitMix;
 use crate::script::Script;
 use crate::trace::FileOperation;
@@ -148,7 +148,7 @@ fn replay(
     points: &[CrashPoint],
     mut send: impl FnMut(CrashState),
 ) -> Result<(), String> {
-    let mut disk = SimulatedDisk::default();
+    let mut disk = CrashDisk::default();
     let mut acknowledged = Acknowledged::default();
     let mut seen = HashSet::new();
     let mut next = points.iter().peekable();
@@ -182,7 +182,7 @@ fn fingerprint(found: &DiskImage, acknowledged: &Acknowledged) -> u64 {
 
 /// Enumerates all crashes, in the order of operations.
 fn enumerate(trace: &[FileOperation], random: &mut SplitMix) -> Result<Vec<CrashPoint>, String> {
-    let mut disk = SimulatedDisk::default();
+    let mut disk = CrashDisk::default();
     let mut points = vec![];
     for (operation, done) in trace.iter().enumerate() {
         disk.apply(done)?;
@@ -198,7 +198,7 @@ fn enumerate(trace: &[FileOperation], random: &mut SplitMix) -> Result<Vec<Crash
     Ok(points)
 }
 
-fn crashes(disk: &SimulatedDisk, is_fullest: bool, random: &mut SplitMix) -> Vec<Crash> {
+fn crashes(disk: &CrashDisk, is_fullest: bool, random: &mut SplitMix) -> Vec<Crash> {
     let pending = disk.pending();
     let (count, names) = (pending.len(), disk.pending_names());
     let all = |outcome: ChangeOutcome, names| Crash {

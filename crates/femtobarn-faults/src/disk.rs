@@ -22,7 +22,7 @@ pub type DiskFileNumber = usize;
 
 /// A simulated disk.
 #[derive(Clone, Default)]
-pub struct SimulatedDisk {
+pub struct CrashDisk {
     files: Vec<DiskFile>,
     /// The newest file with each inode number.
     inodes: BTreeMap<u64, DiskFileNumber>,
@@ -89,7 +89,7 @@ pub enum ChangeOutcome {
 /// The effect of a crash on all pending changes.
 #[derive(Clone, Debug, Default)]
 pub struct Crash {
-    /// The outcome of each pending change of files, in the order of [`SimulatedDisk::pending`].
+    /// The outcome of each pending change of files, in the order of [`CrashDisk::pending`].
     pub outcomes: Vec<ChangeOutcome>,
     /// How many of the pending changes of names survive; all if none is given.
     pub names: Option<u64>,
@@ -104,7 +104,7 @@ pub struct DiskImage {
     pub files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-impl SimulatedDisk {
+impl CrashDisk {
     /// Applies an operation of a trace.
     ///
     /// # Errors

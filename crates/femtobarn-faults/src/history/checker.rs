@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{IsolationLevel, RecordedTransaction, RegisterOperation, TransactionOutcome};
+use super::{IsolationLevel, ObservedTransaction, RegisterOperation, TransactionOutcome};
 
 /// A violation of isolation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ struct Graph {
 /// # Errors
 /// The first anomaly.
 pub fn check(
-    history: &[RecordedTransaction],
+    history: &[ObservedTransaction],
     last: &BTreeMap<u64, Vec<u64>>,
     level: IsolationLevel,
 ) -> Result<(), Anomaly> {
@@ -81,7 +81,7 @@ pub fn check(
     graph.check(history.len(), level)
 }
 
-fn csn(transaction: &RecordedTransaction) -> Option<u64> {
+fn csn(transaction: &ObservedTransaction) -> Option<u64> {
     match transaction.outcome {
         TransactionOutcome::Committed(csn) => Some(csn),
         TransactionOutcome::Aborted => None,
@@ -91,7 +91,7 @@ fn csn(transaction: &RecordedTransaction) -> Option<u64> {
 /// The transaction that appended each number. The final lists must have the numbers of all committed ones and no
 /// others.
 fn writers(
-    history: &[RecordedTransaction],
+    history: &[ObservedTransaction],
     last: &BTreeMap<u64, Vec<u64>>,
 ) -> Result<BTreeMap<(u64, u64), usize>, Anomaly> {
     let mut writers = BTreeMap::new();
@@ -127,7 +127,7 @@ fn writers(
 }
 
 /// Checks that a transaction sees each register as first read, plus its own appends.
-fn check_itself(transaction: &RecordedTransaction) -> Result<(), Anomaly> {
+fn check_itself(transaction: &ObservedTransaction) -> Result<(), Anomaly> {
     let mut lists: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for operation in &transaction.operations {
         match operation {
@@ -147,7 +147,7 @@ fn check_itself(transaction: &RecordedTransaction) -> Result<(), Anomaly> {
 }
 
 /// The first read of each register that the transaction had not written to before.
-fn first_reads(transaction: &RecordedTransaction) -> Vec<(u64, &[u64])> {
+fn first_reads(transaction: &ObservedTransaction) -> Vec<(u64, &[u64])> {
     let mut touched = BTreeSet::new();
     let mut reads = vec![];
     for operation in &transaction.operations {
@@ -164,7 +164,7 @@ fn first_reads(transaction: &RecordedTransaction) -> Vec<(u64, &[u64])> {
 
 /// Checks that a list that was read is a prefix of the final one, and ends with the last number of its writer.
 fn check_read(
-    history: &[RecordedTransaction],
+    history: &[ObservedTransaction],
     writers: &BTreeMap<(u64, u64), usize>,
     register: u64,
     seen: &[u64],
@@ -206,7 +206,7 @@ impl Graph {
     }
 
     /// Adds an edge from each transaction to those that began after its end.
-    fn add_time(&mut self, history: &[RecordedTransaction]) {
+    fn add_time(&mut self, history: &[ObservedTransaction]) {
         let committed = |at: &usize| csn(&history[*at]).is_some();
         for first in (0..history.len()).filter(committed) {
             for then in (0..history.len()).filter(committed) {

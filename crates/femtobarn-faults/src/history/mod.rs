@@ -22,7 +22,7 @@ pub enum IsolationLevel {
 
 /// One transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecordedTransaction {
+pub struct ObservedTransaction {
     /// Begin and end, on a clock that all transactions share.
     pub time: std::ops::Range<u64>,
     /// The outcome.
@@ -49,7 +49,7 @@ pub enum RegisterOperation {
     Append(u64, u64),
 }
 
-impl RecordedTransaction {
+impl ObservedTransaction {
     /// The transaction as a line of text.
     pub fn to_line(&self) -> String {
         let outcome = match self.outcome {
@@ -90,6 +90,6 @@ impl RecordedTransaction {
             }
         };
         let operations = words.map(operation).collect::<Option<_>>()?;
-        Some(RecordedTransaction { time: start..end, outcome, operations })
+        Some(ObservedTransaction { time: start..end, outcome, operations })
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use femtobarn::{ErrorKind, Federation, Isolation, Profile, Result, TransactionOptions};
 use rntuple::Value;
 
-use super::{IsolationLevel, RecordedTransaction, RegisterOperation, TransactionOutcome};
+use super::{IsolationLevel, ObservedTransaction, RegisterOperation, TransactionOutcome};
 use crate::random::SplitMix;
 use crate::script::{class, object, small_pages, split, updated_fields};
 
@@ -79,7 +79,7 @@ pub fn run(
     level: IsolationLevel,
     writer: u64,
     count: u64,
-    mut tell: impl FnMut(RecordedTransaction),
+    mut tell: impl FnMut(ObservedTransaction),
 ) -> Result<()> {
     let mut random = SplitMix(writer);
     let mut next = writer << 20;
@@ -93,7 +93,7 @@ pub fn run(
             }
             Err(error) => return Err(error),
         };
-        tell(RecordedTransaction { time: start..now(), outcome, operations });
+        tell(ObservedTransaction { time: start..now(), outcome, operations });
     }
     Ok(())
 }

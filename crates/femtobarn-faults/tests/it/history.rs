@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 use femtobarn::Federation;
 use femtobarn_faults::crash::in_memory;
 use femtobarn_faults::history::{
-    Anomaly, IsolationLevel, RecordedTransaction, RegisterOperation, TransactionOutcome, check,
+    Anomaly, IsolationLevel, ObservedTransaction, RegisterOperation, TransactionOutcome, check,
     recorder,
 };
 
 const PROCESSES: u64 = 3;
 
 /// A committed transaction, from a text such as `r0:1,2 a0:3`. All of a history are concurrent.
-fn committed(csn: u64, operations: &str) -> RecordedTransaction {
-    RecordedTransaction::from_line(&format!("0 100 {csn} {operations}")).unwrap()
+fn committed(csn: u64, operations: &str) -> ObservedTransaction {
+    ObservedTransaction::from_line(&format!("0 100 {csn} {operations}")).unwrap()
 }
 
 fn last(lists: &[&[u64]]) -> BTreeMap<u64, Vec<u64>> {
@@ -31,8 +31,8 @@ fn a_line_round_trips() {
     let operations = vec![RegisterOperation::Read(3, vec![]), RegisterOperation::Append(3, 7)];
     for outcome in [TransactionOutcome::Committed(4), TransactionOutcome::Aborted] {
         let transaction =
-            RecordedTransaction { time: 5..6, outcome, operations: operations.clone() };
-        assert_eq!(RecordedTransaction::from_line(&transaction.to_line()).unwrap(), transaction);
+            ObservedTransaction { time: 5..6, outcome, operations: operations.clone() };
+        assert_eq!(ObservedTransaction::from_line(&transaction.to_line()).unwrap(), transaction);
     }
 }
 
@@ -135,10 +135,10 @@ fn record(level: IsolationLevel, count: u64) {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
-        history.extend(text.lines().map(|line| RecordedTransaction::from_line(line).unwrap()));
+        history.extend(text.lines().map(|line| ObservedTransaction::from_line(line).unwrap()));
     }
     let last = recorder::lists(&Federation::open(&folder).unwrap()).unwrap();
-    let is_committed = |each: &&RecordedTransaction| each.outcome != TransactionOutcome::Aborted;
+    let is_committed = |each: &&ObservedTransaction| each.outcome != TransactionOutcome::Aborted;
     let committed = history.iter().filter(is_committed).count();
     crate::tell(&format!("{level:?}: {} transactions, {committed} committed", history.len()));
     if let Err(anomaly) = check(&history, &last, level) {

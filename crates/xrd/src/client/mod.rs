@@ -93,11 +93,11 @@ struct ClientInner {
     options: Options,
     user: String,
     call_mode: CallMode,
-    slots: Mutex<HashMap<(Endpoint, bool), Arc<ConnectionSlot>>>,
+    slots: Mutex<HashMap<(Endpoint, bool), Arc<CachedConnection>>>,
 }
 
 /// The connection to a server, if there is one. The lock is held while it is opened.
-type ConnectionSlot = tokio::sync::Mutex<Option<Arc<Connection>>>;
+type CachedConnection = tokio::sync::Mutex<Option<Arc<Connection>>>;
 
 impl Client {
     /// Connects to the server of a URL. Must be called within a tokio runtime.

@@ -128,10 +128,7 @@ fn unknown_requests_are_refused_and_the_connection_stays() {
 fn another_protocol_is_known_by_its_first_bytes() {
     let mut framer = RequestFramer::new();
     let error = framer.next(&mut Bytes::from_static(b"GET / HTTP/1.1\r\nHost: a\r\n")).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "handshake at byte 0: not an XRootD handshake"
-    );
+    assert_eq!(error.to_string(), "handshake at byte 0: not an XRootD handshake");
 }
 
 #[test]

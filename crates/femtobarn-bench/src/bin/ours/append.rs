@@ -1,4 +1,4 @@
-//! Objects that the database does not look into, appended one by one by one or several writers.
+//! Opaque objects, appended one by one by one or several writers.
 
 use std::path::Path;
 
@@ -11,11 +11,11 @@ use rntuple::{Cell, row};
 
 use femtobarn_bench::{Appends, Outcome, Pool, SMALL_BYTES, SMALL_OBJECTS, Stopwatch};
 
-/// The database that writers share.
-pub const DATABASE: &str = "objects";
+/// The database that the writers share.
+pub(crate) const DATABASE: &str = "objects";
 
 /// Objects of other sizes are lists of bytes, which have a place for their length.
-pub const FIXED_BYTES: usize = 100;
+pub(crate) const FIXED_BYTES: usize = 100;
 
 const FIXED: &str = r#"{"name": "bytes", "type": {"array": {"of": "uint8", "size": 100}}}"#;
 const OBJECT: &str =
@@ -46,20 +46,20 @@ row! {
 
 impl Fixed {
     /// An object of the pool.
-    pub fn new(pool: &Pool, id: u64) -> Self {
+    pub(crate) fn new(pool: &Pool, id: u64) -> Self {
         Fixed { bytes: pool.object(id).try_into().expect("the pool's objects are so long") }
     }
 }
 
 impl Object {
     /// An object of the pool.
-    pub fn new(pool: &Pool, id: u64) -> Self {
+    pub(crate) fn new(pool: &Pool, id: u64) -> Self {
         Object { id, blob: pool.shared(id) }
     }
 }
 
 /// The class of objects of so many bytes and links.
-pub fn class_of(size: usize, links: usize) -> Outcome<Class> {
+pub(crate) fn class_of(size: usize, links: usize) -> Outcome<Class> {
     let (name, mut fields) = match size {
         FIXED_BYTES => ("Fixed", FIXED.to_owned()),
         _ => ("Object", OBJECT.to_owned()),
@@ -80,20 +80,21 @@ fn place(writer: u64, of: &str) -> (String, String) {
 }
 
 /// The container of a writer, of those that share a database.
-pub fn container_name(writer: u64) -> String {
+pub(crate) fn container_name(writer: u64) -> String {
     format!("w{writer}")
 }
 
 /// Makes a federation with a container for each writer.
-pub fn create(folder: &Path, of: &str, size: usize, links: usize, writers: u64) -> Outcome {
+pub(crate) fn create(folder: &Path, of: &str, size: usize, links: usize, writers: u64) -> Outcome {
     let federation = Federation::create(folder, "bench")?;
     let class = class_of(size, links)?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     for writer in 0..writers {
         let (database, container) = place(writer, of);
-        let id = match writer > 0 && of == "shared" {
-            true => transaction.database(&database)?,
-            false => transaction.create_database(&database)?,
+        let id = if writer > 0 && of == "shared" {
+            transaction.database(&database)?
+        } else {
+            transaction.create_database(&database)?
         };
         transaction.create_container(id, &container, &class, ContainerOptions::default())?;
     }
@@ -103,7 +104,7 @@ pub fn create(folder: &Path, of: &str, size: usize, links: usize, writers: u64) 
 
 /// Appends objects to the writer's container, with as many links as its class has, each to an object
 /// before.
-pub fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
+pub(crate) fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
     let pool = &work.pool;
     let federation = crate::open(folder, OpenOptions::default())?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
@@ -162,24 +163,24 @@ fn append_rows<R: Cell>(
         transaction.commit()?;
     }
     drop(federation);
-    match folder.is_dir() {
-        true => watch.report_on_disk(work.count, work.bytes(), folder),
+    if folder.is_dir() {
+        watch.report_on_disk(work.count, work.bytes(), folder)
+    } else {
         // It is at a server.
-        false => {
-            watch.report(work.count, work.bytes(), 0);
-            Ok(())
-        }
+
+        watch.report(work.count, work.bytes(), 0);
+        Ok(())
     }
 }
 
 /// Commits small transactions.
-pub fn commits(folder: &Path, of: &str, writer: u64, seconds: f64) -> Outcome {
+pub(crate) fn commits(folder: &Path, of: &str, writer: u64, seconds: f64) -> Outcome {
     let federation = crate::open(folder, OpenOptions::default())?;
     femtobarn_bench::commits(seconds, |_| commit_small(&federation, of, writer))
 }
 
 /// One small transaction.
-pub fn commit_small(federation: &Federation, of: &str, writer: u64) -> Outcome {
+pub(crate) fn commit_small(federation: &Federation, of: &str, writer: u64) -> Outcome {
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     let key = container(&mut transaction, writer, of)?;
     let mut rows = transaction.rows::<Fixed>(key)?;

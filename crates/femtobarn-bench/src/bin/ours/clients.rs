@@ -1,4 +1,4 @@
-//! Many clients of one server that commit, each in a session and a thread of its own, and none in another's way.
+//! Many clients of one server that commit without conflicts, each in a session and a thread of its own.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -25,7 +25,7 @@ trait Client: Sized {
 }
 
 /// Commits for some seconds, into the containers that `ours create` made for as many writers.
-pub fn run(url: &str, work: &str, clients: u64, seconds: f64) -> Outcome {
+pub(crate) fn run(url: &str, work: &str, clients: u64, seconds: f64) -> Outcome {
     match work {
         "transactions" => {
             all::<Transactions>(url, clients, seconds, SMALL_OBJECTS * SMALL_BYTES as u64)

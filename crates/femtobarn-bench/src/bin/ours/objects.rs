@@ -1,4 +1,4 @@
-//! Objects of 10 KB: a number and bytes that the database does not look into.
+//! Objects of 10 KB: a number and opaque bytes.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ row! {
 }
 
 /// Makes a federation of objects to be read.
-pub fn write(folder: &Path, pool: &Path, count: u64, options: ContainerOptions) -> Outcome {
+pub(crate) fn write(folder: &Path, pool: &Path, count: u64, options: ContainerOptions) -> Outcome {
     let pool = Bytes::from(std::fs::read(pool)?);
     let federation = create(folder, options)?;
     let watch = Stopwatch::start();
@@ -32,7 +32,7 @@ pub fn write(folder: &Path, pool: &Path, count: u64, options: ContainerOptions) 
 }
 
 /// Reads objects at random by their OIDs.
-pub fn random(folder: &Path, reads: u64) -> Outcome {
+pub(crate) fn random(folder: &Path, reads: u64) -> Outcome {
     let snapshot = Federation::open(folder)?.snapshot(None)?;
     let view = snapshot.view("objects/objects")?;
     let entries = view.entries();

@@ -1,5 +1,5 @@
-//! The physical limit of reading: a plain file of the same bytes, from the page cache or past it, or the
-//! same bytes where they are.
+//! The physical limit of reading: a plain file of the same bytes, through the page cache or past it, or the same bytes
+//! at their place in the database.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -18,7 +18,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const ALIGNMENT: usize = 4096;
 
 /// Reads a file in order, and adds up its words; `entries` are what its bytes stand for.
-pub fn read(file: &Path, way: &str, entries: u64) -> Outcome {
+pub(crate) fn read(file: &Path, way: &str, entries: u64) -> Outcome {
     let flags = match way {
         "cached" => 0,
         "direct" => nix::libc::O_DIRECT,
@@ -46,7 +46,7 @@ fn all_of(file: &File, piece: &mut [u8]) -> Result<Seen, Error> {
 }
 
 /// Reads the pages of fields that have one column, piece by piece as the database file has them.
-pub fn read_pages(folder: &Path, container: &str, names: &str) -> Outcome {
+pub(crate) fn read_pages(folder: &Path, container: &str, names: &str) -> Outcome {
     let view = Federation::open(folder)?.snapshot(None)?.view(container)?;
     let database = container.split('/').next().unwrap_or_default();
     let file = File::open(folder.join("databases").join(format!("{database}.root")))?;

@@ -1,4 +1,4 @@
-//! Objects that the database does not look into, read at random and in order.
+//! Opaque objects, read at random and in order.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const HEAD: &str = r#"{"name": "Head", "version": 1, "fields": [
 
 /// Makes a federation of objects, and of as many heads, each with a link to an object at random; objects
 /// that have numbers have an index of these.
-pub fn fill(folder: &Path, pool: &Pool, count: u64) -> Outcome {
+pub(crate) fn fill(folder: &Path, pool: &Pool, count: u64) -> Outcome {
     let federation = Federation::create(folder, "bench")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     let database = transaction.create_database("objects")?;
@@ -48,7 +48,7 @@ pub fn fill(folder: &Path, pool: &Pool, count: u64) -> Outcome {
 }
 
 /// Reads objects one by one: by their OIDs, by their numbers, or by the links of heads.
-pub fn one_by_one(folder: &Path, way: &str, reads: &Reads) -> Outcome {
+pub(crate) fn one_by_one(folder: &Path, way: &str, reads: &Reads) -> Outcome {
     match reads.size as usize {
         FIXED_BYTES => read_each(folder, way, reads, |object: Fixed| sum(&object.bytes)),
         _ => read_each(folder, way, reads, |object: Object| sum(&object.blob)),
@@ -78,7 +78,7 @@ fn read_each<R: FromCell>(
 }
 
 /// Reads objects in batches, by their OIDs.
-pub fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
     let snapshot = open(folder)?;
     let view = snapshot.view("objects/objects")?;
     reads.in_batches(|ids| {
@@ -89,7 +89,7 @@ pub fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
 
 /// Reads all objects in order: from the cache, where all are that were read before, or as one would
 /// who reads more than that holds.
-pub fn scan(folder: &Path, way: &str, reads: &Reads) -> Outcome {
+pub(crate) fn scan(folder: &Path, way: &str, reads: &Reads) -> Outcome {
     let objects = open(folder)?.view("objects/objects")?.cursor::<Object>()?;
     let mut objects = match way {
         "cached" => objects,

@@ -34,7 +34,7 @@ row! {
 }
 
 /// Appends `count` objects one by one, in one transaction.
-pub fn append(folder: &Path, count: u64) -> Outcome {
+pub(crate) fn append(folder: &Path, count: u64) -> Outcome {
     let federation = Federation::create(folder, "bench")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     let database = transaction.create_database("hits")?;

@@ -1,6 +1,6 @@
 //! Whole containers read in order: objects, rows and columns, in one thread or several.
 //!
-//! Every 32-bit word of what is read is added up: the sum is the same for all sides.
+//! The program adds up every 32-bit word that it reads: the sum must be the same for all sides.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,15 +17,15 @@ const FIELD_BYTES: u64 = 512 << 10;
 const PROBE_ENTRIES: u64 = 64;
 
 /// What goes wrong.
-pub type Error = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads fields of a container, named "database/container".
-pub fn own(folder: &Path, container: &str, names: &str, threads: u64) -> Outcome {
+pub(crate) fn own(folder: &Path, container: &str, names: &str, threads: u64) -> Outcome {
     read(|| opened(folder, container), names, threads)
 }
 
 /// Reads fields of an RNTuple in a file that ROOT wrote.
-pub fn attached(file: &Path, ntuple: &str, names: &str, threads: u64) -> Outcome {
+pub(crate) fn attached(file: &Path, ntuple: &str, names: &str, threads: u64) -> Outcome {
     let folder = tempfile::tempdir()?;
     Federation::create(folder.path(), "bench")?.attach(file, Some("file"))?;
     // Opened anew each time: what the first keeps of pages in its cache must not count.
@@ -40,7 +40,12 @@ fn opened(folder: &Path, container: &str) -> Result<View, Error> {
 }
 
 /// Copies an RNTuple of a file that ROOT wrote into a container "own/NTUPLE" of a new federation.
-pub fn import(folder: &Path, file: &Path, ntuple: &str, options: ContainerOptions) -> Outcome {
+pub(crate) fn import(
+    folder: &Path,
+    file: &Path,
+    ntuple: &str,
+    options: ContainerOptions,
+) -> Outcome {
     let federation = Federation::create(folder, "bench")?;
     federation.attach(file, Some("file"))?;
     let source = federation.snapshot(None)?.view(&format!("file/{ntuple}"))?;
@@ -58,7 +63,7 @@ pub fn import(folder: &Path, file: &Path, ntuple: &str, options: ContainerOption
 }
 
 /// Writes the values of fields of an RNTuple that ROOT wrote to a plain file.
-pub fn export(target: &Path, file: &Path, ntuple: &str, names: &str) -> Outcome {
+pub(crate) fn export(target: &Path, file: &Path, ntuple: &str, names: &str) -> Outcome {
     let folder = tempfile::tempdir()?;
     let federation = Federation::create(folder.path(), "bench")?;
     federation.attach(file, Some("file"))?;
@@ -132,14 +137,14 @@ fn each(
 
 /// What was read.
 #[derive(Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub bytes: u64,
     pub check: u32,
 }
 
 impl Seen {
     /// More values.
-    pub fn add(&mut self, values: &[u8]) {
+    pub(crate) fn add(&mut self, values: &[u8]) {
         let words = values.chunks_exact(size_of::<u32>());
         let word = |word: &[u8]| u32::from_le_bytes(word.try_into().expect("four bytes"));
         self.check = words.fold(self.check, |sum, each| sum.wrapping_add(word(each)));

@@ -1,4 +1,4 @@
-//! Files past the page cache: the best plain writer, and what the disk can do.
+//! Files that bypass the page cache: the best plain writer, and the limit of the disk.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -16,7 +16,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const ALIGNMENT: usize = 4096;
 
 /// Appends objects to a file of the writer's own, whose place on disk is set aside.
-pub fn append(folder: &Path, work: &Appends) -> Outcome {
+pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
     let path = folder.join(format!("w{}", work.writer));
     let file = OpenOptions::new().write(true).create(true).custom_flags(O_DIRECT).open(&path)?;
     let space = (work.bytes() as usize).next_multiple_of(ALIGNMENT);
@@ -46,7 +46,7 @@ pub fn append(folder: &Path, work: &Appends) -> Outcome {
 }
 
 /// Reads blocks at random, `depth` of them at once.
-pub fn blocks(path: &Path, bytes: u64, count: u64, depth: u64) -> Outcome {
+pub(crate) fn blocks(path: &Path, bytes: u64, count: u64, depth: u64) -> Outcome {
     let file = OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path)?;
     let blocks = file.metadata()?.len() / bytes;
     let mut random = Random::default();

@@ -14,7 +14,7 @@ const MAP_BYTES: usize = 64 << 30;
 type Table = Database<U64<NativeEndian>, Bytes, IntegerComparator>;
 
 /// Appends objects to the writer's table.
-pub fn append(folder: &Path, work: &Appends) -> Outcome {
+pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
     let (env, table) = open(folder, work.writer, EnvFlags::empty())?;
     let watch = Stopwatch::start();
     for ids in work.transactions() {
@@ -29,7 +29,7 @@ pub fn append(folder: &Path, work: &Appends) -> Outcome {
 }
 
 /// Reads objects at random, by key.
-pub fn random(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn random(folder: &Path, reads: &Reads) -> Outcome {
     // What is read ahead from the disk is of no use to a reader at random.
     let flags = if reads.is_hot { EnvFlags::empty() } else { EnvFlags::NO_READ_AHEAD };
     let (env, table) = open(folder, 0, flags)?;
@@ -41,7 +41,7 @@ pub fn random(folder: &Path, reads: &Reads) -> Outcome {
 }
 
 /// Reads all objects with a cursor.
-pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn scan(folder: &Path, reads: &Reads) -> Outcome {
     let (env, table) = open(folder, 0, EnvFlags::empty())?;
     let transaction = env.read_txn()?;
     reads.in_order(|| {
@@ -54,7 +54,7 @@ pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
 }
 
 /// Commits small transactions.
-pub fn commits(folder: &Path, writer: u64, seconds: f64) -> Outcome {
+pub(crate) fn commits(folder: &Path, writer: u64, seconds: f64) -> Outcome {
     let (env, table) = open(folder, writer, EnvFlags::empty())?;
     let object = [1; SMALL_BYTES];
     femtobarn_bench::commits(seconds, |number| {

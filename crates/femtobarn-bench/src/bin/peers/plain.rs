@@ -1,4 +1,4 @@
-//! Plain files: what the system can do without an engine.
+//! Plain files: the limit of the operating system without an engine.
 
 use std::fs::File;
 use std::io::Write;
@@ -16,7 +16,7 @@ const PIECE_BYTES: usize = 1 << 20;
 const SMALL_WRITE_BYTES: usize = 4 << 10;
 
 /// Appends objects to a file of the writer's own.
-pub fn append(folder: &Path, work: &Appends) -> Outcome {
+pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
     let path = folder.join(format!("w{}", work.writer));
     let mut file = File::create(&path)?;
     let mut piece = Vec::with_capacity(PIECE_BYTES + work.pool.size());
@@ -37,7 +37,7 @@ pub fn append(folder: &Path, work: &Appends) -> Outcome {
 }
 
 /// Reads objects at random by pread.
-pub fn random(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn random(folder: &Path, reads: &Reads) -> Outcome {
     let file = File::open(folder.join("w0"))?;
     let mut object = vec![0; reads.size as usize];
     reads.one_by_one(|id| {
@@ -47,14 +47,14 @@ pub fn random(folder: &Path, reads: &Reads) -> Outcome {
 }
 
 /// Reads objects at random from a mapping.
-pub fn random_mapped(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn random_mapped(folder: &Path, reads: &Reads) -> Outcome {
     let map = mapped(&folder.join("w0"))?;
     let size = reads.size as usize;
     reads.one_by_one(|id| Ok(sum(&map[id as usize * size..][..size])))
 }
 
 /// Reads all objects by pread.
-pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn scan(folder: &Path, reads: &Reads) -> Outcome {
     let file = File::open(folder.join("w0"))?;
     let at_once = (PIECE_BYTES as u64 / reads.size).max(1);
     let mut piece = vec![0; (at_once * reads.size) as usize];
@@ -73,7 +73,7 @@ pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
 }
 
 /// Reads all objects from a mapping.
-pub fn scan_mapped(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn scan_mapped(folder: &Path, reads: &Reads) -> Outcome {
     let map = mapped(&folder.join("w0"))?;
     reads.in_order(|| {
         let objects = map.chunks_exact(reads.size as usize);
@@ -82,7 +82,7 @@ pub fn scan_mapped(folder: &Path, reads: &Reads) -> Outcome {
 }
 
 /// Appends 4 KB for each of a group of transactions, and makes them durable by so many syncs.
-pub fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcome {
+pub(crate) fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcome {
     let mut file = File::create(path)?;
     let piece = vec![1; SMALL_WRITE_BYTES];
     let mut left = 0;
@@ -103,7 +103,7 @@ pub fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcome {
 }
 
 /// Makes a file, or all files of a folder, leave the page cache, and sees to it that they did.
-pub fn evict(path: &Path) -> Outcome {
+pub(crate) fn evict(path: &Path) -> Outcome {
     if path.is_dir() {
         return path.read_dir()?.try_for_each(|entry| evict(&entry?.path()));
     }
@@ -111,15 +111,16 @@ pub fn evict(path: &Path) -> Outcome {
     file.sync_data()?;
     posix_fadvise(&file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)?;
     let left = resident(&file)?;
-    match left > 16 {
-        true => Err(format!("{left} pages of {} stay in memory", path.display()).into()),
-        false => Ok(()),
+    if left > 16 {
+        Err(format!("{left} pages of {} stay in memory", path.display()).into())
+    } else {
+        Ok(())
     }
 }
 
 /// Reads a file, or all files of a folder, in order: in the page cache they then are as the kernel keeps
 /// them best, in large pieces, whoever wrote them and how.
-pub fn warm(path: &Path) -> Outcome {
+pub(crate) fn warm(path: &Path) -> Outcome {
     if path.is_dir() {
         return path.read_dir()?.try_for_each(|entry| warm(&entry?.path()));
     }

@@ -11,7 +11,7 @@ use femtobarn_bench::{Appends, Outcome, Reads, SMALL_BYTES, SMALL_OBJECTS, Stopw
 const WAIT: Duration = Duration::from_secs(120);
 
 /// Appends objects to the writer's table.
-pub fn append(folder: &Path, work: &Appends) -> Outcome {
+pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
     let mut connection = open(folder, work.writer, work.pool.size())?;
     let statement = insertion(work.writer);
     let watch = Stopwatch::start();
@@ -30,7 +30,7 @@ pub fn append(folder: &Path, work: &Appends) -> Outcome {
 }
 
 /// Reads objects at random, by key.
-pub fn random(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn random(folder: &Path, reads: &Reads) -> Outcome {
     let connection = open(folder, 0, reads.size as usize)?;
     let mut select = connection.prepare("SELECT object FROM w0 WHERE id = ?")?;
     reads.one_by_one(|id| {
@@ -39,7 +39,7 @@ pub fn random(folder: &Path, reads: &Reads) -> Outcome {
 }
 
 /// Reads all objects in the order of their keys.
-pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
+pub(crate) fn scan(folder: &Path, reads: &Reads) -> Outcome {
     let connection = open(folder, 0, reads.size as usize)?;
     let mut select = connection.prepare("SELECT object FROM w0 ORDER BY id")?;
     reads.in_order(|| {
@@ -53,7 +53,7 @@ pub fn scan(folder: &Path, reads: &Reads) -> Outcome {
 }
 
 /// Commits small transactions.
-pub fn commits(folder: &Path, writer: u64, seconds: f64) -> Outcome {
+pub(crate) fn commits(folder: &Path, writer: u64, seconds: f64) -> Outcome {
     let mut connection = open(folder, writer, SMALL_BYTES)?;
     let (statement, object) = (insertion(writer), [1; SMALL_BYTES]);
     femtobarn_bench::commits(seconds, |number| {

@@ -1,4 +1,4 @@
-//! One session with a server: asks, and waits for the whole answer.
+//! One session with a server: sends a request and waits for the whole answer.
 
 use bytes::{Bytes, BytesMut};
 use femtobarn_bench::Outcome;
@@ -14,7 +14,7 @@ const READ_BYTES: usize = 256 << 10;
 const STREAM: StreamId = StreamId([0, 1]);
 
 /// A session.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: TcpStream,
     framer: ResponseFramer,
     input: BytesMut,
@@ -23,7 +23,7 @@ pub struct Connection {
 }
 
 /// A whole answer.
-pub struct Answered {
+pub(crate) struct Answered {
     /// What its last response held, unless that is data.
     pub body: Bytes,
     /// Bytes of data.
@@ -32,7 +32,7 @@ pub struct Answered {
 
 impl Connection {
     /// Connects and logs in as nobody in particular.
-    pub async fn open(address: &str) -> Outcome<Self> {
+    pub(crate) async fn open(address: &str) -> Outcome<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (framer, input) = (ResponseFramer::new(), BytesMut::new());
@@ -60,7 +60,7 @@ impl Connection {
     }
 
     /// Asks, and waits for the whole answer.
-    pub async fn ask(&mut self, request: Request) -> Outcome<Answered> {
+    pub(crate) async fn ask(&mut self, request: Request) -> Outcome<Answered> {
         request.encode(STREAM, &mut self.sent)?;
         self.send().await?;
         self.answer().await

@@ -1,4 +1,4 @@
-//! A session with the catalogue that locks containers of its own, and unlocks them, many in one turn.
+//! A session with the catalogue that locks containers of its own and unlocks them, many in one turn.
 
 use femtobarn_bench::Outcome;
 use femtobarn_rpc::v1::catalogue_client::CatalogueClient;
@@ -11,7 +11,7 @@ use tonic::Streaming;
 use uuid::Uuid;
 
 /// A session.
-pub struct Locks {
+pub(crate) struct Locks {
     to_server: mpsc::Sender<ClientTurn>,
     from_server: Streaming<ServerTurn>,
     turn: ClientTurn,
@@ -20,7 +20,12 @@ pub struct Locks {
 
 impl Locks {
     /// Opens a session with the server of a federation. Others lock other containers.
-    pub async fn open(address: &str, federation: &str, number: u64, count: u32) -> Outcome<Self> {
+    pub(crate) async fn open(
+        address: &str,
+        federation: &str,
+        number: u64,
+        count: u32,
+    ) -> Outcome<Self> {
         let mut client = CatalogueClient::connect(format!("http://{address}")).await?;
         let (to_server, turns) = mpsc::channel(2);
         let session = Uuid::new_v4().into_bytes().to_vec();
@@ -35,7 +40,7 @@ impl Locks {
     }
 
     /// Locks and unlocks, and waits until each lock was granted; returns how many were.
-    pub async fn ask(&mut self) -> Outcome<u64> {
+    pub(crate) async fn ask(&mut self) -> Outcome<u64> {
         self.to_server.send(self.turn.clone()).await?;
         let mut granted = 0;
         while granted < self.count as usize {

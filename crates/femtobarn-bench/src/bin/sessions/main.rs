@@ -1,16 +1,16 @@
-//! Many sessions with one server, each asking again as soon as it was answered.
+//! Many sessions with one server, each of which sends its next request as soon as the last one is answered.
 //!
 //! ```text
 //! sessions HOST:PORT WORK PLACE SESSIONS IDLE SECONDS SERVER
 //! ```
 //!
 //! WORK is `read-BYTES` or `pgread-BYTES` at random multiples of that size, `readv-COUNTxBYTES`, `open`
-//! (open, stat by handle, close) or `stat`, all of the file PLACE; or `lock-COUNT`, so many containers of the
-//! federation PLACE that are locked and unlocked in one turn of a session. IDLE sessions besides are logged in,
-//! say nothing, and are asked at the end whether they are still there. SERVER is the server's process.
+//! (open, stat by handle, close) or `stat`, all of the file PLACE; or `lock-COUNT`, which locks and unlocks
+//! COUNT containers of the federation PLACE in one turn of a session. IDLE further sessions are logged in, send
+//! nothing, and are pinged at the end. SERVER is the server's process id.
 //!
-//! Prints one JSON object: what was done, the server's CPU seconds meanwhile, its memory at the end and at its
-//! highest, its threads, and how long answers took.
+//! Prints one JSON object: the work done, the server's CPU seconds, its memory at the end and at its peak, its threads,
+//! and the latencies of answers.
 
 mod connection;
 mod locks;

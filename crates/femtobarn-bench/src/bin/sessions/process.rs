@@ -1,4 +1,4 @@
-//! What the kernel says of the server's process.
+//! Memory, threads and CPU time of the server's process, as the kernel reports them.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
 /// A process's memory and threads.
-pub struct State {
+pub(crate) struct State {
     pub memory_kb: u64,
     pub highest_kb: u64,
     pub threads: u64,
 }
 
 /// CPU seconds that a process has taken, with those of its threads.
-pub fn cpu_seconds(process: u32) -> Outcome<f64> {
+pub(crate) fn cpu_seconds(process: u32) -> Outcome<f64> {
     // What `/proc` says is in hundredths of a second, which is too coarse.
     let clock = clock_getcpuclockid(Pid::from_raw(process as i32))?;
     Ok(Duration::from(clock_gettime(clock)?).as_secs_f64())
 }
 
 /// How much memory and how many threads a process has.
-pub fn state(process: u32) -> Outcome<State> {
+pub(crate) fn state(process: u32) -> Outcome<State> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! What busy sessions do.
+//! The requests of busy sessions.
 
 use femtobarn_bench::{Outcome, Random};
 use xrd::request::{Close, FileRef, Open, PgRead, Read, ReadV, Request, Stat};
@@ -9,9 +9,9 @@ use xrd::{FileHandle, Location, flags::OpenOptions};
 use crate::connection::Connection;
 use crate::locks::Locks;
 
-/// What a session asks for again and again.
+/// The request that a session repeats.
 #[derive(Clone, Copy, Debug)]
-pub enum Work {
+pub(crate) enum Work {
     Read(u32),
     PgRead(u32),
     ReadV { count: u64, bytes: u32 },
@@ -21,19 +21,19 @@ pub enum Work {
 }
 
 /// A session that is ready to ask.
-pub enum Session {
+pub(crate) enum Session {
     File(Box<Reader>),
     Locks(Box<Locks>),
 }
 
 /// What one question was worth.
-pub struct Answered {
+pub(crate) struct Answered {
     pub items: u64,
     pub bytes: u64,
 }
 
 /// A session with an open file, or with none if its work is opening it.
-pub struct Reader {
+pub(crate) struct Reader {
     connection: Connection,
     work: Work,
     path: String,
@@ -44,7 +44,7 @@ pub struct Reader {
 
 impl Session {
     /// Connects, logs in, and opens the file if the work is in it.
-    pub async fn open(work: Work, address: &str, place: &str, number: u64) -> Outcome<Self> {
+    pub(crate) async fn open(work: Work, address: &str, place: &str, number: u64) -> Outcome<Self> {
         if let Work::Lock(count) = work {
             let locks = Locks::open(address, place, number, count).await?;
             return Ok(Session::Locks(Box::new(locks)));
@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// Asks once, and waits for the whole answer.
-    pub async fn ask(&mut self) -> Outcome<Answered> {
+    pub(crate) async fn ask(&mut self) -> Outcome<Answered> {
         match self {
             Session::File(reader) => Ok(Answered { items: 1, bytes: reader.ask().await? }),
             Session::Locks(locks) => Ok(Answered { items: locks.ask().await?, bytes: 0 }),

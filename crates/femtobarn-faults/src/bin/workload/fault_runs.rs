@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use femtobarn::{Error, ErrorKind};
 use femtobarn_faults::crash::write;
-use femtobarn_faults::disk::{ChangeOutcome, Crash, SimulatedDisk};
+use femtobarn_faults::disk::{ChangeOutcome, Crash, CrashDisk};
 use femtobarn_faults::fault::{DiskFault, FaultKind};
 use femtobarn_faults::random::SplitMix;
 use femtobarn_faults::script::{Runner, Script};
@@ -192,7 +192,7 @@ impl<'a> FaultRun<'a> {
     /// Verifies the federation after a loss of power at the end, which loses all pending changes.
     fn lose_power(&self) -> Result<(), String> {
         let trace = std::fs::read(&self.trace).map_err(|error| error.to_string())?;
-        let mut disk = SimulatedDisk::default();
+        let mut disk = CrashDisk::default();
         for operation in FileOperation::decode_all(&trace)? {
             disk.apply(&operation)?;
         }

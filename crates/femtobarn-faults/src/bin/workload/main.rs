@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use femtobarn::Federation;
-use femtobarn_faults::history::{IsolationLevel, RecordedTransaction, recorder};
+use femtobarn_faults::history::{IsolationLevel, ObservedTransaction, recorder};
 use femtobarn_faults::script::{Runner, Script};
 use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
@@ -73,7 +73,7 @@ fn history(folder: &Path, level: &str, process: &str, count: &str) -> Result<(),
         if level == "snapshot" { IsolationLevel::Snapshot } else { IsolationLevel::Serializable };
     let federation = Federation::open(folder).map_err(|error| error.to_string())?;
     let run = |thread| {
-        let tell = |transaction: RecordedTransaction| println!("{}", transaction.to_line());
+        let tell = |transaction: ObservedTransaction| println!("{}", transaction.to_line());
         recorder::run(&federation, level, process * THREADS + thread + 1, count, tell)
     };
     let run = &run;
