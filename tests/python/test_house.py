@@ -36,20 +36,9 @@ FLOORS: dict[str, set[str]] = {
     },
 }
 
-# Names of types that several crates give to what is the same idea in each of them.
-SHARED_TYPE_NAMES = {
-    "Error",
-    "ErrorKind",
-    "Result",
-    "Err",
-    "Target",
-    "Output",
-    "Item",
-    "Reader",
-    "Writer",
-    "State",
-    "ReadMe",
-}
+# Names of types that stand for the same idea in each crate that has them.
+SHARED_TYPE_NAMES = {"Error", "ErrorKind", "Result", "Err", "Target", "Item", "State"}
+SHARED_TYPE_NAMES |= {"Cursor", "Field", "Reader", "Writer", "ReadMe"}
 
 # The Python packages beside the library, and those of them that each may import besides the library.
 PACKAGES: dict[str, set[str]] = {
@@ -161,6 +150,22 @@ def test_the_library_imports_packages_beside_it_only_when_their_commands_run() -
 def is_function(node: ast.AST) -> bool:
     """Tell whether code runs only when it is called."""
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def test_a_crate_reads_the_time_in_one_module() -> None:
+    """Tasks may read tokio's clock, which a test can stop."""
+    for path in of_kind(".rs"):
+        in_library = (
+            path.parts[0] == "crates" and path.parts[2] == "src" and path.parts[1] != "femtobarn-bench"
+        )
+        if not in_library or path.stem in ("clock", "tests"):
+            continue
+        body = text_of(path).split("#[cfg(test)]")[0]
+        clocks = {"SystemTime", "Instant"}
+        if re.search(r"\btokio::time::(?:Instant|\{[^}]*\bInstant\b)", body):
+            clocks.remove("Instant")
+        found = re.search(rf"\b(?:{'|'.join(clocks)})::now\b", body)
+        assert not found, f"{path} reads the time: use the crate's clock module"
 
 
 def test_files_are_short_enough_to_read() -> None:
