@@ -9,7 +9,11 @@ use libfuzzer_sys::fuzz_target;
 use xrd::page::decode_pages;
 use xrd::request::RequestHeader;
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
-use xrd::response::{Answer, BindAnswer, CheckpointAnswer, Corrections, DirectoryList, LoginAnswer, OpenAnswer, ProtocolAnswer, SpaceLine, StatLine, decode_locate_answer, AttributeList, AttributeOutcomes};
+use xrd::response::{
+    Answer, AttributeList, AttributeOutcomes, BindAnswer, CheckpointAnswer, Corrections,
+    DirectoryList, LoginAnswer, OpenAnswer, ProtocolAnswer, SpaceLine, StatLine,
+    decode_locate_answer,
+};
 use xrd::segment::decode_segment_data;
 use xrd::{
     AnswerJoiner, HandshakeAnswer, Request, RequestEvent, RequestFramer, Response, ResponseEvent,

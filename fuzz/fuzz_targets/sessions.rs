@@ -23,7 +23,6 @@ use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use xrd::request::{AttributeAction, Fattr};
 use xrd::flags::*;
 use xrd::page::encode_pages;
 use xrd::request::*;
