@@ -209,6 +209,6 @@ def check_progress(progress: object, arguments: str) -> None:
     """Raise an error if the progress callback of a long operation cannot be called."""
     if progress is not None and not callable(progress):
         raise WrongTypeError(
-            f"progress is a function that is called with {arguments}, such as "
+            f"progress must be a function of {arguments}, such as "
             f"lambda {arguments}: print({arguments.split(', ')[-2]}), not {progress!r}"
         )

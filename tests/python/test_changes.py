@@ -284,7 +284,7 @@ def test_find_returns_objects_with_the_given_values(fed: fb.Federation) -> None:
         assert view[4:].find(run=7).entry == 4
         with pytest.raises(fb.NotFoundError, match=r"no object with number=99"):
             view.find(number=99)
-        with pytest.raises(fb.InvalidError, match="give a number, a text, or an OID"):
+        with pytest.raises(fb.InvalidError, match="must be a number, a string or an OID"):
             view.find(number=[1])
 
     check()

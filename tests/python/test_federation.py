@@ -83,7 +83,7 @@ def test_reserved_space_that_is_unused_is_given_back(tmp_path: Path) -> None:
         database.reserve("5 MB")
         file = folder / "databases" / "raw.root"
         assert file.stat().st_size > 5_000_000
-        with pytest.raises(fb.InvalidError, match="at most 1 GB"):
+        with pytest.raises(fb.InvalidError, match="the limit is 1 GB"):
             database.reserve(2_000_000_000)
         database.container("hits", Hit, create=True).append(Hit(x=1.5, charge=2))
     assert file.stat().st_size < 100_000

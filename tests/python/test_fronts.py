@@ -39,7 +39,7 @@ def test_overwritten_front_is_reported_and_objects_stay_readable(place: Path) ->
     with fb.open(place) as fed:
         report = fed.check(full=True)
         assert [problem.kind for problem in report.problems] == 4 * ["Front"]
-        assert all("repair moves what lies there" in problem.advice for problem in report.problems)
+        assert all("repair moves these bytes" in problem.advice for problem in report.problems)
         assert len(contents(fed)[7][f"{MANY}/c0"]) == 4
         would = fed.repair(dry_run=True)
         assert (len(would.done), would.left) == (4, [])

@@ -89,7 +89,9 @@ def test_setting_attributes_of_links_and_records_is_refused_with_advice(fed: fb.
         found.raw.oid = oid
     with pytest.raises(AttributeError, match=r"with container.update\(Oid\(\d+, \d+, 0\), hits=...\)"):
         found.first.x = 1
-    with pytest.raises(AttributeError, match=r"records of class Inner do not change.*container\.update"):
+    with pytest.raises(
+        AttributeError, match=r"stored records of class Inner are read-only.*container\.update"
+    ):
         found.raw.r.n = 2
     assert copy.copy(found.raw) == pickle.loads(pickle.dumps(found.raw)) == found.raw
     assert copy.copy(found.first) == found.first

@@ -193,7 +193,7 @@ def test_fetch_keeps_the_order_of_oids_across_containers(fed: fb.Federation) -> 
     assert raw.fetch([5, 2, 5], "number").number.to_list() == [5, 2, 5]
     assert snapshot.fetch([], "number").to_list() == []
     assert snapshot.fetch(oids, (name for name in ["number"])).to_list()[0] == {"number": 3}
-    with pytest.raises(fb.InvalidError, match="not an OID"):
+    with pytest.raises(fb.InvalidError, match="must be an OID, an object or None"):
         snapshot.fetch([7])
     with pytest.raises(fb.NotFoundError):
         raw.fetch([100])

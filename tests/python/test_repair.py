@@ -58,7 +58,7 @@ def test_repair_mends_keys_of_a_file(place: Path) -> None:
         assert len(fed.repair(dry_run=True).done) == 1
         report = fed.repair()
         assert report.left == []
-        assert report.done[0].startswith("run7: the keys of its file")
+        assert report.done[0].startswith("run7: 1 keys were written to close gaps")
         assert fed.check(full=True).problems == []
         assert fed.repair() == fb.RepairReport(done=[], left=[])
 

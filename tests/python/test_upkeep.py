@@ -114,7 +114,7 @@ def test_exception_in_progress_stops_the_work(place: str, tmp_path: Path) -> Non
             fed.check(full=True, progress=stop)
         with pytest.raises(RuntimeError, match="enough"):
             fed.backup(tmp_path / "stopped", progress=stop)
-    with pytest.raises(fb.NotFoundError, match="no complete backup"):
+    with pytest.raises(fb.NotFoundError, match="incomplete backup"):
         fb.restore(tmp_path / "stopped", tmp_path / "restored")
 
 

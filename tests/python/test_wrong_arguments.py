@@ -41,9 +41,9 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "fields": (lambda fed: fed["d/events"].arrays([1]), "names of fields are texts, not 1"),
     "progress": (
         lambda fed: fed["d/events"].export(fed.path + "/x.root", progress=True),
-        "progress is a function that is called with done, total.*, not True",
+        "progress must be a function of done, total.*, not True",
     ),
-    "check": (lambda fed: fed.check(progress=True), "progress is a function .*, not True"),
+    "check": (lambda fed: fed.check(progress=True), "progress must be a function .*; got True"),
     "database": (lambda fed: fed.transaction().database(7), "database must be a text, not 7"),
     "persistent": (lambda fed: fb.persistent(*[3]), "fb.persistent takes a class, not 3"),
 }
@@ -91,9 +91,9 @@ def test_a_surrogate_is_refused_as_invalid(fed: fb.Federation, number: int) -> N
 def test_setting_stored_attributes_is_refused_with_advice(fed: fb.Federation) -> None:
     """It said that Object has no attribute 'run'."""
     event: Any = fed["d/events"][0]
-    with pytest.raises(AttributeError, match=r"do not change.*container.update\(Oid\(1, 1, 0\), run=...\)"):
+    with pytest.raises(AttributeError, match=r"are read-only.*container.update\(Oid\(1, 1, 0\), run=...\)"):
         event.run = 3
-    with pytest.raises(AttributeError, match=r"do not change.*container.update"):
+    with pytest.raises(AttributeError, match=r"are read-only.*container.update"):
         event.new = 3
 
 

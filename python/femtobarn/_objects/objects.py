@@ -95,8 +95,8 @@ class RecordValue(_Members):
 
     def _unchanging(self, name: str) -> str:
         return (
-            f"stored records of class {self._node.class_name} do not change; give the object that has this "
-            "record a new value in a transaction, with container.update(oid, ...)"
+            f"stored records of class {self._node.class_name} are read-only; set a new value of the object "
+            "that has this record in a transaction with container.update(oid, ...)"
         )
 
     @property
@@ -183,8 +183,8 @@ class ElementRef(_Members):
 
     def _unchanging(self, name: str) -> str:
         return (
-            "elements of stored objects do not change; give the object a new collection in a "
-            f"transaction, with container.update({self.oid!r}, {self._collection(self.get())}=...)"
+            "elements of stored objects are read-only; set a new collection of the object in a "
+            f"transaction with container.update({self.oid!r}, {self._collection(self.get())}=...)"
         )
 
     def get(self) -> Object:
