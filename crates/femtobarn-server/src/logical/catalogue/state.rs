@@ -91,7 +91,7 @@ impl SessionState {
     ///
     /// # Errors
     /// [`Error::Invalid`] if the session has [`SHARE_MAX`] of them.
-    pub fn check_share(&self) -> Result<()> {
+    pub(super) fn check_share(&self) -> Result<()> {
         if self.held.len() + self.waiting.len() + self.pins.len() >= SHARE_MAX {
             let what = format!("too many locks and pins in one session: at most {SHARE_MAX}");
             return Err(Error::Invalid { what });
@@ -100,7 +100,7 @@ impl SessionState {
     }
 
     /// Records a lock that the session got.
-    pub fn hold(&mut self, owner: u64, target: LockTarget, held: HeldBy) {
+    pub(super) fn hold(&mut self, owner: u64, target: LockTarget, held: HeldBy) {
         self.held.insert((owner, target), held);
         if let LockTarget::Database(database) = target {
             let writes = self.writes.entry(database).or_default();
@@ -111,7 +111,7 @@ impl SessionState {
 
     /// Records that a lock is no longer held, and returns it if the caller is to free it now. If a write is under way,
     /// the end of the last write frees it.
-    pub fn release(&mut self, owner: u64, target: LockTarget) -> Option<HeldBy> {
+    pub(super) fn release(&mut self, owner: u64, target: LockTarget) -> Option<HeldBy> {
         let held = self.held.remove(&(owner, target))?;
         let LockTarget::Database(database) = target else { return Some(held) };
         let Some(writes) = self.writes.get_mut(&database) else { return Some(held) };
@@ -128,7 +128,7 @@ impl SessionState {
 
     /// Postpones a request for a lock that its owner has released and that is not free yet; returns whether it did.
     /// The end of the last write repeats the request.
-    pub fn postpone(&mut self, request: LockRequest) -> bool {
+    pub(super) fn postpone(&mut self, request: LockRequest) -> bool {
         let LockTarget::Database(database) = request.target else { return false };
         let Some(writes) = self.writes.get_mut(&database) else { return false };
         let is_postponed = writes.to_free.iter().any(|&(owner, _)| owner == request.owner);
@@ -141,7 +141,7 @@ impl SessionState {
     }
 
     /// Releases all locks but those of `is_kept`, and returns the ones to be freed now.
-    pub fn release_unless(
+    pub(super) fn release_unless(
         &mut self,
         is_kept: impl Fn(&(u64, LockTarget)) -> bool,
     ) -> Vec<((u64, LockTarget), HeldBy)> {
@@ -153,14 +153,17 @@ impl SessionState {
     }
 
     /// The writes to a database, if the session may write to it.
-    pub fn may_write(&self, database: DatabaseId) -> Option<&DatabaseWrites> {
+    pub(super) fn may_write(&self, database: DatabaseId) -> Option<&DatabaseWrites> {
         let writes = self.writes.get(&database)?;
         (!self.is_over && writes.owners > 0).then_some(writes)
     }
 
     /// Records the end of a write. After the last one, returns the locks to be freed, and the requests to be repeated
     /// then.
-    pub fn end_write(&mut self, database: DatabaseId) -> (Vec<(u64, HeldBy)>, Vec<LockRequest>) {
+    pub(super) fn end_write(
+        &mut self,
+        database: DatabaseId,
+    ) -> (Vec<(u64, HeldBy)>, Vec<LockRequest>) {
         let Some(writes) = self.writes.get_mut(&database) else { return (vec![], vec![]) };
         writes.running -= 1;
         if writes.running > 0 {

@@ -20,33 +20,33 @@ use parking_lot::Mutex;
 pub(super) struct UncommittedFiles(Mutex<HashMap<String, DatabaseId>>);
 
 impl UncommittedFiles {
-    pub fn insert(&self, path: &str, database: DatabaseId) {
+    pub(super) fn insert(&self, path: &str, database: DatabaseId) {
         self.0.lock().insert(path.to_owned(), database);
     }
 
     /// The database of a file.
-    pub fn database(&self, path: &str) -> Option<DatabaseId> {
+    pub(super) fn database(&self, path: &str) -> Option<DatabaseId> {
         self.0.lock().get(path).copied()
     }
 
-    pub fn remove(&self, path: &str) {
+    pub(super) fn remove(&self, path: &str) {
         self.0.lock().remove(path);
     }
 
     /// Forgets the files of a commit that is about to be published.
-    pub fn begin_publishing(&self, commit: &Commit) {
+    pub(super) fn begin_publishing(&self, commit: &Commit) {
         let mut files = self.0.lock();
         let is_new = |database| commit.new_databases.iter().any(|new| new.id == database);
         files.retain(|_, database| !is_new(*database));
     }
 
     /// Whether a database has uncommitted files.
-    pub fn has(&self, database: DatabaseId) -> bool {
+    pub(super) fn has(&self, database: DatabaseId) -> bool {
         self.0.lock().values().any(|of| *of == database)
     }
 
     /// Removes and returns the files of a database.
-    pub fn take(&self, database: DatabaseId) -> Vec<String> {
+    pub(super) fn take(&self, database: DatabaseId) -> Vec<String> {
         let mut files = self.0.lock();
         files.extract_if(|_, of| *of == database).map(|(path, _)| path).collect()
     }

@@ -38,13 +38,13 @@ pub(super) fn open(port: u16) -> Federation {
     Federation::open_url(&url, options).unwrap()
 }
 
-pub fn class() -> Class {
+pub(crate) fn class() -> Class {
     let json =
         r#"{"name": "Event", "version": 1, "fields": [{"name": "number", "type": "uint64"}]}"#;
     Class::from_json(json).unwrap()
 }
 
-pub fn events(numbers: std::ops::Range<u64>) -> Array {
+pub(crate) fn events(numbers: std::ops::Range<u64>) -> Array {
     let numbers: Vec<u64> = numbers.collect();
     let length = numbers.len();
     let numbers = Array::primitive(Primitive::UInt64, numbers);

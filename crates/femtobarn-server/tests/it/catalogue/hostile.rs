@@ -133,7 +133,7 @@ fn database_path_outside_the_folder_is_refused() {
         };
         let error = there.commit(Commit { new_databases: vec![new], ..Commit::default() });
         let error = error.unwrap_err();
-        assert!(error.to_string().contains("not a file in the folder"), "{error}");
+        assert!(error.to_string().contains("must be in the folder of databases"), "{error}");
     }
 }
 

@@ -12,7 +12,7 @@ mod proxy;
 mod sessions;
 mod uncommitted;
 
-pub use engine::{class, events};
+pub(crate) use engine::{class, events};
 
 use std::net::TcpListener;
 use std::path::PathBuf;

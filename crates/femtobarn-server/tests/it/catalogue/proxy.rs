@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 /// What goes on between clients and a server.
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub port: u16,
     shared: Arc<Shared>,
 }
@@ -23,7 +23,7 @@ struct Shared {
 }
 
 impl Proxy {
-    pub fn new(server: u16) -> Self {
+    pub(crate) fn new(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Shared::default());
@@ -47,23 +47,23 @@ impl Proxy {
     }
 
     /// Loses all that the server says from now on.
-    pub fn lose_answers(&self) {
+    pub(crate) fn lose_answers(&self) {
         self.shared.is_deaf.store(true, Ordering::SeqCst);
     }
 
     /// Lets nothing through any more, as a network that is gone.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.shared.is_frozen.store(true, Ordering::SeqCst);
     }
 
     /// Breaks all connections, and all that come later.
-    pub fn shut(&self) {
+    pub(crate) fn shut(&self) {
         self.shared.is_shut.store(true, Ordering::SeqCst);
         self.break_all();
     }
 
     /// Breaks all connections; new ones are whole.
-    pub fn break_all(&self) {
+    pub(crate) fn break_all(&self) {
         self.shared.is_deaf.store(false, Ordering::SeqCst);
         for stream in self.shared.streams.lock().unwrap().drain(..) {
             // It may be broken already.

@@ -33,12 +33,12 @@ struct LogQueue {
 }
 
 impl CommitLog {
-    pub fn new(federation: &str, catalog: Arc<LocalCatalogue>) -> Self {
+    pub(super) fn new(federation: &str, catalog: Arc<LocalCatalogue>) -> Self {
         CommitLog { federation: federation.to_owned(), catalog, queue: Mutex::default() }
     }
 
     /// Queues a published commit.
-    pub fn add(self: &Arc<Self>, csn: Csn, commit: Commit) {
+    pub(super) fn add(self: &Arc<Self>, csn: Csn, commit: Commit) {
         let mut queue = self.queue.lock();
         if queue.commits.len() >= WAITING_MAX {
             queue.dropped += 1;
