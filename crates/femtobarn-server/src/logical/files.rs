@@ -79,7 +79,7 @@ impl Files {
     /// Opens a file or shares an open one, and returns its metadata.
     ///
     /// # Errors
-    /// The storage's.
+    /// [`StorageError`] if the storage cannot open the file or read its metadata.
     pub fn open(
         &self,
         path: &StoragePath,
@@ -200,7 +200,7 @@ impl SharedFile {
     /// The current metadata. May block.
     ///
     /// # Errors
-    /// The storage's.
+    /// Those of [`SharedFile::interface`]; [`StorageError`] if the metadata cannot be read.
     pub fn metadata(&self) -> StorageResult<Metadata> {
         self.interface()?.metadata()
     }
@@ -208,7 +208,7 @@ impl SharedFile {
     /// Writes all of the bytes. May block.
     ///
     /// # Errors
-    /// The storage's.
+    /// [`StorageError`] if the write fails; then any part of the bytes may be written.
     pub fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {
         let written = self.interface()?.write_at(offset, bytes);
         // After the write: a concurrent sync may have cleared the flag before it.
@@ -219,7 +219,7 @@ impl SharedFile {
     /// Sets the size. May block.
     ///
     /// # Errors
-    /// The storage's.
+    /// [`StorageError`] if the storage refuses it.
     pub fn truncate(&self, size: u64) -> StorageResult<()> {
         let cut = self.interface()?.truncate(size);
         self.is_unsynced.store(true, Ordering::Release);
@@ -229,7 +229,7 @@ impl SharedFile {
     /// Makes all writes durable; false if there was nothing to do. May block.
     ///
     /// # Errors
-    /// The storage's.
+    /// [`StorageError`] if the sync fails; the next call tries again.
     pub fn sync(&self) -> StorageResult<bool> {
         let _turn = self.syncing.lock();
         self.counts.syncs.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Threads beside a test, which must end with it.
+//! Threads that end with their test.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! Processes that are killed: this program again, for one test.
+//! Processes to kill: this test program again, running one test.
 
 use std::process::{Child, Command, Stdio};
 

@@ -5,11 +5,11 @@
 mod catalogue;
 mod ending;
 mod federation;
-mod files;
 mod killable;
 mod metrics;
 mod remote;
-mod slow;
+mod shared_files;
 mod storages;
+mod throttled_server;
 mod tokens;
 mod xroot;

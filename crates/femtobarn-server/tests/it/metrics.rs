@@ -1,4 +1,4 @@
-//! What a whole server tells those who watch it, and whom it tells.
+//! The status and metrics of a whole server, and the clients that may read them.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! A federation whose files are read and written through a server, by the engine.
+//! The engine reads and writes a federation's files through a server.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;

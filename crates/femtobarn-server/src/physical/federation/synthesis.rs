@@ -189,7 +189,7 @@ fn live(
     match beyond {
         None => Ok(live),
         Some(range) => Err(Error::Corrupt {
-            what: format!("database {}: bytes {range:?} of it are not in {possible:?}", row.name),
+            what: format!("database {}: bytes {range:?} lie outside {possible:?}", row.name),
         }),
     }
 }

@@ -179,7 +179,7 @@ impl RequestHandler {
             return if self.service.preparations.cancel(&name) {
                 done()
             } else {
-                Err(failed(ErrorCode::NOT_FOUND, "there is no such prepare request"))
+                Err(failed(ErrorCode::NOT_FOUND, "unknown prepare request"))
             };
         }
         if prepare.more.contains(PrepareMore::EVICT) {

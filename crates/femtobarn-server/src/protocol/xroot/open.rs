@@ -168,7 +168,7 @@ impl RequestHandler {
             Some(number) => Ok(FileHandle(number.to_be_bytes())),
             None => Err(failed(
                 ErrorCode::OVERLOADED,
-                format!("a session may have {limit} files open; close some"),
+                format!("the session has {limit} open files, the maximum; close some"),
             )),
         }
     }
@@ -325,12 +325,12 @@ pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<ClientSession>) 
                 Ok(())
             };
             if let Err(error) = undone.and(removed) {
-                tracing::warn!(path = %file.path, ?error, "cannot tidy up after a session");
+                tracing::warn!(path = %file.path, ?error, "cannot clean up after a session");
             }
         }
         Ok(())
     });
     if let Err(error) = tidied.await {
-        tracing::warn!(?error, "cannot tidy up after a session");
+        tracing::warn!(?error, "cannot clean up after a session");
     }
 }

@@ -171,7 +171,7 @@ impl RequestHandler {
     fn query_config(&self, query: &Query) -> Result<Response, Response> {
         let values: Vec<_> = query.words().map(|word| self.configured(word)).collect();
         if values.is_empty() {
-            Err(failed(ErrorCode::ARG_MISSING, "nothing of the configuration was asked for"))
+            Err(failed(ErrorCode::ARG_MISSING, "no configuration word given"))
         } else {
             Ok(ok(&ConfigAnswer { values }))
         }
@@ -264,7 +264,7 @@ impl RequestHandler {
             query.argument.split(|byte| matches!(byte, b'\n' | 0)).filter(|line| !line.is_empty());
         let name = lines.next().unwrap_or_default();
         let Some(requested) = self.service.preparations.paths(name) else {
-            return Err(failed(ErrorCode::NOT_FOUND, "there is no such prepare request"));
+            return Err(failed(ErrorCode::NOT_FOUND, "unknown prepare request"));
         };
         let asked: Vec<_> = lines.map(<[u8]>::to_vec).collect();
         let mut responses = Vec::new();

@@ -1,7 +1,7 @@
-//! Checksums of databases that others write to.
+//! Checksums of databases that are being written.
 //!
-//! A client that copies asks for the checksum by the name alone, without the snapshot that it named when it
-//! opened the file, before it closes it. Every copy of a database that was being written failed so.
+//! A client that copies a file requests its checksum by the path alone, without the snapshot that it named in the open.
+//! Every copy of a database that was being written used to fail.
 
 use femtobarn_server::logical::Settings;
 use femtobarn_server::logical::checksums::{CancelGuard, ChecksumKind};

@@ -1,4 +1,4 @@
-//! What is shown is a complete ROOT file, and the one that sealing makes.
+//! The presented file is a complete ROOT file, the same that sealing makes.
 
 use std::sync::Arc;
 use std::time::Duration;

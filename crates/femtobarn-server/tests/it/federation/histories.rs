@@ -1,4 +1,4 @@
-//! Histories at random: whatever was done to a database, what is shown is what the engine reads.
+//! Random histories of a database: the presented file has what the engine reads.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A federation as those see it who know nothing of Femtobarn.
+//! A federation as presented to programs that do not know Femtobarn.
 
 mod checksums;
 mod complete;

@@ -1,4 +1,4 @@
-//! Which databases there are, as of which snapshot, and what is refused.
+//! Names of databases as of snapshots, and refused operations.
 
 use std::time::Duration;
 

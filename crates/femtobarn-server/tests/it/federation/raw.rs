@@ -1,4 +1,4 @@
-//! Databases' files as they are, for Femtobarn's own clients.
+//! Raw access of Femtobarn's clients to databases' files.
 
 use std::time::Duration;
 

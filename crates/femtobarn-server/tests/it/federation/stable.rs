@@ -1,4 +1,4 @@
-//! What is open stays as it was, and the same commits give the same bytes.
+//! Open files do not change, and the same commits give the same bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! A storage that fails on purpose.
+//! Storages with injected faults.
 
 use std::sync::Arc;
 use std::time::Duration;

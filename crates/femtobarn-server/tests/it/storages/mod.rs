@@ -1,12 +1,12 @@
-//! What every storage does: each rule is a test, run over each of them.
+//! The conformance suite of storages: each rule is a test, run over all of them.
 
 mod attributes;
+mod capacity;
+mod direct_writes;
 mod faulty;
+mod files;
 mod folders;
-mod full;
-mod past_cache;
 mod posix;
-mod reading;
 mod throttle;
 
 use std::sync::Arc;

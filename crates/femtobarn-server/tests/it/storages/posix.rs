@@ -1,4 +1,4 @@
-//! What only a file system has: links, pipes, other processes.
+//! Rules for file systems only: links, pipes, other processes.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A storage as slow as is said, by clocks that do not wait.
+//! Storages with simulated slow disks, with clocks that do not wait.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

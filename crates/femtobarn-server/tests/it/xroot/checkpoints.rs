@@ -1,4 +1,4 @@
-//! Checkpoints of servers that are killed.
+//! Checkpoints and their journals, also of killed servers.
 
 use std::path::{Path, PathBuf};
 use std::thread;

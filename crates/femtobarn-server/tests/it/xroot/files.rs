@@ -1,4 +1,4 @@
-//! Files from open to close, and requests about names.
+//! Requests about open files and about paths.
 
 use femtobarn_server::logical::checksums::ChecksumKind;
 use xrd::QueryCode;

@@ -1,4 +1,4 @@
-//! Clients that err or mean harm: an error or a closed connection for them, nothing for the others.
+//! Faulty and malicious clients get an error or a closed connection, and do not affect other clients.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Writes of many large pieces: each byte gets where it belongs, and few calls take them there.
+//! Large writes: every byte arrives at its offset, with few calls to the storage.
 
 use std::sync::Mutex;
 

@@ -1,15 +1,14 @@
-//! `root://` through real sockets: a server on the loopback address, and a client that sends whatever
-//! a test wants.
+//! `root://` through real sockets: a server on the loopback address, and a client that sends arbitrary requests.
 
+mod access;
 mod checkpoints;
+mod disconnects;
 mod files;
-mod guests;
 mod hostile;
 mod large_writes;
-mod leaving;
+mod optimisations;
 mod pages;
-mod reopening;
-mod saving;
+mod session_recovery;
 mod streams;
 
 use std::io::{Read, Write};

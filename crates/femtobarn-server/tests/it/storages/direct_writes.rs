@@ -1,4 +1,4 @@
-//! Whole windows of a file go past the page cache: whoever reads sees them nevertheless.
+//! Whole windows of a file are written around the page cache, and readers see them.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;

@@ -1,4 +1,4 @@
-//! What the logical layer saves, and that it can be told not to.
+//! Optimisations of the logical layer, and switching them off.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};

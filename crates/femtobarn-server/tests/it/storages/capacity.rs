@@ -1,4 +1,4 @@
-//! No room: the right error, nothing harmed, and room again once something is removed.
+//! Full storages: the right error, no damage, and room again after a removal.
 
 use std::path::Path;
 use std::process::Command;
@@ -102,7 +102,7 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
         .arg(test)
         .args([
             "--exact",
-            "storages::full::a_full_disk_gives_enospc_and_works_again_after_a_removal",
+            "storages::capacity::a_full_disk_gives_enospc_and_works_again_after_a_removal",
             "--nocapture",
         ])
         .env(FOLDER, folder.path())

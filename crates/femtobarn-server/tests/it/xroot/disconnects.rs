@@ -1,6 +1,6 @@
-//! What clients leave behind when they go while the server works for them.
+//! Work of the server is cancelled when its client disconnects.
 //!
-//! The checksum of a huge file with nothing in it took minutes, with nobody there any more to take it.
+//! The checksum of a huge sparse file used to run for minutes after its client had gone.
 
 use xrd::QueryCode;
 use xrd::flags::DirlistOptions;

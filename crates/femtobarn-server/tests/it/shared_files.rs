@@ -1,4 +1,4 @@
-//! Open files that several sessions share: what one syncs, and what others may leave out.
+//! Open files that several sessions share: which syncs may be skipped.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Who comes in, what they may do, and where they are sent: TLS, authentication, rights, redirects.
+//! Access of clients: TLS, authentication, rights, redirects.
 
 use femtobarn_server::auth::{Action, Rights};
 use femtobarn_server::config::TlsConfig;

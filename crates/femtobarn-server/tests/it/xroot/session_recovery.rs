@@ -1,6 +1,6 @@
-//! What clients get that open their files again after their connection broke.
+//! Clients that reopen their files after a lost connection get the same snapshot.
 //!
-//! They went on at their old offset in whatever was newest by then, so copies were mixtures of two snapshots.
+//! They used to continue at their old offset in the newest snapshot, so copies were mixtures of two snapshots.
 
 use std::path::Path;
 use std::time::UNIX_EPOCH;
@@ -14,7 +14,7 @@ use femtobarn_server::physical::FederationStorage;
 use super::*;
 
 const RUN: &str = "/run7.root";
-/// What the server allows for between a commit's time and its being seen, and a bit.
+/// A little more than the time that the server allows between a commit's timestamp and its visibility.
 const MARGIN_MS: u64 = 2005;
 
 /// A server of a federation with `run7`, of one container.

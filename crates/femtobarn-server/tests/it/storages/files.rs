@@ -1,4 +1,4 @@
-//! Bytes of open files.
+//! Open files: reading, writing, creation.
 
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! A whole server whose disks are slow on purpose.
+//! A whole server with simulated slow disks.
 
 use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, Config};
