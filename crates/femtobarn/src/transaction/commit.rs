@@ -162,7 +162,7 @@ impl Transaction {
         let links = self.containers.values().any(|open| !open.targets.is_empty());
         let is_alone = !is_renaming && !links && versions.iter().all(is_new);
         match self.seen {
-            Some((seen, at)) if is_alone && at.elapsed() < MOMENT => Ok(seen),
+            Some((seen, at)) if is_alone && clock::now() - at < MOMENT => Ok(seen),
             _ => self.federation.head(),
         }
     }

@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, LockGuard, LockOwner};
+use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, LockGuard, LockOwner, clock};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -198,7 +198,7 @@ impl Transaction {
     /// Remembers the newest commit, unless `seen` is zero.
     fn note_head(&mut self, seen: Csn) {
         if seen > Csn::ZERO {
-            self.seen = Some((seen, Instant::now()));
+            self.seen = Some((seen, clock::now()));
         }
     }
 
