@@ -7,7 +7,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::connections::ProcessConnections;
-use super::creation::{self, Folder};
+use super::creation::{self, AllowedContent};
 use super::target_names::CatalogueNames;
 use crate::commit::Commit;
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ impl LocalCatalogue {
     /// [`Error::Exists`] if the folder holds a federation or anything else; [`Error::Invalid`] for a bad name;
     /// [`Error::Io`], [`Error::Denied`] or [`Error::Full`] if the folder cannot be written.
     pub fn create(folder: &Path, name: &str) -> Result<Self> {
-        creation::create(folder, name, Uuid::new_v4(), Folder::Empty)?;
+        creation::create(folder, name, Uuid::new_v4(), AllowedContent::Nothing)?;
         Self::open(folder)
     }
 
@@ -41,7 +41,7 @@ impl LocalCatalogue {
     /// As [`LocalCatalogue::create`]; [`Error::Exists`] only if the folder has a catalogue, or the write-ahead log of
     /// one.
     pub fn create_with(folder: &Path, name: &str, uuid: Uuid) -> Result<Self> {
-        creation::create(folder, name, uuid, Folder::WithoutCatalogue)?;
+        creation::create(folder, name, uuid, AllowedContent::LostCatalogue)?;
         Self::open(folder)
     }
 

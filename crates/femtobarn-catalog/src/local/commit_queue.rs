@@ -1,8 +1,8 @@
-//! Group commit within a process: the commits of its threads that wait, and their groups.
+//! Group commit within a process: one thread publishes the waiting commits of all threads together.
 //!
 //! A thread that finds no leader becomes one: it takes the waiting commits, up to a maximum, publishes them as one
-//! group, and hands out the results. Threads that arrive meanwhile wait for the next leader. A single thread never
-//! waits, and many share one durable write.
+//! group, and hands out the results. Threads that arrive meanwhile wait, and one of them leads the next group. A single
+//! thread never waits, and many share one durable write.
 //!
 //! Invariants:
 //! 1. There is at most one leader.
@@ -35,7 +35,8 @@ struct State {
 }
 
 impl CommitQueue {
-    /// Has this thread or another one call `publish` with a group that contains `commit`, and waits for its result.
+    /// Returns the result of `commit`, which this thread or another one publishes in a group. `publish` returns one
+    /// result for each commit of the group, in order.
     pub(super) fn submit(
         &self,
         commit: Commit,
@@ -83,6 +84,7 @@ impl Drop for Leadership<'_> {
         let mut results = std::mem::take(&mut self.results).into_iter();
         let mut state = self.queue.state.lock();
         for ticket in &self.tickets {
+            // The leader panicked in `publish`.
             let unanswered = || Err(Error::internal("the thread that led this commit stopped"));
             state.results.insert(*ticket, results.next().unwrap_or_else(unanswered));
         }

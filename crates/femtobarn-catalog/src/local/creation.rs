@@ -1,7 +1,10 @@
 //! Creation of a federation's folder, and the check that a folder is one.
 //!
-//! The catalogue is built under a temporary name and linked into place when it is complete. So of two processes that
-//! create the same federation one wins, and a crash leaves no incomplete catalogue.
+//! The catalogue is built as a draft under a temporary name and hard-linked into place when it is complete.
+//!
+//! 1. Of two processes that create the same federation one succeeds. On a file system without hard links the draft is
+//!    renamed, and for a moment both may succeed.
+//! 2. A crash leaves no incomplete catalogue. It may leave drafts and empty folders, which a later creation accepts.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,22 +17,25 @@ use crate::paths::{CATALOGUE_FILE, DATABASES_FOLDER, LOCKS_FOLDER, log_path};
 use crate::sql::{AtPath, SqlResult};
 use crate::{names, schema};
 
-/// What a new federation's folder may hold before.
+/// What a folder may hold before a federation is created in it, beside the remains of an interrupted creation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Folder {
+pub(super) enum AllowedContent {
     /// Nothing.
-    Empty,
-    /// The files of a federation whose catalogue was lost.
-    WithoutCatalogue,
+    Nothing,
+    /// Any files but a catalogue and its log: those of a federation whose catalogue was lost.
+    LostCatalogue,
 }
 
-/// Creates a federation in a folder that holds no more than `found` allows.
-pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, found: Folder) -> Result<()> {
+/// Creates a federation in a folder that holds no more than is `allowed`.
+///
+/// # Errors
+/// [`Error::Exists`] if the folder holds more; [`Error::Invalid`] for a bad name.
+pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, allowed: AllowedContent) -> Result<()> {
     names::check("federation", name)?;
     let folder = &std::path::absolute(folder)
         .map_err(|error| Error::io("cannot find the folder", folder, error))?;
     fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))?;
-    check_free(folder, found)?;
+    check_content(folder, allowed)?;
     for sub in [LOCKS_FOLDER, DATABASES_FOLDER] {
         let path = folder.join(sub);
         fs::create_dir_all(&path).map_err(|e| Error::io("cannot create the folder", &path, e))?;
@@ -63,9 +69,9 @@ pub(super) fn check_present(folder: &Path) -> Result<()> {
     Err(Error::NoFederation { folder: folder.to_owned(), reason })
 }
 
-/// Refuses a folder that holds anything but the remains of an interrupted creation. A folder with databases and no
-/// catalogue is to be repaired, not overwritten.
-fn check_free(folder: &Path, found: Folder) -> Result<()> {
+/// Refuses a folder that holds more than is `allowed`: a folder with databases and no catalogue must be rebuilt, not
+/// overwritten.
+fn check_content(folder: &Path, allowed: AllowedContent) -> Result<()> {
     let cannot = |error| Error::io("cannot list the folder", folder, error);
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let file_name = entry.map_err(cannot)?.file_name();
@@ -75,13 +81,14 @@ fn check_free(folder: &Path, found: Folder) -> Result<()> {
         }
         // SQLite would read a log without its catalogue as that of the new one.
         let is_log = log_path(Path::new(CATALOGUE_FILE)) == Path::new(&*file_name);
-        if found == Folder::WithoutCatalogue && !is_log || file_name.starts_with(&draft_prefix()) {
+        let is_draft = file_name.starts_with(&draft_prefix());
+        if is_draft || allowed == AllowedContent::LostCatalogue && !is_log {
             continue;
         }
-        // Left alone: another process may be creating the same federation.
-        let ours = [LOCKS_FOLDER, DATABASES_FOLDER].contains(&&*file_name)
+        // Another process may be creating the same federation.
+        let is_started = [LOCKS_FOLDER, DATABASES_FOLDER].contains(&&*file_name)
             && is_empty(&folder.join(&*file_name));
-        if !ours {
+        if !is_started {
             return Err(Error::Exists {
                 what: "folder",
                 name: folder.display().to_string(),
@@ -138,6 +145,7 @@ fn publish(draft: &Path, folder: &Path) -> Result<()> {
     sync_folder(folder)
 }
 
+/// Makes the names in a folder durable, and its own name in the folder above.
 pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     for path in [Some(folder), folder.parent()].into_iter().flatten() {
         File::open(path)
@@ -147,7 +155,8 @@ pub(super) fn sync_folder(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The draft is a second name of the catalogue by now, or of a failed attempt; leaving it behind does no harm.
+/// Removes the draft, which by now is a second name of the catalogue, or the remains of a failed attempt. A failure is
+/// ignored: a draft that stays does no harm.
 fn remove_draft(draft: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut path = draft.as_os_str().to_owned();

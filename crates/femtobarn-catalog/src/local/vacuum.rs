@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //! 1. Rows that a kept snapshot needs are never deleted, whatever the caller asks for: each is checked again.
-//! 2. After a crash between two steps vacuum can be run again. Freed ranges that were not released are still listed.
+//! 2. After a crash between two steps vacuum can be run again. The table `free_extents` still has the freed ranges that
+//!    were not released.
 //! 3. A range is in the table at most once. The writer that took it owns it until a later vacuum frees it again.
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -25,7 +26,7 @@ use crate::numbers::{signed, unsigned};
 use crate::rows::{BlobRange, DatabaseRecord, VersionRow};
 use crate::sql::SqlResult;
 
-/// The rows that a vacuum deletes, and the ranges that it frees.
+/// What a vacuum is going to change: the rows that it deletes, and the ranges that it frees.
 #[derive(Clone, Debug)]
 pub struct Vacuumed {
     /// The snapshots that it keeps, from [`LocalCatalogue::raise_horizon`].
@@ -102,7 +103,8 @@ impl LocalCatalogue {
         self.connections.current()?.write(|sql| apply(sql, vacuumed))
     }
 
-    /// Releases the freed ranges to writers, after their holes were punched, and returns the database's new epoch.
+    /// Begins a new epoch of the database and releases its freed ranges to writers. The caller has punched the holes.
+    /// Returns the epoch.
     ///
     /// # Errors
     /// [`Error::NotFound`] if there is no such database.
@@ -124,8 +126,8 @@ impl LocalCatalogue {
         })
     }
 
-    /// Begins a new epoch of a database, which the caller has locked exclusively. Extents that writers took before
-    /// and have not committed are lost.
+    /// Begins a new epoch of a database, which the caller has locked exclusively. A commit into an extent that a writer
+    /// took in an earlier epoch is refused from then on.
     pub fn raise_epoch(&self, database: DatabaseId) -> Result<()> {
         let raise = "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1";
         self.connections.current()?.write(|sql| {
@@ -134,8 +136,9 @@ impl LocalCatalogue {
         })
     }
 
-    /// Begins epochs of all databases that were never used before: not in the catalogue that this one was rebuilt or
-    /// restored from, and not by commits after that backup. Clients key their caches by the epoch.
+    /// Begins a new epoch of every database in a catalogue that was rebuilt or restored. The lost catalogue may have
+    /// begun more epochs than this one knows; the seconds since 1970 are greater than all of them. An epoch must not
+    /// be used twice, because clients key their caches by it.
     pub fn begin_new_epochs(&self) -> Result<()> {
         let raise = "UPDATE databases SET epoch = max(epoch + 1, unixepoch())";
         self.connections.current()?.write(|sql| {
@@ -217,11 +220,12 @@ fn apply(sql: &Connection, vacuumed: &Vacuumed) -> SqlResult<()> {
     Ok(())
 }
 
-/// Since the horizon was raised, another vacuum may have run, and snapshots may have been tagged.
+/// Checks that no vacuum has run and no older snapshot was tagged since the horizon was raised. Raising it deletes the
+/// rows of `kept_snapshots`, and a vacuum that has run leaves rows there.
 fn check_kept(sql: &Connection, kept: &KeptSnapshots) -> SqlResult<()> {
     let horizon = setting(sql, "horizon")?.unwrap_or(0);
-    let others = sql.prepare_cached("SELECT 1 FROM kept_snapshots")?.exists([])?;
-    if horizon != kept.horizon.0 || others {
+    let is_recorded = sql.prepare_cached("SELECT 1 FROM kept_snapshots")?.exists([])?;
+    if horizon != kept.horizon.0 || is_recorded {
         return Err(Error::changed("another vacuum has run since this one began").into());
     }
     let mut tags = sql.prepare_cached("SELECT name, csn FROM tags WHERE csn < ?1")?;

@@ -2,8 +2,8 @@
 //! SQLite's own waiting starves some of them.
 //!
 //! One lock would not be fair: a committer that frees it and asks again finds it free, before the kernel has woken
-//! the waiting one. So there are two locks. A committer waits for the *queue*; holding that it waits for the *turn*,
-//! and then frees the queue. A committer that asks again has to pass the queue, which the next one is holding.
+//! the next committer. So there are two locks. A committer takes the *queue*, then the *turn*, and then frees the
+//! queue. While the next committer waits for the turn it holds the queue, so one that asks again comes after it.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ pub(super) const COMMIT_FILE: &str = "commit";
 const QUEUE: u64 = 0;
 const TURN: u64 = 1;
 
-/// The turns to commit, for one committer of this process at a time.
+/// The queue and the turn of a federation. Threads that share a value do not exclude each other, because they share
+/// its open file description: the caller lets one of them wait at a time.
 #[derive(Debug)]
 pub(crate) struct CommitTurns {
     file: LockFile,
@@ -33,6 +34,7 @@ impl CommitTurns {
         Ok(CommitTurns { file: LockFile::open(&locks.join(COMMIT_FILE))? })
     }
 
+    /// Waits for the turn, without a time-out.
     pub(crate) fn wait(&self) -> Result<CommitTurn<'_>> {
         self.file.lock(LockKind::Exclusive, Span::hold(QUEUE))?;
         let turn = self.file.lock(LockKind::Exclusive, Span::hold(TURN));

@@ -1,4 +1,12 @@
-//! Locks in the kernel: where their files are, their owners, and the guards that hold them.
+//! The backend of a [`LockOwner`](super::LockOwner) on a host that has the federation's folder: locks of byte ranges,
+//! kept by the kernel.
+//!
+//! 1. An owner holds a slot at most once. The kernel would grant the same range to the same open file description a
+//!    second time and free it at the first unlock, so the owner counts, and refuses a second lock.
+//! 2. A guard frees its lock when it is dropped, except in a forked child.
+//! 3. An exclusive lock has a record of its holder, unless it was taken by `lock_unrecorded`.
+//!
+//! The files, slots and records are specified in the parent module.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -24,7 +32,7 @@ const IDLE_FILES_MAX: usize = 8;
 pub(super) struct KernelBackend {
     /// The folder of the lock files.
     pub(super) folder: PathBuf,
-    /// The names of targets for errors, which otherwise have numbers.
+    /// Names of databases and containers for error texts; without it the texts have their numbers.
     pub(super) names: Option<Arc<dyn TargetNames>>,
 }
 
@@ -56,6 +64,8 @@ impl KernelOwner {
         KernelOwner { locks, files: Mutex::default() }
     }
 
+    /// Whether a next transaction may reuse this owner: it holds no lock, waits for none, keeps few files open, and
+    /// was not inherited by a fork.
     pub(super) fn is_idle(&self) -> bool {
         let files = self.files.lock();
         let is_free = |owned: &Arc<OwnedFile>| {
@@ -64,13 +74,17 @@ impl KernelOwner {
         files.len() <= IDLE_FILES_MAX && files.values().all(is_free)
     }
 
-    /// Takes an exclusive lock, waiting for as long as it takes in the kernel's queue, and leaves no record.
+    /// Takes an exclusive lock without a time-out, and without a record of the holder.
     pub(super) fn lock_unrecorded(&self, target: LockTarget) -> Result<KernelGuard> {
         let claim = self.claim(target)?;
         claim.file().lock(LockKind::Exclusive, Span::hold(claim.slot()))?;
         Ok(KernelGuard { claim, is_recorded: false })
     }
 
+    /// Takes a lock in the order of arrival, and records the holder of an exclusive one.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] with a holder after `wait`; [`Error::Invalid`] if this owner holds the lock already.
     pub(super) fn lock(
         &self,
         target: LockTarget,
@@ -145,8 +159,7 @@ struct OwnedFile {
     pid: u32,
 }
 
-/// The right of one call to lock a slot for its owner. The kernel lets an owner lock a range twice and frees it
-/// at the first unlock, so each owner keeps account of its slots.
+/// A slot that its owner holds or waits for; a second claim of it is refused until this is dropped.
 #[derive(Debug)]
 struct SlotClaim {
     file: Arc<OwnedFile>,
