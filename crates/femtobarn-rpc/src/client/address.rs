@@ -1,4 +1,4 @@
-//! The address of a federation at a server: `root://host:port//name.fed`.
+//! The address of a federation at a server: `root://host:port//name.fed`, or `roots://` for TLS.
 
 use std::fmt;
 
@@ -16,12 +16,13 @@ pub struct Address {
     pub port: u16,
     /// The federation's name at the server, without leading and trailing slashes.
     pub federation: String,
-    /// Whether it is reached by TLS.
+    /// Whether connections use TLS.
     pub is_encrypted: bool,
 }
 
 impl Address {
-    /// Parses a URL. A user name and a query are ignored.
+    /// Parses a URL: `root`, `xroot`, or with TLS `roots`, `xroots`; port 1094 if it has none. A user name and a query
+    /// are ignored.
     ///
     /// # Errors
     /// [`Error::Invalid`] if it is not the URL of a federation.

@@ -1,7 +1,8 @@
-//! Links as members of Rust rows.
+//! [`Link`] and [`ElementLink`]: links as members of Rust rows.
 //!
-//! A row's links name the databases of this federation. Before any part of a row is written, the container has a
-//! position for each of these databases (see `translate`), so writing only looks the position up.
+//! In memory a link has the number of its target's database in the federation; stored it has the database's position in
+//! the container's list of linked databases (see `translate`). Before a row is written, the writer visits its links
+//! (`visit_renumbered`) and lists new databases, so `put` only looks positions up.
 
 use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
 use rntuple::{Cell, CellType, FromCell, Renumbering, RowReader, RowWriter, Type};
@@ -85,9 +86,9 @@ impl Cell for Link {
     const IS_RENUMBERED: bool = true;
 
     #[inline]
-    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
+    fn visit_renumbered(&self, visit: &mut impl FnMut(u32)) {
         if !self.is_null() {
-            tell(self.0.database.0);
+            visit(self.0.database.0);
         }
     }
 
@@ -114,8 +115,8 @@ impl Cell for ElementLink {
     const IS_RENUMBERED: bool = true;
 
     #[inline]
-    fn visit_renumbered(&self, tell: &mut impl FnMut(u32)) {
-        self.link.visit_renumbered(tell);
+    fn visit_renumbered(&self, visit: &mut impl FnMut(u32)) {
+        self.link.visit_renumbered(visit);
     }
 
     #[inline]
@@ -125,8 +126,8 @@ impl Cell for ElementLink {
 
     #[inline]
     fn put_all(links: &[Self], row: &mut RowWriter<'_>) -> rntuple::Result<()> {
-        put_links(links.iter().map(|of| of.link), row)?;
-        row.put_each(links.iter().map(|of| of.element))
+        put_links(links.iter().map(|link| link.link), row)?;
+        row.put_each(links.iter().map(|link| link.element))
     }
 }
 

@@ -4,6 +4,7 @@
 //! those of another backup; they are found by reading everything and comparing checksums, so that no state is
 //! kept between backups.
 //!
+//! Invariants:
 //! 1. The catalogue is copied first. The bytes it refers to are in the files by then and stay there, since
 //!    the maintenance lock excludes vacuum; bytes that writers add later are harmless.
 //! 2. The manifest is written last, when all files are durable.
@@ -26,16 +27,16 @@ use crate::storage::places;
 use copy::FileCopy;
 use manifest::Manifest;
 
-/// The contents of a backup.
+/// The size of a backup that was made, and the files that it lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupReport {
     /// The newest commit in it.
     pub csn: Csn,
-    /// Files of the federation.
+    /// Number of files that it covers.
     pub files: u64,
-    /// Bytes of these files.
+    /// Bytes of these files in the federation.
     pub bytes: u64,
-    /// Bytes that this backup stores of them.
+    /// Bytes that the backup itself stores; fewer than `bytes` if it is incremental.
     pub stored: u64,
     /// Attached files outside the federation's folder, which are not copied.
     pub left_out: Vec<PathBuf>,
@@ -47,7 +48,7 @@ impl Federation {
     ///
     /// # Errors
     /// `Exists` if `folder` is not empty; `Invalid` if `since` is of another federation; `NotFound` if
-    /// `since` is incomplete; `Busy` while a vacuum runs; `Closed` if `progress` stops it; `Io` or
+    /// `since` is incomplete; `Busy` if a vacuum runs for ten minutes more; `Closed` if `progress` stops it; `Io` or
     /// `Full` if a file cannot be read or written. Then `folder` holds no complete backup.
     pub fn backup(
         &self,
@@ -58,39 +59,39 @@ impl Federation {
         let catalog = self.inner.local()?;
         let parent = since.map(Manifest::read).transpose()?;
         self.check_parent(parent.as_ref())?;
-        let _kept = self.inner.locks().owner().share_maintenance(MAINTENANCE_WAIT)?;
+        let _no_vacuum = self.inner.locks().owner().share_maintenance(MAINTENANCE_WAIT)?;
         make_empty(folder)?;
         let draft = folder.join("draft");
         std::fs::create_dir(&draft).map_err(|error| Error::io("create", &draft, error))?;
         let csn = catalog.backup_to(&draft.join(CATALOGUE_FILE))?;
-        let mut made = Manifest::new(parent.as_ref(), self.uuid(), self.name(), csn);
+        let mut manifest = Manifest::new(parent.as_ref(), self.uuid(), self.name(), csn);
         let files = places::files(self.folder())?;
-        let mut tell = Progress { doing: "backing up", of: String::new(), done: 0, total: 0 };
+        let mut state = Progress { doing: "backing up", of: String::new(), done: 0, total: 0 };
         let catalogue_bytes = draft.join(CATALOGUE_FILE).metadata().map_or(0, |facts| facts.len());
-        tell.total = catalogue_bytes + files.iter().map(|file| file.size).sum::<u64>();
+        state.total = catalogue_bytes + files.iter().map(|file| file.size).sum::<u64>();
         let mut stored = 0;
         let files = files.into_iter().map(|file| (self.folder(), file.relative));
         let catalogue = (&*draft, CATALOGUE_FILE.to_owned());
         for (from, path) in std::iter::once(catalogue).chain(files) {
-            tell.of.clone_from(&path);
+            state.of.clone_from(&path);
             places::make_folder_of(&folder.join(&path))?;
             let known = parent.as_ref().and_then(|parent| parent.file(&path));
             let copying = FileCopy { from, to: folder, path: &path, known };
             // Progress is reported for databases only; the catalogue is small.
-            let mut told = |tell: &Progress| path == CATALOGUE_FILE || progress(tell);
-            let Some((entry, bytes)) = copying.run(&mut tell, &mut told)? else { continue };
+            let mut report = |state: &Progress| path == CATALOGUE_FILE || progress(state);
+            let Some((entry, bytes)) = copying.run(&mut state, &mut report)? else { continue };
             stored += bytes;
-            made.files.push(entry);
+            manifest.files.push(entry);
         }
         std::fs::remove_dir_all(&draft).map_err(|error| Error::io("remove", &draft, error))?;
         places::folders(folder)?.iter().try_for_each(|folder| file::sync_folder(folder))?;
-        made.write(folder)?;
+        manifest.write(folder)?;
         Ok(BackupReport {
             csn,
-            files: made.files.len() as u64,
-            bytes: made.files.iter().map(|file| file.size).sum(),
+            files: manifest.files.len() as u64,
+            bytes: manifest.files.iter().map(|file| file.size).sum(),
             stored,
-            left_out: self.attached(csn)?,
+            left_out: self.attached_outside(csn)?,
         })
     }
 
@@ -107,7 +108,7 @@ impl Federation {
         }
     }
 
-    fn attached(&self, csn: Csn) -> Result<Vec<PathBuf>> {
+    fn attached_outside(&self, csn: Csn) -> Result<Vec<PathBuf>> {
         let databases = self.catalog().databases(csn)?;
         let attached = databases.iter().filter(|row| row.state == DatabaseState::Attached);
         let paths = attached.map(|row| self.inner.path_of(row));
@@ -118,7 +119,7 @@ impl Federation {
 /// How long a backup waits for a vacuum.
 const MAINTENANCE_WAIT: std::time::Duration = std::time::Duration::from_secs(600);
 
-/// Creates the folders of a backup or of a restored federation.
+/// Creates the folders of a backup or of a restored federation; `Exists` if `folder` is not empty.
 fn make_empty(folder: &Path) -> Result<()> {
     let is_empty = || std::fs::read_dir(folder).map(|mut entries| entries.next().is_none());
     if folder.exists() && !is_empty().map_err(|error| Error::io("list", folder, error))? {
