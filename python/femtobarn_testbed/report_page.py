@@ -17,9 +17,9 @@ from .papers import paper_of
 from .rate_plots import draw_bars, draw_curves, has_curves, split
 from .summaries import (
     describe_limits,
+    describe_origin,
     describe_simulation,
     latency_table,
-    origin,
     paper_rows,
     points_table,
     start_table,
@@ -46,7 +46,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
         for run, stem in zip(runs, stems, strict=True):
             parts += _parts(run, stem, out)
     parts.append(section("How to read this", listed(NOTES)))
-    parts.append(section("Where this comes from", listed(origin(run) for run in runs)))
+    parts.append(section("Where this comes from", listed(describe_origin(run) for run in runs)))
     return document(
         "The testbed: where the limits are",
         "Workloads of real jobs with more and more clients, until a resource limits them. Pictures show the "

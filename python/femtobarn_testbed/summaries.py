@@ -1,4 +1,8 @@
-"""Summaries of a run as text and tables: its simulated parts, its limits, all points."""
+"""Texts and tables that summarise a run of the testbed, from its results as loaded from JSON.
+
+A run has variants. Each variant has points, one for each number of clients, and a knee, where more clients no
+longer bring more throughput.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,9 @@ from .papers import Paper, Point
 
 __all__ = [
     "describe_limits",
+    "describe_origin",
     "describe_simulation",
     "latency_table",
-    "origin",
     "paper_rows",
     "points_table",
     "rounded",
@@ -25,7 +29,7 @@ Run = Mapping[str, Any]
 
 
 def describe_simulation(run: Run) -> list[str]:
-    """Describe the real and the simulated parts of each variant; variants that share them share a text."""
+    """Return lines with the real and the simulated parts of variants; variants with the same share a line."""
     common: dict[str, list[str]] = {}
     for name, simulation in run["played"].items():
         common.setdefault(_simulation(simulation, run, name), []).append(name)
@@ -62,7 +66,7 @@ def _simulation(simulation: Mapping[str, Any], run: Run, name: str) -> str:
 
 
 def describe_limits(run: Run) -> list[str]:
-    """Describe the bend and the limit of each variant, with the evidence."""
+    """Return a line for each variant with its best rate, its knee, and the resource that limits it."""
     lines = []
     for name, knee in run["knees"].items():
         if knee:
@@ -74,7 +78,7 @@ def describe_limits(run: Run) -> list[str]:
 
 
 def points_table(run: Run) -> Table:
-    """Tabulate all points: rates, efficiency, cores, the busiest simulated disk, limit."""
+    """Tabulate all points: rates, efficiency, cores in use, busiest simulated disk, limiting resource."""
     head = ["variant", "clients", "MB/s", "events/s", "computing", "server cores", "clients' cores"]
     head += ["disks busy", "limit"]
     rows = []
@@ -98,7 +102,10 @@ def points_table(run: Run) -> Table:
 
 
 def latency_table(run: Run) -> Table:
-    """Tabulate median, 99 % quantile and longest time of each operation, in milliseconds."""
+    """Tabulate median, 99 % quantile and longest time of each operation, in milliseconds.
+
+    Left out are operations that contain others or do not use the database: event, compute, transaction.
+    """
     names = [
         name
         for name in dict.fromkeys(name for point in run["points"] for name in point["operations"])
@@ -144,11 +151,17 @@ QUANTITIES = {
 
 
 def paper_rows(run: Run, paper: Paper) -> list[list[str]]:
-    """Return rows: figure, quantity, paper's value, variant, value here at the nearest number of clients."""
+    """Return a row for each value of a figure of a paper and each variant of the run.
+
+    Columns: figure, quantity, the paper's value, variant, the run's value at the nearest number of clients.
+    The first three are empty where they would repeat the row above.
+    """
     rows = []
     for point in paper.points:
         unit, scale = QUANTITIES[point.quantity]
-        at = f" with {point.clients}" if point.clients and point.label[:6] != "client" else ""
+        # A label such as "client 150" names the number itself.
+        is_named = point.label.startswith("client")
+        at = f" with {point.clients}" if point.clients and not is_named else ""
         of_paper = [paper.name, unit, f"{point.value / scale:,.3g}{at}, {point.label}"]
         for variant, value in _nearest_values(run, point, scale):
             rows.append([*of_paper, variant, value])
@@ -179,8 +192,8 @@ def _quantity(point: Mapping[str, Any], name: str, client: int) -> float | None:
     return float(point["throughput"][name])
 
 
-def origin(run: Run) -> str:
-    """Describe the origin of a run: time, machine, versions and seed."""
+def describe_origin(run: Run) -> str:
+    """Return a line with a run's workload, time, machine, versions and seed."""
     machine, made = run["machine"], run["femtobarn"]
     commit = f", commit {made['commit']}" if made.get("commit") else ""
     return (

@@ -32,12 +32,12 @@ def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any
     chosen
         As :data:`Chosen`.
     place
-        Numbers of the database and the container that the objects have to be in.
+        Numbers of the database and of the container that is changed.
 
     Raises
     ------
     InvalidError
-        If an object is of another container, or an argument is none of these.
+        If an object is in another container, or `chosen` is not of a type of :data:`Chosen`.
 
     Examples
     --------
@@ -77,18 +77,19 @@ def _check_place(found: tuple[int, int], place: tuple[int, int]) -> None:
 
 
 def new_values(values: Any, named: Mapping[str, Any], definition: Definition, single: bool) -> Tree:
-    """Return the columns of new values, as a record whose members are dotted names of fields.
+    """Return the new values as columns: a record with a member for each changed field, its dotted path.
 
     Parameters
     ----------
     values
-        A mapping of fields to values, or an object of the class; None if all are in `named`.
+        A mapping of fields to values, a record array, or an object of the class, of which all fields are
+        changed; None if all are in `named`.
     named
         More fields with their values.
     definition
         The class of the objects.
     single
-        Whether the values are those of one object, and not arrays with one for each of several.
+        Whether each value is that of one object; otherwise it is an array with one item for each object.
 
     Raises
     ------

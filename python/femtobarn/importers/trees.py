@@ -42,7 +42,7 @@ class Skipped:
 
 @dataclass(frozen=True)
 class _Place:
-    """A tree in a file, with the grouping of its branches. Opening it again gives the same leaves."""
+    """The arguments by which a tree is opened, also again: each time with the same leaves."""
 
     path: str
     tree: str
@@ -64,7 +64,7 @@ class TreeSource:
     path, tree
         The file, and the name of the tree in it.
     definition
-        The class of the objects, as JSON.
+        The class of the objects, as a dictionary in the JSON form of classes.
     entries
         Number of objects.
     skipped
@@ -98,7 +98,7 @@ class TreeSource:
         baskets = self._baskets.get(largest.number)
         self._edges = np.zeros(1, np.int64) if baskets is None else baskets.edges
         self._opened: tuple[Any, list[Leaf]] | None = (found, leaves)
-        self._fields = [replace(made, leaves=tuple(map(_closed, made.leaves))) for made in self._fields]
+        self._fields = [replace(made, leaves=tuple(map(_detached, made.leaves))) for made in self._fields]
         self._leaves = [leaf for made in self._fields for leaf in made.leaves]
 
     def __repr__(self) -> str:
@@ -122,8 +122,8 @@ class TreeSource:
         Parameters
         ----------
         size
-            Approximate size of a batch, uncompressed; it has at least one entry. A batch ends at the end of a
-            basket of the largest branch, if there is one in it: baskets that two batches share are read
+            Approximate size of a batch in bytes, uncompressed; it has at least one entry. If possible a batch
+            ends where a basket of the largest branch ends, because baskets that two batches share are read
             twice.
         """
         count = max(1, -(-self._bytes // size))
@@ -144,7 +144,7 @@ class TreeSource:
 
     @uncollected
     def read(self, start: int, stop: int, *, threads: int = 1) -> ak.Array:
-        """Return the objects ``start:stop``; `threads` read branches of plain numbers."""
+        """Return the objects ``start:stop``; as many as `threads` threads read branches of plain numbers."""
         known = self._whole if (start, stop) == (0, self.entries) else {}
         leaves = [leaf for leaf in self._leaves if leaf.number not in known]
         columns = {column.leaf.number: column for column in self._columns(leaves, start, stop, threads)}
@@ -160,7 +160,10 @@ class TreeSource:
         return self._opened
 
     def _sample(self, tree: Any, leaves: list[Leaf]) -> list[Column]:
-        """Return columns with the types of branches, if needed by reading; skip branches that fail."""
+        """Return a column of each leaf, which gives its type.
+
+        Leaves whose types are not certain are read, and skipped if that fails.
+        """
         columns = {leaf.number: _without_entries(leaf) for leaf in _certain(leaves)}
         rest = [leaf for leaf in leaves if leaf.number not in columns]
         stop = min(self.entries, SAMPLE_ENTRIES)
@@ -197,7 +200,7 @@ class TreeSource:
             yield column
 
     def _numbers(self, leaves: list[Leaf], start: int, stop: int, threads: int) -> dict[int, Content]:
-        """Return the layouts of leaves of plain numbers by number, if the file is local."""
+        """Return the layouts of leaves of plain numbers, by the leaf's number; none if the file is remote."""
         wanted = {leaf.number: self._baskets[leaf.number] for leaf in leaves if leaf.number in self._baskets}
         if not wanted:
             return {}
@@ -244,7 +247,7 @@ def open_tree(
     file = TreeFile(path)
     tree = tree or file.usual_tree()
     if only is not None:
-        require_matches(_names(file.tree(tree)), only)
+        require_matches(_branch_names(file.tree(tree)), only)
     return TreeSource(_Place(file.location, tree, grouping, frozenset()), file, name, only)
 
 
@@ -266,7 +269,8 @@ def open_trees(
     trees
         Names of the trees; all if not given.
     records
-        Names of records that even a single flat branch is grouped into.
+        Names of records that other trees of the class have. A branch ``name_x`` becomes a member of the
+        record ``name`` even if no other branch has this prefix.
 
     Returns
     -------
@@ -276,8 +280,10 @@ def open_trees(
     file = TreeFile(path)
     file.require_trees()
     trees_asked = file.trees if trees is None else trees
-    names = set() if only is None else {name for tree in trees_asked for name in _names(file.tree(tree))}
-    left_out = {other: _reason_of_kind(kind) for other, kind in file.others.items()}
+    names: set[str] = set()
+    if only is not None:
+        names.update(name for tree in trees_asked for name in _branch_names(file.tree(tree)))
+    left_out = {other: _reason_for_kind(kind) for other, kind in file.others.items()}
     if trees is not None:
         left_out |= {tree: "not asked for" for tree in file.trees if tree not in trees}
     sources: list[TreeSource] = []
@@ -305,24 +311,25 @@ def _unique_name(tree: str, file: TreeFile) -> str:
     return whole if number == 0 else f"{whole}_{number + 1}"
 
 
-def _reason_of_kind(kind: str) -> str:
+def _reason_for_kind(kind: str) -> str:
     if kind == "ROOT::RNTuple":
         return "an RNTuple; attach the file, or import it as RNTuples"
     return f"a {kind}, not a tree"
 
 
-def _names(tree: Any) -> list[str]:
+def _branch_names(tree: Any) -> list[str]:
     return [str(name) for name in tree.keys()]  # noqa: SIM118 - a tree iterates over its entries
 
 
 def require_matches(names: Collection[str], patterns: Sequence[str]) -> None:
-    """Raise an error if a glob matches no branch. It may match a counter, which is not a leaf."""
+    """Raise an error if a glob matches none of the names of branches, counters included."""
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             raise NotFoundError(f"no branch matches {pattern!r}{near_misses(pattern, sorted(names))}")
 
 
-def _closed(leaf: Leaf) -> Leaf:
+def _detached(leaf: Leaf) -> Leaf:
+    """Return a leaf without its branch, which would keep the file open."""
     return replace(leaf, branch=None)
 
 
@@ -333,7 +340,10 @@ def _baskets_of(leaves: list[Leaf]) -> dict[int, Baskets]:
 
 
 def _certain(leaves: list[Leaf]) -> list[Leaf]:
-    """Return the leaves whose types are known without reading: numbers, and lists with a common counter."""
+    """Return the leaves whose types are known without reading.
+
+    These are numbers, single lists of numbers, and groups of lists of numbers that share a counter.
+    """
     groups: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         groups.setdefault(leaf.path[0], []).append(leaf)
