@@ -105,7 +105,8 @@ impl Error {
         Error::Invalid { what: what.into() }
     }
 
-    /// An error of input or output on a file. A conflict that a remote file reports as one stays a conflict.
+    /// The failure of an operation on a file: [`Error::Io`], or [`Error::Conflict`] if `source` wraps one, as errors of
+    /// remote files do.
     pub(crate) fn io(what: &str, path: &Path, source: impl Into<std::io::Error>) -> Self {
         let (what, source) = (format!("cannot {what} {}", path.display()), source.into());
         match source.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
@@ -116,13 +117,14 @@ impl Error {
         }
     }
 
-    /// Adds the file, database or container to an error of the storage.
+    /// Adds the name of the file, database or container to an error of `rntuple`.
     pub(crate) fn storage(what: impl Into<String>) -> impl FnOnce(rntuple::Error) -> Self {
         let what = what.into();
         move |source| Error::Storage { what, source }
     }
 
-    /// This error for a function that returns `rntuple`'s. [`Error::kind`] finds the kind again.
+    /// Wraps this error for a function that returns `rntuple::Error`. When that comes back as [`Error::Storage`],
+    /// [`Error::kind`] finds the kind again.
     pub(crate) fn into_rntuple(self, what: &str) -> rntuple::Error {
         let source = match self {
             Error::Io { source, what } => {

@@ -70,7 +70,7 @@ impl Examiner<'_, '_> {
             Err(error) if error.kind() == ErrorKind::Closed => return Err(error),
             Err(error) => error,
         };
-        if let Some(recorded) = self.recorded(newest).filter(|it| it != newest)
+        if let Some(recorded) = self.version_in_record(newest).filter(|it| it != newest)
             && let Ok(mut plan) = self.plan(&recorded, older, suspects)
         {
             plan.done.push("its row in the catalogue was taken from the commit record".to_owned());
@@ -120,7 +120,7 @@ impl Examiner<'_, '_> {
         older: &[VersionRow],
         suspects: SuspectParts,
     ) -> Result<RepairPlan> {
-        self.objects(row)?;
+        self.check_objects(row)?;
         let (annex, is_annex_new) = match Annex::read(&*self.source, row.annex) {
             Ok(annex) => (annex, false),
             // Without deletions, the rest of the annex can be rebuilt.
@@ -139,7 +139,7 @@ impl Examiner<'_, '_> {
             });
         }
         self.drop_damaged_parts(&mut plan, suspects);
-        if row.record.size > 0 && self.recorded(row).is_none() {
+        if row.record.size > 0 && self.version_in_record(row).is_none() {
             plan.done.push("its commit record was rewritten".to_owned());
         }
         Ok(plan)

@@ -1,4 +1,4 @@
-//! Examining one version of a container by itself: whether it can be read, and which part cannot.
+//! Examining the versions of a container, each by itself: whether it can be read, and otherwise its first fault.
 //!
 //! 1. Bytes that several versions share are read once.
 //! 2. An I/O error counts as damage: bytes that cannot be read are not intact.
@@ -21,16 +21,17 @@ use crate::storage::commit_record::CommitRecord;
 use crate::storage::file::DatabaseFile;
 use femtobarn_format::link;
 
-/// Examines the versions of one container.
+/// Examines the versions of one container. Results are kept by offset, so that shared bytes are read once.
 pub(super) struct Examiner<'a, 'p> {
     inner: &'a Inner,
     container: ContainerRow,
     path: String,
     pub source: Arc<DatabaseFile>,
-    /// Results by offset: of page lists with all their pages, and of pages, the fault if there is one; of
-    /// blobs, whether they are intact.
+    /// The first fault of each page list and its pages.
     page_lists: HashMap<u64, Option<String>>,
+    /// The fault of each page.
     pages: HashMap<u64, Option<String>>,
+    /// Whether each blob is intact.
     blobs: HashMap<u64, bool>,
     progress: &'a mut Watch<'p>,
     done: u64,
@@ -68,12 +69,12 @@ impl<'a, 'p> Examiner<'a, 'p> {
             .map_err(Error::storage(&self.path))
     }
 
-    /// Reads header, footer, page lists and pages of a version.
+    /// Checks that header, footer, page lists and pages of a version can be read.
     ///
     /// # Errors
     /// `Corrupt` or `Io` if they cannot be read or differ from the catalogue; `Closed` if `progress` stops
     /// it.
-    pub(super) fn objects(&mut self, row: &VersionRow) -> Result<()> {
+    pub(super) fn check_objects(&mut self, row: &VersionRow) -> Result<()> {
         let reader = self.reader(row)?;
         if reader.entries() != row.entries || self.class(row)?.members() != reader.members() {
             return Err(damaged(format!("{} differs from the catalogue", self.path)));
@@ -124,7 +125,7 @@ impl<'a, 'p> Examiner<'a, 'p> {
         Ok(None)
     }
 
-    /// Reads the deletions of a version.
+    /// Reads the deletions of a version, and checks them.
     ///
     /// # Errors
     /// `Corrupt` if they are damaged.
@@ -141,18 +142,18 @@ impl<'a, 'p> Examiner<'a, 'p> {
     }
 
     /// The version as its commit record describes it, if that can be read.
-    pub(super) fn recorded(&self, row: &VersionRow) -> Option<VersionRow> {
+    pub(super) fn version_in_record(&self, row: &VersionRow) -> Option<VersionRow> {
         let database = self.inner.catalog.database_by_id(row.database, row.csn).ok()?;
         let record = CommitRecord::at(&*self.source, row.record).ok()?;
-        let of_this = record.containers.into_iter().find(|it| it.id == row.container)?;
+        let container = record.containers.into_iter().find(|it| it.id == row.container)?;
         (record.database == database.uuid).then_some(VersionRow {
-            header: of_this.header,
-            footer: of_this.footer,
-            annex: of_this.annex,
-            class_version: of_this.class.version,
-            entries: of_this.entries,
-            deleted: of_this.deleted,
-            bytes: of_this.bytes,
+            header: container.header,
+            footer: container.footer,
+            annex: container.annex,
+            class_version: container.class.version,
+            entries: container.entries,
+            deleted: container.deleted,
+            bytes: container.bytes,
             ..*row
         })
     }

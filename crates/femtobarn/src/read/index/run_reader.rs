@@ -1,4 +1,10 @@
-//! Reading of runs: searches through the levels of blocks, and streams of all pairs. Blocks of searches are cached.
+//! Reading the sorted runs of an index: searches from the root block down ([`RunReader`], [`RunCursor`]), and streams
+//! of all pairs of key and entry ([`RunStream`]).
+//!
+//! 1. Blocks that searches read are cached for the whole process; blocks of streams are not.
+//! 2. A damaged run gives [`Error::Corrupt`]: a child lies before its parent and one level below, so every search ends.
+//!
+//! Blocks and runs are specified in docs/format.md.
 
 use std::sync::Arc;
 
@@ -53,11 +59,12 @@ impl IndexBlockCache {
 #[derive(Clone, Copy)]
 pub(crate) struct RunReader<'a> {
     pub source: &'a dyn ByteSource,
-    /// The cache, and the number of the file in it.
+    /// The cache, and the file's number in its keys.
     pub cache: Option<(&'a IndexBlockCache, u64)>,
 }
 
 impl RunReader<'_> {
+    /// A block of a run; `Corrupt` if it is damaged, or not of the given level.
     fn block(&self, run: &IndexRun, number: u64, level: Option<u8>) -> Result<Arc<IndexBlock>> {
         let count = block_count(run);
         if number >= count {
@@ -113,18 +120,18 @@ impl RunReader<'_> {
         Ok(cursor)
     }
 
-    /// Appends to `found` the entries of a run whose keys start with `start`.
+    /// Appends to `found` the entries of a run whose keys start with `prefix`.
     ///
     /// # Errors
     /// As [`seek`](Self::seek).
     pub(crate) fn entries_of(
         &self,
         run: &IndexRun,
-        start: &[u8],
+        prefix: &[u8],
         found: &mut Vec<u64>,
     ) -> Result<()> {
-        let mut cursor = self.seek(run, start)?;
-        while cursor.starts_with(start) {
+        let mut cursor = self.seek(run, prefix)?;
+        while cursor.starts_with(prefix) {
             found.push(cursor.entry());
             cursor.advance()?;
         }
@@ -132,10 +139,10 @@ impl RunReader<'_> {
     }
 }
 
-/// The number of the block in the level below in which the first key that is not less than `key` is, or after
-/// whose end it is.
+/// The number of the block in the level below in which a search for `key` goes on. The first key that is not less than
+/// `key` is in that block, or is the first one of the next block.
 pub(super) fn child_of(block: &IndexBlock, key: &[u8]) -> u64 {
-    // It may be in the last block whose first key is less than `key`.
+    // `key` itself may be in the last block whose first key is less.
     block.number(block.lower_bound(key).saturating_sub(1))
 }
 
@@ -162,11 +169,12 @@ impl RunCursor<'_> {
         Ok(())
     }
 
-    /// Whether the key at the position starts with `start`.
-    pub(crate) fn starts_with(&self, start: &[u8]) -> bool {
-        !self.is_at_end() && self.block.starts_with(self.at, start)
+    /// Whether the key at the position starts with `prefix`.
+    pub(crate) fn starts_with(&self, prefix: &[u8]) -> bool {
+        !self.is_at_end() && self.block.starts_with(self.at, prefix)
     }
 
+    /// The entry at the position, which must not be at the end.
     pub(crate) fn entry(&self) -> u64 {
         self.block.number(self.at)
     }
@@ -267,6 +275,7 @@ impl<'a> RunStream<'a> {
         self.settle()
     }
 
+    /// Goes to the next block if the current one is passed, and sets the current key.
     fn settle(&mut self) -> Result<()> {
         while self.ahead.last().is_none_or(|block| self.at == block.count()) {
             self.ahead.pop();
