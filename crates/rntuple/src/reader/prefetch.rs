@@ -3,7 +3,8 @@
 //! 1. All columns whose elements are known are announced together. Their offsets then determine the
 //!    elements of items, which are announced next. So a read costs one round trip for each level of
 //!    nested collections, for any number of fields.
-//! 2. If the fields together have more than 64 MiB, they are announced one by one, as they are read.
+//! 2. If the fields together lack more than 64 MiB at one of these levels, the rest is announced field by field, as
+//!    it is read.
 //! 3. Announcing never fails a read: damaged pages or offsets are skipped, and the read reports them.
 
 use std::ops::Range;
@@ -18,7 +19,7 @@ use crate::tree::{FieldKind, FieldNode};
 
 /// Most stored bytes of several fields that are announced together.
 const TOGETHER_BYTES: u64 = 64 << 20;
-/// Most ends of reads that are remembered: as many threads can each read a range sequentially.
+/// Number of ends of reads that are remembered, so that this many threads can each read sequentially.
 const ENDS_MAX: usize = 32;
 
 /// A column and the segments of it that a read needs.
@@ -34,6 +35,7 @@ struct Collection<'n, 'a> {
     below: Below<'n>,
 }
 
+/// The items of a collection.
 #[derive(Clone, Copy)]
 enum Below<'n> {
     Column(&'n [ColumnId]),
@@ -48,7 +50,8 @@ struct NeedLevel<'n, 'a> {
 }
 
 impl Reader {
-    /// Whether a read starts where an earlier one ended. Remembers the end of this one.
+    /// Whether a read from a remote source starts where one of the last reads ended. Also records the end of this
+    /// read, so call it once for each read.
     pub(super) fn continues_last_read(&self, entries: &Range<u64>) -> bool {
         if !self.source.is_remote() {
             return false;
@@ -131,7 +134,8 @@ impl Elements<'_> {
         below
     }
 
-    /// The items of a segment's collections, from the offsets before the first and of the last one.
+    /// The elements that a segment's collections refer to. They begin at the offset stored before the first
+    /// collection and end at that of the last. `None` if there are none, or an offset is damaged.
     fn items<'a>(
         &self,
         offsets: &[ColumnId],
@@ -188,7 +192,7 @@ impl<'n, 'a> NeedLevel<'n, 'a> {
     }
 }
 
-/// Segments extended by the offset before, which is the start of the first collection.
+/// Segments extended by one offset to the front: the end of the collection before is the start of the first one.
 fn with_previous<'a>(segments: &[ClusterSegment<'a>]) -> Vec<ClusterSegment<'a>> {
     let with = |segment: &ClusterSegment<'a>| {
         let range = segment.range.start.saturating_sub(1)..segment.range.end;

@@ -2,11 +2,12 @@
 //!
 //! A state machine without I/O: time is an argument, and the caller waits and makes the attempt.
 //!
-//! 1. One deadline covers all waits, redirects and reconnections of an operation. A second, nearer one starts
-//!    when the server becomes unreachable.
-//! 2. At most 16 redirects are followed.
+//! 1. One deadline covers all waits and reconnections of an operation: no attempt is planned after it. A second,
+//!    nearer one starts when the server becomes unreachable.
+//! 2. At most 16 redirects are followed, at once and whatever the deadline.
 //! 3. If the target of a redirect lacks the file or cannot be reached, the next attempt goes to the
 //!    redirector, with the failed hosts in `tried=`.
+//! 4. After [`RetryState::without_repeat`] a request is not sent again if the server may have executed it.
 
 use std::time::{Duration, Instant};
 
@@ -166,7 +167,8 @@ impl RetryState {
         Ok(Duration::ZERO)
     }
 
-    /// Makes the next attempt at the server that redirected to this one, so that it names another.
+    /// Makes the server that redirected to this one the next, so that it names another. `None` if there is none, or
+    /// the redirects are used up.
     fn return_to_redirector(&mut self) -> Option<Duration> {
         let redirector = self.redirectors.pop()?;
         let failed = std::mem::replace(&mut self.server, redirector);
@@ -192,7 +194,7 @@ struct RedirectTarget {
 }
 
 impl RedirectTarget {
-    /// None if the redirect names no server.
+    /// `None` if the redirect names no server.
     fn new(redirect: &Redirect) -> Option<Self> {
         match redirect {
             Redirect::Host { port, .. } => {
