@@ -1,4 +1,4 @@
-//! The requests of busy sessions.
+//! The requests of busy sessions: of a file over XRootD ([`Reader`]), or for locks of containers over gRPC ([`Locks`]).
 
 use femtobarn_bench::{Outcome, Random};
 use xrd::request::{Close, FileRef, Open, PgRead, Read, ReadV, Request, Stat};
@@ -20,19 +20,19 @@ pub(crate) enum Work {
     Lock(u32),
 }
 
-/// A session that is ready to ask.
+/// A session that is logged in.
 pub(crate) enum Session {
     File(Box<Reader>),
     Locks(Box<Locks>),
 }
 
-/// What one question was worth.
+/// The data of one answer: requests or locks, and bytes of file content.
 pub(crate) struct Answered {
     pub items: u64,
     pub bytes: u64,
 }
 
-/// A session with an open file, or with none if its work is opening it.
+/// An XRootD session. The file is open, except if the work is [`Work::Open`] or [`Work::Stat`].
 pub(crate) struct Reader {
     connection: Connection,
     work: Work,
@@ -43,7 +43,7 @@ pub(crate) struct Reader {
 }
 
 impl Session {
-    /// Connects, logs in, and opens the file if the work is in it.
+    /// Connects, logs in, and opens the file if the work reads it.
     pub(crate) async fn open(work: Work, address: &str, place: &str, number: u64) -> Outcome<Self> {
         if let Work::Lock(count) = work {
             let locks = Locks::open(address, place, number, count).await?;
@@ -59,7 +59,7 @@ impl Session {
         Ok(Session::File(Box::new(Reader { connection, work, path, file, size, random })))
     }
 
-    /// Asks once, and waits for the whole answer.
+    /// Sends the request once, and waits for the whole answer.
     pub(crate) async fn ask(&mut self) -> Outcome<Answered> {
         match self {
             Session::File(reader) => Ok(Answered { items: 1, bytes: reader.ask().await? }),
@@ -69,7 +69,7 @@ impl Session {
 }
 
 impl Reader {
-    /// Asks once; returns the bytes of data that came.
+    /// Sends the request once; returns the number of bytes of file content in the answer.
     async fn ask(&mut self) -> Outcome<u64> {
         let request: Request = match self.work {
             Work::Read(bytes) => Read { segment: self.piece(bytes), arguments: None }.into(),
@@ -89,7 +89,7 @@ impl Reader {
         Segment { handle: self.file, length: bytes, offset }
     }
 
-    /// Pieces one after the other, as readers of columns ask for them.
+    /// A vector read of adjacent pieces, such as a reader of columns sends.
     fn neighbours(&mut self, count: u64, bytes: u32) -> Request {
         let all = count * u64::from(bytes);
         let first = self.piece(bytes).offset.min(self.size.saturating_sub(all));
