@@ -2,8 +2,9 @@
 
 A kind says what the caller should do, not where the error came from: retry the transaction (``conflict``,
 ``busy``, ``unavailable``), get permission (``denied``), correct the call (``invalid``, ``not-found``,
-``exists``), restore the file (``corrupt``), or upgrade (``unsupported``). An error for which Python has an
-exception is also derived from that, so that ``except KeyError`` and ``except ValueError`` catch it.
+``exists``), open it again (``closed``), restore the file (``corrupt``), look after the disk (``storage``),
+upgrade (``unsupported``), or report a bug (``internal``). Some are also derived from an exception of Python,
+so that ``except KeyError`` catches a `NotFoundError` and ``except ValueError`` an `InvalidError`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ExistsError(FemtobarnError):
 
 
 class BusyError(FemtobarnError):
-    """Another writer holds the lock; the text names the holder and the time since when."""
+    """Another writer holds the lock; the text names the holder, and since when it holds the lock."""
 
     kind = "busy"
 
@@ -206,7 +207,10 @@ def check_text(text: str, what: str) -> None:
 
 
 def check_progress(progress: object, arguments: str) -> None:
-    """Raise an error if the progress callback of a long operation cannot be called."""
+    """Raise an error if the progress callback of a long operation cannot be called.
+
+    `arguments` are the names of the callback's arguments, at least two, such as ``"done, total"``.
+    """
     if progress is not None and not callable(progress):
         raise WrongTypeError(
             f"progress must be a function of {arguments}, such as "

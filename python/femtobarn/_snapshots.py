@@ -47,7 +47,7 @@ class Snapshot(Mapping[str, View]):
 
     @property
     def array_settings(self) -> dict[str, Any]:
-        """Arguments of awkward arrays read from this snapshot, by which their links find their targets."""
+        """Arguments for `ak.Array` that let the links in an array find their targets in this snapshot."""
         from ._objects.link_arrays import BEHAVIOR, SNAPSHOT  # This imports awkward.
 
         return {"behavior": BEHAVIOR, "attrs": {SNAPSHOT: self}}
@@ -66,7 +66,7 @@ class Snapshot(Mapping[str, View]):
 
     def __getitem__(self, name: str) -> View:
         check_container_path(name)
-        return self._keep(View(self, name, self._handle.view(name)))
+        return self._cached(View(self, name, self._handle.view(name)))
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and is_text(name) and self._handle.has(name)
@@ -190,7 +190,7 @@ class Snapshot(Mapping[str, View]):
             merged = merged or Projection.of(chosen_fields, view.definition).record
             positions[chosen] = sum(len(part) for part in parts) + np.arange(len(chosen))
             parts.append(view.fetch(records["entry"][chosen], chosen_fields))
-        return as_library(self._assembled(parts, positions), merged or Record("", ()), library)
+        return as_library(self._in_order(parts, positions), merged or Record("", ()), library)
 
     def export(
         self,
@@ -208,31 +208,33 @@ class Snapshot(Mapping[str, View]):
         ----------
         names
             A container such as ``"run7/events"``, a database, or a list of these. Several containers go into
-            one ``.root`` file, each as an RNTuple of its name.
+            one ``.root`` file, each as an RNTuple of its name, with the database's name in front if two
+            containers have the same.
         path, expressions, where, format, progress
             As for :meth:`View.export`; they apply to every container.
         """
         wanted = [names] if isinstance(names, str) else list(names)
-        places = list(dict.fromkeys(place for name in wanted for place in self._places(name)))
-        plain = [place.rpartition("/")[2] for place in places]
+        paths = list(dict.fromkeys(each for name in wanted for each in self._container_paths(name)))
+        plain = [each.rpartition("/")[2] for each in paths]
         unique = len(set(plain)) == len(plain)
         views = {
-            name if unique else place.replace("/", "_"): self[place]
-            for name, place in zip(plain, places, strict=True)
+            name if unique else each.replace("/", "_"): self[each]
+            for name, each in zip(plain, paths, strict=True)
         }
         return export_views(views, path, expressions, where, format=format, progress=progress)
 
-    def _places(self, name: str) -> list[str]:
-        """Return a container, or all containers of a database."""
+    def _container_paths(self, name: str) -> list[str]:
+        """Return the path of a container, or of all containers of a database."""
         if "/" in name:
             return [name]
         return [f"{name}/{container['name']}" for container in self.containers(name)]
 
-    def _assembled(self, parts: list[ak.Array], positions: np.ndarray[Any, Any]) -> ak.Array:
+    def _in_order(self, parts: list[ak.Array], positions: np.ndarray[Any, Any]) -> ak.Array:
+        """Return the items of all parts at the given positions; a position of -1 gives a missing value."""
         if not parts:
             return ak.Array([None] * len(positions))
         array = parts[0] if len(parts) == 1 else ak.concatenate(parts)
-        if (positions == np.arange(len(array))).all() if len(positions) == len(array) else False:
+        if np.array_equal(positions, np.arange(len(array))):
             return array
         index = ak.index.Index64(positions)
         picked = (
@@ -246,10 +248,11 @@ class Snapshot(Mapping[str, View]):
         view = self._views.get((database, container))
         if view is None:
             handle = self._handle.view_by_id(database, container)
-            view = self._keep(View(self, handle.name, handle))
+            view = self._cached(View(self, handle.name, handle))
         return view
 
-    def _keep(self, view: View) -> View:
+    def _cached(self, view: View) -> View:
+        """Return the cached view of the same container, or cache this one."""
         if len(self._views) >= VIEWS_MAX:
             self._views.clear()
         return self._views.setdefault((view.oids.database, view.oids.container), view)

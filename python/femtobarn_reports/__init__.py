@@ -1,4 +1,4 @@
-"""An HTML page (`page`) and a look of pictures (`style`), for the reports of the demo and of the testbed.
+"""HTML pages (`page`) and the style of plots (`style`) for the reports of the demo and of the testbed.
 
-Imports neither of them, nor Femtobarn. `style` needs the extra `plots`.
+This package imports neither the demo, nor the testbed, nor Femtobarn. `style` needs the extra `plots`.
 """

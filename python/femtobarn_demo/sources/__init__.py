@@ -1,7 +1,7 @@
-"""Sources of events: LHC-like collisions in a toy detector, in the object model of GIOD.
+"""Sources of events: LHC-like collisions in a toy detector, with the classes of the GIOD papers.
 
-Pythia 8 (`pythia`) generates collisions, `detector` simulates the raw data, `model` has their classes, and
-`pool` repeats stored events to give any number (`raw` batches)::
+Pythia 8 (`pythia`) generates collisions, `detector` simulates the raw data, and `model` has their classes.
+`pool` keeps a few events on disk and repeats them, to give any number of events in batches (`raw`)::
 
     from pathlib import Path
     from femtobarn_demo.sources import EventPool, RAW_CLASSES
