@@ -320,7 +320,7 @@ def test_a_running_server_takes_new_settings_and_logs_what_is_done(tmp_path: Pat
             url = f"root://127.0.0.1:{json.loads(server.stdout.readline())['port']}//lhc.fed"
             config.write_text("prot = 1")
             server.send_signal(signal.SIGHUP)
-            wait_for_text(tmp_path / "log", "stays in force")
+            wait_for_text(tmp_path / "log", "old settings stay in force")
             config.write_text(LEVELS.format("info"))
             server.send_signal(signal.SIGHUP)
             wait_for_text(tmp_path / "log", "log.level info")
