@@ -164,6 +164,9 @@ impl RetryState {
         self.wants_tls |= target.wants_tls;
         self.login_opaque = target.login_opaque;
         self.redirect_opaque = target.path_opaque;
+        // Another server: its first outage is its own.
+        self.lost_since = None;
+        self.delay = DELAY_MIN;
         Ok(Duration::ZERO)
     }
 
@@ -177,7 +180,9 @@ impl RetryState {
             return None;
         }
         self.tried.push(failed.host);
+        // Both were meant for the server that failed.
         self.redirect_opaque = None;
+        self.login_opaque = None;
         Some(Duration::ZERO)
     }
 }
@@ -255,6 +260,7 @@ mod tests {
         retry.delay_after(missing(), now).unwrap();
         assert_eq!(retry.server.to_string(), "manager:1");
         assert_eq!(retry.location().unwrap().as_bytes(), b"/f?x=1&tried=data");
+        assert_eq!(retry.login_opaque, None, "it was for the login at the server that failed");
         let error = retry.delay_after(missing(), now).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::NOT_FOUND));
     }
@@ -288,6 +294,19 @@ mod tests {
         let second = retry.delay_after(gone(), now + first).unwrap();
         assert!(second > first, "the delay grows");
         assert!(retry.delay_after(gone(), now + Duration::from_secs(9)).is_err());
+    }
+
+    #[test]
+    fn a_server_after_a_redirect_has_a_reconnection_timeout_of_its_own() {
+        let now = Instant::now();
+        let mut retry = retry(now);
+        let gone = || AttemptError::Unreachable("refused".into());
+        let first = retry.delay_after(gone(), now).unwrap();
+        retry.delay_after(redirect("data"), now + Duration::from_secs(8)).unwrap();
+        // Back to the manager, which cannot be reached 8 s after its first outage ended.
+        retry.delay_after(gone(), now + Duration::from_secs(8)).unwrap();
+        let again = retry.delay_after(gone(), now + Duration::from_secs(10)).unwrap();
+        assert_eq!(again, first);
     }
 
     #[test]
