@@ -136,7 +136,7 @@ pub struct Limits {
     pub idle_seconds: u64,
     /// Seconds that clients have to finish when the server is stopped.
     pub drain_seconds: u64,
-    /// Seconds for which a remote session keeps its locks after the last message of its client.
+    /// Seconds of silence after which a client counts as lost, and for which its session then keeps its locks.
     pub lease_seconds: u64,
     /// Seconds for which it keeps them after its connection was closed without a goodbye, as when the client's process
     /// ends; at most the lease.
