@@ -4,7 +4,7 @@
 //! conversion of arrays, and the conversion of single objects.
 //!
 //! 1. The interpreter is never locked while code here waits for a disk, a server or a lock.
-//! 2. Array data are not copied: results are [`Buffer`](buffer::Buffer)s over the engine's bytes, arguments
+//! 2. Array data are not copied: results are buffers (`buffer`) over the engine's bytes, arguments
 //!    are borrowed Python buffers that keep their owners alive. Small values of single objects are the
 //!    exception.
 //! 3. An engine error becomes the Python exception of the same kind.
