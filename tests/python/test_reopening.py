@@ -51,10 +51,16 @@ def append(fed: fb.Federation, first: int, count: int) -> None:
 
 
 class CuttingProxy:
-    """Passes bytes on, and closes the first connection that got `most` of them."""
+    """Passes bytes on, and closes the first connection that got `most` of them.
+
+    Between the cut and the end of `before_coming_again` no end of a connection is closed and none is opened:
+    a client that comes while the server restarts is refused, and xrdcp does not come again.
+    """
 
     def __init__(self, port: int, most: int) -> None:
         self.target, self.most, self.cut = port, most, threading.Event()
+        self.is_open = threading.Event()
+        self.is_open.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.sockets = [self.listener]
@@ -87,6 +93,7 @@ class CuttingProxy:
             except OSError:
                 return
             self.sockets.append(client)
+            self.is_open.wait(60)
             try:
                 server = socket.create_connection(("127.0.0.1", self.target))
             except OSError:
@@ -102,13 +109,15 @@ class CuttingProxy:
             while chunk := source.recv(1 << 16):
                 passed += len(chunk)
                 if is_answer and passed > self.most and not self.cut.is_set():
+                    self.is_open.clear()
                     self.cut.set()
-                    # The client comes again after somebody has committed.
                     self.before_coming_again()
+                    self.is_open.set()
                     break
                 sink.sendall(chunk)
         except OSError:
             pass
+        self.is_open.wait(60)
         for end in (source, sink):
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
