@@ -30,6 +30,9 @@ const SET: u8 = 3;
 /// Reads or changes attributes of a file. Section 3, kXR_fattr.
 ///
 /// Answer: [`AttributeList`] to `List`, [`AttributeOutcomes`] to the others.
+///
+/// [`AttributeList`]: crate::response::AttributeList
+/// [`AttributeOutcomes`]: crate::response::AttributeOutcomes
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fattr {
     /// The file.
