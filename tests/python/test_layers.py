@@ -188,7 +188,7 @@ def python_imports(package: Path) -> Graph:
         for node in loaded(ast.parse(path.read_text()).body):
             imported.update(python_targets(node, module, path.name == "__init__.py", package.name, files))
         graph[module] = imported - {module}
-    # A folder's `__init__` lists what is inside; whoever imports from it is taken to import what it lists.
+    # A folder's `__init__` only lists what is inside: importing it counts for the room, not for a file.
     return {module: targets for module, targets in graph.items() if files[module].name != "__init__.py"}
 
 
