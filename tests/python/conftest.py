@@ -1,7 +1,7 @@
-"""What all tests of the Python side share.
+"""Fixtures and options of all Python tests.
 
-On the integration machine (CI=true) a skipped test fails the run: what a test needs is installed there, so
-that a skip means that something was left out unnoticed.
+On the integration machine (CI=true) a skipped test fails the run: everything that tests need is installed
+there, so a skip would hide that something is missing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTEGRATION = os.environ.get("CI", "").lower() == "true"
-# The files of tests that take a minute and more; where several processes share the work, none of these is
-# begun last.
+# Test files that take a minute or more. They run first, so that with several processes none of them starts
+# last and delays the end.
 LONGEST = {"test_readers", "test_rntuple_judges", "test_testbed_runs", "test_xrootd_suites"}
 
 
@@ -45,21 +45,21 @@ def project() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_data() -> Path | None:
-    """The folder of real files beside the project, or that FEMTOBARN_DATA names, if there is one."""
+    """The folder of real files, or None if there is none."""
     return data_folder()
 
 
 def data_folder() -> Path | None:
-    """The folder of real files, which is in no package, so that only some machines have it."""
-    for place in (os.environ.get("FEMTOBARN_DATA"), ROOT.parent / "shared" / "data"):
-        if place and Path(place).is_dir():
-            return Path(place)
+    """The folder that FEMTOBARN_DATA names, or else one beside the project; only some machines have it."""
+    for folder in (os.environ.get("FEMTOBARN_DATA"), ROOT.parent / "shared" / "data"):
+        if folder and Path(folder).is_dir():
+            return Path(folder)
     return None
 
 
 @pytest.fixture(scope="session")
 def files(project: Path) -> Samples:
-    """The sample files of public packages, fetched if they are not there yet."""
+    """The sample files of public packages, fetched on first use."""
     from femtobarn import StorageError
     from femtobarn.importers.samples import Samples
 
@@ -89,8 +89,8 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def examples(project: Path) -> Path:
-    """The folder of the crates' example programs, built: of the whole workspace, as `make build` does,
-    since the packages of a single crate would be compiled anew with fewer features."""
+    """The folder of the crates' example programs. The whole workspace is built, as by `make build`, since a
+    build of one crate would compile its dependencies anew with fewer features."""
     command = ["cargo", "build", "--workspace", "--locked", "--quiet", "--examples"]
     done = subprocess.run(
         [*command, "--message-format=json"], cwd=project, capture_output=True, text=True, check=False
@@ -101,7 +101,7 @@ def examples(project: Path) -> Path:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, and leave out the tests of real files where these are not."""
+    """Run the longest files first, and deselect the tests of real files on machines without these files."""
     items.sort(key=lambda item: item.path.stem not in LONGEST)
     if data_folder() is not None:
         return

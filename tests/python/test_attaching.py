@@ -56,7 +56,7 @@ def detached(folder: Path, name: str) -> str:
 
 @pytest.fixture
 def merged(tmp_path: Path) -> fb.Federation:
-    """A federation with both."""
+    """A federation with both databases attached."""
     fed = fb.create(tmp_path / "merged.fed")
     assert fed.attach(detached(tmp_path, "dy")).renamed == {}
     assert fed.attach(detached(tmp_path, "dimuon")).renamed == {"Events": "Events@dimuon"}
@@ -64,7 +64,7 @@ def merged(tmp_path: Path) -> fb.Federation:
 
 
 def test_attached_classes_that_differ_under_one_name_are_both_kept(merged: fb.Federation) -> None:
-    """It said that class Events version 1 exists with other fields."""
+    """Attaching the second failed: class Events version 1 exists with other fields."""
     names = {name: merged[f"{name}/events"].definition.name for name in COLUMNS}
     assert names == {"dy": "Events", "dimuon": "Events@dimuon"}
     assert sorted(each["name"] for each in merged.classes()) == ["Events", "Events@dimuon", "Skim"]
@@ -118,11 +118,11 @@ def test_two_versions_of_nanoaod_are_attached_to_one_federation(files: Samples, 
     counts = {}
     for name in ("nano_dy", "nano_dimuon"):
         with fb.create(tmp_path / f"{name}.fed") as fed:
-            place = fed.import_tree(files.path(f"{name}.root"), "Events", database=name).container
-            counts[place] = len(fed[place])
-            wanted = fed[place].arrays("Muon.pt").to_list()
+            path = fed.import_tree(files.path(f"{name}.root"), "Events", database=name).container
+            counts[path] = len(fed[path])
+            wanted = fed[path].arrays("Muon.pt").to_list()
             merged.attach(fed.detach(name))
-        assert merged[place].arrays("Muon.pt").to_list() == wanted
+        assert merged[path].arrays("Muon.pt").to_list() == wanted
     assert {name: len(merged[name]) for name in counts} == counts
     assert merged["nano_dimuon/Events"].definition.name == "Events@nano_dimuon"
     assert merged.check(full=True).problems == []

@@ -1,4 +1,4 @@
-"""The driver of the benchmarks: what it makes of samples, and that several processes start at once."""
+"""The driver of the benchmarks: figures and targets from samples, and processes that start at once."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FIGURE = Figure(
 
 
 def sample(items: int, wall: float, cpu: float, **more: Any) -> dict[str, Any]:
-    """What a program prints for objects of 10,000 bytes."""
+    """The sample that a program prints for objects of 10,000 bytes."""
     return {"items": items, "bytes": items * 10_000, "wall_s": wall, "cpu_s": cpu, "check": 0, **more}
 
 
@@ -141,7 +141,7 @@ def test_failed_figures_are_skipped_and_the_time_limit_holds(monkeypatch: pytest
 def test_tables_and_page_show_every_side_and_target(results: Results) -> None:
     figure = run.recorded(FIGURE, results)
     chapter = {"name": "c", "title": "Writing", "intro": "Objects.", "figures": [figure]}
-    done = json.loads(json.dumps({**run.surroundings(), "rounds": 3, "chapters": [chapter]}))
+    done = json.loads(json.dumps({**run.origin(), "rounds": 3, "chapters": [chapter]}))
     document = f"before\n{report.START}\nold\n{report.END}\nafter\n"
     renewed = report.renewed(document, done)
     assert renewed.startswith("before\n")

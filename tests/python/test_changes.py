@@ -1,4 +1,4 @@
-"""Changing what is there: updates, deletions, names, savepoints, isolation, newer classes, indexes."""
+"""Changes to stored data: updates, deletions, names, savepoints, isolation, newer classes, indexes."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_referrers_returns_all_objects_with_a_link_to_the_target(fed: fb.Federat
 
 
 def test_statistics_do_not_change_what_is_selected(tmp_path: Path) -> None:
-    """Clusters that cannot match are not read, and nothing is lost by that."""
+    """Clusters that cannot match are not read; the selected objects are the same."""
     fed = fb.create(tmp_path / "s.fed")
     with fed.transaction() as txn:
         events = txn.database("run", create=True).container(

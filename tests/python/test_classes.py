@@ -1,4 +1,4 @@
-"""Persistent classes: what annotations mean, and what is said of those that cannot be stored."""
+"""Persistent classes: the types that annotations stand for, and errors for those that cannot be stored."""
 
 from __future__ import annotations
 
@@ -230,6 +230,7 @@ class Trail:
 
 
 def test_a_sequence_of_links_takes_a_list_of_oids() -> None:
-    oids: list[fb.Oid] = [fb.Oid(1, 1, 0)]  # To a type checker no list of links, as it could not take one.
+    # Type checkers accept list[Oid] as a Sequence of links, but not as a list of links.
+    oids: list[fb.Oid] = [fb.Oid(1, 1, 0)]
     assert Trail(hits=oids).hits == oids
     assert stored_type(Sequence[an.link["Raw"]]) == {"list": {"link": "Raw"}}

@@ -31,7 +31,7 @@ class Event:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> str:
+def location(tmp_path: Path) -> str:
     path = tmp_path / "lhc.fed"
     with fb.create(path) as fed, fed.transaction(message="run 7\nwith details") as txn:
         events = txn.database("run7", create=True).container("events", Event, create=True)
@@ -78,53 +78,53 @@ def test_create(run: Command, tmp_path: Path) -> None:
     assert run.json("create", str(tmp_path / "b.fed"), "--name", "bee")["name"] == "bee"
 
 
-def test_ls(run: Command, place: str) -> None:
-    assert "run7/events" in run.text("ls", place)
-    (row,) = run.json("ls", place)
+def test_ls(run: Command, location: str) -> None:
+    assert "run7/events" in run.text("ls", location)
+    (row,) = run.json("ls", location)
     assert (row["container"], row["entries"], row["state"]) == ("events", 5, "open")
-    assert run.json("ls", place, "run7") == [row]
-    assert run.error("ls", place, "run8")[0] == EXIT_CODES["not-found"]
+    assert run.json("ls", location, "run7") == [row]
+    assert run.error("ls", location, "run8")[0] == EXIT_CODES["not-found"]
 
 
-def test_info(run: Command, place: str) -> None:
-    assert "objects" in run.text("info", place)
-    assert run.json("info", place)["objects"] == 5
-    assert run.json("info", place, "run7/events")["class"] == "Event"
-    assert run.json("info", place, "--csn", "0")["objects"] == 0
+def test_info(run: Command, location: str) -> None:
+    assert "objects" in run.text("info", location)
+    assert run.json("info", location)["objects"] == 5
+    assert run.json("info", location, "run7/events")["class"] == "Event"
+    assert run.json("info", location, "--csn", "0")["objects"] == 0
 
 
-def test_schema(run: Command, place: str) -> None:
-    text = run.text("schema", place, "run7/events")
+def test_schema(run: Command, location: str) -> None:
+    text = run.text("schema", location, "run7/events")
     assert "tracks.pt" in text
     assert "missing energy [GeV]" in text
-    assert run.json("schema", place, "run7/events")["fields"][0] == {"name": "run", "type": "uint32"}
-    assert "Event" in run.text("schema", place)
+    assert run.json("schema", location, "run7/events")["fields"][0] == {"name": "run", "type": "uint32"}
+    assert "Event" in run.text("schema", location)
 
 
-def test_cat_prints_one_object_per_line(run: Command, place: str) -> None:
-    lines = [json.loads(line) for line in run.text("cat", place, "run7/events", "--json").splitlines()]
+def test_cat_prints_one_object_per_line(run: Command, location: str) -> None:
+    lines = [json.loads(line) for line in run.text("cat", location, "run7/events", "--json").splitlines()]
     assert lines[2] == {
         "run": 7, "met": 1.0, "name": "e2", "tracks": [{"pt": 0.0}, {"pt": 1.0}], "previous": "1-1-1",
     }  # fmt: skip
     assert lines[0]["previous"] is None
     assert lines[4]["met"] is None
-    assert run.text("cat", place, "run7/events", "name", "-n", "1") == 'name="e0"\n'
+    assert run.text("cat", location, "run7/events", "name", "-n", "1") == 'name="e0"\n'
     selected = run.text(
-        "cat", place, "run7/events", "name", "--where", "ntracks > 1", "--start", "3", "-n", "1"
+        "cat", location, "run7/events", "name", "--where", "ntracks > 1", "--start", "3", "-n", "1"
     )
     assert selected == 'name="e3"\n'
 
 
-def test_history(run: Command, place: str) -> None:
-    text = run.text("history", place)
+def test_history(run: Command, location: str) -> None:
+    text = run.text("history", location)
     assert "run 7" in text
     assert "with details" not in text
-    (commit,) = run.json("history", place, "-n", "1")
+    (commit,) = run.json("history", location, "-n", "1")
     assert (commit["csn"], commit["message"]) == (1, "run 7\nwith details")
 
 
-def test_seal_and_attach(run: Command, place: str, tmp_path: Path) -> None:
-    (sealed,) = run.json("seal", place, "run7")
+def test_seal_and_attach(run: Command, location: str, tmp_path: Path) -> None:
+    (sealed,) = run.json("seal", location, "run7")
     other = str(tmp_path / "other.fed")
     run.text("create", other)
     assert "attached" in run.text("attach", other, sealed["file"], "--name", "again")
@@ -132,7 +132,7 @@ def test_seal_and_attach(run: Command, place: str, tmp_path: Path) -> None:
     assert run.error("attach", other, str(tmp_path / "none.root"))[0] == EXIT_CODES["not-found"]
 
 
-def test_import_of_a_tree(run: Command, place: str, tmp_path: Path) -> None:
+def test_import_of_a_tree(run: Command, location: str, tmp_path: Path) -> None:
     uproot = pytest.importorskip("uproot")
     path = str(tmp_path / "nano.root")
     with uproot.recreate(path) as file:
@@ -141,24 +141,24 @@ def test_import_of_a_tree(run: Command, place: str, tmp_path: Path) -> None:
         file.mktree("Runs", {"sum": "float64"})
         file["Runs"].extend({"sum": np.ones(2)})
         file["spectrum"] = np.histogram(np.arange(10))
-    said = run.text("import", place, path)
+    said = run.text("import", location, path)
     assert "imported 10 objects of class Events into nano/Events" in said
     assert "imported 2 objects of class Runs into nano/Runs" in said
     assert "left out spectrum: a TH1D, not a tree" in said
-    assert run.error("import", place, path)[0] == EXIT_CODES["exists"]
+    assert run.error("import", location, path)[0] == EXIT_CODES["exists"]
     options = ["--database", "d", "--container", "c", "--class-name", "Muons", "--again"]
-    (row,) = run.json("import", place, f"{path}:Events", *options)
+    (row,) = run.json("import", location, f"{path}:Events", *options)
     assert (row["container"], row["class"], row["entries"]) == ("d/c", "Muons", 10)
     assert row["left_out"]["Runs"] == "not asked for"
-    assert run.text("cat", place, "nano/Events", "run", "-n", "1") == "run=0\n"
-    assert run.error("import", place, str(tmp_path / "none.root"))[0] == EXIT_CODES["not-found"]
+    assert run.text("cat", location, "nano/Events", "run", "-n", "1") == "run=0\n"
+    assert run.error("import", location, str(tmp_path / "none.root"))[0] == EXIT_CODES["not-found"]
 
 
-def test_errors_are_one_line_with_the_code_of_their_kind(run: Command, place: str, tmp_path: Path) -> None:
-    code, text = run.error("cat", place, "run7/event")
+def test_errors_are_one_line_with_the_code_of_their_kind(run: Command, location: str, tmp_path: Path) -> None:
+    code, text = run.error("cat", location, "run7/event")
     assert code == EXIT_CODES["not-found"]
     assert text.startswith("femtobarn: container ")
-    code, text = run.error("cat", place, "run7/events", "--where", "tracks.pt > 1", "--json")
+    code, text = run.error("cat", location, "run7/events", "--where", "tracks.pt > 1", "--json")
     assert code == EXIT_CODES["invalid"]
     assert json.loads(text)["error"]["kind"] == "invalid"
     assert run.error("ls", str(tmp_path / "none.fed"))[0] == EXIT_CODES["not-found"]
@@ -184,12 +184,12 @@ def test_tree_may_follow_the_file(text: str, parts: tuple[str, str | None]) -> N
     assert split_place(text) == parts
 
 
-def test_module_runs_and_a_closed_pipe_is_not_an_error(place: str) -> None:
+def test_module_runs_and_a_closed_pipe_is_not_an_error(location: str) -> None:
     program = [sys.executable, "-m", "femtobarn"]
     version = subprocess.run([*program, "--version"], capture_output=True, text=True, check=True)
     assert version.stdout == f"femtobarn {fb.__version__}\n"
     with subprocess.Popen(
-        [*program, "cat", place, "run7/events"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*program, "cat", location, "run7/events"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -198,34 +198,34 @@ def test_module_runs_and_a_closed_pipe_is_not_an_error(place: str) -> None:
         assert process.wait() == 0
 
 
-def test_export_and_import_again(run: Command, place: str, tmp_path: Path) -> None:
+def test_export_and_import_again(run: Command, location: str, tmp_path: Path) -> None:
     for suffix in ("root", "parquet", "feather"):
         file = str(tmp_path / f"large.{suffix}")
-        said = run.text("export", place, "run7/events", file, "--field", "met", "--where", "ntracks > 1")
+        said = run.text("export", location, "run7/events", file, "--field", "met", "--where", "ntracks > 1")
         assert said == f"exported 3 objects to {file}\n"
         more = ["--ntuples"] if suffix == "root" else []
-        (row,) = run.json("import", place, file, "--database", suffix, "--container", "c", *more)
+        (row,) = run.json("import", location, file, "--database", suffix, "--container", "c", *more)
         assert (row["container"], row["entries"]) == (f"{suffix}/c", 3)
-        assert fb.open(place)[f"{suffix}/c"]["met"].to_list()[:2] == [1.0, 1.5]
-    assert run.json("export", place, "run7", str(tmp_path / "all.root"))["entries"] == 5
-    assert run.error("export", place, "run7", str(tmp_path / "all.root"))[0] == EXIT_CODES["exists"]
+        assert fb.open(location)[f"{suffix}/c"]["met"].to_list()[:2] == [1.0, 1.5]
+    assert run.json("export", location, "run7", str(tmp_path / "all.root"))["entries"] == 5
+    assert run.error("export", location, "run7", str(tmp_path / "all.root"))[0] == EXIT_CODES["exists"]
 
 
-def test_find(run: Command, place: str) -> None:
-    assert run.text("find", place, "run7/events", "name=e1").startswith("1-1-1  run=7  met=0.5")
-    lines = run.text("find", place, "run7/events", "run=7", "-n", "2", "--json").splitlines()
+def test_find(run: Command, location: str) -> None:
+    assert run.text("find", location, "run7/events", "name=e1").startswith("1-1-1  run=7  met=0.5")
+    lines = run.text("find", location, "run7/events", "run=7", "-n", "2", "--json").splitlines()
     assert [json.loads(line)["name"] for line in lines] == ["e0", "e1"]
-    assert 'name="e3"' in run.text("find", place, "run7/events", "previous=1-1-2")
-    code, text = run.error("find", place, "run7/events", "run=seven")
+    assert 'name="e3"' in run.text("find", location, "run7/events", "previous=1-1-2")
+    code, text = run.error("find", location, "run7/events", "run=seven")
     assert code == EXIT_CODES["invalid"]
     assert "invalid value 'seven' of field 'run', which is uint32" in text
-    assert "write FIELD=VALUE" in run.error("find", place, "run7/events", "run")[1]
+    assert "write FIELD=VALUE" in run.error("find", location, "run7/events", "run")[1]
 
 
-def test_rename_and_drop(run: Command, place: str) -> None:
-    assert run.text("rename", place, "run7/events", "all") == "renamed run7/events to all\n"
-    run.text("rename", place, "run7", "run8")
-    assert fb.open(place).keys() == ["run8/all"]
-    assert run.text("drop", place, "run8").startswith("dropped run8; snapshots before commit 4 keep")
-    assert fb.open(place).keys() == []
-    assert run.error("drop", place, "run8")[0] == EXIT_CODES["not-found"]
+def test_rename_and_drop(run: Command, location: str) -> None:
+    assert run.text("rename", location, "run7/events", "all") == "renamed run7/events to all\n"
+    run.text("rename", location, "run7", "run8")
+    assert fb.open(location).keys() == ["run8/all"]
+    assert run.text("drop", location, "run8").startswith("dropped run8; snapshots before commit 4 keep")
+    assert fb.open(location).keys() == []
+    assert run.error("drop", location, "run8")[0] == EXIT_CODES["not-found"]

@@ -1,4 +1,4 @@
-"""Data models written for podio: what becomes of each part, and what is said of what is wrong."""
+"""Data models written for podio: the stored type of each part, and the errors for malformed models."""
 
 from __future__ import annotations
 
@@ -305,8 +305,8 @@ def test_edm4hep_is_defined_and_stored(files: Samples, fed: fb.Federation, tmp_p
             container = database.container(name.replace("::", "_"), cls, create=True)
             assert container.append(values[name]).entry == 0
         particles = database.container("edm4hep_MCParticle")
-        place = (particles.database_id, particles.container_id)
-        mother = fb.Oid(*place, 0)
+        container = (particles.database_id, particles.container_id)
+        mother = fb.Oid(*container, 0)
         particles.append(model.MCParticle(parents=[mother], momentum=model.Vector3d(x=1.0)))
         states = [model.TrackState(D0=0.5), model.TrackState(D0=1.5)]
         tracks = database.container("edm4hep_Track")

@@ -1,4 +1,4 @@
-"""Objects are stored with all that their class declares, and take nothing that it does not."""
+"""Objects are stored with every field that their class declares, and refuse what it does not declare."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Plain:
 
 class Duck:
     px = 1.0
-    name = "no dataclass: what it has besides is its own affair"
+    name = "not a dataclass, so its other attributes are ignored"
 
 
 Q_IN_P = "field 'pz' of class Q would be lost, since class P as stored has none; store Q in a container"
@@ -225,7 +225,7 @@ def test_class_with_its_own_init_keeps_it() -> None:
 
 
 def test_derived_classes_that_are_not_persistent_may_have_other_attributes(fed: fb.Federation) -> None:
-    """They inherited the setter, which knew the fields of the persistent class alone."""
+    """They inherited the setter, which knew only the fields of the persistent class."""
 
     @dataclasses.dataclass
     class Heavy(P):

@@ -1,4 +1,4 @@
-"""The documents: their links lead somewhere, and their Python examples run as they stand."""
+"""The documents: their links have targets, and their Python examples run unchanged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def headings(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_have_targets(path: Path) -> None:
     for plain, image in LINK.findall(FENCE.sub("", path.read_text())):
         target, _, anchor = unquote(plain or image).partition("#")
         if re.match(r"[a-z]+:", target):
@@ -52,7 +52,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_that_are_named_are_there(path: Path) -> None:
+def test_named_files_exist(path: Path) -> None:
     named = re.findall(
         r"`((?:crates|docs|examples|python|tests/python|tools)/[\w./-]+)`", (ROOT / path).read_text()
     )
@@ -61,7 +61,7 @@ def test_files_that_are_named_are_there(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", with_examples(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_examples_run_as_they_stand(path: Path, tmp_path: Path) -> None:
+def test_examples_run_unchanged(path: Path, tmp_path: Path) -> None:
     """All blocks of a document are one program, in an empty folder."""
     pytest.importorskip("femtobarn", reason="the package is not built")
     program = tmp_path / "example.py"

@@ -1,4 +1,4 @@
-"""The programs of examples/ run as they are, and print what they should."""
+"""The programs of examples/ run unchanged, and print the expected text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def printed(script: Path, *arguments: str | Path) -> str:
     return done.stdout
 
 
-def test_no_example_is_left_out(project: Path) -> None:
+def test_every_example_is_tested(project: Path) -> None:
     names = {script.stem for script in (project / "examples").glob("*.py")}
     assert names == {*PRINTED, "histogram"}
     listed = (project / "examples" / "README.md").read_text()
@@ -38,12 +38,12 @@ def test_no_example_is_left_out(project: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_an_example_prints_what_it_should(project: Path, name: str) -> None:
+def test_example_prints_the_expected_text(project: Path, name: str) -> None:
     text = printed(project / "examples" / f"{name}.py")
     assert [part for part in PRINTED[name] if part not in text] == []
 
 
-def test_the_histogram_of_an_imported_file(project: Path, files: Samples, tmp_path: Path) -> None:
+def test_histogram_example_draws_an_imported_file(project: Path, files: Samples, tmp_path: Path) -> None:
     picture = tmp_path / "mass.png"
     text = printed(project / "examples" / "histogram.py", files.path("nano_dimuon.root"), picture)
     assert text.endswith("pairs\n")

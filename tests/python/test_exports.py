@@ -1,4 +1,4 @@
-"""Files for and from others: what is written is read by their own programs, and comes back as it was."""
+"""Exports and imports: other programs read the exported files, and importing them gives equal objects."""
 
 from __future__ import annotations
 
@@ -99,9 +99,9 @@ def test_exported_objects_are_imported_unchanged(fed: fb.Federation, tmp_path: P
     assert seen[-1] == (ENTRIES, ENTRIES)
     before, after = fed["run/events"].arrays(), other["events/events"].arrays()
     if suffix == ".root":
-        # There an optional record is a list of at most one.
+        # In an RNTuple an optional record becomes a list of at most one.
         before = ak.with_field(before, ak.fill_none(ak.singletons(before.first), []), "first")
-        # And links are numbers, of which a null one has only zeros.
+        # Links become records of numbers, all zero for a null link.
         zeros = ak.zeros_like(before.previous[1])
         before = ak.with_field(before, ak.fill_none(before.previous, zeros), "previous")
     assert after.to_list() == before.to_list()
@@ -263,7 +263,7 @@ def test_imported_links_are_records_of_numbers(fed: fb.Federation, tmp_path: Pat
 def test_export_to_a_full_disk_is_a_storage_error_and_leaves_nothing(
     fed: fb.Federation, tmp_path: Path, suffix: str
 ) -> None:
-    """Of Parquet and Arrow files it was a bare OSError, which `except fb.FemtobarnError` does not catch."""
+    """For Parquet and Arrow files it was a bare OSError, which `except fb.FemtobarnError` does not catch."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (8192, hard))
     try:
@@ -278,7 +278,7 @@ def test_export_to_a_full_disk_is_a_storage_error_and_leaves_nothing(
 def test_export_and_import_without_permission_are_denied(
     fed: fb.Federation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exporting was `storage`, as a full disk is, and what was imported was said to be damaged."""
+    """Exporting raised kind `storage`, like a full disk, and an imported file was reported as damaged."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")

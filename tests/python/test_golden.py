@@ -1,4 +1,4 @@
-"""Federations that earlier releases made are read, and go on, for ever."""
+"""Federations that earlier releases made can be read and written for ever."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_golden_federation_is_sound_and_writable(kept: tuple[str, str]) -> None:
 
 
 def test_sealed_golden_database_has_64_bit_offsets(kept: tuple[str, str]) -> None:
-    # Its containers have 32-bit ones, from which coffea reads wrong lists without a word.
+    # Its containers have 32-bit offsets, from which coffea silently reads wrong lists.
     uproot = pytest.importorskip("uproot", reason="the extra `io` is not installed")
     narrow = {14, 26}
     folder, _ = kept

@@ -1,4 +1,4 @@
-"""The rules of the house: which crate may know which, how long a file may be, what must not be written."""
+"""The rules of the house: which crate may depend on which, how long files may be, which words are banned."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ FLOORS: dict[str, set[str]] = {
     },
 }
 
-# Names of types that stand for the same idea in each crate that has them.
+# Names of types that several crates define for the same idea.
 SHARED_TYPE_NAMES = {"Error", "ErrorKind", "Result", "Err", "Target", "Item", "State"}
 SHARED_TYPE_NAMES |= {"Cursor", "Field", "Reader", "Writer", "ReadMe"}
 
-# The Python packages beside the library, and those of them that each may import besides the library.
+# The Python packages beside the library, each with the others that it may import. All may import the library.
 PACKAGES: dict[str, set[str]] = {
     "femtobarn_reports": set(),
     "femtobarn_demo": {"femtobarn_reports"},
@@ -61,7 +61,7 @@ BINARY = {".root", ".png", ".parquet", ".gz", ".npz", ".bin"}
 
 @cache
 def tracked() -> tuple[Path, ...]:
-    """Every file of the project that is text, kept or about to be."""
+    """Every text file of the project that is committed, or new and not ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT, check=True, capture_output=True, text=True,
@@ -82,7 +82,7 @@ def of_kind(suffix: str) -> list[Path]:
     return [path for path in tracked() if path.suffix == suffix]
 
 
-def test_crates_know_only_the_floors_above_them() -> None:
+def test_crates_depend_only_on_allowed_crates() -> None:
     command = ["cargo", "metadata", "--no-deps", "--format-version", "1", "--locked", "--offline"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -114,7 +114,7 @@ def test_a_type_name_means_one_thing_in_all_crates() -> None:
 
 
 def imported_modules(tree: ast.AST) -> set[str]:
-    """The modules that code imports by absolute names, wherever in the code that is."""
+    """The modules that code imports by absolute names, at any depth."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Importing trees: every kind of branch, real files of experiments, and files that are not right."""
+"""Importing trees: every kind of branch, real files of experiments, and damaged or wrong files."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_baskets_of_numbers_are_read_as_uproot_reads_them(tmp_path: Path, kind: 
 
 
 def test_damaged_baskets_are_left_to_uproot(tmp_path: Path) -> None:
-    """Whatever byte changes, what is read is what is there, or nothing; LZ4 has checksums."""
+    """Whichever byte changes, either the right values are read or none; LZ4 has checksums."""
     lists = ak.unflatten(np.arange(60, dtype=np.float32), [0, 3, 2] * 12)
     with uproot.recreate(tmp_path / "b.root", compression=uproot.LZ4(1)) as made:
         made.mktree("t", {"x": "var * float32"})
@@ -158,10 +158,10 @@ def test_damaged_baskets_are_left_to_uproot(tmp_path: Path) -> None:
     assert file.data is not None
     branch = Baskets.of(file.tree("t")["x"])
     assert branch is not None
-    found, place = {0: branch}, int(branch.places[0])
-    size = int.from_bytes(file.data[place : place + 4], "big")
+    found, start = {0: branch}, int(branch.places[0])
+    size = int.from_bytes(file.data[start : start + 4], "big")
     left = 0
-    for at in range(place, place + size):
+    for at in range(start, start + size):
         damaged = bytearray(file.data)
         damaged[at] ^= 0x55
         layouts = baskets.read(memoryview(damaged), found, 0, 36, threads=1)
@@ -212,8 +212,8 @@ def test_garbled_files_raise_only_errors_of_femtobarn(nano: Path, tmp_path: Path
     good, random = nano.read_bytes(), np.random.default_rng(1)
     for number in range(40):
         bad = bytearray(good)
-        for place in random.integers(100, len(bad), 20):
-            bad[place] = random.integers(256)
+        for at in random.integers(100, len(bad), 20):
+            bad[at] = random.integers(256)
         path = tmp_path / f"bad{number}.root"
         path.write_bytes(bad)
         try:
@@ -290,7 +290,7 @@ def test_branch_with_its_own_counter_is_not_a_collection(files: Samples) -> None
 
 
 def skim(path: Path, *, with_counter: bool) -> Path:
-    """Branches of muons and electrons as a skim has them: arrays one by one, each with a counter."""
+    """Branches of muons and electrons as a skim has them: single arrays, each with a counter."""
     counts = {"Muon": [2, 0, 1], "Electron": [0, 1, 1]}
     members = {"Muon": ["pt", "mvaMuID", "mvaMuID_WP"], "Electron": ["pt", "cutBased"]}
     columns: dict[str, Any] = {"run": np.arange(3)}

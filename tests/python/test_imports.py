@@ -37,7 +37,7 @@ def write(path: Path, trees: Trees, **others: Any) -> Path:
 
 
 def damage(path: Path, branch: str) -> None:
-    """Overwrite what is stored of the first basket of a branch of Events."""
+    """Overwrite the stored bytes of the first basket of a branch of Events."""
     with uproot.open(path) as file:
         start = int(file["Events"][branch].member("fBasketSeek")[0]) + 200
     with path.open("r+b") as raw:
@@ -61,7 +61,7 @@ def nano(tmp_path: Path) -> Path:
 def test_every_tree_of_a_file_is_imported_and_other_objects_are_listed(
     fed: fb.Federation, nano: Path
 ) -> None:
-    # Runs, with the normalisation of the events, was left out without a word.
+    # Runs, with the normalisation of the events, was silently left out.
     done = fed.import_trees(nano)
     assert [(each.tree, each.container, each.entries) for each in done] == [
         ("Events", "nano/Events", 3),
@@ -90,7 +90,7 @@ def test_tree_without_matching_branches_is_listed_and_others_are_imported(
 
 
 def test_importing_a_file_twice_is_refused(fed: fb.Federation, nano: Path) -> None:
-    # Importing a file twice doubled its data without a word.
+    # Importing a file twice silently doubled its data.
     fed.import_trees(nano)
     with pytest.raises(fb.ExistsError, match=r"imported already: 3 objects are in nano/Events; again=True"):
         fed.import_trees(nano)

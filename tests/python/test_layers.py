@@ -33,7 +33,7 @@ def test_rooms_of_a_package_import_only_downwards(package: Path) -> None:
 
 
 def assert_layered(imports: Graph) -> None:
-    """Fails with the files of a circle that is too large, or with the rooms that import each other."""
+    """Fail with the files of a circle that is too large, or with the rooms that import each other."""
     for circle in circles(imports):
         names = ", ".join("/".join(module) for module in circle)
         assert len(circle) <= CIRCLE_FILES_MAX, f"{len(circle)} files import each other: {names}"
@@ -80,7 +80,7 @@ def reached_from(graph: Graph, start: Module) -> set[Module]:
 
 
 def rust_imports(source: Path) -> Graph:
-    """Which modules of a crate use which, without tests, programs and what a module re-exports of its own."""
+    """The modules that each module of a crate uses, without tests, programs and its own re-exports."""
     texts = {module_of(path, source): code_of(path.read_text()) for path in rust_files(source)}
     exports: dict[Module, dict[str, Module]] = {module: {} for module in texts}
     used: list[tuple[Module, Module]] = []
@@ -137,7 +137,7 @@ def paths_of(tree: str) -> Iterator[tuple[str, str]]:
 
 
 def split_outside(text: str) -> list[str]:
-    """The parts between commas that are in no braces."""
+    """The parts between commas outside braces."""
     parts, depth = [""], 0
     for character in text:
         depth += (character == "{") - (character == "}")
@@ -180,7 +180,7 @@ def defining(path: Module, exports: dict[Module, dict[str, Module]]) -> Module:
 
 
 def python_imports(package: Path) -> Graph:
-    """Which modules of a package import which when they are loaded."""
+    """The modules that each module of a package imports when it is loaded."""
     files = {python_module(path, package): path for path in package.rglob("*.py")}
     graph: Graph = {}
     for module, path in files.items():
@@ -199,7 +199,7 @@ def python_module(path: Path, package: Path) -> Module:
 
 
 def loaded(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """The statements that run on loading, but for those that only type checkers read."""
+    """The statements that run on loading, without those that only type checkers read."""
     for node in body:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue

@@ -36,7 +36,7 @@ CONTAINERS = ("a/one", "a/two", "b/one")
 
 
 State = dict[str, list[Any]]
-"""Of each container the rows by entry; None where the object was deleted."""
+"""For each container its rows by entry; None where the object was deleted."""
 
 
 def copied(state: State) -> State:
@@ -86,7 +86,7 @@ class FederationModel(RuleBasedStateMachine):
     @rule(name=st.sampled_from(CONTAINERS), row=rows)
     def append(self, name: str, row: tuple[Any, ...]) -> None:
         writer, held = self.writer(name), self.pending[name]
-        previous = fb.Oid(*self.place(writer), len(held) - 1) if held else None
+        previous = fb.Oid(*self.ids_of(writer), len(held) - 1) if held else None
         oid = writer.append(Item(number=row[0], name=row[1], values=row[2], previous=previous))
         assert oid.entry == len(held)
         held.append((*row, previous))
@@ -116,7 +116,7 @@ class FederationModel(RuleBasedStateMachine):
             writer.update(entries, columns)
         else:
             for entry, row in zip(entries, new, strict=True):
-                writer.update(fb.Oid(*self.place(writer), entry), number=row[0], values=row[2])
+                writer.update(fb.Oid(*self.ids_of(writer), entry), number=row[0], values=row[2])
         for entry, row in zip(entries, new, strict=True):
             held[entry] = (row[0], held[entry][1], row[2], held[entry][3])
 
@@ -307,7 +307,7 @@ class FederationModel(RuleBasedStateMachine):
                 _ = last.previous.get()
 
     @staticmethod
-    def place(writer: fb.ContainerWriter) -> tuple[int, int]:
+    def ids_of(writer: fb.ContainerWriter) -> tuple[int, int]:
         return writer.database_id, writer.container_id
 
 

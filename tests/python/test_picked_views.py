@@ -1,4 +1,4 @@
-"""Views of objects picked by masks and positions: what NumPy would pick, read when it is asked for."""
+"""Views of objects picked by masks and positions: they pick what NumPy picks, and read lazily."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNT = 600
 
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[fb.Federation]:
-    """Numbers 0 to 599 without 3 and 4, which were deleted, and all of them."""
+    """One container of the numbers 0 to 599 from which 3 and 4 were deleted, and one of all of them."""
     with fb.create(tmp_path_factory.mktemp("picked") / "lhc.fed") as federation:
         values = {"n": np.arange(COUNT), "x": [[float(n)] * (n % 3) for n in range(COUNT)]}
         with federation.transaction() as txn:
@@ -42,7 +42,7 @@ def view(fed: fb.Federation, request: pytest.FixtureRequest) -> fb.View:
 
 
 def picks(count: int) -> list[Any]:
-    """Everything that NumPy picks with, for a sequence of a length."""
+    """Every kind of index that NumPy takes, for a sequence of a length."""
     mask = np.arange(count) % 7 == 2
     return [
         mask, mask.tolist(), ak.Array(mask), pd.Series(mask), np.zeros(count, bool),
@@ -51,7 +51,7 @@ def picks(count: int) -> list[Any]:
     ]  # fmt: skip
 
 
-def test_views_are_indexed_as_numpy_arrays(view: fb.View) -> None:
+def test_views_are_indexed_like_numpy_arrays(view: fb.View) -> None:
     """`view[mask]` and `view[[1, 2]]` said that range indices must be integers."""
     numbers = np.asarray(view["n"])
     for pick in picks(len(view)):
@@ -142,7 +142,7 @@ def test_invalid_indexes_are_refused(fed: fb.Federation, index: Any, error: type
             sequence[index]
 
 
-def test_oid_ranges_are_indexed_as_numpy_arrays(fed: fb.Federation) -> None:
+def test_oid_ranges_are_indexed_like_numpy_arrays(fed: fb.Federation) -> None:
     """`oids[E]` said that only integer scalar arrays can be converted to a scalar index."""
     oids = fed["d/all"].oids
     chosen = oids[np.array([5, -1, 5])]

@@ -1,4 +1,4 @@
-"""Planning: costs that are found again in runs made of them, arithmetic by hand, errors that say where."""
+"""Planning: costs recovered from runs made of them, plans checked by hand, errors that name the key."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ network_bytes_per_second = 100_000_000
 
 
 def made_up(costs: Costs = TRUE) -> dict[str, Any]:
-    """A run of the profile on a machine on which work costs just that, by one client that is never idle."""
+    """A run of the profile on a machine with exactly these costs, by one client that is never idle."""
     workload = load("profile")
     points = []
     for scenario in workload.scenarios:

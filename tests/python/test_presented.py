@@ -1,7 +1,7 @@
-"""Databases that are being written, as programs see them that know nothing of Femtobarn.
+"""Open databases, as seen by programs that know nothing of Femtobarn.
 
-What the server shows of an open database is a complete ROOT file. Real ROOT and uproot read it here while a
-transaction writes to the database, and have to find what they find in the file once it is sealed.
+The server shows an open database as a complete ROOT file. Here real ROOT and uproot read it while a
+transaction writes to the database, and must find the same values as in the file once it is sealed.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def fed(tmp_path_factory: pytest.TempPathFactory) -> fb.Federation:
 
 @pytest.fixture(scope="module")
 def present(examples: Path) -> Path:
-    """The program that copies what is shown."""
+    """The program that copies a database as the server shows it."""
     return examples / "present"
 
 
 def shown(present: Path, fed: fb.Federation, target: Path, opaque: str = "") -> Path:
-    """The database as it is shown, as a file."""
+    """A file with the database as the server shows it."""
     command = [str(present), str(fed.path), "run", str(target), *([opaque] if opaque else [])]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def files(fed: fb.Federation, present: Path, tmp_path_factory: pytest.TempPathFa
 def dumps(
     judge: str, project: Path, files: dict[str, Path], folder: Path
 ) -> dict[tuple[str, str], list[Any]]:
-    """What a judge finds in each container of each file, without a word of complaint."""
+    """The values that a judge finds in each container of each file, without any warning."""
     jobs = [
         {"file": str(path), "ntuple": name, "target": str(folder / f"{judge}-{file}-{name}.jsonl")}
         for file, path in files.items()

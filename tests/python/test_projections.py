@@ -1,4 +1,4 @@
-"""What of objects is read, and in which order it comes."""
+"""Projections: the columns that a read returns, and their order."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_counts_are_read_by_every_method(view: fb.View, tmp_path: Path) -> None:
     [("Muon_pt", "'Muon.pt'"), ("Muon_ptt", "'Muon.pt'"), ("nMoun", "'Muon'"), ("Muon.ptt", "'pt'")],
 )
 def test_name_of_a_flat_branch_is_answered_with_the_field(view: fb.View, wrong: str, meant: str) -> None:
-    """For `Muon_pt` the whole of `Muon` was offered."""
+    """The error for `Muon_pt` suggested the whole of `Muon`."""
     for expressions, where in ((wrong, None), ("run", f"{wrong} > 1"), (["run", wrong], None)):
         with pytest.raises(fb.NotFoundError, match=f"did you mean {meant}"):
             view.arrays(expressions, where)

@@ -1,8 +1,8 @@
 """Sealed and exported files, read as physicists read them: all readers see the same numbers in every column.
 
-Each reader has met files of ours that it read wrong without a word: coffea all lists and texts (it takes
-32-bit offsets for pairs of numbers), JSROOT the first commits alone. So the sums of columns are compared, and
-the sizes of lists.
+Each reader once read files of ours wrong without an error: coffea all lists and texts (it takes 32-bit
+offsets for pairs of numbers), JSROOT all but the first commits. So the sums of columns and the sizes of lists
+are compared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TREES = {
         "HLT_Iso*",
     ],
 }
-# Whole, and some of their fields exported.
+# Imported whole; some of their fields are exported.
 WHOLE = (
     "nano_dimuon.root",
     "nano_tt_v15.root",
@@ -58,14 +58,14 @@ WHOLE = (
     "delphes.root",
 )
 NTUPLES = ("nano_dimuon_rntuple.root", "nano_dy_rntuple.root", "pfnano_rntuple.root")
-# By ROOT itself; test_rntuple_judges.py exports some fields of its file of everything.
+# Written by ROOT itself; test_rntuple_judges.py exports some fields of its file with all types.
 BY_ROOT = ("clusters", "encodings", "lossy", "extended", "projected", "untyped", "representations", "large")
-# Of what is exported, evenly chosen: NanoAOD has 1,500.
+# Exported fields of a file, evenly chosen: NanoAOD has 1,500.
 FIELDS_MAX = 40
 FRAME_COLUMNS_MAX = 40
 # coffea reads a whole list of records anew for each of their members.
 COFFEA_MEMBERS_MAX = 12
-# What JSROOT reads wrong of ROOT's files as of ours: text that is not ASCII, numbers quantised to 32 bits.
+# Fields that JSROOT reads wrongly, in ROOT's files, too: text outside ASCII, numbers quantised to 32 bits.
 JSROOT_CANNOT = {"text", "quantised_float_32", "quantised_double_32"} | {
     f"text_k{split}Index{bits}" for split in ("", "Split") for bits in (32, 64)
 }
@@ -105,7 +105,7 @@ class Event2(Event):
 
 @dataclass(frozen=True)
 class Case:
-    """An RNTuple in a file, and what is in it."""
+    """An RNTuple in a file, with the types and sums of its columns."""
 
     name: str
     file: Path | str
@@ -138,7 +138,7 @@ class Case:
 
 
 def expected_of(view: fb.View) -> sums.Sums:
-    """The sums of what the federation has."""
+    """The sums of a container in the federation."""
     return sums.of_layout(ak.to_layout(view.arrays()))
 
 
@@ -164,7 +164,7 @@ def event(cls: type[Any], n: int, **more: Any) -> Any:
 
 
 def changed(fed: fb.Federation) -> sums.Sums:
-    """A container of many commits, two class versions and deletions; the sums with what is deleted."""
+    """Make a container of many commits, two class versions and deletions; return sums of all entries."""
     for first in range(0, COMMITS * ENTRIES, ENTRIES):
         with fed.transaction() as txn:
             events = txn.database("changed", create=True).container("events", Event, create=True)
@@ -188,7 +188,7 @@ def fed(tmp_path_factory: pytest.TempPathFactory) -> fb.Federation:
 def cases(
     fed: fb.Federation, files: Samples, by_root: list[Written], tmp_path_factory: pytest.TempPathFactory
 ) -> list[Case]:
-    """What was imported or changed, sealed; what was imported or attached, exported."""
+    """Sealed databases that were imported or changed, and exports of imported or attached containers."""
     folder = tmp_path_factory.mktemp("exported")
     found: list[Case] = []
     views: dict[str, sums.Sums] = {}
@@ -218,7 +218,7 @@ def cases(
 
 
 def exported(view: fb.View, file: Path) -> Case:
-    """Some of the fields in a file of their own."""
+    """Export some of the fields to a file."""
     fields = list(dict.fromkeys(path.split(".")[0] for path in view.typenames()))
     fields = fields[:: -(-len(fields) // FIELDS_MAX)]
     view.export(file, fields)
@@ -228,7 +228,7 @@ def exported(view: fb.View, file: Path) -> Case:
 
 
 def judged(command: list[str], jobs: list[dict[str, Any]], folder: Path) -> list[Any]:
-    """What a judge makes of jobs, in their order."""
+    """Run a judge on jobs; return its output files in the same order."""
     for at, job in enumerate(jobs):
         job["target"] = str(folder / f"{at}.out")
     (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -242,7 +242,7 @@ def python(script: str, *arguments: str) -> list[str]:
 
 
 def assert_same(found: list[tuple[Case, str, sums.Sums]]) -> None:
-    """Fail unless every reader has all columns of each case that it was asked for, with the same sums."""
+    """Fail unless every reader found, for each case that it read, all columns with the expected sums."""
     wrong = []
     for case, reader, actual in found:
         texts = sums.differences(case.expected, actual)
@@ -262,12 +262,12 @@ def test_uproot_and_coffea_read_every_column_over_root_urls(
     wanted = [(name, sealed[name]) for name in ("uproot-HZZ", "changed")]
     wanted += [(name, attached[name]) for name in ("nano_dimuon_rntuple", "extended")]
     with fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="read") as server:
-        far = [replace(case, file=server.url(f"/r.fed/{name}.root")) for name, case in wanted]
-        assert_columnar(far, tmp_path)
+        remote = [replace(case, file=server.url(f"/r.fed/{name}.root")) for name, case in wanted]
+        assert_columnar(remote, tmp_path)
 
 
 def assert_columnar(cases: list[Case], folder: Path) -> None:
-    """Fail unless uproot and coffea have all sums; coffea is not asked for what is optional or large."""
+    """Fail unless uproot and coffea have all sums; coffea does not read optional and large fields."""
     jobs = [
         {
             "file": str(case.file),
@@ -289,7 +289,7 @@ def assert_columnar(cases: list[Case], folder: Path) -> None:
 
 
 def restricted(case: Case, fields: list[str]) -> Case:
-    """The case with some of its top-level fields alone."""
+    """The case with only some of its top-level fields."""
     wanted = {path: each for path, each in case.expected.items() if root_of(path) in fields}
     return replace(case, expected=wanted)
 
@@ -311,7 +311,7 @@ def test_root_reader_and_rdataframe_read_every_column_with_its_sum(cases: list[C
     targets = judged(python("frame_sums.py"), jobs, tmp_path)
     for case, wanted, target in zip(cases, columns, targets, strict=True):
         found = json.loads(target.read_text())
-        # RDataFrame adds up what is not a number, too; RNTupleReader has shown the others beside it.
+        # RDataFrame adds up NaN, too; RNTupleReader has compared the other values of such columns.
         finite = [column for column in wanted if np.isfinite(found[column])]
         assert finite or not wanted
         for column in finite:
@@ -320,7 +320,7 @@ def test_root_reader_and_rdataframe_read_every_column_with_its_sum(cases: list[C
 
 
 def summable(case: Case) -> list[str]:
-    """Columns of numbers, and lists of such, evenly chosen."""
+    """Columns of numbers and of lists of numbers, evenly chosen."""
     optional = case.optional()
     numbers = [
         path
@@ -333,7 +333,7 @@ def summable(case: Case) -> list[str]:
 
 
 def is_number(text: str, parent: str) -> bool:
-    """Whether RDataFrame adds up fields of this type, in a record or a list of such."""
+    """Whether RDataFrame adds up fields of this type, inside a parent of that type."""
     numbers = [f"{kind}int{bits}" for kind in ("", "u") for bits in (16, 32, 64)] + ["float32", "float64"]
     if parent.startswith("list[list") or parent.count("list") > 1:
         return False
@@ -375,7 +375,7 @@ def test_metadata_in_several_keys_are_refused(fed: fb.Federation, by_root: list[
 
 
 def test_coffea_refuses_optional_fields_of_root_and_of_femtobarn(tmp_path: Path) -> None:
-    """The way round is that of docs/guide.md: name the fields that are wanted."""
+    """docs/guide.md has the workaround: name the wanted fields."""
     done = subprocess.run([*python("root_optional.py"), str(tmp_path / "root.root")], check=False)
     assert done.returncode == 0
     fed = fb.create(tmp_path / "o.fed")

@@ -1,4 +1,4 @@
-"""A federation that a server has: the same API as one that is here."""
+"""A federation behind a server has the same API as one in a local folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Event:
 
 @fb.persistent
 class Cell:
-    """What a hit is in."""
+    """A cell with a hit."""
 
     hit: fb.link[Hit]
 
@@ -51,38 +51,38 @@ def local(tmp_path: Path) -> fb.Federation:
 
 @pytest.fixture
 def server(local: fb.Federation) -> Iterator[fb.Server]:
-    """A server that has it."""
+    """A server of that federation."""
     with fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all") as server:
         yield server
 
 
 @pytest.fixture
-def far(server: fb.Server) -> Iterator[fb.Federation]:
-    """The federation from afar."""
+def remote(server: fb.Server) -> Iterator[fb.Federation]:
+    """The same federation, through the server."""
     with fb.open(server.url("/lhc.fed")) as federation:
         yield federation
 
 
 def test_remote_federation_shows_the_same_content(
-    local: fb.Federation, far: fb.Federation, server: fb.Server
+    local: fb.Federation, remote: fb.Federation, server: fb.Server
 ) -> None:
-    assert (far.name, far.uuid, far.head()) == (local.name, local.uuid, local.head())
-    assert far.path == server.url("/lhc.fed")
-    assert list(far) == ["run7/hits", "run7/events"]
-    assert [row["message"] for row in far.history()] == [row["message"] for row in local.history()]
+    assert (remote.name, remote.uuid, remote.head()) == (local.name, local.uuid, local.head())
+    assert remote.path == server.url("/lhc.fed")
+    assert list(remote) == ["run7/hits", "run7/events"]
+    assert [row["message"] for row in remote.history()] == [row["message"] for row in local.history()]
 
 
-def test_remote_writes_are_seen_locally(local: fb.Federation, far: fb.Federation) -> None:
+def test_remote_writes_are_seen_locally(local: fb.Federation, remote: fb.Federation) -> None:
     entries = 30_000
-    with far.transaction(message="from afar") as txn:
+    with remote.transaction(message="remote") as txn:
         database = txn.database("run7")
         events = database.container("events")
         events.append(Event(run=7, event=0, pt=[1.0, 2.0]))
         numbers = np.arange(1, entries, dtype="u4")
         columns = {"run": np.full(entries - 1, 7, "u4"), "event": numbers, "pt": [[3.0]] * (entries - 1)}
         events.extend(columns)
-        database.container("cells", Cell, create=True).append(Cell(hit=far["run7/hits"].oid(0)))
-    for federation in (local, far):
+        database.container("cells", Cell, create=True).append(Cell(hit=remote["run7/hits"].oid(0)))
+    for federation in (local, remote):
         view = federation["run7/events"]
         assert len(view) == entries
         assert view.arrays("event").event.to_numpy().sum() == entries * (entries - 1) // 2
@@ -92,31 +92,31 @@ def test_remote_writes_are_seen_locally(local: fb.Federation, far: fb.Federation
     assert local.check().sound
 
 
-def test_remote_updates_deletions_and_tags_work(local: fb.Federation, far: fb.Federation) -> None:
-    with far.transaction() as txn:
+def test_remote_updates_deletions_and_tags_work(local: fb.Federation, remote: fb.Federation) -> None:
+    with remote.transaction() as txn:
         events = txn.database("run7").container("events")
         for number in range(10):
             events.append(Event(run=7, event=number, pt=[]))
-    before = far.head()
-    far.tag("winter")
-    with far.transaction() as txn:
+    before = remote.head()
+    remote.tag("winter")
+    with remote.transaction() as txn:
         events = txn.database("run7").container("events")
         events.update(3, event=33)
         events.delete(4)
         other = txn.database("run8", create=True).container("events", Event, create=True)
         other.append(Event(run=8, event=1, pt=[1.0]))
     assert local["run7/events"].arrays("event").event.to_list() == [0, 1, 2, 33, 5, 6, 7, 8, 9]
-    assert far.snapshot(csn=before)["run7/events"].arrays("event").event.to_list() == list(range(10))
+    assert remote.snapshot(csn=before)["run7/events"].arrays("event").event.to_list() == list(range(10))
     assert local.snapshot(tag="winter").csn == before
     assert len(local["run8/events"]) == 1
     assert local.check().sound
 
 
-def test_database_file_is_in_the_folder_of_its_place(local: fb.Federation, far: fb.Federation) -> None:
-    with far.transaction() as txn:
+def test_database_file_is_in_the_folder_of_its_place(local: fb.Federation, remote: fb.Federation) -> None:
+    with remote.transaction() as txn:
         events = txn.database("run8", create=True, place="disk1").container("events", Event, create=True)
         events.append(Event(run=8, event=1, pt=[1.0]))
-    with far.transaction() as txn:
+    with remote.transaction() as txn:
         again = txn.database("run8", create=True, place="elsewhere")
         again.container("events").append(Event(run=8, event=2, pt=[]))
         with pytest.raises(fb.InvalidError, match="invalid place name"):
@@ -124,13 +124,13 @@ def test_database_file_is_in_the_folder_of_its_place(local: fb.Federation, far: 
     databases = Path(local.path) / "databases"
     assert sorted(path.name for path in databases.iterdir()) == ["disk1", "run7.root"]
     assert [path.name for path in (databases / "disk1").iterdir()] == ["run8.root"]
-    for federation in (local, far):
+    for federation in (local, remote):
         assert federation["run8/events"].arrays("event").event.to_list() == [1, 2]
     assert local.check(full=True).sound
 
 
-def test_second_remote_writer_is_busy(local: fb.Federation, far: fb.Federation, server: fb.Server) -> None:
-    with far.transaction() as txn, fb.open(server.url("/lhc.fed")) as other:
+def test_second_remote_writer_is_busy(local: fb.Federation, remote: fb.Federation, server: fb.Server) -> None:
+    with remote.transaction() as txn, fb.open(server.url("/lhc.fed")) as other:
         txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
         with (
             other.transaction(lock_timeout=0.1) as second,
@@ -140,37 +140,37 @@ def test_second_remote_writer_is_busy(local: fb.Federation, far: fb.Federation, 
     assert local["run7/events"].arrays("event").event.to_list() == [1]
 
 
-def test_failed_remote_transaction_leaves_nothing(local: fb.Federation, far: fb.Federation) -> None:
+def test_failed_remote_transaction_leaves_nothing(local: fb.Federation, remote: fb.Federation) -> None:
     def fails() -> None:
-        with far.transaction() as txn:
+        with remote.transaction() as txn:
             txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
             raise RuntimeError
 
-    head = far.head()
+    head = remote.head()
     with pytest.raises(RuntimeError):
         fails()
-    assert (local.head(), len(far["run7/events"])) == (head, 0)
+    assert (local.head(), len(remote["run7/events"])) == (head, 0)
     assert local.locks() == []
 
 
-def test_upkeep_is_refused_remotely(far: fb.Federation) -> None:
-    for work in (far.vacuum, far.check, lambda: far.seal("run7")):
+def test_upkeep_is_refused_remotely(remote: fb.Federation) -> None:
+    for work in (remote.vacuum, remote.check, lambda: remote.seal("run7")):
         with pytest.raises(fb.UnsupportedError, match="run it on the server"):
             work()
 
 
-def test_pickled_remote_federation_is_reopened(far: fb.Federation) -> None:
-    again = pickle.loads(pickle.dumps(far))
-    assert again.uuid == far.uuid
+def test_pickled_remote_federation_is_reopened(remote: fb.Federation) -> None:
+    again = pickle.loads(pickle.dumps(remote))
+    assert again.uuid == remote.uuid
     again.close()
 
 
 def test_remote_write_without_permission_is_denied(local: fb.Federation) -> None:
     with (
         fb.serve(local.path, port=0, address="127.0.0.1") as server,
-        fb.open(server.url("/lhc.fed")) as far,
+        fb.open(server.url("/lhc.fed")) as remote,
         pytest.raises(fb.DeniedError, match="is read-only"),
-        far.transaction() as txn,
+        remote.transaction() as txn,
     ):
         txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
     assert len(local["run7/events"]) == 0
@@ -189,17 +189,17 @@ def test_connecting_to_no_server_fails_at_once(local: fb.Federation) -> None:
 
 
 def test_stopped_server_is_unavailable_after_the_timeout(local: fb.Federation, tmp_path: Path) -> None:
-    """It was of kind `storage`, and is waited for as long as is said."""
+    """The error was of kind `storage`. It comes after the timeout."""
     config = tmp_path / "server.toml"
     config.write_text("[limits]\ndrain_seconds = 0")
     with fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all", config=config) as server:
-        far = fb.open(server.url("/lhc.fed"), timeout=0.5)
-        txn = far.transaction()
+        remote = fb.open(server.url("/lhc.fed"), timeout=0.5)
+        txn = remote.transaction()
         txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
     with pytest.raises(fb.UnavailableError):
         txn.commit()
     with pytest.raises(fb.UnavailableError):
-        far.head()
+        remote.head()
     assert len(local["run7/events"]) == 0
 
 
@@ -219,8 +219,8 @@ def test_arrays_are_read_remotely_with_any_number_of_streams(
     pt = np.random.default_rng(7).random((entries, 20), dtype="f4")
     with local.transaction() as txn:
         txn.database("run7").container("events").extend({"run": numbers, "event": numbers, "pt": pt})
-    with fb.open(url, cache_bytes=1 << 20, threads=1, streams=streams) as far:
-        assert np.array_equal(far["run7/events"].arrays("pt").pt.to_numpy(), pt)
+    with fb.open(url, cache_bytes=1 << 20, threads=1, streams=streams) as remote:
+        assert np.array_equal(remote["run7/events"].arrays("pt").pt.to_numpy(), pt)
     with pytest.raises(OverflowError):
         fb.open(url, streams=-1)
 
@@ -233,11 +233,11 @@ def test_disk_cache_keeps_what_was_read(server: fb.Server, local: fb.Federation,
         txn.database("run7").container("events").extend({"run": numbers, "event": numbers, "pt": pt})
 
     def read(server: fb.Server, kept: int = 1 << 30) -> int:
-        """Bytes that the server reads for it."""
+        """Read all of `pt`; return the bytes that the server read for it."""
         before = server.status()["totals"]["bytes_read"]
         url = server.url("/lhc.fed")
-        with fb.open(url, disk_cache=tmp_path / "kept", disk_cache_bytes=kept) as far:
-            assert np.array_equal(far["run7/events"].arrays("pt").pt.to_numpy(), pt)
+        with fb.open(url, disk_cache=tmp_path / "kept", disk_cache_bytes=kept) as remote:
+            assert np.array_equal(remote["run7/events"].arrays("pt").pt.to_numpy(), pt)
         return int(server.status()["totals"]["bytes_read"] - before)
 
     assert read(server) > pt.nbytes
@@ -247,7 +247,7 @@ def test_disk_cache_keeps_what_was_read(server: fb.Server, local: fb.Federation,
     with local.transaction() as txn:
         txn.database("run7").container("events").delete(7)
     whole, pt = pt, np.delete(pt, 7, axis=0)
-    assert read(server) < pt.nbytes / 2, "only what is new"
+    assert read(server) < pt.nbytes / 2, "unchanged pages come from the cache"
     assert read(server, kept=0) > pt.nbytes / 2
 
     pt = whole
@@ -255,18 +255,18 @@ def test_disk_cache_keeps_what_was_read(server: fb.Server, local: fb.Federation,
         fb.restore(tmp_path / "backup", tmp_path / "again" / "lhc.fed") as restored,
         fb.serve(restored.path, port=0, address="127.0.0.1") as again,
     ):
-        assert read(again) > pt.nbytes, "what the same federation was later is not taken for it"
+        assert read(again) > pt.nbytes, "bytes of a later state are not used for a restored federation"
 
 
-def test_many_remote_writers_commit_concurrently(local: fb.Federation, far: fb.Federation) -> None:
-    with far.transaction() as txn:
+def test_many_remote_writers_commit_concurrently(local: fb.Federation, remote: fb.Federation) -> None:
+    with remote.transaction() as txn:
         database = txn.database("run9", create=True)
         for number in range(4):
             database.container(f"events{number}", Event, create=True)
 
     def write(number: int) -> None:
         for event in range(20):
-            with far.transaction() as txn:
+            with remote.transaction() as txn:
                 container = txn.database("run9").container(f"events{number}")
                 container.append(Event(run=9, event=event, pt=[]))
 
@@ -281,13 +281,13 @@ def test_many_remote_writers_commit_concurrently(local: fb.Federation, far: fb.F
 
 def test_clients_continue_after_a_server_restart(local: fb.Federation) -> None:
     first = fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all")
-    with fb.open(first.url("/lhc.fed")) as far:
-        with far.transaction() as txn:
+    with fb.open(first.url("/lhc.fed")) as remote:
+        with remote.transaction() as txn:
             txn.database("run7").container("events").append(Event(run=7, event=1, pt=[]))
         first.stop()
         with fb.serve(local.path, port=first.port, address="127.0.0.1", anonymous="all"):
-            assert far["run7/events"].arrays("event").event.to_list() == [1]
-            with far.transaction() as txn:
+            assert remote["run7/events"].arrays("event").event.to_list() == [1]
+            with remote.transaction() as txn:
                 txn.database("run7").container("events").append(Event(run=7, event=2, pt=[]))
     assert local["run7/events"].arrays("event").event.to_list() == [1, 2]
 
@@ -312,18 +312,18 @@ def test_reading_in_order_uses_read_ahead_unless_it_is_off(local: fb.Federation,
             later.append(Event(run=7, event=number, pt=[float(number)] * 2500))
 
     def read(read_ahead_bytes: int) -> tuple[int, int]:
-        """Requests and bytes that reading all objects in order takes."""
-        far = fb.open(server.url("/lhc.fed"), read_ahead_bytes=read_ahead_bytes)
+        """Read all objects in order; return the requests and bytes that the server counted."""
+        remote = fb.open(server.url("/lhc.fed"), read_ahead_bytes=read_ahead_bytes)
         before = server.status()["totals"]
-        view = far["run7/events"]
+        view = remote["run7/events"]
         assert [int(view[index].pt[-1]) for index in range(400)] == list(range(400))
         after = server.status()["totals"]
-        far.close()
+        remote.close()
         return after["requests"] - before["requests"], after["bytes_read"] - before["bytes_read"]
 
     requests, size = read(0)
     assert requests >= 400
-    assert size < 400 * 10_000 * 1.1, "nothing but what was asked for"
+    assert size < 400 * 10_000 * 1.1, "only requested bytes are read"
     requests_ahead, size_ahead = read(1 << 20)
     assert requests_ahead < requests / 4
-    assert size_ahead < size * 1.1, "nothing of what lies behind"
+    assert size_ahead < size * 1.1, "read-ahead stops at the end of the container"

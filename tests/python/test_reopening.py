@@ -1,7 +1,7 @@
-"""A copy whose connection breaks is of one snapshot, or fails: with XRootD's own client.
+"""A copy by XRootD's own client whose connection breaks is of one snapshot, or fails.
 
-It opens the file again by the path that it had, and goes on where it was. Without `fb.csn` the path shows
-the newest snapshot, so the copy was a mix of two, and `xrdcp` said that all was well.
+The client opens the file again under the same path, and continues at the same offset. Without `fb.csn` the
+path shows the newest snapshot, so the copy was a mix of two snapshots, and `xrdcp` reported success.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Number:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def location(tmp_path: Path) -> Path:
     with fb.create(tmp_path / "lhc.fed") as fed:
         append(fed, 0, EVENTS)
     return tmp_path / "lhc.fed"
@@ -51,21 +51,21 @@ def append(fed: fb.Federation, first: int, count: int) -> None:
 
 
 class CuttingProxy:
-    """Passes bytes on, and closes the first connection that got `most` of them.
+    """Forwards bytes, and cuts the first connection whose answers exceed `bytes_max`.
 
-    Between the cut and the end of `before_coming_again` no end of a connection is closed and none is opened:
-    a client that comes while the server restarts is refused, and xrdcp does not come again.
+    Between the cut and the end of `before_reconnect` no connection is closed, and none to the server opened: a
+    client that connects while the server restarts is refused, and xrdcp does not try again.
     """
 
-    def __init__(self, port: int, most: int) -> None:
-        self.target, self.most, self.cut = port, most, threading.Event()
+    def __init__(self, port: int, bytes_max: int) -> None:
+        self.target, self.bytes_max, self.cut = port, bytes_max, threading.Event()
         self.is_open = threading.Event()
         self.is_open.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.sockets = [self.listener]
         self.threads: list[threading.Thread] = []
-        self.begin(self.accept)
+        self.start_thread(self.accept)
 
     def __enter__(self) -> Self:
         return self
@@ -73,15 +73,14 @@ class CuttingProxy:
     def __exit__(self, *_: object) -> None:
         for each in self.sockets:
             with contextlib.suppress(OSError):
-                each.shutdown(
-                    socket.SHUT_RDWR
-                )  # Threads wait in `accept` and `recv`, which a close does not end.
+                # Threads wait in `accept` and `recv`, which a close does not end.
+                each.shutdown(socket.SHUT_RDWR)
         for thread in self.threads:
             thread.join(60)
         for each in self.sockets:
             each.close()
 
-    def begin(self, function: Callable[..., None], *arguments: object) -> None:
+    def start_thread(self, function: Callable[..., None], *arguments: object) -> None:
         thread = threading.Thread(target=function, args=arguments, daemon=True)
         self.threads.append(thread)
         thread.start()
@@ -100,18 +99,18 @@ class CuttingProxy:
                 client.shutdown(socket.SHUT_RDWR)
                 continue
             self.sockets.append(server)
-            self.begin(self.pump, client, server, False)
-            self.begin(self.pump, server, client, True)
+            self.start_thread(self.pump, client, server, False)
+            self.start_thread(self.pump, server, client, True)
 
     def pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
         passed = 0
         try:
             while chunk := source.recv(1 << 16):
                 passed += len(chunk)
-                if is_answer and passed > self.most and not self.cut.is_set():
+                if is_answer and passed > self.bytes_max and not self.cut.is_set():
                     self.is_open.clear()
                     self.cut.set()
-                    self.before_coming_again()
+                    self.before_reconnect()
                     self.is_open.set()
                     break
                 sink.sendall(chunk)
@@ -122,8 +121,8 @@ class CuttingProxy:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
-    def before_coming_again(self) -> None:
-        """Do what happens meanwhile."""
+    def before_reconnect(self) -> None:
+        """Called between the cut and the next connection; tests replace it."""
 
 
 def copy(url: str, target: Path) -> subprocess.CompletedProcess[str]:
@@ -138,9 +137,9 @@ def copy(url: str, target: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
-def snapshots(place: Path, folder: Path, head: int) -> list[bytes]:
-    """Return what the file is as of each commit."""
-    with fb.serve(place, port=0, address="127.0.0.1") as server:
+def snapshots(location: Path, folder: Path, head: int) -> list[bytes]:
+    """Return the bytes of the file as of each commit."""
+    with fb.serve(location, port=0, address="127.0.0.1") as server:
         found = []
         for csn in range(1, head + 1):
             target = folder / f"as-of-{csn}.root"
@@ -151,16 +150,16 @@ def snapshots(place: Path, folder: Path, head: int) -> list[bytes]:
 
 
 def test_a_copy_whose_connection_is_cut_is_of_the_snapshot_that_it_began_with(
-    place: Path, tmp_path: Path
+    location: Path, tmp_path: Path
 ) -> None:
-    with fb.open(place) as fed, fb.serve(place, port=0, address="127.0.0.1") as server:
-        with CuttingProxy(int(server.url("/").split(":")[2].split("/")[0]), most=8 << 20) as proxy:
-            proxy.before_coming_again = lambda: append(fed, EVENTS, 1000)  # type: ignore[method-assign]
+    with fb.open(location) as fed, fb.serve(location, port=0, address="127.0.0.1") as server:
+        with CuttingProxy(int(server.url("/").split(":")[2].split("/")[0]), bytes_max=8 << 20) as proxy:
+            proxy.before_reconnect = lambda: append(fed, EVENTS, 1000)  # type: ignore[method-assign]
             done = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root")
         assert done.returncode == 0, done.stderr
         assert proxy.cut.is_set()
         assert fed.head() == 2
-    before, after = snapshots(place, tmp_path, 2)
+    before, after = snapshots(location, tmp_path, 2)
     copied = (tmp_path / "copy.root").read_bytes()
     assert (copied == before, before != after) == (True, True)
 
@@ -172,13 +171,13 @@ def port() -> int:
         return int(taken.getsockname()[1])
 
 
-def start(place: Path, port: int) -> subprocess.Popen[bytes]:
+def start(location: Path, port: int) -> subprocess.Popen[bytes]:
     command = [
         sys.executable,
         "-m",
         "femtobarn",
         "serve",
-        str(place),
+        str(location),
         "--port",
         str(port),
         "--address",
@@ -198,23 +197,23 @@ def start(place: Path, port: int) -> subprocess.Popen[bytes]:
 
 @pytest.mark.parametrize("changes", [True, False])
 def test_a_copy_from_a_server_that_is_killed_fails_if_the_database_changed_since(
-    place: Path, tmp_path: Path, port: int, changes: bool
+    location: Path, tmp_path: Path, port: int, changes: bool
 ) -> None:
-    # What was committed less than two seconds before counts as changed.
+    # A server treats commits of the last two seconds as changes.
     time.sleep(2.1)
-    server = start(place, port)
+    server = start(location, port)
     servers = [server]
 
     def restart() -> None:
         server.send_signal(signal.SIGKILL)
         server.wait()
         if changes:
-            with fb.open(place) as fed:
+            with fb.open(location) as fed:
                 append(fed, EVENTS, 1000)
-        servers.append(start(place, port))
+        servers.append(start(location, port))
 
-    with CuttingProxy(port, most=8 << 20) as proxy:
-        proxy.before_coming_again = restart  # type: ignore[method-assign]
+    with CuttingProxy(port, bytes_max=8 << 20) as proxy:
+        proxy.before_reconnect = restart  # type: ignore[method-assign]
         done = copy(f"root://127.0.0.1:{proxy.port}//lhc.fed/run7.root", tmp_path / "copy.root")
     servers[-1].terminate()
     servers[-1].wait()
@@ -224,4 +223,4 @@ def test_a_copy_from_a_server_that_is_killed_fails_if_the_database_changed_since
         assert "start again" in done.stderr
     else:
         assert done.returncode == 0, done.stderr
-        assert (tmp_path / "copy.root").read_bytes() == snapshots(place, tmp_path, 1)[0]
+        assert (tmp_path / "copy.root").read_bytes() == snapshots(location, tmp_path, 1)[0]

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 JUDGES = ROOT / "tests" / "judges"
 SHOWN_DIFFERENCES_MAX = 12
 
-# What uproot 5.7 does not read or reads wrongly: fields by the name of the file they are in.
+# Fields that uproot 5.7 cannot read or reads wrongly, by the name of their file.
 UPROOT_CANNOT = {
     # The index of a variant is not made relative to its cluster.
     "completed": {"either"},
@@ -38,9 +38,9 @@ UPROOT_CANNOT = {
     # Objects in ROOT's own serialisation.
     "streamed": {"point"},
 }
-# It decodes quantised columns in single precision, whatever the precision of their fields.
+# uproot decodes quantised columns in single precision, whatever the precision of their fields.
 UPROOT_LOSS = 2.0**-23
-# Metadata that is split over several keys.
+# Metadata that are split over several keys.
 UPROOT_REFUSES = {"many_keys"}
 
 # Fields with base classes, or with records without members.
@@ -67,7 +67,7 @@ def complete(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def dumped(script: str, wanted: list[Written], folder: Path, *, silent: bool = False) -> dict[str, Path]:
-    """Dumps of all the RNTuples by one judge, in one process; `silent` ones may not even be warned of."""
+    """Dumps of all RNTuples by one judge, in one process; with `silent` a warning is a failure, too."""
     targets = {each.name: folder / f"{each.name}.{script}.jsonl" for each in wanted}
     jobs = [
         {"file": str(each.file), "ntuple": each.ntuple, "target": str(targets[each.name])} for each in wanted
@@ -81,7 +81,7 @@ def dumped(script: str, wanted: list[Written], folder: Path, *, silent: bool = F
 
 @pytest.fixture(scope="session")
 def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
-    """What the crate wrote."""
+    """RNTuples that the crate wrote."""
     folder = tmp_path_factory.mktemp("by-us")
     run(examples / "ntuple_make", folder)
     return manifest(folder)
@@ -89,7 +89,7 @@ def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Writ
 
 @pytest.fixture(scope="session")
 def by_revision(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
-    """What the crate made of older versions."""
+    """RNTuples that the crate revised from older versions."""
     folder = tmp_path_factory.mktemp("by-revision")
     run(examples / "ntuple_revise", folder)
     return manifest(folder)
@@ -97,13 +97,13 @@ def by_revision(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> lis
 
 @pytest.fixture(scope="session")
 def real_files(shared_data: Path | None, examples: Path) -> list[Written]:
-    """The files of others beside the project."""
-    assert shared_data is not None, "these tests are left out where there is no folder of real files"
+    """The RNTuples of the folder of real files."""
+    assert shared_data is not None, "conftest.py deselects these tests where there is no folder of real files"
     return by_others(examples, sorted(shared_data.glob("*.root")))
 
 
 def by_others(examples: Path, files: Iterable[Path]) -> list[Written]:
-    """All RNTuples of files that others wrote; only ROOT knows what they hold."""
+    """All RNTuples in files of other programs; their expected values come from ROOT."""
     return [
         Written(f"{path.stem}.{ntuple}", path, ntuple, Path("unknown"), {})
         for path in files
@@ -116,7 +116,7 @@ def check(
     found: dict[str, list[Any]],
     lossy: dict[str, dict[str, float]] | None = None,
 ) -> None:
-    """Compare dump by dump, and show the first differences of all."""
+    """Compare the dumps one by one, and show the first differences of each."""
     wrong = []
     for name, values in wanted:
         texts = differences(values, found[name], (lossy or {}).get(name))
@@ -125,7 +125,7 @@ def check(
 
 
 def as_uproot_has_it(name: str, entries: list[Any]) -> list[Any]:
-    """The values without what uproot cannot read, and in the form that it gives the rest."""
+    """The values without the fields that uproot cannot read, in the form in which it gives the others."""
     of_file = (fields for prefix, fields in UPROOT_CANNOT.items() if name.startswith(prefix))
     hidden: set[str] = set().union(*of_file)
     return [
@@ -145,7 +145,7 @@ def uproot_value(field: str, value: Any) -> Any:
 
 
 def flat(value: Any) -> Any:
-    """The value with the members of base classes among those of the class; hidden ones say whose they are."""
+    """The value with the members of base classes beside its own; clashing names get the base as a prefix."""
     if isinstance(value, list):
         return [flat(each) for each in value]
     if not isinstance(value, dict):
@@ -159,7 +159,7 @@ def flat(value: Any) -> Any:
 
 
 def without(entries: list[Any], known: list[Any]) -> list[Any]:
-    """The entries with only those fields that the other side has."""
+    """The entries with only those fields that `known` has."""
     return [
         {k: v for k, v in entry.items() if k in other} for entry, other in zip(entries, known, strict=True)
     ]
@@ -169,7 +169,7 @@ def without(entries: list[Any], known: list[Any]) -> list[Any]:
 
 
 def test_root_reads_back_what_it_was_given(by_root: list[Written], tmp_path: Path) -> None:
-    """Otherwise the values that everything else is compared with are wrong."""
+    """All other tests compare with these values."""
     found = dumped("root_read", by_root, tmp_path)
     lossy = {each.name: each.lossy for each in by_root}
     check(
@@ -180,7 +180,7 @@ def test_root_reads_back_what_it_was_given(by_root: list[Written], tmp_path: Pat
 
 
 def test_we_read_what_root_wrote(by_root: list[Written], examples: Path, tmp_path: Path) -> None:
-    """Bit for bit what ROOT itself reads, lossy columns included."""
+    """Bit for bit as ROOT reads it, lossy columns included."""
     expected = dumped("root_read", by_root, tmp_path)
     found = {each.name: dump_by_us(examples, each) for each in by_root}
     wanted = [(each.name, flat(lines(expected[each.name]))) for each in by_root]
@@ -194,7 +194,7 @@ def dump_by_us(examples: Path, wanted: Written) -> list[Any]:
 
 
 def test_uproot_reads_what_root_wrote(by_root: list[Written], tmp_path: Path) -> None:
-    """Shows which of uproot's answers can be trusted where it judges us."""
+    """Shows which values of uproot can be trusted as a judge of our files."""
     readable = [each for each in by_root if each.name not in UPROOT_REFUSES]
     found = dumped("uproot_read", readable, tmp_path)
     wanted = [(each.name, as_uproot_has_it(each.name, lines(each.values))) for each in readable]
@@ -301,7 +301,7 @@ def test_we_read_what_we_wrote(by_us: list[Written], examples: Path) -> None:
     check([(each.name, lines(each.values)) for each in by_us], found, lossy)
 
 
-# ---- others wrote
+# ---- other programs wrote
 
 
 def test_we_read_real_files_as_root_does(real_files: list[Written], examples: Path, tmp_path: Path) -> None:
@@ -323,11 +323,11 @@ def compare_with_root(ntuples: list[Written], examples: Path, folder: Path) -> N
     check([(each.name, flat(lines(expected[each.name]))) for each in ntuples], found)
 
 
-# ---- we made new versions of old ones
+# ---- we revised older versions
 
 
-def test_root_reads_what_became_of_older_versions(by_revision: list[Written], tmp_path: Path) -> None:
-    """Wider numbers beside the old ones, defaults, single values as lists; deletions that are marked."""
+def test_root_reads_revised_ntuples(by_revision: list[Written], tmp_path: Path) -> None:
+    """Numbers of two widths, defaults, single values as lists, marked deletions."""
     found = dumped("root_read", by_revision, tmp_path, silent=True)
     check(
         [(each.name, lines(each.values)) for each in by_revision],
@@ -335,8 +335,8 @@ def test_root_reads_what_became_of_older_versions(by_revision: list[Written], tm
     )
 
 
-def test_uproot_reads_older_versions_that_were_completed(by_revision: list[Written], tmp_path: Path) -> None:
-    """Others still have numbers of several widths, which it reads wrongly without saying so."""
+def test_uproot_reads_revised_ntuples_with_one_width(by_revision: list[Written], tmp_path: Path) -> None:
+    """The other revised files have numbers of several widths, which uproot silently reads wrongly."""
     completed = [each for each in by_revision if each.name.startswith("completed")]
     found = dumped("uproot_read", completed, tmp_path)
     dumps = {name: lines(path) for name, path in found.items()}

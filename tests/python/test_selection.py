@@ -1,4 +1,4 @@
-"""Conditions on entries: what they may use, and what is said of the rest."""
+"""Conditions on entries: the expressions that they may use, and the errors for others."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_comparisons_by_numpy_equal_those_by_numexpr(limit: float, dtype: type[A
     ],
 )
 def test_operators_of_other_languages_are_refused_with_the_right_one(text: str, advice: str) -> None:
-    """`=` and `&&` were invalid syntax; `good & run > 1` was `(good & run) > 1`, which nothing is."""
+    """`=` and `&&` were just invalid syntax; `good & run > 1` was `(good & run) > 1`, which is never true."""
     with pytest.raises(fb.InvalidError, match=re.escape(advice)):
         Selection.parse(text, EVENT)
 
@@ -214,7 +214,7 @@ def test_bits_of_integers_are_compared_as_python_reads_them() -> None:
 
 
 def test_conditions_on_optional_values_leave_missing_ones_out(tmp_path: Path) -> None:
-    """They compared whatever lay in its place; members of null links are 0."""
+    """They compared the placeholder of a missing value; members of null links are 0."""
     form = {"name": "Inner", "fields": [{"name": "n", "type": "int32"}, {"name": "k", "type": {"link": "A"}}]}
     record = {"record": {"class": "Inner", "fields": form["fields"]}}
     outer = {"name": "Outer", "fields": [{"name": "r", "type": {"optional": record}}]}
@@ -259,7 +259,7 @@ SOME_MISSING = [
 def test_missing_values_match_neither_a_comparison_nor_its_not(
     tmp_path: Path, text: str, expected: list[int]
 ) -> None:
-    """`r.n != 5` chose what is missing; integers became real numbers, without bits and the last digit."""
+    """`r.n != 5` selected missing values; integers became real numbers, without bits and the last digit."""
     kinds = {"n": "int32", "big": "int64", "flags": "uint32", "ok": "bool"}
     fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
     optional = {"optional": {"record": {"class": "Inner", "fields": fields}}}

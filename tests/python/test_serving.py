@@ -1,6 +1,6 @@
-"""A server of a federation as it is started: clients in processes of their own, pages, commands.
+"""A server of a federation: clients in other processes, HTTP pages, and the command line.
 
-What clients do with plain files is tested in `test_xrootd_suites`, with all of them.
+`test_xrootd_suites` tests plain files with all clients.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A federation whose database is not sealed, with several commits, and an empty folder."""
-    place = tmp_path_factory.mktemp("serving")
-    federation = fb.create(place / "lhc.fed")
+    top = tmp_path_factory.mktemp("serving")
+    federation = fb.create(top / "lhc.fed")
     events = np.arange(EVENTS, dtype="u4")
     for part in np.array_split(events, 4):
         with federation.transaction(message="a part") as txn:
             container = txn.database("run7", create=True).container("events", Event, create=True)
             pt = [[float(n % 100)] * (n % 3) for n in part]
             container.extend({"run": np.full(len(part), 7, "u4"), "event": part, "pt": pt})
-    folder = place / "store"
+    folder = top / "store"
     folder.mkdir()
     with fb.serve(federation.path, folder, port=0, address="127.0.0.1", anonymous="all") as server:
         yield Served(server, federation, folder, int(events.sum()))
@@ -82,12 +82,12 @@ def run(*command: str | Path, **more: Any) -> str:
 
 
 def program(code: str, *arguments: str, python: str = sys.executable, **more: Any) -> Any:
-    """What a Python program of its own process prints, as JSON."""
+    """Run a Python program in a process of its own; return the JSON that it prints."""
     return json.loads(run(python, "-c", code, *arguments, **more).splitlines()[-1])
 
 
 def tool(name: str) -> str:
-    """A program of XRootD's."""
+    """The path of one of XRootD's programs."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is not installed")
@@ -105,7 +105,7 @@ def test_xrdcp_copies_and_checks(served: Served, tmp_path: Path) -> None:
     run(tool("xrdcp"), "--silent", "-C", "crc32c:source", url, copy)
     assert copy.read_bytes() == source.read_bytes()
     again = subprocess.run([tool("xrdcp"), "--silent", source, url], check=False)
-    assert again.returncode != 0, "a file that is there must only be replaced with --force"
+    assert again.returncode != 0, "an existing file is replaced only with --force"
     run(tool("xrdcp"), "--silent", "--force", "-p", source, url)
 
 
@@ -203,7 +203,7 @@ def ask(served: Served, path: str) -> tuple[int, str]:
             return error.code, error.read().decode()
 
 
-def test_http_tells_what_is_going_on(served: Served) -> None:
+def test_http_shows_status_metrics_and_federations(served: Served) -> None:
     assert ask(served, "/healthz") == (200, "ok\n")
     status = json.loads(ask(served, "/api/status")[1])
     assert status["totals"]["connections"] > 0
@@ -231,7 +231,7 @@ def test_tokens_are_refused_where_others_could_read_them(served: Served) -> None
         assert "over TLS" in json.load(answer)["error"]
 
 
-def test_the_page_shows_it_to_people(served: Served, tmp_path: Path) -> None:
+def test_status_page_shows_the_federation_in_a_browser(served: Served, tmp_path: Path) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
@@ -263,10 +263,10 @@ def test_serve_and_top_from_the_shell(served: Served) -> None:
     assert server.returncode == 0, errors
 
 
-def test_top_shows_rates_at_its_first_look(
+def test_top_shows_rates_in_its_first_output(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], served: Served
 ) -> None:
-    """A rate takes two looks; `top -n 1` took one, and showed zeros."""
+    """A rate needs two readings; `top -n 1` took one, and showed zeros."""
     status = served.server.status()
     looks = (
         {**status, "totals": {**status["totals"], "requests": 1_000_000_000 * number}} for number in (1, 2)
@@ -280,30 +280,30 @@ LEVELS = "[log]\nlevel = '{}'\n"
 
 
 def wait_for_text(path: Path, text: str) -> None:
-    """Wait until a file that a program writes has a text."""
+    """Wait until the file that a program writes contains a text."""
     deadline = time.monotonic() + 60
     while text not in path.read_text():
         assert time.monotonic() < deadline, f"no {text!r} in {path.read_text()}"
         time.sleep(0.02)
 
 
-def append_from_afar(url: str) -> None:
-    """Commit one object; the session ends with the last handle that it has given out."""
-    with fb.open(url) as far, far.transaction(message="from afar") as txn:
+def append_remotely(url: str) -> None:
+    """Commit one object; the session ends when the last handle is closed."""
+    with fb.open(url) as remote, remote.transaction(message="one object") as txn:
         events = txn.database("run7", create=True).container("events", Event, create=True)
         events.append(Event(run=7, event=1, pt=[]))
 
 
-def test_a_running_server_takes_new_settings_and_logs_what_is_done(tmp_path: Path) -> None:
-    """SIGHUP killed the server without a line; its log told neither commits nor the ends of sessions."""
-    place, config = fb.create(tmp_path / "lhc.fed").path, tmp_path / "server.toml"
+def test_running_server_reloads_settings_and_logs_commits_and_sessions(tmp_path: Path) -> None:
+    """SIGHUP killed the server without a message; its log had neither commits nor the ends of sessions."""
+    location, config = fb.create(tmp_path / "lhc.fed").path, tmp_path / "server.toml"
     config.write_text(LEVELS.format("error"))
     command = [
         sys.executable,
         "-m",
         "femtobarn",
         "serve",
-        place,
+        location,
         "-w",
         "-p",
         "0",
@@ -324,27 +324,27 @@ def test_a_running_server_takes_new_settings_and_logs_what_is_done(tmp_path: Pat
             config.write_text(LEVELS.format("info"))
             server.send_signal(signal.SIGHUP)
             wait_for_text(tmp_path / "log", "log.level info")
-            append_from_afar(url)
-            # A client does not wait until the server has heard that it goes.
+            append_remotely(url)
+            # The client closes without waiting until the server has read its goodbye.
             wait_for_text(tmp_path / "log", 'why="goodbye"')
         finally:
             server.send_signal(signal.SIGTERM)
     log = (tmp_path / "log").read_text()
     assert server.returncode == 0, log
     [commit] = [line for line in log.splitlines() if "committed" in line]
-    for word in ("csn=1", 'commit_message="from afar"', "run7/events", "objects=1", "bytes=", "by="):
+    for word in ("csn=1", 'commit_message="one object"', "run7/events", "objects=1", "bytes=", "by="):
         assert word in commit, commit
     ends = [line for line in log.splitlines() if "session ends" in line]
     assert any('why="goodbye"' in line and "commits=1" in line for line in ends), log
     assert any("bytes_written" in line for line in ends), log
 
 
-def test_a_server_ends_with_its_terminal_wherever_its_input_comes_from(tmp_path: Path) -> None:
-    """Only its input was looked at, so `serve </dev/null` stayed when its terminal was closed."""
-    place = fb.create(tmp_path / "lhc.fed").path
+def test_server_ends_with_its_terminal_even_if_its_input_is_redirected(tmp_path: Path) -> None:
+    """Only its input was watched, so `serve </dev/null` kept running when its terminal was closed."""
+    location = fb.create(tmp_path / "lhc.fed").path
     terminal, end = os.openpty()
     serve = 'exec "$0" -m femtobarn serve "$1" -p 0 --json </dev/null'
-    command = ["setsid", "--ctty", "sh", "-c", serve, sys.executable, place]
+    command = ["setsid", "--ctty", "sh", "-c", serve, sys.executable, location]
     with subprocess.Popen(command, stdin=end, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
         os.close(end)
         assert server.stdout is not None
@@ -356,7 +356,7 @@ def test_a_server_ends_with_its_terminal_wherever_its_input_comes_from(tmp_path:
             server.kill()
 
 
-def test_what_cannot_be_served_is_said(tmp_path: Path) -> None:
+def test_serve_refuses_missing_folders_wrong_settings_and_taken_ports(tmp_path: Path) -> None:
     with pytest.raises(fb.InvalidError, match="nothing to serve"):
         fb.serve(port=0)
     with pytest.raises(fb.StorageError, match="nowhere"):

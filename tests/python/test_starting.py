@@ -1,4 +1,4 @@
-"""What a job costs before it does anything: hundreds of them start at once on one machine."""
+"""The start-up cost of a job counts: hundreds of jobs start at once on one machine."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ ARRAYS = 'assert federation["daq/raw"].arrays("run", where="run * 2 == 14").to_l
 TOLD = 'print(*{"awkward", "fsspec", "numexpr", "pandas", "pyarrow", "tqdm", "yaml"} & set(sys.modules))\n'
 
 
-def imported(script: str, place: str) -> set[str]:
+def imported(script: str, location: str) -> set[str]:
     """The libraries that a new process has imported when it has run a script."""
     done = subprocess.run(
-        [sys.executable, "-c", script + TOLD, place], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script + TOLD, location], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
 
 def test_single_objects_import_no_array_libraries(tmp_path: Path) -> None:
-    place = tmp_path / "lhc.fed"
-    fb.create(place).close()
-    assert imported(ONE_OBJECT, str(place)) == set()
+    location = tmp_path / "lhc.fed"
+    fb.create(location).close()
+    assert imported(ONE_OBJECT, str(location)) == set()
 
 
 def test_single_remote_objects_import_no_array_libraries(tmp_path: Path) -> None:
@@ -49,6 +49,6 @@ def test_single_remote_objects_import_no_array_libraries(tmp_path: Path) -> None
 
 
 def test_arrays_import_array_libraries_on_first_use(tmp_path: Path) -> None:
-    place = tmp_path / "lhc.fed"
-    fb.create(place).close()
-    assert {"awkward", "numexpr"} <= imported(ONE_OBJECT + ARRAYS, str(place))
+    location = tmp_path / "lhc.fed"
+    fb.create(location).close()
+    assert {"awkward", "numexpr"} <= imported(ONE_OBJECT + ARRAYS, str(location))

@@ -17,7 +17,7 @@ from femtobarn_testbed.verdict import judge, knee
 SMALL = (Path(__file__).parent / "small_workload.toml").read_text()
 
 
-# What a workload may say.
+# Workload files.
 
 
 @pytest.mark.parametrize("name", bundled_workloads())
@@ -91,7 +91,7 @@ def test_kinds_keep_their_shares_for_any_number_of_clients() -> None:
             assert abs(names.count(kind.name) - kind.share * clients) <= 1
 
 
-# What is measured.
+# Measurements.
 
 
 def test_operations_across_the_window_count_for_the_part_inside() -> None:
@@ -128,11 +128,11 @@ def test_merged_summaries_are_sums() -> None:
     assert total["commit"]["seconds"] == pytest.approx(0.1)
 
 
-# What limits a run.
+# The limit of a run.
 
 
 def point(clients: int, rate: float, **resources: Any) -> dict[str, Any]:
-    """A point as runs have them, with nothing used up unless it is said."""
+    """A point of a run, in which no resource is used up unless an argument sets it."""
     nothing = {
         "disks": [], "stolen_cores": 0.0, "machine_cores": 0.2, "server_cores": 0.1, "client_cores": 0.1,
         "network_share": 0.0, "disk_busy_share": 0.0,

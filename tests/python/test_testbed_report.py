@@ -1,4 +1,4 @@
-"""The testbed's report and comparisons: on runs that were never made, so that every figure is known."""
+"""The testbed's report and comparisons, on made-up runs, so that every figure is known."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from femtobarn_testbed.papers import MONARC_RANGES, paper_of
 from femtobarn_testbed.report import write_report
 from femtobarn_testbed.verdict import judge, knee
 
-PLAYED = {"each": 220e3, "raw": 88e6, "compute": 0.97}
+SIMULATED = {"each": 220e3, "raw": 88e6, "compute": 0.97}
 FREE = {"each": 10e6, "raw": 0, "compute": None}
 
 
-# Runs that were never made: clients that compute, disks that give no more than they have.
+# Made-up runs: clients that compute, and disks with a largest rate.
 
 CORES = 2
 OPERATIONS = ("compute", "read", "commit", "event")
@@ -43,7 +43,7 @@ def made_up_run(
     """A run as :mod:`femtobarn_testbed.results` describes it.
 
     Each variant has settings, of which ``each`` is what a client moves by itself (bytes/s), ``raw`` what all
-    disks together give (bytes/s; 0: no disks are played) and ``compute`` the share that it computes (None:
+    disks together give (bytes/s; 0: no simulated disks) and ``compute`` the share that it computes (None:
     it does not).
     """
     points = [_point(name, settings, count) for name, settings in variants.items() for count in clients]
@@ -184,7 +184,8 @@ def reported(tmp_path: Path, *runs: dict[str, Any]) -> tuple[str, set[str]]:
 
 
 def test_report_compares_a_run_with_its_paper(tmp_path: Path) -> None:
-    run = made_up_run({"full": PLAYED, "half": PLAYED | {"each": 440e3}}, [1, 240], paper="[SCAL] Figure 2")
+    variants = {"full": SIMULATED, "half": SIMULATED | {"each": 440e3}}
+    run = made_up_run(variants, [1, 240], paper="[SCAL] Figure 2")
     told, pictures = reported(tmp_path, run)
     assert pictures == {"made-up-rates", "made-up-time"}
     for words in (
@@ -205,9 +206,9 @@ def test_report_compares_a_run_with_its_paper(tmp_path: Path) -> None:
 
 def test_report_draws_workloads_without_a_paper(tmp_path: Path) -> None:
     runs = [
-        made_up_run({"slow": PLAYED, "fast": FREE}, [1, 60], workload="split"),
+        made_up_run({"slow": SIMULATED, "fast": FREE}, [1, 60], workload="split"),
         made_up_run({f"variant {n}": FREE for n in range(9)}, [2, 4], workload="many"),
-        made_up_run({"equal": PLAYED, "twin": PLAYED}, [4], workload="twins"),
+        made_up_run({"equal": SIMULATED, "twin": SIMULATED}, [4], workload="twins"),
         made_up_run({"idle": FREE | {"each": 0.0}}, [1], workload="single"),
         made_up_run({"again": FREE}, [1, 2], workload="single"),
     ]
@@ -215,7 +216,7 @@ def test_report_draws_workloads_without_a_paper(tmp_path: Path) -> None:
     rates = {"split-rates", "split-rates-fast", "many-rates", "twins-rates", "single-rates", "single-2-rates"}
     assert rates < pictures
     assert len(pictures) == len(rates) + len(runs)
-    assert "Beside the papers' points" not in told
+    assert "Comparison with the papers" not in told
     assert "no simulated disks" in told
 
 

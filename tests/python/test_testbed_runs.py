@@ -58,7 +58,7 @@ def test_clients_perform_all_operations_of_the_workload(small: Path, tmp_path: P
 
 
 def test_sweep_over_simulated_disks_reports_their_use(tmp_path: Path) -> None:
-    """Also new interpreters as clients, and figures of the disks that the server plays."""
+    """Also covers clients in new interpreters, and the figures of the disks that the server simulates."""
     workload = load(
         "reconstruction",
         settings={"clients": [1, 8], "computation": 0.3},
@@ -132,7 +132,7 @@ def test_terminated_runner_cleans_up(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def long_run(tmp_path: Path, start: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A run of ten minutes, once its clients are there: its process, and what is in its environment."""
+    """A run of ten minutes, once its clients have started: its process, and the mark in its environment."""
     copied, scratch = tmp_path / "long.toml", tmp_path / "scratch"
     copied.write_text(SMALL.replace('start = "fork"', f'start = "{start}"'))
     scratch.mkdir()
@@ -154,7 +154,7 @@ def long_run(tmp_path: Path, start: str) -> Iterator[tuple[subprocess.Popen[byte
 
 
 def marked(mark: str) -> list[int]:
-    """Processes that have this in their environment."""
+    """Processes that have this mark in their environment."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Looking after a federation: from Python, and from the command line."""
+"""Upkeep of a federation, from Python and from the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Hit:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> str:
+def location(tmp_path: Path) -> str:
     """A federation with a history of eleven commits."""
     path = str(tmp_path / "lhc.fed")
     with fb.create(path) as fed:
@@ -33,13 +33,13 @@ def place(tmp_path: Path) -> str:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    """What a command prints for machines."""
+    """The JSON that a command prints."""
     assert main([*arguments, "--json"]) == 0
     return json.loads(capsys.readouterr().out)
 
 
-def test_tags_hold_snapshots_that_retention_gives_up(place: str) -> None:
-    with fb.open(place) as fed:
+def test_tags_hold_snapshots_that_retention_gives_up(location: str) -> None:
+    with fb.open(location) as fed:
         assert fed.tag("winter26", csn=3, message="for the conferences") == 3
         fed.set_retention(keep_commits=2)
         assert fed.retention() == {"keep_commits": 2, "keep_days": None}
@@ -57,16 +57,16 @@ def test_tags_hold_snapshots_that_retention_gives_up(place: str) -> None:
             fed.snapshot(tag="winter26")
 
 
-def test_an_open_snapshot_is_not_vacuumed(place: str) -> None:
-    with fb.open(place) as fed:
+def test_an_open_snapshot_is_not_vacuumed(location: str) -> None:
+    with fb.open(location) as fed:
         snapshot = fed.snapshot(csn=4)
         report = fed.vacuum(keep_from=11)
         assert report.kept == [4]
         assert snapshot["run7/hits"].arrays("number", library="np")["number"].tolist() == list(range(40))
 
 
-def test_compact_merges_what_small_commits_left(place: str) -> None:
-    with fb.open(place) as fed:
+def test_compact_merges_what_small_commits_left(location: str) -> None:
+    with fb.open(location) as fed:
         with fed.transaction() as txn:
             txn.database("run7").container("hits").delete([0, 109])
         before = fed["run7/hits"].arrays().to_list()
@@ -78,8 +78,8 @@ def test_compact_merges_what_small_commits_left(place: str) -> None:
         assert report.complete
 
 
-def test_locks_and_waits_name_holder_and_waiter(place: str) -> None:
-    with fb.open(place) as fed, fed.transaction() as txn:
+def test_locks_and_waits_name_holder_and_waiter(location: str) -> None:
+    with fb.open(location) as fed, fed.transaction() as txn:
         txn.database("run7").container("hits")
         (lock,) = (lock for lock in fed.locks() if lock["container"])
         assert lock["container"] == "run7/hits"
@@ -96,17 +96,17 @@ def test_locks_and_waits_name_holder_and_waiter(place: str) -> None:
             found = fed.waits()
         waiter.join()
         assert [wait["container"] for wait in found] == ["run7/hits"]
-    with fb.open(place) as fed:
+    with fb.open(location) as fed:
         assert fed.locks() == fed.waits() == []
 
 
-def test_exception_in_progress_stops_the_work(place: str, tmp_path: Path) -> None:
+def test_exception_in_progress_stops_the_work(location: str, tmp_path: Path) -> None:
     told: list[tuple[str, str, int, int]] = []
 
     def stop(*_: object) -> None:
         raise RuntimeError("enough")
 
-    with fb.open(place) as fed:
+    with fb.open(location) as fed:
         fed.check(full=True, progress=lambda *facts: told.append(facts))
         assert told[-1][0] == "checking"
         assert told[-1][2] <= told[-1][3]
@@ -118,8 +118,8 @@ def test_exception_in_progress_stops_the_work(place: str, tmp_path: Path) -> Non
         fb.restore(tmp_path / "stopped", tmp_path / "restored")
 
 
-def test_full_and_incremental_backups_are_restored(place: str, tmp_path: Path) -> None:
-    with fb.open(place) as fed:
+def test_full_and_incremental_backups_are_restored(location: str, tmp_path: Path) -> None:
+    with fb.open(location) as fed:
         fed.backup(tmp_path / "full")
         with fed.transaction() as txn:
             txn.database("run7").container("hits").update(3, charge=99.0)
@@ -129,8 +129,8 @@ def test_full_and_incremental_backups_are_restored(place: str, tmp_path: Path) -
         assert restored.snapshot(csn=11)["run7/hits"][3].charge == 1.5
 
 
-def test_detached_database_is_attached_with_its_content(place: str, tmp_path: Path) -> None:
-    with fb.open(place) as fed:
+def test_detached_database_is_attached_with_its_content(location: str, tmp_path: Path) -> None:
+    with fb.open(location) as fed:
         with fed.transaction() as txn:
             hits = txn.database("run7").container("hits")
             hits.create_index("number", "number", unique=True)
@@ -149,45 +149,46 @@ def test_detached_database_is_attached_with_its_content(place: str, tmp_path: Pa
         assert len(other["moved/hits"]) == 109
 
 
-def test_catalogue_is_rebuilt_from_database_files(place: str) -> None:
-    (Path(place) / "catalogue.sqlite").write_bytes(b"no catalogue")
+def test_catalogue_is_rebuilt_from_database_files(location: str) -> None:
+    (Path(location) / "catalogue.sqlite").write_bytes(b"no catalogue")
     with pytest.raises(fb.FemtobarnError):
-        fb.open(place)
-    facts = fb.rebuild_catalogue(place)
+        fb.open(location)
+    facts = fb.rebuild_catalogue(location)
     assert (facts["head"], facts["left_out"]) == (11, [])
-    with fb.open(place) as fed:
+    with fb.open(location) as fed:
         assert len(fed["run7/hits"]) == 110
         assert len(fed.snapshot(csn=2)["run7/hits"]) == 20
 
 
-def test_commands_of_operators(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_of_operators(location: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "backup")
-    assert shown(capsys, "tag", place, "v1", "--csn", "2")[0]["csn"] == 2
-    assert shown(capsys, "index", place, "run7/hits", "number", "--unique")[0]["keys"] == 110
-    assert shown(capsys, "catalogue", place, "--tag", "v1")["databases"][0]["containers"][0]["entries"] == 20
-    assert shown(capsys, "what", f"{place}/databases/run7.root")[0]["kind"] == "open database"
-    assert shown(capsys, "check", place, "--full")["sound"]
-    assert shown(capsys, "locks", place) == shown(capsys, "waits", place) == []
-    assert shown(capsys, "compact", place, "run7")[0]["clusters"] == 1
-    assert shown(capsys, "vacuum", place, "--keep-from", "13")["versions"] == 11
-    assert shown(capsys, "tidy", place)["vacuum"]["complete"]
-    assert shown(capsys, "backup", place, folder)["files"] == 2
+    assert shown(capsys, "tag", location, "v1", "--csn", "2")[0]["csn"] == 2
+    assert shown(capsys, "index", location, "run7/hits", "number", "--unique")[0]["keys"] == 110
+    catalogue = shown(capsys, "catalogue", location, "--tag", "v1")
+    assert catalogue["databases"][0]["containers"][0]["entries"] == 20
+    assert shown(capsys, "what", f"{location}/databases/run7.root")[0]["kind"] == "open database"
+    assert shown(capsys, "check", location, "--full")["sound"]
+    assert shown(capsys, "locks", location) == shown(capsys, "waits", location) == []
+    assert shown(capsys, "compact", location, "run7")[0]["clusters"] == 1
+    assert shown(capsys, "vacuum", location, "--keep-from", "13")["versions"] == 11
+    assert shown(capsys, "tidy", location)["vacuum"]["complete"]
+    assert shown(capsys, "backup", location, folder)["files"] == 2
     assert shown(capsys, "restore", f"{folder}.fed", folder)["csn"] == 13
     assert shown(capsys, "rebuild-catalogue", f"{folder}.fed")["head"] == 13
-    file = shown(capsys, "detach", place, "run7", "--to", str(tmp_path / "out.root"))["file"]
-    assert shown(capsys, "attach", place, file)[0]["containers"] == ["hits"]
+    file = shown(capsys, "detach", location, "run7", "--to", str(tmp_path / "out.root"))["file"]
+    assert shown(capsys, "attach", location, file)[0]["containers"] == ["hits"]
     for command in ("tag", "catalogue", "check", "locks", "waits", "tidy"):
-        assert main([command, place]) == 0
+        assert main([command, location]) == 0
     assert "out.root" in capsys.readouterr().out
 
 
-def test_check_fails_where_objects_are_lost(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    path = Path(place) / "databases" / "run7.root"
+def test_check_fails_where_objects_are_lost(location: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(location) / "databases" / "run7.root"
     damaged = path.read_bytes().replace(
         b"".join(n.to_bytes(4, "little") for n in range(10, 14)), b"\xff" * 16
     )
     path.write_bytes(damaged)
-    assert main(["check", place, "--full"]) == EXIT_CODES["corrupt"]
+    assert main(["check", location, "--full"]) == EXIT_CODES["corrupt"]
     out, err = capsys.readouterr()
     assert "damage: run7/hits" in out
     assert "see femtobarn repair" in err

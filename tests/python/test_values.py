@@ -154,7 +154,7 @@ SINGLE, DOUBLE = np.float32(0.1), 0.1
 def test_a_variant_takes_a_value_in_its_own_type(
     fed: fb.Federation, annotation: Any, value: Any, expected: Any
 ) -> None:
-    """The first alternative took it, and rounded it."""
+    """The first alternative took the value, and rounded it."""
     declared = fb.persistent(type("Probe", (), {"__annotations__": {"x": annotation}}))
     with fed.transaction() as txn:
         probes = txn.database("d", create=True).container("probes", declared, create=True)

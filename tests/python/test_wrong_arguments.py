@@ -1,4 +1,4 @@
-"""What is said of arguments that cannot be: Python's error where it has one, always with a text of ours."""
+"""Invalid arguments: the error has Python's own type where there is one, and always a text of ours."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG_TYPES)
 def test_argument_of_a_wrong_type_is_a_wrong_type_error(fed: fb.Federation, name: str) -> None:
-    """These showed Python's inside: 'function' object has no attribute 'strip', 'bool' is not callable."""
+    """These showed Python's internals: 'function' object has no attribute 'strip', 'bool' is not callable."""
     attempt, text = WRONG_TYPES[name]
     with pytest.raises(fb.WrongTypeError, match=text) as raised:
         attempt(fed)

@@ -1,4 +1,4 @@
-"""Test suites of XRootD and of libraries above its client, and clients, as they are, against our server.
+"""Unchanged clients, and test suites of XRootD and of libraries above its client, against our server.
 
 The suites are in source archives of their packages, which are fetched when the tests run and never kept in
 the project. The command-line clients are those of the operating system's package (`xrootd-client`).
@@ -22,9 +22,9 @@ import pytest
 
 VERSION = "6.2.1"
 FSSPEC_XROOTD = "0.5.5"
-# Later archives of it have no tests.
+# Later source archives have no tests.
 XROOTDPYFS = "2.0.0"
-# All of it but setuptools, whose later versions lack what fs wants of them.
+# Its requirements, without setuptools: later versions of it lack a module that fs imports.
 XROOTDPYFS_NEEDS = ["--no-deps", "fs==2.4.16", "mock==5.2.0", "six==1.17.0", "appdirs==1.4.4"]
 XRDCLIENT = "xrdclient==0.4.0"
 CLIENTS = ["xrdcp", "xrdfs", "xrdadler32", "xrdcrc32c", "cconfig", "openssl"]
@@ -38,7 +38,7 @@ pytestmark = [
 
 
 def source_of(package: str, version: str, project: Path) -> Path:
-    """The source archive of a package, unpacked, fetched if it is not there yet."""
+    """The unpacked source archive of a package, fetched on first use."""
     cache = project / ".cache" / "xrootd"
     folder = cache / f"{package}-{version}"
     if folder.is_dir():
@@ -56,7 +56,7 @@ def source_of(package: str, version: str, project: Path) -> Path:
 
 
 def installed(name: str, packages: list[str], project: Path) -> Path:
-    """A folder with packages that are not to be where others are, fetched if they are not there yet."""
+    """A folder of packages that must stay out of the common environment, fetched on first use."""
     folder = project / ".cache" / name
     if not folder.is_dir():
         part = folder.with_name(f"{name}-part")
@@ -81,7 +81,7 @@ def program(examples: Path) -> Path:
 
 @contextmanager
 def served(program: Path, folder: Path, *tls: Path, name: str = "/") -> Iterator[int]:
-    """Serve a folder, encrypted if there are a certificate and its key; the port."""
+    """Serve a folder, encrypted if a certificate and its key are given; yield the port."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [str(program), "-p", "0", f"{folder}={name}", *map(str, tls)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -94,7 +94,7 @@ def served(program: Path, folder: Path, *tls: Path, name: str = "/") -> Iterator
 
 
 def run(command: list[str | Path], folder: Path, **settings: str) -> str:
-    """Run a command that must succeed; what it wrote."""
+    """Run a command that must succeed; return its output."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -127,7 +127,7 @@ def test_the_suite_of_the_python_bindings_passes(source: Path, program: Path, tm
 
 
 def pytest_of(suite: Path, *options: str, **settings: str) -> str:
-    """Run a suite that must pass; what was said of it."""
+    """Run a suite that must pass; return pytest's output."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "addopts=", *options]
     return run([*command], suite, **settings)
 
@@ -147,7 +147,7 @@ def test_the_suite_of_fsspec_xrootd_passes(project: Path, program: Path, tmp_pat
     wrapper.parent.mkdir()
     wrapper.write_text(f'#!/bin/sh\nexec {program} -p "$2" "$(dirname "$4")"\n')
     wrapper.chmod(0o755)
-    # This one asks where nobody listens, for which the client takes minutes.
+    # This test connects to a port without a server, which the client retries for minutes.
     options = [".", "--deselect=test_basicio.py::test_broken_server"]
     said = pytest_of(suite, *options, PATH=f"{wrapper.parent}:{os.environ['PATH']}")
     assert re.search(r"\b44 passed", said), said[-2000:]
@@ -158,12 +158,12 @@ def test_the_suite_of_xrootdpyfs_passes(project: Path, program: Path, tmp_path: 
     suite = tmp_path / "suite"
     shutil.copytree(source_of("xrootdpyfs", XROOTDPYFS, project), suite)
     needs = installed(f"xrootdpyfs-{XROOTDPYFS}", XROOTDPYFS_NEEDS, project)
-    place = tmp_path / "place"
-    with served(program, place, name=str(place)) as port:
+    folder = tmp_path / "place"
+    with served(program, folder, name=str(folder)) as port:
         for script in (suite / "tests").glob("*.py"):
             script.write_text(script.read_text().replace("root://localhost/{", f"root://localhost:{port}/{{"))
-        settings = {"TMPDIR": str(place), "PYTHONPATH": f"{suite}:{needs}"}
-        # The one wants a server that has no checksums, the other an older client.
+        settings = {"TMPDIR": str(folder), "PYTHONPATH": f"{suite}:{needs}"}
+        # The first expects a server without checksums, the second an older client.
         strange = ["tests/test_fs.py::test_checksum", "tests/test_opener.py"]
         said = pytest_of(suite, "tests", *[f"--deselect={test}" for test in strange], **settings)
     assert re.search(r"\b94 passed", said), said[-2000:]
@@ -177,9 +177,9 @@ def client_version() -> int:
     return int(found[1])
 
 
-def fit_to_older_clients(script: Path) -> None:
-    """Leave out what only later clients do, whatever the server: refuse relative paths by themselves, and
-    fail where one of several files cannot be removed. Name the standard input to those that want a name."""
+def adapt_to_older_clients(script: Path) -> None:
+    """Adapt the script to older clients: they do not refuse relative paths themselves, do not fail if one of
+    several files cannot be removed, and need `-` as the name of standard input."""
     text = script.read_text().replace("xrdcrc32c <", "xrdcrc32c - <")
     several = r'assert_failure (xrdfs "\$\{HOST\}" rm "\$\{TMPDIR\}"/(?:\{4,5\}|6)\S* \S+)'
     text, count = re.subn(several, r"\1 || true", text)
@@ -193,8 +193,8 @@ def test_the_suite_of_the_commands_passes(source: Path, program: Path, tmp_path:
     suite = tmp_path / "suite"
     shutil.copytree(source / "tests" / "XRootD", suite)
     if client_version() < 6:
-        fit_to_older_clients(suite / "noauth.sh")
-    # The suite compares checksums that the server computes only where this command succeeds.
+        adapt_to_older_clients(suite / "noauth.sh")
+    # The suite compares checksums that the server computes only if this command succeeds.
     attribute = suite / "setfattr"
     attribute.write_text("#!/bin/sh\nexit 0\n")
     attribute.chmod(0o755)
@@ -208,7 +208,7 @@ def test_the_suite_of_the_commands_passes(source: Path, program: Path, tmp_path:
 
 @pytest.fixture
 def content() -> bytes:
-    """Some bytes of a length that is no multiple of anything."""
+    """Bytes whose length is no multiple of a page or block."""
     return bytes(range(256)) * 40_000 + b"end"
 
 
@@ -297,7 +297,7 @@ def test_every_command_of_xrdfs_does_what_it_says(program: Path, tmp_path: Path)
 
 
 def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate and key for this machine, and in `folder/trusted` the authority that vouches for it."""
+    """A certificate and key for this machine; `folder/trusted` gets the authority that signed it."""
     trusted = folder / "trusted"
     trusted.mkdir()
     (folder / "names").write_text("subjectAltName=DNS:localhost")
@@ -341,11 +341,11 @@ def test_encrypted_copies_are_the_same(
 
 @pytest.fixture(scope="session")
 def xrdclient(project: Path) -> Path:
-    """A folder with `xrdclient`, which changes what `root://` means to others where it is installed."""
+    """A folder with `xrdclient`, which would take over `root://` for other packages if it were installed."""
     return installed(XRDCLIENT, [XRDCLIENT], project)
 
 
-def test_a_client_of_other_origin_does_everything(
+def test_independent_client_does_every_operation(
     project: Path, program: Path, xrdclient: Path, tmp_path: Path
 ) -> None:
     script = project / "tests" / "judges" / "xrdclient_use.py"
