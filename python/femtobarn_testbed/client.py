@@ -93,7 +93,7 @@ def run(assignment: Assignment, pipe: Connection, clock: MutableSequence[float])
 
 
 def _exit_with_parent(pipe: Connection) -> None:
-    """Exit, whatever the client waits for, when the runner dies: nothing else would end this process."""
+    """Exit when the runner dies, even during a wait: nothing else would end this process."""
     # The runner never sends anything, so this returns only when its end of the pipe closes.
     pipe.poll(None)
     os._exit(1)
@@ -101,7 +101,7 @@ def _exit_with_parent(pipe: Connection) -> None:
 
 @dataclass
 class _Scan:
-    """A container that is read in a circle, and the entry that is read next."""
+    """A container that is read again and again, and the entry that is read next."""
 
     view: fb.View
     next: int = 0
@@ -200,9 +200,9 @@ class _Client:
         """One pass through the loop, object by object, with computation between steps or interleaved."""
         computing = sum(step.seconds for step in self.kind.loop)
         if not self.kind.interleave:
-            return [action for step in self.kind.loop for action in self._of_step(step)]
+            return [action for step in self.kind.loop for action in self._actions_of(step)]
         steps = [step for step in self.kind.loop if step.action != "compute"]
-        working = [action for step in steps for action in self._of_step(step)]
+        working = [action for step in steps for action in self._actions_of(step)]
         groups = [
             working[at : at + self.kind.interleave] for at in range(0, len(working), self.kind.interleave)
         ]
@@ -212,7 +212,7 @@ class _Client:
             mixed += [*group, lambda: self._compute(piece)] if piece else group
         return mixed
 
-    def _of_step(self, step: Step) -> list[Callable[[], None]]:
+    def _actions_of(self, step: Step) -> list[Callable[[], None]]:
         if step.action == "compute":
             return [lambda: self._compute(step.seconds)]
         if step.action == "select":

@@ -19,7 +19,7 @@ from .client import Assignment, Outcome, Start
 __all__ = ["ClientPool", "client_pool"]
 
 START_SECONDS_MAX = 600.0
-"""Longest start of a batch. Disks that are simulated as those of 1999 and loaded can take minutes."""
+"""Longest start of a batch. It can take minutes when simulated disks as slow as in 1999 are loaded."""
 
 END_SECONDS_MAX = 300.0
 """Longest end of a client after the window: its commit may wait for such disks."""

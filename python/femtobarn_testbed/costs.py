@@ -1,7 +1,7 @@
 """The cost of work on a machine: CPU seconds and elapsed time per object, byte, link, container and commit.
 
 Each point of a profile gives one equation for each of three resources: counts of work, times their costs, add
-up to the measured seconds. The costs are the least squares of the relative errors, and never negative.
+up to the measured seconds. The costs minimise the squares of the relative errors, and are never negative.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["RESOURCES", "TERMS", "Costs", "Work", "between_computations", "fit",
 
 TERMS = {
     "appended": "object written by itself",
-    "appended_bytes": "byte of these",
-    "appended_links": "link of these",
+    "appended_bytes": "byte of such an object",
+    "appended_links": "link of such an object",
     "extended": "object written in bulk",
-    "extended_bytes": "byte of these",
-    "extended_links": "link of these",
+    "extended_bytes": "byte of such an object",
+    "extended_links": "link of such an object",
     "commits": "commit",
     "opened": "container that a transaction writes to",
     "read": "object read in order",

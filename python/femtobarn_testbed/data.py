@@ -96,7 +96,7 @@ def _owners(data: Data, scenario: Scenario, clients: int) -> int:
 
 
 def _fill(database: fb.Database, data: Data, payloads: Payloads) -> int:
-    """Write the containers of a database, in chunks by turns; tags come after the objects they refer to."""
+    """Write the containers of a database in turn, a chunk at a time; tags come after their objects."""
     writers: dict[str, fb.ContainerWriter] = {}
     oids: dict[str, list[fb.OidRange]] = {name: [] for name in data.containers}
     left = {name: content.objects for name, content in data.containers.items()}

@@ -60,14 +60,14 @@ def _cell(run: Mapping[str, Any], point: Mapping[str, Any]) -> Cell | None:
     if not isinstance(settings.get("size"), int) or "links" not in settings or not (cores and rate):
         return None
     links = settings["links"]
-    played = run["played"][point["variant"]]
+    simulation = run["played"][point["variant"]]
     return Cell(
         size=settings["size"],
         links=links if isinstance(links, int) else len(links),
-        how=_how(settings, played["access"]),
+        how=_how(settings, simulation["access"]),
         clients=point["clients"],
         bytes_per_second=rate,
-        bytes_per_cpu_second=rate * played["compression"] / cores,
+        bytes_per_cpu_second=rate * simulation["compression"] / cores,
     )
 
 

@@ -22,9 +22,9 @@ class Point:
     """``"efficiency"``, ``"transaction"`` and ``"first_object"`` (s), or the name of a rate of a run."""
     value: float
     label: str
-    """Conditions of the measurement, in short."""
+    """Conditions of the measurement, in a few words."""
     clients: int | None = None
-    """Number of clients, or which client; None if the paper does not state it."""
+    """Number of clients, or the number of one client; None if the paper does not state it."""
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,14 @@ PAPERS = (
     ),
     Paper(
         "[SCAL] Figure 3",
-        f"1999, {EXEMPLAR}, 2 file systems of 22 MB/s, bursts of 4 MB: without read-ahead disk-bound at 64 "
-        "clients, and half the top rate.",
+        f"1999, {EXEMPLAR}, 2 file systems of 22 MB/s, prefetch buffers of 4 MB: without read-ahead, "
+        "disk-bound at 64 clients, and half the top rate.",
         bends=((64, "no read-ahead"),),
     ),
     Paper(
         "[EXEMPLAR]",
-        "1998, bursts of 2 MB: nearly perfect until 150 processes and 30 MB/s; 15 MB/s without read-ahead.",
+        "1998, prefetch buffers of 2 MB: nearly linear to 150 processes with 30 MB/s; without read-ahead, at "
+        "best 15 MB/s.",
         (
             Point("bytes_per_second", 30e6, "read-ahead", 150),
             Point("bytes_per_second", 15e6, "no read-ahead"),
@@ -78,7 +79,7 @@ PAPERS = (
     Paper(
         "[SCAL] Figure 5",
         f"1999, {EXEMPLAR}, batches of 16: client 240 needed about 20 s until its first transaction and had "
-        "its first object after about 60 s; a 241st alone needed 5 s.",
+        "its first object after about 60 s; client 241, started alone, needed 5 s.",
         (
             Point("transaction", 20.0, "client 240", 240),
             Point("first_object", 60.0, "client 240", 240),
@@ -105,8 +106,8 @@ PAPERS = (
     ),
     Paper(
         "[BABAR], more than 200 clients",
-        "2000: prompt reconstruction went from 8 to 130 events/s, from 50 to over 200 nodes; the lock "
-        "server, of one thread, was used up above 200 clients.",
+        "2000: prompt reconstruction went from 8 to 130 events/s, from 50 to over 200 nodes; the "
+        "single-threaded lock server was saturated above 200 clients.",
     ),
     Paper(
         "[BABAR], randomised transactions",
@@ -119,9 +120,9 @@ PAPERS = (
     ),
     Paper(
         "[MONARC]",
-        "1998: CPU to write depends strongly on the size of objects and on links, hardly on the number of "
-        "writers; MB/s of payload by one CPU: 1.5 to 2.2 with objects of 100 B, 3.2 to 4.5 with 1 KB, 3.7 "
-        "to 5.2 with 4 KB, 4.3 to 5.5 with 8 KB.",
+        "1998: CPU time to write depends strongly on the size of objects and on links, hardly on the number "
+        "of writers; MB/s of payload by one CPU: 1.5 to 2.2 with objects of 100 B, 3.2 to 4.5 with 1 KB, "
+        "3.7 to 5.2 with 4 KB, 4.3 to 5.5 with 8 KB.",
     ),
 )
 

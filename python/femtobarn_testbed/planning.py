@@ -204,7 +204,7 @@ def _hardware(table: Parser) -> Hardware:
 
 def plan(experiment: Experiment, costs: Costs) -> dict[str, Any]:
     """Return the needs of an experiment, with every figure that they follow from."""
-    rows = [_taken(activity, costs) for activity in experiment.activities]
+    rows = [_usage_of(activity, costs) for activity in experiment.activities]
     names = ("physics_cpus", "client_cpus", "server_cpus", "bytes_per_second", "commits_per_second")
     total = {name: sum(row[name] for row in rows) for name in names}
     total["stored_bytes_per_year"] = sum(one.stored_bytes_per_year for one in experiment.activities)
@@ -220,7 +220,7 @@ def plan(experiment: Experiment, costs: Costs) -> dict[str, Any]:
     }
 
 
-def _taken(activity: Activity, costs: Costs) -> dict[str, Any]:
+def _usage_of(activity: Activity, costs: Costs) -> dict[str, Any]:
     """The resources that an activity uses while it runs."""
     rate, work = activity.events_per_second, activity.work
     return {

@@ -40,13 +40,13 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     rows = [row for run in runs if (paper := paper_of(run)) for row in paper_rows(run, paper)]
     if rows:
         head = ["figure", "what", "paper, with clients", "variant", "here, with clients"]
-        parts.append(section("Beside the papers' points", grid(head, rows)))
+        parts.append(section("Comparison with the papers", grid(head, rows)))
     stems = _stems(runs)
     with style():
         for run, stem in zip(runs, stems, strict=True):
             parts += _parts(run, stem, out)
     parts.append(section("How to read this", listed(NOTES)))
-    parts.append(section("Where this comes from", listed(describe_origin(run) for run in runs)))
+    parts.append(section("Origin of the runs", listed(describe_origin(run) for run in runs)))
     return document(
         "The testbed: where the limits are",
         "Workloads of real jobs with more and more clients, until a resource limits them. Pictures show the "

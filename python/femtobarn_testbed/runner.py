@@ -1,4 +1,4 @@
-"""Runs a workload: each point, a variant with a number of clients, has a new federation and a window.
+"""Runs a workload. Each point (a variant with a number of clients) has a new federation and a window.
 
 Rates, and seconds of computation, are in the workload's own time: with compressed time a rate is the clock's
 divided by the compression. Latencies and the use of resources are by the clock.

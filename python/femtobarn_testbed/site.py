@@ -83,16 +83,16 @@ def _served(folder: Path, scenario: Scenario) -> Iterator[Site]:
 
 def _config(folder: Path, scenario: Scenario) -> str:
     """Return the configuration of the server, with the scenario's simulated disks."""
-    play = scenario.simulation
+    simulation = scenario.simulation
     lines = ["[limits]", "drain_seconds = 1", "[[export]]"]
     lines += [f"folder = {json.dumps(str(folder))}", f'name = "/{NAME}"']
-    if play.disks is not None and play.disks.is_slow:
-        names = json.dumps([play.disks.name(number) for number in range(play.disks.count)])
-        rate = round(play.disks.bytes_per_second * play.compression)
-        seeks = round(play.disks.seeks_per_second * play.compression)
+    if simulation.disks is not None and simulation.disks.is_slow:
+        names = json.dumps([simulation.disks.name(number) for number in range(simulation.disks.count)])
+        rate = round(simulation.disks.bytes_per_second * simulation.compression)
+        seeks = round(simulation.disks.seeks_per_second * simulation.compression)
         speed = f"bytes_per_second = {rate}, seeks_per_second = {seeks}"
-        behind = play.disks.write_behind_seconds / play.compression
-        memory = f"cache_bytes = {play.disks.cache_bytes}, write_behind_seconds = {behind}"
+        behind = simulation.disks.write_behind_seconds / simulation.compression
+        memory = f"cache_bytes = {simulation.disks.cache_bytes}, write_behind_seconds = {behind}"
         lines.append(f"throttle = {{ {speed}, {memory}, disks = {names} }}")
     return "\n".join(lines) + "\n"
 

@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["USED_UP", "judge", "knee"]
 
 USED_UP = 0.85
-"""Share from which on a resource counts as used up: queues grow without bound from there to 1."""
+"""Share above which a resource counts as used up, since queues grow without bound as it nears 1."""
 
 LINEAR = 0.95
 """Share of linear scaling above which a curve counts as straight."""
@@ -35,7 +35,7 @@ def judge(point: Mapping[str, Any], cores: int) -> dict[str, Any]:
     seeking = max((disk["seeking"] for disk in disks), default=0.0)
     available = max(cores - resources["stolen_cores"], 1e-9)
     shares = {
-        "played disks": busiest,
+        "simulated disks": busiest,
         "machine CPU": resources["machine_cores"] / available,
         "network": resources["network_share"],
         "machine disk": resources["disk_busy_share"],
@@ -57,8 +57,8 @@ def _limit(
     seeking: float,
     cores: int,
 ) -> tuple[str, str]:
-    if shares["played disks"] >= USED_UP:
-        busy = shares["played disks"]
+    if shares["simulated disks"] >= USED_UP:
+        busy = shares["simulated disks"]
         limit = "disk seeks" if seeking > busy / 2 else "disk bandwidth"
         return limit, f"the busiest disk was busy {busy:.0%} of the time, seeking {seeking:.0%}"
     if shares["machine CPU"] >= USED_UP:
@@ -71,7 +71,7 @@ def _limit(
         each = f"server {server:.2f}, clients {clients:.2f}, kernel and other processes {others:.2f} cores"
         return limit, f"the machine's {used}: {each}"
     if shares["network"] >= USED_UP:
-        return "network", f"an interface was used to {shares['network']:.0%} of its speed"
+        return "network", f"a network interface ran at {shares['network']:.0%} of its speed"
     largest = max(waits, key=lambda name: waits[name])
     if shares["machine disk"] >= USED_UP and largest != "client CPU":
         return "disk bandwidth", f"the machine's disk was busy {shares['machine disk']:.0%} of the time"
