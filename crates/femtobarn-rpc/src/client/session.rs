@@ -26,16 +26,16 @@ use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
 use crate::v1::{Answer, ClientTurn, Hello, ServerTurn, Welcome};
 
-/// Answers in the cache at most.
+/// Largest number of cached answers.
 const ANSWERS_MAX: usize = 16_384;
-/// Turns that wait to be sent at most.
+/// Largest number of turns that wait to be sent.
 const TURNS_MAX: usize = 4;
 /// The first and the longest pause before the connection is tried again.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long a connection may be silent before the client pings the server.
 const PING_AFTER: Duration = Duration::from_secs(10);
-/// How long closing waits for the server to know.
+/// Longest wait for the server to confirm that the session is closed.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// A client's session with a server, which its task and its callers share.
@@ -48,8 +48,8 @@ pub(super) struct RemoteSession {
     pub id: Uuid,
     process: u32,
     patience: Duration,
-    /// Whether waits are limited to [`CLOSE_MAX`].
-    is_ending: AtomicBool,
+    /// Whether callers are only tidying up before [`close`](Self::close), so that waits end after [`CLOSE_MAX`].
+    are_waits_limited: AtomicBool,
     /// The newest commit that the server has reported.
     head: AtomicU64,
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
@@ -87,7 +87,7 @@ impl RemoteSession {
             id: Uuid::new_v4(),
             process: std::process::id(),
             patience: options.patience,
-            is_ending: AtomicBool::new(false),
+            are_waits_limited: AtomicBool::new(false),
             head: AtomicU64::new(0),
             answers: Cache::new(ANSWERS_MAX),
             ledger: Mutex::default(),
@@ -108,12 +108,12 @@ impl RemoteSession {
             let what = format!("federation {} was opened before a fork; open it again", self.url);
             return Err(Error::Closed { what });
         }
-        if self.is_closing() { Err(self.closed()) } else { Ok(()) }
+        if self.is_close_requested() { Err(self.closed()) } else { Ok(()) }
     }
 
     /// How long callers wait for a server that does not answer.
     pub(super) fn patience(&self) -> Duration {
-        if self.is_ending.load(Ordering::Acquire) {
+        if self.are_waits_limited.load(Ordering::Acquire) {
             self.patience.min(CLOSE_MAX)
         } else {
             self.patience
@@ -122,7 +122,7 @@ impl RemoteSession {
 
     /// Limits every wait from here on to [`CLOSE_MAX`]: callers only tidy up before they close the session.
     pub(super) fn begin_close(&self) {
-        self.is_ending.store(true, Ordering::Release);
+        self.are_waits_limited.store(true, Ordering::Release);
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -186,7 +186,7 @@ impl RemoteSession {
         *self.link.borrow() == LinkState::Open
     }
 
-    /// Closes the session, and waits for a moment until the server knows.
+    /// Closes the session, and waits at most [`CLOSE_MAX`] for the server to confirm it.
     pub(super) fn close(&self) {
         self.link.send_if_modified(|link| {
             let is_open = *link == LinkState::Open;
@@ -207,7 +207,7 @@ impl RemoteSession {
         let mut opened = Some(opened);
         let mut broken_since = clock::now();
         let mut pause = PAUSE_MIN;
-        while !self.is_closing() {
+        while !self.is_close_requested() {
             let status = match self.open().await {
                 Ok((turns, sender, welcome)) => {
                     pause = PAUSE_MIN;
@@ -238,7 +238,8 @@ impl RemoteSession {
         }
     }
 
-    fn is_closing(&self) -> bool {
+    /// Whether [`close`](Self::close) was called. The server may not know yet.
+    fn is_close_requested(&self) -> bool {
         matches!(*self.link.borrow(), LinkState::Closing | LinkState::Closed)
     }
 
@@ -361,14 +362,14 @@ impl RemoteSession {
         }
     }
 
-    /// Sends all queued operations, and the goodbye if the session is to be closed; returns whether it was sent.
+    /// Sends all queued operations, then the goodbye if the session is to be closed. Returns whether it sent the goodbye.
     async fn send_operations(
         &self,
         sender: &mpsc::Sender<ClientTurn>,
     ) -> std::result::Result<bool, Status> {
         loop {
             let operations = self.ledger().next_operations();
-            let goodbye = operations.is_empty() && self.is_closing();
+            let goodbye = operations.is_empty() && self.is_close_requested();
             if operations.is_empty() && !goodbye {
                 return Ok(false);
             }
