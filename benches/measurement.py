@@ -80,8 +80,8 @@ def run_side(side: Side) -> Json:
 
 def run_together(commands: list[list[str]]) -> Json:
     """Run processes that start at once: each prints `ready` and waits for a line (README.md)."""
-    surroundings = {**os.environ, "BENCH_TOGETHER": "1"}
-    start = partial(subprocess.Popen, cwd=ROOT, env=surroundings, text=True, stdin=PIPE, stdout=PIPE)
+    environment = {**os.environ, "BENCH_TOGETHER": "1"}
+    start = partial(subprocess.Popen, cwd=ROOT, env=environment, text=True, stdin=PIPE, stdout=PIPE)
     with ExitStack() as stack:
         running = [stack.enter_context(start(each)) for each in commands]
         if any(output_of(each).readline() != "ready\n" for each in running):

@@ -27,7 +27,7 @@ class Unavailable(Exception):
 def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -> list[str]:
     """Return a command with its placeholders and the path of its program filled in.
 
-    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench, and in braces stand for their
+    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench; in braces they stand for their
     paths. `name.py` is a script of `sides/`, any other name a C++ program of `sides/`.
     """
     programs = {name: program_path(name) for name in RUST_PROGRAMS if f"{{{name}}}" in command}

@@ -51,7 +51,7 @@ def main() -> int:
         raise SystemExit(f"unknown chapter or figure: {', '.join(arguments.only)}; --list shows all")
     done = measured(wanted, arguments.rounds, arguments.minutes * 60)
     run = {
-        **surroundings(),
+        **origin(),
         "rounds": arguments.rounds,
         "chapters": [recorded_chapter(chapter, figures, done) for chapter, figures in wanted.items()],
     }
@@ -129,7 +129,7 @@ def write(run: Json) -> None:
     print(f"written: bench/{name}, bench/report.html, docs/measurements.md")
 
 
-def surroundings() -> Json:
+def origin() -> Json:
     """Time, commit, machine and versions of a run."""
     git = ["git", "-C", str(ROOT)]
     return {

@@ -13,8 +13,8 @@ class Event:
     number: fb.uint64
 
 
-def fill(place: str, worker: int) -> None:
-    with fb.open(place) as fed:
+def fill(location: str, worker: int) -> None:
+    with fb.open(location) as fed:
         for batch in range(5):
             with fed.transaction(message=f"worker {worker}, batch {batch}") as txn:
                 events = txn.database(f"part{worker}", create=True).container("events", Event, create=True)
@@ -23,11 +23,11 @@ def fill(place: str, worker: int) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        place = f"{folder}/lhc.fed"
-        fb.create(place).close()
+        location = f"{folder}/lhc.fed"
+        fb.create(location).close()
         with multiprocessing.get_context("spawn").Pool(4) as pool:
-            pool.starmap(fill, [(place, worker) for worker in range(4)])
-        with fb.open(place) as fed:
+            pool.starmap(fill, [(location, worker) for worker in range(4)])
+        with fb.open(location) as fed:
             for database in fed.databases():
                 print(database["name"], len(fed[f"{database['name']}/events"]))
             print(fed.head(), "commits")

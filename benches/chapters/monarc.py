@@ -95,7 +95,7 @@ def of_size(size: int) -> Figure:
 
 
 def links_cost(links: int, at_most: float) -> Target:
-    """CPU seconds of an object with links over one without; each link should cost a tenth at most."""
+    """The ratio of CPU seconds with links to those without; each link may add at most a tenth."""
     name = LINKED[links]
     return Target(
         f"{name} / none, CPU seconds",
@@ -153,8 +153,8 @@ def writers() -> Figure:
             curve("Femtobarn", "ours", number, created("shared"), "ours", "{work}/fed", "shared"),
             curve("Femtobarn, own databases", "ours", number, created("own"), "ours", "{work}/fed", "own"),
             curve("ROOT, own files", "peer", number, None, "root_objects", "{work}", share=0.5),
-            curve("LMDB", "peer", number, nothing(*lmdb), *lmdb),
-            curve("SQLite", "peer", number, nothing(*sqlite), *sqlite, share=0.25),
+            curve("LMDB", "peer", number, create_empty(*lmdb), *lmdb),
+            curve("SQLite", "peer", number, create_empty(*sqlite), *sqlite, share=0.25),
             curve("plain file", "limit", number, None, "peers", "plain", "{work}"),
             curve("O_DIRECT file", "limit", number, None, "peers", "direct", "{work}"),
         )
@@ -179,7 +179,7 @@ def writers() -> Figure:
     )
 
 
-def nothing(*words: str) -> tuple[str, ...]:
+def create_empty(*words: str) -> tuple[str, ...]:
     """The command that creates an empty store, so that concurrent processes need not create it."""
     return (words[0], "append", *words[1:], "{data}/objects.bin", "10240", "0", "1", "0")
 

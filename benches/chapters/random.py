@@ -21,7 +21,7 @@ BATCH = 1000
 DISK_BYTES = 16 << 10
 
 
-def place(store: str, size: int) -> str:
+def folder_of(store: str, size: int) -> str:
     """The folder of a store with objects of one size."""
     return f"{{data}}/random_{store}_{size}"
 
@@ -31,29 +31,29 @@ def filled(size: int) -> tuple[Preparation, ...]:
     count, pool = str(COUNTS[size]), "{data}/objects.bin"
     appended = (pool, str(size), count, str((64 << 20) // size))
     commands = {
-        "fed": ("ours", "fill", place("fed", size), pool, str(size), count),
-        "plain": ("peers", "append", "plain", place("plain", size), *appended, "0"),
-        "lmdb": ("peers", "append", "lmdb", place("lmdb", size), *appended, "0"),
-        "rocksdb": ("rocksdb_peer", "append", place("rocksdb", size), *appended, "0"),
+        "fed": ("ours", "fill", folder_of("fed", size), pool, str(size), count),
+        "plain": ("peers", "append", "plain", folder_of("plain", size), *appended, "0"),
+        "lmdb": ("peers", "append", "lmdb", folder_of("lmdb", size), *appended, "0"),
+        "rocksdb": ("rocksdb_peer", "append", folder_of("rocksdb", size), *appended, "0"),
     }
     if size == LARGE:
-        commands["root"] = ("root_objects", "append", place("root", size), *appended, "0")
-        commands["zodb"] = ("objects.py", "append", "zodb", place("zodb", size), *appended)
-        commands["lance"] = ("objects.py", "fill", "lance", place("lance", size), pool, str(size), count)
-    return tuple(Preparation(place(store, size), command) for store, command in commands.items())
+        commands["root"] = ("root_objects", "append", folder_of("root", size), *appended, "0")
+        commands["zodb"] = ("objects.py", "append", "zodb", folder_of("zodb", size), *appended)
+        commands["lance"] = ("objects.py", "fill", "lance", folder_of("lance", size), pool, str(size), count)
+    return tuple(Preparation(folder_of(store, size), command) for store, command in commands.items())
 
 
 PREPARATIONS = (POOL, *filled(LARGE), *filled(SMALL), *objects("zstd"))
 
 
 def reads(size: int, count: int, batch: int = 1, heat: str = "hot") -> tuple[str, ...]:
-    """The arguments that say which objects are read, and how."""
+    """The arguments for the objects to read, and for the way of reading."""
     return (str(COUNTS[size]), str(size), str(count), str(batch), heat)
 
 
 def ours(name: str, way: str, *what: str, before: tuple[str, ...] | None = None) -> Side:
     """Our side, one by one in one of its ways, or in batches."""
-    folder = place("fed", int(what[1]))
+    folder = folder_of("fed", int(what[1]))
     command = ("batches", folder) if way == "batches" else ("random", folder, way)
     return Side(name, ("ours", *command, *what), "ours", before=before)
 
@@ -63,13 +63,13 @@ def peer(
 ) -> Side:
     """A peer's side; it reads from the page cache unless `before` says otherwise."""
     programs = {
-        "mmap": ("peers", "random", "mmap", place("plain", int(what[1]))),
-        "plain": ("peers", "random", "plain", place("plain", int(what[1]))),
-        "lmdb": ("peers", "random", "lmdb", place("lmdb", int(what[1]))),
-        "rocksdb": ("rocksdb_peer", "random", place("rocksdb", int(what[1]))),
-        "root": ("root_objects", "random", place("root", int(what[1]))),
-        "zodb": ("objects.py", "random", "zodb", place("zodb", int(what[1]))),
-        "lance": ("objects.py", "random", "lance", place("lance", int(what[1]))),
+        "mmap": ("peers", "random", "mmap", folder_of("plain", int(what[1]))),
+        "plain": ("peers", "random", "plain", folder_of("plain", int(what[1]))),
+        "lmdb": ("peers", "random", "lmdb", folder_of("lmdb", int(what[1]))),
+        "rocksdb": ("rocksdb_peer", "random", folder_of("rocksdb", int(what[1]))),
+        "root": ("root_objects", "random", folder_of("root", int(what[1]))),
+        "zodb": ("objects.py", "random", "zodb", folder_of("zodb", int(what[1]))),
+        "lance": ("objects.py", "random", "lance", folder_of("lance", int(what[1]))),
     }
     side = Side(name, (*programs[store], *what), role, before=before)
     return side if before else warmed(side)
@@ -85,7 +85,8 @@ def one_by_one() -> Figure:
         sides=(
             ours("Femtobarn, by OID", "oid", *many),
             ours("Femtobarn, by key", "key", *many),
-            # Links lead to other objects than the numbers, so the check differs; hence one item less.
+            # Links lead to other objects than those of the other sides. Checksums of equally many items are
+            # compared, hence one item less.
             ours("Femtobarn, by links", "links", *reads(LARGE, 199_999)),
             peer("LMDB", "lmdb", *many),
             peer("RocksDB", "rocksdb", *many),
@@ -140,10 +141,10 @@ def cold() -> Figure:
     one, many = reads(LARGE, 3000, 1, "cold"), reads(LARGE, 3000, BATCH, "cold")
 
     def evicted(store: str) -> tuple[str, ...]:
-        return ("peers", "evict", place(store, LARGE))
+        return ("peers", "evict", folder_of(store, LARGE))
 
     def disk(name: str, depth: int) -> Side:
-        file = f"{place('plain', LARGE)}/w0"
+        file = f"{folder_of('plain', LARGE)}/w0"
         return Side(name, ("peers", "blocks", file, str(DISK_BYTES), "6000", str(depth)), "limit")
 
     return Figure(
@@ -173,7 +174,8 @@ def scan() -> Figure:
     """All objects of 10 KB in order."""
 
     counts = (str(COUNTS[LARGE]), str(LARGE))
-    ours_scanned = ("ours", "scan-objects", place("fed", LARGE))
+    ours_scanned = ("ours", "scan-objects", folder_of("fed", LARGE))
+    plain = folder_of("plain", LARGE)
 
     def gigabytes(results: Results) -> float:
         return results.rate("Femtobarn") * LARGE / 1e9
@@ -185,10 +187,10 @@ def scan() -> Figure:
         sides=(
             warmed(Side("Femtobarn", (*ours_scanned, "cached", *counts), "ours")),
             warmed(Side("Femtobarn, forward", (*ours_scanned, "forward", *counts), "ours")),
-            warmed(Side("LMDB", ("peers", "scan", "lmdb", place("lmdb", LARGE), *counts))),
-            warmed(Side("RocksDB", ("rocksdb_peer", "scan", place("rocksdb", LARGE), *counts))),
-            warmed(Side("mapped file", ("peers", "scan", "mmap", place("plain", LARGE), *counts), "limit")),
-            warmed(Side("pread", ("peers", "scan", "plain", place("plain", LARGE), *counts), "limit")),
+            warmed(Side("LMDB", ("peers", "scan", "lmdb", folder_of("lmdb", LARGE), *counts))),
+            warmed(Side("RocksDB", ("rocksdb_peer", "scan", folder_of("rocksdb", LARGE), *counts))),
+            warmed(Side("mapped file", ("peers", "scan", "mmap", plain, *counts), "limit")),
+            warmed(Side("pread", ("peers", "scan", "plain", plain, *counts), "limit")),
         ),
         targets=(Target("Femtobarn, GB per second", gigabytes, at_least=10.0),),
         note="Femtobarn's and RocksDB's own caches hold all objects. Forward, Femtobarn reads from the page "

@@ -80,7 +80,7 @@ def reads() -> Figure:
     few, many = f"Femtobarn @ {max(SESSIONS[:-1])}", f"Femtobarn @ {MANY}"
     targets = (
         *(cheaper(0.6, count) for count in SESSIONS),
-        *(as_soon(count) for count in SESSIONS),
+        *(response_ratio(count) for count in SESSIONS),
         Target(
             f"{many} / {few}, CPU for a read", lambda r: r.rate(few, "cpu") / r.rate(many, "cpu"), at_most=1.2
         ),
@@ -93,7 +93,7 @@ def reads() -> Figure:
     return curve("served-16k", "Read 16 KB at random", "reads", READ, (*SESSIONS, MANY), targets)
 
 
-def as_soon(many: int) -> Target:
+def response_ratio(many: int) -> Target:
     """The ratio of our p99 to the peer's."""
     ours, theirs = f"Femtobarn @ {many}", f"XRootD @ {many}"
     text = f"{ours} / {theirs}, p99"
@@ -121,7 +121,7 @@ def calls() -> Figure:
 
 
 def beside_idle() -> Figure:
-    """Active sessions, alone and beside many idle ones, which must all be alive afterwards."""
+    """Active sessions, alone and beside many idle ones, which must all be connected afterwards."""
     alone = both(*asking(READ, BUSY))
     beside = both(*asking(READ, BUSY, IDLE))
     named = tuple(replace(side, name=f"{side.name}, idle ones beside") for side in beside)
@@ -151,7 +151,7 @@ def idle() -> Figure:
         targets=(highest("Femtobarn", 20.0, MEMORY),),
         x="sessions",
         y=MEMORY,
-        note="That is what the server has while they are there, not the most that it had.",
+        note="The memory that the server has while the sessions are connected, not its peak.",
     )
 
 

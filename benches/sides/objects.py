@@ -109,7 +109,7 @@ def zodb_reader(folder: Path) -> Callable[[int], bytes]:
 
 
 def h5_append(folder: Path, pool: Pool, count: int, commit: int) -> None:
-    """Append objects in batches, each an array."""
+    """Append objects in batches, each one array."""
     h5py = import_module("h5py")
     folder.mkdir(exist_ok=True)
     file = h5py.File(folder / "objects.h5", "w", libver="latest")

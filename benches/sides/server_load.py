@@ -1,10 +1,10 @@
 """One `root://` server and its clients: the cost of the server's work.
 
-    server_load.py femtobarn|xrootd PLACE WORK PROGRAM SESSIONS IDLE SECONDS
+    server_load.py femtobarn|xrootd PATH WORK PROGRAM SESSIONS IDLE SECONDS
     server_load.py femtobarn|xrootd FILE calls PROGRAM SESSIONS,... SECONDS     system calls of reads
     server_load.py femtobarn|xrootd FILE copy-up|copy-down|copy-down-plain
 
-PROGRAM is `sessions`. PLACE is a file, or the folder of a federation. CPU seconds are the server's.
+PROGRAM is `sessions`. PATH is a file, or the folder of a federation. CPU seconds are the server's.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ PIECE_BYTES = 1 << 20
 def main() -> int:
     """Start the server, run the clients, and print the sample."""
     kind, file, work, *rest = sys.argv[1:]
-    place = Path(file)
+    path = Path(file)
     with tempfile.TemporaryDirectory(prefix="serving") as scratch:
         up = Path(scratch) / "up"
         up.mkdir()
         up.chmod(0o777)
-        if place.is_file():
-            read(place)
-        exports = {"data": place if place.is_dir() else place.parent, "up": up}
+        if path.is_file():
+            read(path)
+        exports = {"data": path if path.is_dir() else path.parent, "up": up}
         with start(kind, exports, Path(scratch)) as server:
             if work.startswith("copy"):
-                done = copied(server, place, work)
+                done = copied(server, path, work)
             elif work == "calls":
-                done = traced(server, place, *rest)
+                done = traced(server, path, *rest)
             else:
-                done = worked(server, place, work, *rest)
+                done = worked(server, path, work, *rest)
     print(json.dumps(done))
     return 0
 
@@ -57,15 +57,15 @@ def read(file: Path) -> None:
 
 
 def worked(
-    server: Server, place: Path, work: str, clients: str, sessions: str, idle: str, seconds: str
+    server: Server, path: Path, work: str, clients: str, sessions: str, idle: str, seconds: str
 ) -> dict[str, Any]:
     """Run active sessions beside idle ones.
 
-    Memory is the server's peak, or, if all sessions are idle, its memory then.
+    Memory is the server's peak; if all sessions are idle, its memory while they are connected.
     """
-    for many in ("0",) if place.is_dir() else ("1", "0"):
-        empty = outcome(command(clients, server, place, "stat", many, "0", MOMENT))
-    done = outcome(command(clients, server, place, work, sessions, idle, seconds))
+    for many in ("0",) if path.is_dir() else ("1", "0"):
+        empty = outcome(command(clients, server, path, "stat", many, "0", MOMENT))
+    done = outcome(command(clients, server, path, work, sessions, idle, seconds))
     if int(sessions) > 0:
         return {**done, "memory_bytes": (done["highest_kb"] - empty["memory_kb"]) * 1024}
     memory = (done["memory_kb"] - empty["memory_kb"]) * 1024
@@ -73,10 +73,10 @@ def worked(
 
 
 def command(
-    clients: str, server: Server, place: Path, work: str, sessions: str, idle: str, seconds: str
+    clients: str, server: Server, path: Path, work: str, sessions: str, idle: str, seconds: str
 ) -> list[str]:
     """The command line of `sessions`."""
-    served = "/data" if place.is_dir() else f"/data/{place.name}"
+    served = "/data" if path.is_dir() else f"/data/{path.name}"
     address = f"127.0.0.1:{server.port}"
     return [clients, address, work, served, sessions, idle, seconds, str(server.process)]
 
@@ -110,7 +110,7 @@ def calls(server: Server, file: Path, clients: str, many: str, seconds: str) -> 
             raise SystemExit(f"{line} did not get ready")
         with subprocess.Popen(tracing, text=True, **pipes) as trace:
             assert trace.stderr is not None
-            # It prints a line when it has attached.
+            # strace prints a line when it has attached.
             trace.stderr.readline()
             output, _ = asking.communicate("\n")
             trace.terminate()

@@ -31,10 +31,10 @@ class Server:
         return f"root://127.0.0.1:{self.port}/"
 
     def cpu_seconds(self) -> float:
-        """CPU seconds that it has taken, all threads.
+        """CPU seconds that all its threads have taken.
 
-        By the clock of its process, whose number the kernel makes of the process' (clock_getcpuclockid): what
-        `/proc` says is in hundredths of a second.
+        Read from the CPU clock of the process, whose id follows from the process id (clock_getcpuclockid):
+        `/proc` counts only hundredths of a second.
         """
         return time.clock_gettime((~self.process << 3) | 2)
 

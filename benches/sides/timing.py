@@ -42,7 +42,7 @@ def measure(open_source: Callable[[], Source], work: Callable[[Source], Seen]) -
 def measure_once(
     open_source: Callable[[], Source], work: Callable[[Source], Seen], folder: Path | None = None
 ) -> None:
-    """Do the work, and print its sample, with the bytes on disk of a folder."""
+    """Do the work once, and print its sample, with the bytes on disk of a folder."""
     source = open_source()
     wall, cpu = time.perf_counter(), time.process_time()
     seen = work(source)

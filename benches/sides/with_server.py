@@ -25,8 +25,8 @@ def main() -> int:
         start("femtobarn", {"bench.fed": Path(folder)}, Path(scratch)) as server,
     ):
         line = [f"{server.url}/bench.fed" if word == "URL" else word for word in command]
-        surroundings = {**os.environ, "BENCH_TOGETHER": "1"}
-        with subprocess.Popen(line, env=surroundings, text=True, stdin=PIPE, stdout=PIPE) as program:
+        environment = {**os.environ, "BENCH_TOGETHER": "1"}
+        with subprocess.Popen(line, env=environment, text=True, stdin=PIPE, stdout=PIPE) as program:
             assert program.stdout is not None
             if program.stdout.readline() != "ready\n":
                 raise SystemExit(f"{line} did not get ready")

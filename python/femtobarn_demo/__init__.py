@@ -1,4 +1,4 @@
-"""The demo: real and simulated collision events through a federation, from writing to a picture.
+"""The demo: real and simulated collision events in one federation, from writing to a picture.
 
 ``python -m femtobarn_demo`` (or ``make demo``) writes everything to one folder. It
 

@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _plan(arguments: list[str] | None) -> Plan:
     parser = argparse.ArgumentParser(
-        prog="python -m femtobarn_demo", description="Events through a federation."
+        prog="python -m femtobarn_demo", description="Collision events, from writing to a picture."
     )
     parser.add_argument("--folder", type=Path, default=Path("demo"), help="folder of the results (demo)")
     parser.add_argument(
@@ -72,7 +72,7 @@ def _extra_data() -> Path | None:
 
 
 def _new_federation(plan: Plan) -> femtobarn.Federation:
-    """Create an empty federation in the place of the last demo's."""
+    """Create an empty federation, which replaces that of the last demo."""
     path = Path(plan.federation)
     if path.exists():
         shutil.rmtree(path)

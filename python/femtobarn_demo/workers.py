@@ -1,7 +1,7 @@
 """Concurrent worker processes, timed from the moment when all of them are ready.
 
-Workers start Python, load libraries and prepare, which takes seconds that have nothing to do with the
-database. Then they meet at a barrier, and the clock starts.
+Workers start Python, load libraries and prepare, which takes seconds without using the database. Then they
+meet at a barrier, and the clock starts.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _collect(
             message = _next(processes, messages)
             if isinstance(message, _Finished):
                 finished[message.number] = message
-                _refuse_failure(message)
+                _raise_failure(message)
             else:
                 bar.update(message)
     seconds = time.perf_counter() - started
@@ -139,6 +139,6 @@ def _next(processes: list[BaseProcess], messages: Any) -> Any:
                 raise RuntimeError(f"a worker died with exit code {dead[0].exitcode}") from None
 
 
-def _refuse_failure(message: _Finished) -> None:
+def _raise_failure(message: _Finished) -> None:
     if message.error and "BrokenBarrierError" not in message.error.splitlines()[-1]:
         raise RuntimeError(f"worker {message.number} failed:\n{message.error}")

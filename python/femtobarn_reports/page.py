@@ -1,4 +1,4 @@
-"""An HTML page as one file with everything in it, readable on a desk and on a phone.
+"""An HTML page in one self-contained file, for wide and narrow screens.
 
 Functions that return parts of a page return HTML, and escape the texts that they are given.
 """

@@ -164,7 +164,7 @@ def event(cls: type[Any], n: int, **more: Any) -> Any:
 
 
 def changed(fed: fb.Federation) -> sums.Sums:
-    """Make a container of many commits, two class versions and deletions; return sums of all entries."""
+    """Make a container of many commits, two class versions and deletions; return sums before deletion."""
     for first in range(0, COMMITS * ENTRIES, ENTRIES):
         with fed.transaction() as txn:
             events = txn.database("changed", create=True).container("events", Event, create=True)

@@ -117,7 +117,7 @@ class Reconstruction:
             "event": ak.to_layout(self.headers.event),
             **self._counts(),
             **self._jet_summary(),
-            **self._missing(),
+            **self._missing_momentum(),
             "raw": self.raw.layout,
             "tracks": links(tracks, count).layout,
             "clusters": links(clusters, count).layout,
@@ -170,7 +170,7 @@ class Reconstruction:
         }
         return {name: values.astype(np.float32) for name, values in summary.items()}
 
-    def _missing(self) -> dict[str, Array]:
+    def _missing_momentum(self) -> dict[str, Array]:
         candidates, count = self.found_jets.candidates, len(self)
         px = -np.bincount(candidates.owners, candidates["px"], count)
         py = -np.bincount(candidates.owners, candidates["py"], count)

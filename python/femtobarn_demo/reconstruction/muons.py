@@ -18,7 +18,7 @@ SLOPE_WINDOW = 0.05
 """Largest difference in z over radius between a track and a hit."""
 
 HITS_MIN, STATIONS_MIN = 4, 3
-"""Least number of matching hits in a station, and of such stations for a muon."""
+"""Least number of matching hits in a station, and of stations with so many hits for a muon."""
 
 
 def find_muons(tracks: FittedTracks, hits: Jagged) -> Array:

@@ -16,7 +16,7 @@ GAP = 6.0e-4
 
 TRACKS_MIN = 2
 MOMENTUM_CAP = 100.0
-"""Momentum that a track counts with at most (GeV): one mismeasured track must not make a primary vertex."""
+"""Cap on the momentum of a track (GeV), so that one mismeasured track cannot make a primary vertex."""
 
 
 @dataclass(frozen=True)

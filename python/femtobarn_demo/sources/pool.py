@@ -24,7 +24,7 @@ from femtobarn_demo.sources.raw import RawEvents
 __all__ = ["EventPool"]
 
 FORMAT = 1
-"""Version of stored pools; to be raised when the same seed gives different events."""
+"""Version of stored pools: raise it when the same seed gives different events."""
 
 BATCH = 25
 """Events that are generated and simulated together."""

@@ -49,7 +49,7 @@ class Generator:
     Parameters
     ----------
     seed
-        From 1 to 900,000,000 less one, Pythia's range.
+        From 1 to 899,999,999, the range of Pythia.
     """
 
     def __init__(self, seed: int, settings: GeneratorSettings | None = None) -> None:
@@ -108,16 +108,16 @@ class Generator:
         columns = {
             "pdg": pdg,
             "charge": self._charge(pythia, pdg),
-            "px": _single(flat.p.px),
-            "py": _single(flat.p.py),
-            "pz": _single(flat.p.pz),
-            "energy": _single(flat.p.e),
-            "z": _single(ak.fill_none(flat.vProd.pz, 0.0)) * np.float32(MILLIMETRE),
+            "px": _single_precision(flat.p.px),
+            "py": _single_precision(flat.p.py),
+            "pz": _single_precision(flat.p.pz),
+            "energy": _single_precision(flat.p.e),
+            "z": _single_precision(ak.fill_none(flat.vProd.pz, 0.0)) * np.float32(MILLIMETRE),
             "interaction": np.zeros(len(pdg), np.uint16),
         }
         counts = ak.to_numpy(ak.num(final))
         offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-        scale = np.sqrt(_single(batch.info.pT2Hat))
+        scale = np.sqrt(_single_precision(batch.info.pT2Hat))
         return Jagged(offsets, columns), scale
 
     def _charge(self, pythia: Any, pdg: Array) -> Array:
@@ -129,7 +129,7 @@ class Generator:
         return np.array([self._charges[int(kind)] for kind in kinds], np.float32)[inverse]
 
 
-def _single(values: ak.Array) -> Array:
+def _single_precision(values: ak.Array) -> Array:
     column: Array = ak.to_numpy(values).astype(np.float32)
     return column
 
