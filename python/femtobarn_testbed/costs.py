@@ -21,7 +21,7 @@ from .workload import scenarios_of
 __all__ = ["RESOURCES", "TERMS", "Costs", "Work", "between_computations", "fit", "predict", "work_of"]
 
 TERMS = {
-    "appended": "object written by itself",
+    "appended": "object written one by one",
     "appended_bytes": "byte of such an object",
     "appended_links": "link of such an object",
     "extended": "object written in bulk",

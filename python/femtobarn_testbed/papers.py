@@ -1,8 +1,8 @@
 """The papers' measurements: only points that the papers state, each with its source.
 
 [SCAL]: J. Bunn, K. Holtman, H. Newman, Object database scalability for scientific workloads, 1999.
-[EXEMPLAR]: the first such test, April 1998. [MONARC]: K. Holtman, CPU requirements for 100 MB/s writing,
-MONARC note 2/98. [BABAR]: J. Becla, A. Hanushevsky, Creating large scale database servers, 2000.
+[EXEMPLAR]: the first test of this kind, April 1998. [MONARC]: K. Holtman, CPU requirements for 100 MB/s
+writing, MONARC note 2/98. [BABAR]: J. Becla, A. Hanushevsky, Creating large scale database servers, 2000.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def made_up_run(
 ) -> dict[str, Any]:
     """A run as :mod:`femtobarn_testbed.results` describes it.
 
-    Each variant has settings, of which ``each`` is what a client moves by itself (bytes/s), ``raw`` what all
+    Each variant has settings, of which ``each`` is the rate of a client alone (bytes/s), ``raw`` what all
     disks together give (bytes/s; 0: no simulated disks) and ``compute`` the share that it computes (None:
     it does not).
     """
