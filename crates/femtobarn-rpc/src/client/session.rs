@@ -362,7 +362,7 @@ impl RemoteSession {
         }
     }
 
-    /// Sends all queued operations, then the goodbye if the session is to be closed. Returns whether it sent the goodbye.
+    /// Sends all queued operations, and the goodbye if the session is to be closed; returns whether it sent a goodbye.
     async fn send_operations(
         &self,
         sender: &mpsc::Sender<ClientTurn>,
