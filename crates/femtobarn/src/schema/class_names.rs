@@ -209,7 +209,7 @@ mod tests {
             |version, fields: &[&str]| named(&versions("Events", version, fields), &known, false);
         assert_eq!(of(5, &["run", "mass"]), ("Events@dimuon".into(), 5));
         assert_eq!(of(5, &["event", "run", "y", "x"]), ("Events".into(), 5));
-        // Between two versions, of which objects of the first become those of the second.
+        // It must not come between two versions of a class: objects of the first become those of the second.
         assert_eq!(of(2, &["run", "event", "y"]), ("Events@dimuon".into(), 2));
     }
 
@@ -222,8 +222,8 @@ mod tests {
         assert_eq!(all_named(&[file[2].clone(), file[0].clone()], &known, false), all([1, 2]));
     }
 
-    /// The class of a foreign file once became a version of a class that the federation had, whose next version
-    /// was then that of another class.
+    /// The class of a foreign file once became a version of one of the federation's classes, so that the next
+    /// version of that class followed another class.
     #[test]
     fn a_class_of_a_foreign_file_never_continues_another_one() {
         let known = [class("Events", 2, "x")];

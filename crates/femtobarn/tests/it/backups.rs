@@ -15,7 +15,7 @@ fn append(federation: &Federation, first: u64, count: u64) {
     transaction.commit().unwrap();
 }
 
-/// What a backup says about itself.
+/// The manifest of a backup, as JSON.
 fn manifest(backup: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(backup.join("backup.json")).unwrap()).unwrap()
 }
@@ -152,7 +152,7 @@ fn bytes_appended_during_the_copy_are_not_in_the_backup() {
     assert_eq!(numbers(&restored, "run7/events"), (0..900_010).collect::<Vec<_>>());
 }
 
-/// It kept the chunks of 16 KiB of its first backup for ever.
+/// A file once kept for ever the chunk size of its first backup, 16 KiB.
 #[test]
 fn a_file_that_grew_a_lot_is_stored_in_full_in_larger_chunks() {
     let (folder, federation) = federation();
@@ -169,7 +169,7 @@ fn a_file_that_grew_a_lot_is_stored_in_full_in_larger_chunks() {
         let is_it = |file: &&serde_json::Value| file["path"] == "databases/other.root";
         let of = files.as_array().unwrap().iter().find(is_it).unwrap();
         chunk_bytes.push(of["chunk_bytes"].as_u64().unwrap() >> 10);
-        // What is behind the end of the earlier file is stored in any case.
+        // Bytes past the end of the earlier file are stored in any case.
         assert_eq!(made.stored >= size, n < 3, "{made:?}");
     }
     assert_eq!(chunk_bytes, [16, 16, 128, 128]);

@@ -25,7 +25,7 @@ fn file(folder: &TempDir) -> PathBuf {
     folder.path().join("test.fed/databases/run7.root")
 }
 
-/// Appends ten events in a commit of their own, again and again.
+/// Makes `commits` commits that append ten events each.
 fn with_history(federation: &Federation, commits: u64) {
     with_ten_events(federation);
     for commit in 1..commits {
@@ -161,7 +161,7 @@ fn dangling_links_are_reported_with_their_objects() {
     assert_eq!(problem.place.entries, Some((1, 2)));
     assert!(problem.what.contains("field many") && problem.what.contains("-10"), "{problem}");
 
-    // Of the links to a deleted object only those of objects that are left count.
+    // Links to deleted objects are reported only if the objects that have them still exist.
     let mut transaction = begin(&federation);
     let events = transaction.container(run7, "events").unwrap();
     transaction.delete(events, &[1, 3]).unwrap();
@@ -213,7 +213,7 @@ fn every_flipped_committed_byte_is_reported() {
         }
         disk.write_all_at(&[byte], at as u64).unwrap();
     }
-    // The front and the keys have fields that nobody needs: names, times.
+    // The front and the keys have fields that no reader needs: names, times.
     assert!(unnoticed <= unreferenced + 1200, "{unnoticed} of {}", whole.len());
 }
 

@@ -89,7 +89,7 @@ fn unknown_names_suggest_similar_ones() {
     assert!(error.to_string().contains("events"), "{error}");
 }
 
-/// A process goes on from what it committed last, unless somebody else has changed that since.
+/// A process continues from the version that it committed last, unless another process has committed since.
 #[test]
 fn processes_that_write_in_turn_see_each_others_commits() {
     let (folder, one) = federation();
@@ -111,7 +111,7 @@ fn processes_that_write_in_turn_see_each_others_commits() {
     assert_eq!(numbers(&other, "run7/events"), left);
 }
 
-/// What it keeps of the container is not what it is called by.
+/// A process retains what it knows of a container under its number, never under its name.
 #[test]
 fn a_retained_container_follows_renames_and_drops_of_others() {
     let (folder, one) = federation();

@@ -60,7 +60,7 @@ fn one_of_two_writers_without_locks_wins() {
     }
 }
 
-/// The event numbers of `run7/events`, read at once.
+/// The event numbers of `run7/events`, read as one array.
 pub(crate) fn numbers_at_once(federation: &Federation) -> Vec<u64> {
     let view = federation.snapshot(None).unwrap().view("run7/events").unwrap();
     let array = view.read(&view.select(&["event"]).unwrap(), 0..view.entries()).unwrap();
@@ -175,8 +175,8 @@ fn writers_of_different_containers_do_not_wait_for_each_other() {
     assert_eq!(numbers(&federation, "run7/new"), (0..5000).collect::<Vec<_>>());
 }
 
-/// A container that was created and committed while its database was being sealed was once in
-/// neither the file's list of objects nor refused.
+/// A container that was created and committed while its database was being sealed was once
+/// neither listed in the sealed file nor refused.
 #[test]
 fn a_database_is_not_sealed_under_a_transaction() {
     let (folder, one) = federation();

@@ -74,7 +74,7 @@ fn detached_databases_join_another_federation_with_their_links() {
     assert!(federation.snapshot(None).unwrap().databases().unwrap().is_empty());
     let error = federation.detach("run7", None, Duration::ZERO).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
-    // An older snapshot finds them where they are now.
+    // An older snapshot finds the files at their new paths.
     let snapshot = federation.snapshot(Some(before)).unwrap();
     assert_eq!(snapshot.view("run7/events").unwrap().live(), 9);
 
@@ -95,7 +95,7 @@ fn detached_databases_join_another_federation_with_their_links() {
     let oid = target(tag.member("event").unwrap()).unwrap();
     assert_eq!(number(&snapshot.object(oid).unwrap()), 5);
 
-    // They take commits, and new containers get numbers that are free.
+    // The adopted databases take commits, and new containers get numbers that are free.
     let mut transaction = begin(&other);
     let database = transaction.database("adopted").unwrap();
     let key = transaction.container(database, "events").unwrap();
@@ -116,7 +116,7 @@ fn detached_databases_join_another_federation_with_their_links() {
     assert_eq!(facts.containers.iter().map(|it| it.entries).collect::<Vec<_>>(), [15, 3]);
 }
 
-/// Creates a database with a container, whose number a container from elsewhere has, too.
+/// Creates a database with a container, whose number a container of another federation has, too.
 fn with_database(federation: &Federation, name: &str) {
     let mut transaction = begin(federation);
     let database = transaction.create_database(name).unwrap();
@@ -149,7 +149,7 @@ fn a_damaged_database_is_not_adopted_and_stays_in_place() {
     federation.detach("run7", Some(&path), Duration::ZERO).unwrap();
     let mut bytes = fs::read(&path).unwrap();
     let facts = identify(&path).unwrap();
-    // The footers are damaged, all of them.
+    // Damages every footer, so that no version can be read.
     let footers = b"\x02\x00".as_slice();
     let whole = bytes.clone();
     for at in (0..bytes.len() - 8).step_by(8) {

@@ -55,7 +55,7 @@ fn first(n: u64) -> Value {
     ])
 }
 
-/// What an object of the first version is as one of the second; `charge` of its hits.
+/// The object [`first`] as seen through the second version; `charge` is that of all its hits.
 fn second(n: u64, charge: f64, quality: u64, note: Value) -> Value {
     let hit = |k: u64| {
         let t = Value::Float(k as f64 / 2.0);
@@ -289,7 +289,7 @@ fn old_data_are_read_through_the_new_class_and_new_data_through_the_old() {
     let view = old.as_class(3).unwrap();
     let p = view.read(&view.select(&["p"]).unwrap(), 0..10).unwrap();
     assert_eq!(p.value(8).unwrap(), record(&[("p", Value::Float(9.0 / 4.0))]));
-    // The other way, what was left out is empty, and what does not fit is refused.
+    // Through an older class, fields that were left out since are empty, and values that do not fit are refused.
     let new = federation.snapshot(None).unwrap().view("run7/tracks").unwrap();
     let view = new.as_class(3).unwrap();
     let array = view.read(&view.select_all(), 0..300).unwrap();
@@ -350,8 +350,8 @@ fn a_value_that_an_older_class_cannot_hold_is_refused_when_read() {
     assert_eq!(view.select(&["quality"]).err().unwrap().kind(), ErrorKind::NotFound);
 }
 
-/// The second of two evolutions in one transaction once put the index back that the first had begun to
-/// make anew, with nothing in it.
+/// The second of two evolutions in one transaction once restored the index that the first had begun to
+/// rebuild, but empty.
 #[test]
 fn an_index_stays_complete_over_two_evolutions_in_one_transaction() {
     let (_folder, federation) = federation();

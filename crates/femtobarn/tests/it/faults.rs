@@ -17,10 +17,10 @@ use crate::support::{begin, event_class, events, federation, numbers, reopened, 
 
 // ---- a full disk
 
-/// Room on the small disk, in KiB.
+/// Size of the small disk, in KiB.
 const DISK_KIB: u64 = 24 << 10;
 
-/// Commits until nothing fits any more, then frees room and goes on. Its folder is on a disk of
+/// Commits until the disk is full, then frees space and continues. Its folder is on a disk of
 /// [`DISK_KIB`], or its files cannot get larger.
 #[test]
 fn job_fill_disk() {
@@ -30,7 +30,7 @@ fn job_fill_disk() {
     let federation = Federation::create(&folder.join("test.fed"), "test").unwrap();
     with_ten_events(&federation);
     let mut committed = 10;
-    // Each time a little more room is left, so that the disk is full at another step.
+    // Each round leaves a little more space, so that the disk is full at another step.
     for round in 0..60 {
         fill(&ballast, (round * 12) << 10);
         let before = federation.head().unwrap();
@@ -46,7 +46,7 @@ fn job_fill_disk() {
             assert_eq!(error.kind(), kind, "round {round}: {error}");
         }
         fs::remove_file(&ballast).unwrap();
-        // With room again, everything is as it was committed, here and for others.
+        // With free space, all committed data can be read, by this process and by others.
         for federation in [&federation, &Federation::open(&folder.join("test.fed")).unwrap()] {
             let all: Vec<u64> = (0..committed).collect();
             assert!(numbers_at_once(federation) == all, "round {round}");
@@ -57,12 +57,12 @@ fn job_fill_disk() {
         append(&federation, committed, 1).unwrap();
         committed += 1;
     }
-    assert!(committed > 8000, "some rounds had room enough");
+    assert!(committed > 8000, "some rounds had enough space");
     check_reserve(&federation, kind);
     check_seal(&federation, &ballast);
 }
 
-/// Space that there is not is told at once, and the transaction goes on without.
+/// A reservation of more space than the disk has fails at once, and the transaction can continue without it.
 fn check_reserve(federation: &Federation, kind: ErrorKind) {
     let count = numbers_at_once(federation).len() as u64;
     let mut transaction = begin(federation);
@@ -75,7 +75,7 @@ fn check_reserve(federation: &Federation, kind: ErrorKind) {
     assert_eq!(numbers_at_once(federation).len() as u64, count + 5);
 }
 
-/// A database that could not be sealed is open as before, and is sealed when there is room.
+/// A database that could not be sealed stays open, and can be sealed once there is space.
 fn check_seal(federation: &Federation, ballast: &Path) {
     fill(ballast, 0);
     if federation.seal("run7", Duration::ZERO).is_err() {
@@ -87,7 +87,7 @@ fn check_seal(federation: &Federation, ballast: &Path) {
     }
 }
 
-/// Takes all room but `rest` bytes.
+/// Fills the disk up to `rest` bytes.
 fn fill(ballast: &Path, rest: u64) {
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(ballast).unwrap();
     let block = [7; 4096];
@@ -157,7 +157,7 @@ fn job_outgrow() {
     assert_eq!(error.kind(), ErrorKind::Io, "{error}");
     assert!(error.to_string().contains("run7"), "{error}");
     assert!(numbers_at_once(&federation) == (0..committed).collect::<Vec<_>>());
-    // Other databases are not concerned.
+    // Other databases are not affected.
     create_database(&federation, "other").unwrap();
     let reopened = Federation::open(&folder.join("test.fed")).unwrap();
     assert!(numbers_at_once(&reopened) == (0..committed).collect::<Vec<_>>());
@@ -165,7 +165,7 @@ fn job_outgrow() {
 
 // ---- damaged files
 
-/// A small database with everything in it, and what should be read of it.
+/// A small database with every kind of data, and the expected values of its containers.
 fn small_database() -> (TempDir, PathBuf, Vec<(String, Vec<Value>)>) {
     let (folder, federation) = federation();
     with_ten_events(&federation);
@@ -194,7 +194,7 @@ fn small_database() -> (TempDir, PathBuf, Vec<(String, Vec<Value>)>) {
     (folder, path, truth.to_vec())
 }
 
-/// Each object on its own, or one error if the container cannot be opened.
+/// Reads each object on its own; returns one error if the container cannot be opened.
 fn read_all(federation: &Federation, path: &str) -> Vec<Result<Value>> {
     match federation.snapshot(None).and_then(|snapshot| snapshot.view(path)) {
         Ok(view) => (0..view.entries()).map(|entry| view.value(entry)).collect(),
@@ -202,8 +202,8 @@ fn read_all(federation: &Federation, path: &str) -> Vec<Result<Value>> {
     }
 }
 
-/// Fails unless everything that can be read is the truth, and what cannot is called corrupt.
-/// Returns how many objects could be read.
+/// Fails unless every object that can be read is correct, and every error is of the kind `Corrupt`.
+/// Returns the number of objects that could be read.
 fn check_against(
     federation: &Federation,
     truth: &[(String, Vec<Value>)],
@@ -228,8 +228,8 @@ fn check_against(
     read
 }
 
-/// Bytes to damage: all of them, or a random part.
-fn places(size: u64, seed: u64) -> Vec<u64> {
+/// Offsets of the bytes to damage: all of them, or a random part.
+fn offsets(size: u64, seed: u64) -> Vec<u64> {
     let mut random = Random(seed);
     let count = amount(400, size).min(size);
     if count == size {
@@ -247,18 +247,18 @@ fn a_garbled_byte_gives_correct_data_or_corrupt() {
     let mut random = Random(5);
     let objects: usize = truth.iter().map(|(_, objects)| objects.len()).sum();
     let mut damaged = 0;
-    for place in places(whole.len() as u64, 5) {
-        let byte = whole[place as usize];
-        file.write_all_at(&[byte ^ (1 + random.below(255) as u8)], place).unwrap();
+    for offset in offsets(whole.len() as u64, 5) {
+        let byte = whole[offset as usize];
+        file.write_all_at(&[byte ^ (1 + random.below(255) as u8)], offset).unwrap();
         let federation = reopened(&folder);
-        let read = check_against(&federation, &truth, &|| format!("byte {place}"));
+        let read = check_against(&federation, &truth, &|| format!("byte {offset}"));
         damaged += usize::from(read < objects);
-        // Writers go on or see the damage; what they commit is not checked here.
+        // A writer either continues or reports the damage; its commits are not checked here.
         let mut transaction = begin(&federation);
         let database = transaction.database("run7").unwrap();
         for (name, _) in &truth {
             if let Err(error) = transaction.container(database, name) {
-                assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {place}: {error}");
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {offset}: {error}");
             }
         }
         drop((transaction, federation));
@@ -274,7 +274,7 @@ fn a_truncated_database_gives_correct_data_or_corrupt() {
     let (folder, path, truth) = small_database();
     let whole = fs::read(&path).unwrap();
     let mut counts = vec![];
-    for length in places(whole.len() as u64, 6).into_iter().take(amount(100, 10_000) as usize) {
+    for length in offsets(whole.len() as u64, 6).into_iter().take(amount(100, 10_000) as usize) {
         fs::write(&path, &whole[..length as usize]).unwrap();
         counts.push(check_against(&reopened(&folder), &truth, &|| format!("length {length}")));
     }
@@ -283,7 +283,7 @@ fn a_truncated_database_gives_correct_data_or_corrupt() {
     check_against(&reopened(&folder), &truth, &String::new);
 }
 
-/// Attaching reads names and places that have no checksum; what is read is the truth nevertheless.
+/// Attaching reads names and offsets that have no checksum; the objects read are correct nevertheless.
 /// A container whose name was garbled was once given the number of another one. A file whose
 /// description can no longer be found is like any foreign file: its objects have classes of their
 /// own.
@@ -295,16 +295,20 @@ fn a_garbled_file_is_attached_with_correct_data_or_refused() {
     let copy = folder.path().join("run7.root");
     let mut random = Random(7);
     let mut attached = 0;
-    for place in places(whole.len() as u64, 7) {
+    for offset in offsets(whole.len() as u64, 7) {
         let mut garbled = whole.clone();
-        garbled[place as usize] ^= 1 + random.below(255) as u8;
+        garbled[offset as usize] ^= 1 + random.below(255) as u8;
         fs::write(&copy, garbled).unwrap();
         let other = TempDir::new().unwrap();
         let federation = Federation::create(&other.path().join("o.fed"), "other").unwrap();
         match federation.attach(&copy, None) {
             Err(error) => {
                 let kinds = [ErrorKind::Corrupt, ErrorKind::Invalid, ErrorKind::Unsupported];
-                assert!(kinds.contains(&error.kind()), "byte {place}: {:?}: {error}", error.kind());
+                assert!(
+                    kinds.contains(&error.kind()),
+                    "byte {offset}: {:?}: {error}",
+                    error.kind()
+                );
                 assert!(federation.snapshot(None).unwrap().databases().unwrap().is_empty());
             }
             Ok(found) => {
@@ -313,8 +317,8 @@ fn a_garbled_file_is_attached_with_correct_data_or_refused() {
                 if first.class().name == found.containers[0] {
                     continue;
                 }
-                assert_eq!(found.containers.len(), truth.len(), "byte {place}");
-                check_against(&federation, &truth, &|| format!("byte {place}"));
+                assert_eq!(found.containers.len(), truth.len(), "byte {offset}");
+                check_against(&federation, &truth, &|| format!("byte {offset}"));
                 attached += 1;
             }
         }
@@ -358,7 +362,7 @@ fn opening_a_folder_without_a_catalogue_fails() {
     let error = Federation::open(&path).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("catalogue.sqlite"), "{error}");
-    // It is not taken for an empty folder either: there are databases in it.
+    // Nor is the folder taken for an empty one: there are databases in it.
     let error = Federation::create(&path, "test").err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Exists, "{error}");
     fs::write(&catalogue, b"no catalogue at all, but long enough to be taken for one").unwrap();

@@ -40,7 +40,7 @@ fn writing_to_many_databases_keeps_few_files_open() {
         transaction.commit().unwrap();
         assert_eq!(numbers(&federation, &format!("run{number}/events")), [number, 1000 + number]);
     }
-    // What was left over of an extent has been given back: the files are as short as they can be.
+    // The unused rest of each extent has been given back: the files are as short as they can be.
     let file = folder.path().join("test.fed/databases/run70.root");
     assert!(file.metadata().unwrap().len() < 16 << 10);
     drop(federation);
@@ -64,7 +64,7 @@ fn space_set_aside_is_used_and_the_rest_given_back() {
     let key = transaction.create_container(database, "events", &event_class(), options).unwrap();
     transaction.extend(key, events(7, 0, 100_000)).unwrap();
     transaction.commit().unwrap();
-    // The next transaction goes on in the same space, and has it made as large again.
+    // The next transactions write into the same space; the second reserves as much again.
     for (first, aside) in [(100_000, 0), (200_000, ASIDE)] {
         let mut transaction = begin(&federation);
         let database = transaction.database("run7").unwrap();

@@ -62,7 +62,7 @@ fn a_transaction_sees_only_its_own_changes() {
     assert_eq!(live(&mut transaction, "run8/events"), 4);
     assert!(federation.snapshot(None).unwrap().view("run8/events").is_err());
     transaction.commit().unwrap();
-    // What was not committed may be written over from now on.
+    // From now on the uncommitted bytes may be overwritten.
     for error in [own.value(0).unwrap_err(), own.live_runs(0..1).unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::Closed);
     }
@@ -88,7 +88,7 @@ fn a_change_conflicts_with_a_commit_since_the_first_read() {
     let error = transaction.delete(key, &[0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains("run7/events was changed by commit 3"), "{error}");
-    // To append is to change nothing that was read.
+    // An append changes nothing that the transaction has read.
     transaction.extend(key, events(7, 11, 1)).unwrap();
     assert_eq!(transaction.view("run7/events").err().unwrap().kind(), ErrorKind::Conflict);
     transaction.commit().unwrap();

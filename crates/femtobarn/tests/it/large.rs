@@ -51,8 +51,8 @@ fn assert_objects(federation: &Federation, path: &str, count: u64) {
     }
 }
 
-/// Reads the whole file, so that the cache has it as it is.
-fn look_at_all(folder: &tempfile::TempDir, database: &str) {
+/// Reads the whole file, so that the page cache has its present bytes.
+fn read_into_page_cache(folder: &tempfile::TempDir, database: &str) {
     let file = folder.path().join(format!("test.fed/databases/{database}.root"));
     assert!(!std::fs::read(file).unwrap().is_empty());
 }
@@ -62,12 +62,12 @@ fn bytes_written_past_the_page_cache_are_read_by_all() {
     let (folder, federation) = federation();
     create(&federation, "db", "objects");
     let mut count = 0;
-    // Little, which stays in the cache, and much; the file has been looked at where it is written.
+    // Small writes stay in the page cache, large ones bypass it; the cache already has the bytes before the new ones.
     for more in [10, 1500, 3, 700, 1, 900] {
         let mut transaction = begin(&federation);
         let key = open(&mut transaction, "db/objects");
         append(&mut transaction, key, count..count + more / 2);
-        look_at_all(&folder, "db");
+        read_into_page_cache(&folder, "db");
         append(&mut transaction, key, count + more / 2..count + more);
         count += more;
         let own = transaction.view("db/objects").unwrap();
@@ -102,7 +102,7 @@ fn large_and_small_writers_share_a_file() {
                 append(&mut transactions[at], keys[at], counts[at]..counts[at] + more);
                 counts[at] += more;
             }
-            look_at_all(&folder, "db");
+            read_into_page_cache(&folder, "db");
         }
         for transaction in transactions {
             transaction.commit().unwrap();

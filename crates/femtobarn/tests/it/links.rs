@@ -274,7 +274,7 @@ fn values_that_are_not_links_are_refused() {
     assert_eq!(transaction.entries(key).unwrap(), 0);
 }
 
-/// An optional record is stored as a list, and a list of two was once stored as it was.
+/// An optional record is stored as a list, and a list of two items was once accepted as it was.
 #[test]
 fn an_optional_record_of_two_is_refused() {
     let (_folder, federation) = federation();
@@ -294,7 +294,7 @@ fn an_optional_record_of_two_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
-/// The databases of links were looked up once for each version, and never again.
+/// The databases of links were once looked up when a version was opened, and never again.
 #[test]
 fn links_to_a_database_work_as_soon_as_it_is_attached() {
     let (folder, federation) = federation();

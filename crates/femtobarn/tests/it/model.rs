@@ -21,7 +21,7 @@ const CONTAINERS: [&str; 2] = ["x", "y"];
 struct Step {
     writes: Vec<Write>,
     end: End,
-    /// Whether the federation is opened anew before, or its twin is taken, if at all.
+    /// Whether the federation is reopened before the step, or another open instance of it is used, or neither.
     opens: u8,
 }
 

@@ -210,7 +210,7 @@ fn a_drop_fails_while_others_write_or_after_they_committed() {
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     }
     drop(transaction);
-    // Nobody waits for whoever creates something, so the commit has to refuse.
+    // A creation takes no lock that a drop waits for, so the commit of the drop has to fail.
     let mut dropper = begin(&federation);
     dropper.drop_database("run7").unwrap();
     let mut creator = begin(&other);
@@ -220,7 +220,7 @@ fn a_drop_fails_while_others_write_or_after_they_committed() {
     assert_eq!(numbers(&federation, "run7/events").len(), 11);
 }
 
-/// A process that wrote to a container remembers under which name; others may have renamed it since.
+/// A process remembers the name of a container that it wrote to; another process may have renamed it since.
 #[test]
 fn a_container_is_found_by_its_current_name() {
     let (_folder, federation) = federation();
@@ -261,11 +261,11 @@ fn dropped_containers_are_not_retained() {
     let mut transaction = begin(&federation);
     create(&mut transaction, "dropped/events", 1);
     transaction.commit().unwrap();
-    assert_eq!(open_files(), 1, "whoever appends next goes on with it");
+    assert_eq!(open_files(), 1, "the next append uses the file");
     let mut transaction = begin(&federation);
     transaction.drop_database("dropped").unwrap();
     transaction.rollback();
-    assert_eq!(open_files(), 1, "it was not dropped");
+    assert_eq!(open_files(), 1, "the drop was rolled back");
     let mut transaction = begin(&federation);
     transaction.drop_database("dropped").unwrap();
     transaction.commit().unwrap();

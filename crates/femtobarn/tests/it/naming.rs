@@ -32,7 +32,8 @@ fn numbers(fields: &[&str]) -> Array {
     Array::Record { length: ENTRIES as usize, members }
 }
 
-/// A federation with one database, where tags link to events, detached; the path of its file.
+/// Makes a database of tags that link to events in a federation of its own, detaches it, and returns the path
+/// of its file.
 fn detached(folder: &TempDir, name: &str, fields: &[&str], sealed: bool) -> PathBuf {
     detached_version(folder, name, 1, fields, sealed)
 }
@@ -106,12 +107,12 @@ fn databases_with_different_classes_of_one_name_join_one_federation() {
         let value = merged.snapshot(None).unwrap().view("dimuon/events").unwrap().value(4);
         assert_eq!(value.unwrap().member("mass"), Some(&Value::UInt(4)));
         assert_sound(&merged);
-        // The file is as it was.
+        // The file is unchanged.
         assert_eq!(recorded(&dimuon), ["Events", "Tag"]);
     }
 }
 
-/// A link names its class as that was called where the link was declared.
+/// A link has the name that its class had in the federation where the link was declared.
 #[test]
 fn links_to_a_class_with_an_origin_are_found() {
     let folder = tempfile::tempdir().unwrap();
@@ -173,7 +174,7 @@ fn an_origin_survives_a_rebuild_and_is_dropped_when_a_file_is_attached_elsewhere
     let away = folder.path().join("away.root");
     let away = merged.detach("dimuon", Some(&away), Duration::ZERO).unwrap();
     assert_eq!(recorded(&away), ["Events@dimuon", "Tag"]);
-    // Where the name is free it is plain again; where the class is known it is that.
+    // Where the plain name is free, the class gets it; where the class is known, it keeps the name that it has there.
     let other = create(&folder, "other.fed");
     assert_eq!(other.attach(&away, None).unwrap().renamed.len(), 1);
     assert_eq!(class_of(&other, "away/events"), ("Events".to_owned(), 1));
@@ -188,8 +189,8 @@ fn an_origin_survives_a_rebuild_and_is_dropped_when_a_file_is_attached_elsewhere
     assert_eq!(class_of(&first, "home/events"), ("Events".to_owned(), 1));
 }
 
-/// A class of another federation became the next version of one's own, and a field that it lacks was zero in all
-/// objects of the version after.
+/// An attached class once became the next version of the federation's own class, and a field that it lacked was
+/// zero in all objects of the version after.
 #[test]
 fn a_different_class_of_the_same_name_does_not_come_between_versions() {
     let folder = tempfile::tempdir().unwrap();

@@ -16,7 +16,7 @@ use crate::conflicts::numbers_at_once;
 use crate::processes::{Random, amount};
 use crate::support::{assert_chain, begin, event_class, events, federation, with_ten_events};
 
-/// What a disk writes wholly or not at all.
+/// Bytes that a disk writes as a whole or not at all.
 const SECTOR: usize = 512;
 
 /// Copies a folder, but for locks and shared memory, which do not survive.
@@ -34,7 +34,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A file of which any part of what changed since a sync is on the disk.
+/// The file after a loss of power: any part of the bytes changed since the sync is on the disk.
 fn torn(synced: &[u8], last: &[u8], random: &mut Random) -> Vec<u8> {
     let length = match random.below(3) {
         0 => synced.len(),
@@ -70,7 +70,7 @@ fn torn(synced: &[u8], last: &[u8], random: &mut Random) -> Vec<u8> {
     file
 }
 
-/// Commits, then goes on without a commit; returns the number of committed events.
+/// Commits some events, and adds their number to `count`; sometimes creates a container as well.
 fn work(federation: &Federation, count: &mut u64, random: &mut Random) {
     let mut transaction = begin(federation);
     let database = transaction.database("run7").unwrap();
@@ -121,7 +121,7 @@ fn check(crashed: &Path, committed: Csn, count: u64, round: u64) {
     let federation = Federation::open(crashed).unwrap();
     assert_eq!(federation.head().unwrap(), committed);
     assert!(numbers_at_once(&federation) == (0..count).collect::<Vec<_>>(), "round {round}");
-    // Life goes on from there; then the catalogue is set back for the next time.
+    // The federation takes commits again; afterwards the catalogue is reset for the next round.
     let catalogue = crashed.join("catalogue.sqlite");
     let log = crashed.join("catalogue.sqlite-wal");
     let before = [&catalogue, &log].map(|path| fs::read(path).unwrap_or_default());

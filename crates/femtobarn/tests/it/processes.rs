@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 /// Names the job of a process; without it the tests that are jobs do nothing.
 const JOB: &str = "FEMTOBARN_TEST_JOB";
 
-/// A process that does a job and says on its standard output what it has done.
+/// A process that does a job and reports its progress on standard output.
 pub(crate) struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -20,7 +20,7 @@ impl Process {
         Self::start_in(&[], name, folder, arguments)
     }
 
-    /// As [`start`](Self::start), by a command that starts what follows it.
+    /// As [`start`](Self::start), by a command that runs the program named after it, such as `unshare`.
     pub(crate) fn start_in(prefix: &[&str], name: &str, folder: &Path, arguments: &str) -> Self {
         let program = std::env::current_exe().unwrap();
         let mut words = prefix.iter().map(std::ffi::OsStr::new).chain([program.as_os_str()]);
@@ -36,7 +36,7 @@ impl Process {
         Process { child, lines }
     }
 
-    /// The numbers of the next line that the job said; none when it is over.
+    /// The numbers of the next line that the job reported; none when it has ended.
     pub(crate) fn next(&mut self) -> Option<Vec<u64>> {
         loop {
             let line = self.lines.next()?.ok()?;
@@ -46,14 +46,14 @@ impl Process {
         }
     }
 
-    /// Ends the process at once, wherever it is, and returns what it had said and nobody had heard.
+    /// Kills the process, and returns the reported lines that have not been read yet.
     pub(crate) fn kill(mut self) -> Vec<Vec<u64>> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         std::iter::from_fn(|| self.next()).collect()
     }
 
-    /// Waits for the end; fails if the job did.
+    /// Waits until the job has ended; fails if the job failed.
     pub(crate) fn finish(self) {
         let output = self.child.wait_with_output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -69,10 +69,10 @@ pub(crate) fn job() -> Option<(std::path::PathBuf, Vec<u64>)> {
     Some((folder.into(), numbers.collect()))
 }
 
-/// Says something to the process that started this one.
+/// Reports numbers to the process that started this one.
 pub(crate) fn say(numbers: &[u64]) {
     let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
-    // Not before a line of the test harness has ended.
+    // The test harness may have printed the beginning of a line, so this begins a new one.
     println!("\nsaid {}", numbers.join(" "));
 }
 

@@ -125,7 +125,7 @@ fn a_transaction_prepared_in_one_of_two_files_is_left_out() {
     two.extend(other, events(8, 0, 3)).unwrap();
     two.commit().unwrap();
     drop(federation);
-    // As if the power had gone after the second file was synced and before the first.
+    // As if the power had failed after the second file was synced and before the first.
     std::fs::write(path_of(&folder).join("databases/run7.root"), before_two).unwrap();
     remove_catalogue(&folder);
     let report = rebuild_catalogue(&path_of(&folder), None, &mut |_| true).unwrap();
@@ -142,7 +142,7 @@ fn a_rebuild_fails_without_commit_records() {
         rebuild_catalogue(path, None, &mut |_| true).map_err(|error| error.kind()).unwrap_err()
     };
     assert_eq!(kind(&path_of(&folder)), ErrorKind::NotFound);
-    assert!(path_of(&folder).join("catalogue.sqlite").exists(), "it is left where it was");
+    assert!(path_of(&folder).join("catalogue.sqlite").exists(), "the catalogue is not moved away");
     let stopped = {
         with_ten_events(&reopened(&folder));
         rebuild_catalogue(&path_of(&folder), None, &mut |_| false)

@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use crate::support::{begin, events, federation, numbers, reopened, with_ten_events};
 
-/// Where a key has the name of its class.
+/// Offset, within a key, of the name of its class.
 const NAME_IN_KEY: usize = 34;
-/// Where it has the last byte of its own place.
-const PLACE_IN_KEY: usize = 25;
+/// Offset, within a key, of the last byte of its own position in the file.
+const POSITION_IN_KEY: usize = 25;
 /// Bytes of the header of an extent's key.
 const KEY_BYTES: usize = rntuple::tfile::RBLOB_KEY_LENGTH;
 
@@ -40,7 +40,7 @@ fn problems(federation: &Federation) -> Vec<ProblemKind> {
     report.problems.iter().map(|problem| problem.kind).collect()
 }
 
-/// Takes all older versions away and expects the rest to be whole.
+/// Vacuums all older versions, and fails unless the rest is sound.
 fn assert_sound_without_history(federation: &Federation) {
     let keep_from = Some(federation.head().unwrap());
     let options = VacuumOptions { keep_from, ..VacuumOptions::default() };
@@ -76,7 +76,7 @@ fn newest(federation: &Federation) -> femtobarn_catalog::VersionRow {
     catalog.version(database.id, container.id, Csn::MAX).unwrap().unwrap()
 }
 
-/// Where a blob lies that the newest annex names, such as `/statistics/0/blob`.
+/// The offset of a blob that the newest annex names, such as `/statistics/0/blob`.
 fn blob(folder: &TempDir, federation: &Federation, pointer: &str) -> u64 {
     let annex = newest(federation).annex;
     let bytes = fs::read(file(folder)).unwrap();
@@ -88,7 +88,7 @@ fn blob(folder: &TempDir, federation: &Federation, pointer: &str) -> u64 {
     found["offset"].as_u64().unwrap()
 }
 
-/// 40 events with an index, of which the third and fourth were deleted if wanted.
+/// 40 events with an index; with `deletes`, the third and fourth are deleted.
 fn indexed(deletes: bool) -> (TempDir, Federation) {
     let (folder, federation) = federation();
     with_ten_events(&federation);
@@ -135,7 +135,7 @@ fn damaged_key_chains_are_closed() {
         mended += 1;
     }
     assert!(mended >= 2 * keys.len(), "{mended}");
-    // What a killed writer left behind the last key.
+    // The bytes that a killed writer left after the last key.
     for (size, byte) in [(5000, 0), (20, 0), (3000, 7)] {
         let mut longer = whole.clone();
         longer.resize(whole.len() + size, byte);
@@ -160,8 +160,8 @@ fn sealing_keeps_live_bytes_behind_a_damaged_key() {
     append(&reopened(&folder), 10);
     let bytes = fs::read(file(&folder)).unwrap();
     let last = bytes.windows(6).rposition(|bytes| bytes == b"\x05RBlob").unwrap();
-    // It says no more that it is where it is.
-    flip(&file(&folder), (last - NAME_IN_KEY + PLACE_IN_KEY) as u64);
+    // The key has a wrong position now.
+    flip(&file(&folder), (last - NAME_IN_KEY + POSITION_IN_KEY) as u64);
     let federation = reopened(&folder);
     federation.seal("run7", Duration::ZERO).unwrap();
     crate::support::assert_chain(&file(&folder));
@@ -218,7 +218,7 @@ fn only_orphans_without_commits_are_removed() {
     let report = repair(&federation, false);
     assert_eq!((report.done.len(), report.left.len()), (2, 3), "{report:?}");
     assert!(!front.exists() && !blank.exists() && kept.iter().all(|path| path.exists()));
-    // While a transaction creates a database, its file is none of the catalogue's.
+    // While a transaction creates a database, its file is not in the catalogue, but is not an orphan.
     put("blank.root", &[0; 300], 2);
     let mut transaction = begin(&federation);
     transaction.create_database("run8").unwrap();
@@ -249,7 +249,7 @@ fn damaged_indexes_statistics_and_records_are_rebuilt() {
         let report = repair(&federation, false);
         assert_eq!(report.done.len(), 1, "{damaged}: {report:?}");
         assert!(report.done[0].starts_with("run7/events: "), "{report:?}");
-        // Older snapshots have the damage still.
+        // Older snapshots still have the damage.
         let past = report.left.iter().all(|it| it.advice.contains("until a vacuum"));
         assert!(!report.left.is_empty() && past, "{damaged}: {report:?}");
         assert_eq!(repair(&federation, false).done, Vec::<String>::new());
@@ -284,7 +284,7 @@ fn objects_and_deletions_are_salvaged_only_with_the_option() {
         assert!(report.done.is_empty() && left.advice.contains("salvage"), "{report:?}");
         let report = repair(&federation, true);
         assert!(report.done[0].contains("reverted to commit"), "{report:?}");
-        // The deletion is undone, all objects of before are there.
+        // The deletion is undone: all earlier objects are there.
         assert_eq!(numbers(&federation, "run7/events"), (0..40).collect::<Vec<_>>());
         assert_eq!(find(&federation, 3), Some(3));
         append(&federation, 40);
@@ -316,7 +316,7 @@ fn a_lost_page_is_reported_or_its_container_reverted() {
         assert_eq!(numbers(&federation, "run7/events"), (0..kept).collect::<Vec<_>>());
         append(&federation, kept);
         assert_sound_without_history(&federation);
-        // The numbers of the lost objects are given to no others.
+        // New objects do not get the entries of the lost ones.
         assert_eq!(find(&federation, kept + 5), Some(45));
     }
 }

@@ -114,7 +114,7 @@ fn a_checkpoint_commits_and_keeps_locks() {
             let mut writer = other.transaction(options).unwrap();
             let run8 = writer.database("run8").unwrap();
             let busy = writer.container(run8, "x").unwrap_err();
-            assert_eq!(busy.kind(), ErrorKind::Busy, "what is new is locked from here on, too");
+            assert_eq!(busy.kind(), ErrorKind::Busy, "the new container is locked, too");
         }
         assert_eq!(transaction.view("run7/events").unwrap().live(), 10);
     }

@@ -248,7 +248,7 @@ fn a_sealed_database_with_changes_is_read_by_plain_readers_and_keeps_deletions()
     assert_holds(&other, "moved/hits", &expected);
 }
 
-/// A sink that nothing is to be written to.
+/// A sink that fails if anything is written to it.
 struct Nowhere;
 
 impl rntuple::BlobSink for Nowhere {

@@ -1,4 +1,4 @@
-//! Statistics of clusters: whatever they leave out is not there.
+//! Statistics of clusters: a cluster that a lookup skips by its bounds has none of the sought objects.
 
 use proptest::{collection::vec, prelude::*};
 
@@ -44,7 +44,7 @@ fn object(n: u64) -> Value {
     ])
 }
 
-/// The value of an object that a column is about.
+/// The value of an object that a column stores.
 fn value_of(object: &Value, column: &str) -> Option<Value> {
     let (path, is_size) = match column.strip_suffix(".#") {
         Some(path) => (path, true),
@@ -80,7 +80,7 @@ fn holds(bounds: &Bounds, value: &Value) -> bool {
     }
 }
 
-/// Checks every bound against every object, and that finding with them is finding without.
+/// Checks every bound against every object, and that a lookup by them finds what a search of all objects finds.
 fn assert_holds(view: &View, objects: &[Option<Value>]) -> usize {
     let mut known = 0;
     for column in COLUMNS {
@@ -216,7 +216,7 @@ proptest! {
     #![proptest_config(cases(6))]
 
     #[test]
-    fn what_statistics_leave_out_is_not_there(steps in steps(), is_packed in any::<bool>()) {
+    fn bounds_hold_for_all_objects_after_random_changes(steps in steps(), is_packed in any::<bool>()) {
         let (folder, federation) = federation();
         let compression = if is_packed { Profile::Archive } else { Profile::Plain };
         create(&federation, compression).0.commit().unwrap();

@@ -12,7 +12,7 @@ use crate::support::{begin, event_class, events, federation, reopened, with_ten_
 
 const THREADS: u32 = 6;
 
-/// Each commit appends to the thread's container and, every other time, to one that all write.
+/// Each commit appends to the thread's container and, every other time, to one that all threads write to.
 fn write(federation: &Federation, thread: u32, rounds: u64) {
     let name = format!("c{thread}");
     let mut count = 0;

@@ -72,7 +72,7 @@ fn values_of(fields: &[&str], items: &[Vec<Value>]) -> Array {
     Array::Record { length: items.len(), members }
 }
 
-/// `run7/particles` with so many particles, in small pages and clusters.
+/// Creates `run7/particles` with `count` particles, in small pages and clusters.
 fn particles(federation: &Federation, count: u64, compression: Profile) {
     let mut transaction = begin(federation);
     let database = transaction.create_database("run7").unwrap();
@@ -116,7 +116,7 @@ fn updates_replace_fields_and_old_snapshots_keep_theirs() {
         let mut past = vec![(federation.head().unwrap(), objects.clone())];
         for round in 1..5_u64 {
             let (mut transaction, key) = open(&federation);
-            // In no order, some of them appended just now.
+            // Entries in random order, some of them appended by this transaction.
             let added: Vec<Value> = (0..50).map(|n| particle(objects.len() as u64 + n)).collect();
             added.iter().for_each(|object| {
                 transaction.append_value(key, object.clone()).unwrap();

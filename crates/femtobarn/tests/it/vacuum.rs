@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::{StopOnDrop, begin, event_class, events, federation, numbers, reopened};
 
-/// Events of a container: pages large enough that their space is worth something.
+/// Events of a container: so many that their pages are large enough to be reused.
 const EVENTS: u64 = 20_000;
 
 fn path(folder: &TempDir) -> PathBuf {
@@ -52,7 +52,7 @@ fn numbered(values: Vec<u64>) -> Array {
     }
 }
 
-/// A federation whose events were given new numbers several times.
+/// A federation whose events were renumbered `updates` times.
 fn with_updates(updates: u64) -> (TempDir, Federation) {
     let (folder, federation) = federation();
     let mut transaction = begin(&federation);
@@ -72,7 +72,7 @@ fn vacuum(federation: &Federation, keep_from: Csn) -> VacuumReport {
     federation.vacuum(&options, &mut |_| true).unwrap()
 }
 
-/// The numbers of the events as of a commit are those after so many updates.
+/// Fails unless the events as of a commit are numbered from `from` on.
 fn assert_numbers(federation: &Federation, csn: Csn, from: u64) {
     assert_numbers_of(&federation.snapshot(Some(csn)).unwrap(), from);
 }
@@ -100,7 +100,7 @@ fn unneeded_versions_are_deleted_and_their_space_is_reused() {
     assert_eq!((report.horizon, &report.kept[..]), (Csn(9), &[Csn(3), Csn(5)][..]));
     assert_eq!((report.versions, report.is_complete), (6, true));
     assert_eq!(report.skipped, []);
-    // Six times the numbers of all events.
+    // The numbers of all events were written six times.
     assert!(report.version_bytes > 6 * 8 * EVENTS, "{report:?}");
     assert!(stored(&folder) + 5 * 8 * EVENTS < before, "{} of {before}", stored(&folder));
     assert_sound(&federation);
@@ -111,7 +111,7 @@ fn unneeded_versions_are_deleted_and_their_space_is_reused() {
     assert_eq!(error.kind(), ErrorKind::NotFound);
     drop(read);
 
-    // What is written now goes where the old versions were.
+    // New versions are written where the old ones were.
     let size = path(&folder).metadata().unwrap().len();
     for update in 9..13 {
         renumber(&federation, update);
@@ -152,7 +152,7 @@ fn space_of_a_rollback_is_freed_when_no_transaction_is_open() {
     let (folder, federation) = with_updates(0);
     let (mut transaction, key) = open(&federation);
     transaction.extend(key, events(8, 0, 200_000)).unwrap();
-    // Somebody has the database open: what is in it may be theirs.
+    // A transaction has the database open, so bytes without a version may belong to it.
     let report = vacuum(&federation, Csn::ZERO);
     assert_eq!((report.busy.clone(), report.garbage_bytes), (vec!["run7".to_owned()], 0));
     transaction.rollback();
@@ -219,7 +219,7 @@ fn the_next_vacuum_continues_a_killed_one() {
 #[test]
 fn a_writer_reuses_space_that_it_wrote_before() {
     let (_folder, federation) = with_updates(2);
-    // It goes on in the extent that has the old versions.
+    // The transaction writes into the extent that has the old versions.
     let (mut transaction, key) = open(&federation);
     update_all(&mut transaction, key, 3);
     let report = vacuum(&federation, federation.head().unwrap());

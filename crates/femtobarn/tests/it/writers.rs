@@ -54,7 +54,7 @@ fn create_shared(federation: &Federation) {
     transaction.commit().unwrap();
 }
 
-/// The container of a name, created if it is not there.
+/// The container of a name, created if it does not exist.
 fn container(
     transaction: &mut Transaction,
     database: &str,
@@ -105,7 +105,7 @@ fn write(federation: &Federation, writer: u64, transaction_number: u64) -> (Csn,
     (transaction.commit().unwrap(), first + count)
 }
 
-/// Events of other writers that the n-th reference links to, of those that could be seen.
+/// Events of other writers, visible in a snapshot, that the n-th reference links to.
 fn others(seen: &Snapshot, writer: u64, n: u64) -> Vec<Option<Oid>> {
     let other = (writer + 1 + n % (WRITERS - 1)) % WRITERS;
     let Ok(view) = seen.view(&format!("shared/events{other}")) else { return vec![None] };
@@ -113,8 +113,8 @@ fn others(seen: &Snapshot, writer: u64, n: u64) -> Vec<Option<Oid>> {
     (0..n % 3).map(pick).collect()
 }
 
-/// Fails unless everything of a writer is there: events, their copies, and links that lead to what
-/// they should. Returns how many transactions that is.
+/// Fails unless a writer's events, their copies and its links are complete and equal to what its
+/// transactions wrote. Returns the number of these transactions.
 fn verify(snapshot: &Snapshot, writer: u64) -> u64 {
     let Ok(shared) = snapshot.view(&format!("shared/events{writer}")) else {
         assert!(snapshot.view(&format!("own{writer}/events")).is_err(), "half a commit");
@@ -159,7 +159,7 @@ fn verify_references(snapshot: &Snapshot, shared: &View, references: &View) {
     }
 }
 
-/// Goes on writing where the writer left off, and says what was committed.
+/// Continues where the writer left off, and reports each commit.
 #[test]
 fn job_write() {
     let Some((folder, arguments)) = job() else { return };
@@ -230,7 +230,7 @@ fn seal_and_check(folder: &tempfile::TempDir) {
 }
 
 /// Every kill is at another moment: while a process opens the federation, fills pages, writes
-/// footers, syncs, commits, or says so.
+/// footers, syncs, commits, or reports the commit.
 #[test]
 fn killed_writers_lose_no_commit_and_leave_no_partial_one() {
     let seed = std::env::var("FEMTOBARN_SEED").map_or(17, |seed| seed.parse().unwrap());
@@ -242,10 +242,10 @@ fn killed_writers_lose_no_commit_and_leave_no_partial_one() {
     let mut acknowledged = [0_u64; 2];
     let mut head = 0;
     for round in 0..amount(20, 150) {
-        // One of the two lives a little longer than the other.
+        // Usually one of the two commits at least once before both are killed.
         let mut processes: Vec<Process> = (0..2).map(|writer| start(&path, writer, 1000)).collect();
         if random.below(4) > 0 {
-            processes[round as usize % 2].next().expect("the locks of the killed are free");
+            processes[round as usize % 2].next().expect("the locks of killed processes are free");
         }
         for (writer, process) in processes.into_iter().enumerate() {
             std::thread::sleep(Duration::from_micros(random.below(30_000)));
@@ -263,7 +263,7 @@ fn killed_writers_lose_no_commit_and_leave_no_partial_one() {
             acknowledged[writer as usize] = has;
         }
     }
-    // Those who come after find nothing in their way.
+    // The killed processes left nothing that stops later writers.
     for writer in 0..2 {
         start(&path, writer, 3).finish();
     }
@@ -309,7 +309,7 @@ fn a_database_whose_sealer_was_killed_is_open_or_sealed() {
         std::thread::sleep(Duration::from_micros(random.below(4000)));
         let sealed = sealer.kill().len() as u64;
         let federation = reopened(&folder);
-        // The one that it was at may be either; what it had said is sealed.
+        // The database that was being sealed may be open or sealed; every one that was reported is sealed.
         let mut next = first + sealed;
         let last = next + 1;
         for n in first..last.min(databases) {

@@ -56,7 +56,7 @@ impl ByteSource for RemoteDisk<'_> {
     }
 }
 
-/// What is found in a local source, which is also found in a remote one.
+/// The entries found in a local source; fails unless a remote source gives the same.
 fn found(disk: &Vec<u8>, runs: &[IndexRun], start: &[u8]) -> Result<Vec<u64>> {
     let here = found_by(&RunReader { source: disk, cache: None }, runs, start);
     let cache = IndexBlockCache::new(1 << 20);

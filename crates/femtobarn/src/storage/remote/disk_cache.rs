@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(read(&mirror, 1002..1008).as_deref(), Some(&b"cdefgh"[..]));
         assert_eq!(read(&mirror, 1500..1500).as_deref(), Some(&b""[..]));
         assert_eq!(read(&mirror, 999..1003), None);
-        assert_eq!(read(&mirror, 1000..2003), None, "not all of it is there");
+        assert_eq!(read(&mirror, 1000..2003), None, "a part of the range is missing");
         assert_eq!(read(&mirror, u64::MAX - 1..u64::MAX), None);
     }
 
@@ -347,7 +347,11 @@ mod tests {
         assert_eq!(read(&mirror, 0..6), None);
         assert_eq!(read(&mirror, 10..16), None);
         drop(mirror);
-        assert_eq!(read(&open_mirror(&cache(folder.path(), MIB), 1), 0..6), None, "for good");
+        assert_eq!(
+            read(&open_mirror(&cache(folder.path(), MIB), 1), 0..6),
+            None,
+            "the mirror is deleted"
+        );
     }
 
     #[test]

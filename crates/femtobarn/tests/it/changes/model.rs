@@ -118,7 +118,7 @@ pub(super) fn assert_holds(view: &View, content: &Content) {
         }
     }
     let clusters: u64 = known.iter().map(|cluster| cluster.entries).sum();
-    assert_eq!(clusters, view.entries(), "something is known of every cluster");
+    assert_eq!(clusters, view.entries(), "every cluster has statistics");
 }
 
 pub(super) fn assert_is(snapshot: &Snapshot, model: &Model) {

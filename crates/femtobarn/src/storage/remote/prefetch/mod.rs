@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     const BUFFER_BYTES: u64 = 4 << 20;
-    /// The end of versions that are longer than what is read of them.
+    /// The end of a version that extends past all reads of a test.
     const END: u64 = u64::MAX;
 
     /// A prefetcher whose buffers are never fetched, and a schedule for its methods.
@@ -342,18 +342,18 @@ mod tests {
         assert_eq!(schedule.without_buffered(120..300), None);
         assert_eq!(schedule.without_buffered(450..600), Some(500..600));
         drop(prefetcher);
-        assert_eq!(schedule.without_buffered(120..300), Some(120..300), "it is gone");
+        assert_eq!(schedule.without_buffered(120..300), Some(120..300), "the buffers were dropped");
     }
 
     #[test]
     fn a_plan_is_fetched_in_its_order_and_not_too_far_ahead() {
         let (prefetcher, mut schedule) = prefetcher();
-        let column = |place: u64| (place << 40)..(place << 40) + (3 << 20);
+        let column = |number: u64| (number << 40)..(number << 40) + (3 << 20);
         let ranges: Vec<_> = [3, 1, 2, 5, 4].map(column).into();
         let plan = schedule.plans.add(&ranges);
         let due = prefetcher.advance_plan(&mut schedule, plan);
-        let front = |place: u64, from: u64, to: u64| {
-            let start = place << 40;
+        let front = |number: u64, from: u64, to: u64| {
+            let start = number << 40;
             start + (from << 20)..start + (to << 20)
         };
         let fetched: Vec<_> = due.iter().map(|buffer| buffer.ranges().to_vec()).collect();
@@ -361,7 +361,10 @@ mod tests {
             fetched,
             [vec![front(3, 0, 1)], vec![front(3, 1, 3)], vec![front(1, 0, 3), front(2, 0, 1)],]
         );
-        assert!(prefetcher.advance_plan(&mut schedule, plan).is_empty(), "nothing of it was used");
+        assert!(
+            prefetcher.advance_plan(&mut schedule, plan).is_empty(),
+            "none of its buffers was used"
+        );
         due.iter().for_each(|buffer| prefetcher.pool.release(buffer));
         drop(due);
         let next = prefetcher.advance_plan(&mut schedule, plan);
@@ -374,7 +377,8 @@ mod tests {
         let mib = |from: u64, to: u64| from << 20..to << 20;
         let first = schedule.plans.add(&[mib(0, 20), mib(30, 40)]);
         prefetcher.advance_plan(&mut schedule, first);
-        let rest = schedule.without_buffered(mib(0, 20)).expect("it is more than one buffer");
+        let rest =
+            schedule.without_buffered(mib(0, 20)).expect("the plan is longer than one buffer");
         let held = rest.start >> 20;
         let second = schedule.plans.add(&[mib(0, 10), mib(30, 40)]);
         assert_eq!(schedule.take_next_of_plan(second), Some(vec![mib(held, held + 1)]));

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     const BUFFER_BYTES: u64 = 4 << 20;
-    /// The end of versions that are longer than what is read of them.
+    /// The end of a version that extends past all reads of a test.
     const END: u64 = u64::MAX;
 
     fn sequences() -> ReadSequences {
@@ -207,7 +207,7 @@ mod tests {
         let mut sequences = sequences();
         let step = 256 << 10;
         let read = |index: u64| index * step..(index + 1) * step;
-        assert_eq!(sequences.record_read(read(0), END), None, "the first one");
+        assert_eq!(sequences.record_read(read(0), END), None, "the first read");
         assert_eq!(sequences.record_read(read(1), END), Some(2 * step..10 * step));
         let mut fetched = 10 * step;
         for index in 2..200 {
@@ -217,7 +217,7 @@ mod tests {
                 fetched = next.end;
             }
             assert!(fetched > (index + 1) * step, "the next buffer is on its way");
-            assert!(fetched <= (index + 1) * step + 2 * BUFFER_BYTES, "and no more than that");
+            assert!(fetched <= (index + 1) * step + 2 * BUFFER_BYTES, "at most two buffers ahead");
         }
     }
 
@@ -231,10 +231,13 @@ mod tests {
             ranges.map(|range| range.end).max().unwrap_or(0)
         };
         assert_eq!(fetched(0..8_000_000, 9_001_234), 9_001_234);
-        assert_eq!(fetched(8_000_000..9_000_000, 9_001_234), 0, "all of it is there");
+        assert_eq!(fetched(8_000_000..9_000_000, 9_001_234), 0, "the whole version is fetched");
         let behind = fetched(9_000_000..12_000_000, 12_001_234);
-        assert_eq!(behind, 12_001_234, "one that lies behind it is read, too");
-        assert!(fetched(12_000_000..13_000_000, 12_001_234) > 13_000_000, "it ends elsewhere");
+        assert_eq!(behind, 12_001_234, "the next version is fetched");
+        assert!(
+            fetched(12_000_000..13_000_000, 12_001_234) > 13_000_000,
+            "the read is past that end"
+        );
     }
 
     #[test]
