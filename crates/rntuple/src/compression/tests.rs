@@ -1,4 +1,4 @@
-//! Chunks of ROOT's, chunks of our own, and damage.
+//! Chunks that ROOT wrote, chunks that this crate writes, and damaged ones.
 
 use proptest::prelude::*;
 
@@ -161,7 +161,7 @@ proptest! {
         }
         let _ = decompress(&stored, &mut [0; 256]);
         let _ = decompress(&stored[..kept.index(stored.len())], &mut vec![0; size]);
-        // The damage of LZ4 is found by its checksum; make it fit to get past that.
+        // Corrects the checksum of LZ4, so that the damage reaches the decoder.
         if let Some(payload) = stored.get(HEADER + LZ4_CHECKSUM..) && which == 2 {
             let checksum = lz4_checksum(payload);
             stored[HEADER..][..LZ4_CHECKSUM].copy_from_slice(&checksum);

@@ -1,4 +1,4 @@
-//! Pages of ROOT's, the specification written out bit by bit, and damage.
+//! Pages that ROOT wrote, the specification written out bit by bit, and damage.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn decoded(column: &Column, page: &[u8], elements: usize) -> Vec<u8> {
     out
 }
 
-/// The bytes that these digits stand for.
+/// The bytes that hexadecimal digits stand for.
 pub(crate) fn hex(digits: &str) -> Vec<u8> {
     let digit = |digit: u8| char::from(digit).to_digit(16).unwrap() as u8;
     digits
@@ -250,7 +250,7 @@ fn zigzag(value: i64) -> u64 {
     if value >= 0 { 2 * value as u64 } else { (-(2 * i128::from(value) + 1)) as u64 }
 }
 
-/// Any values; the vector's length covers no, some and many whole blocks, and what is left over.
+/// Any values; the lengths cover no, some and many whole blocks, with and without a rest.
 fn any_values<T: Arbitrary>() -> impl Strategy<Value = Vec<T>> {
     prop::collection::vec(any::<T>(), 0..300)
 }

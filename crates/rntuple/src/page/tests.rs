@@ -1,4 +1,4 @@
-//! Whole pages: sealed and opened, and what damage is told as.
+//! Whole pages: sealed and opened, and the errors of damaged ones.
 
 use proptest::prelude::*;
 
@@ -19,7 +19,7 @@ fn open(column: &Column, elements: usize, stored: &[u8]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Bytes and checksum of a page of ROOT 6.40's.
+/// The bytes and the checksum are those of a page that ROOT 6.40 wrote.
 #[test]
 fn a_page_that_root_wrote_opens_and_seals_to_the_same_bytes() {
     let column = column(ColumnType::SplitInt16);

@@ -14,32 +14,32 @@ thread_local! {
 }
 
 fn note(size: usize) {
-    // A thread that is ending has no such variable any more.
+    // A thread that is ending has lost its thread-local variable.
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 
-// SAFETY: every call is handed on to the system's allocator as it is.
+// SAFETY: every call is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: the caller keeps the promises that this asks for.
+        // SAFETY: the caller upholds the contract of this method, which is that of the method called.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: the caller keeps the promises that this asks for.
+        // SAFETY: the caller upholds the contract of this method, which is that of the method called.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size);
-        // SAFETY: the caller keeps the promises that this asks for.
+        // SAFETY: the caller upholds the contract of this method, which is that of the method called.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the promises that this asks for.
+        // SAFETY: the caller upholds the contract of this method, which is that of the method called.
         unsafe { System.dealloc(memory, layout) }
     }
 }

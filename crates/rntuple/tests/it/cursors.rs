@@ -140,7 +140,7 @@ fn field_cursors_read_the_fields_of_structures() {
         for (cursor, expected) in cursors.iter_mut().zip(expected) {
             assert!(cursor.held(id).is_none_or(|held| held == expected));
             assert_eq!(cursor.get(id).unwrap(), expected);
-            // What goes over the end of a page is not there in one piece.
+            // A value that crosses the end of a page is not in memory in one piece.
             let is_whole = matches!(expected, FieldValue::Number(..));
             assert!(!is_whole || cursor.held(id) == Some(expected));
         }
@@ -255,14 +255,14 @@ fn scattered_pages_are_announced_before_they_are_read() {
     let all = reader.select_all();
     let runs: Vec<_> = (0..ENTRIES / 10).map(|run| run * 10..run * 10 + 2).collect();
     let read = listened.read_runs(&all, &runs).unwrap();
-    let told = source.1.lock().unwrap().len();
-    assert!(told > runs.len(), "{told}");
+    let announced = source.1.lock().unwrap().len();
+    assert!(announced > runs.len(), "{announced}");
     let whole = reader.read(&all, 0..ENTRIES).unwrap();
     for (position, entry) in runs.iter().cloned().flatten().enumerate() {
         assert_eq!(read.value(position).unwrap(), whole.value(entry as usize).unwrap());
     }
     assert!(listened.read_runs(&all, &[0..1, 5..ENTRIES + 1]).is_err());
-    // One range is read as it comes.
+    // A read of one range announces nothing, since its pages follow each other.
     listened.read(&all, 0..ENTRIES).unwrap();
-    assert_eq!(source.1.lock().unwrap().len(), told);
+    assert_eq!(source.1.lock().unwrap().len(), announced);
 }

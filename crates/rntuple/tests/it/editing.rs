@@ -266,7 +266,7 @@ fn text_row(at: u64) -> Value {
     ])
 }
 
-/// A table of many pages in one cluster, and where all pages of a version are.
+/// A table of many pages in one cluster, with its rows.
 fn large() -> (Store, EnvelopeLink, Appender, Vec<Value>) {
     let of = text_table();
     let rows: Vec<Value> = (0..20_000).map(text_row).collect();

@@ -45,7 +45,7 @@ proptest! {
     ) {
         let (mut memory, mut header, mut footer) = written(&of, &rows, options[0]);
         let (first, first_of) = (reader(&memory, &header, &footer), of.clone());
-        // What was read is what the types have made of the rows.
+        // The rows as they are read, since some types round numbers.
         let mut expected = rows_of(&first);
         let mut random = Random(seed);
         for options in &options[1..] {
@@ -59,7 +59,7 @@ proptest! {
             assert_holds(&new, &of, &expected);
             assert_holds(&old, &types_of(&old), &rows_of(&old));
 
-            // More of the same behind it, so that clusters differ in their representations.
+            // Entries appended to the new version give it clusters of different representations.
             let mut appender = Appender::resume(&new, *options).unwrap();
             let more = expected[..expected.len() / 2].to_vec();
             appender.append(&mut memory, &array_of(&of, &more)).unwrap();
@@ -68,7 +68,7 @@ proptest! {
             expected.extend(more);
             let longer = reader(&memory, &header, &footer);
             assert_holds(&longer, &of, &expected);
-            // Numbers of little precision are rounded once more.
+            // Numbers of low precision were rounded once more.
             expected = rows_of(&longer);
         }
         assert_holds(&first, &first_of, &rows);
@@ -193,7 +193,7 @@ fn a_list_evolves_to_an_optional_list() {
         NewMember::same("tracks", list).nested(Nesting::Wrapped),
     ];
     let evolved = evolve(&old, &mut memory, &members, options).unwrap();
-    // What ROOT has no name for is optional only to those who say so: it is stored as a list.
+    // ROOT has no name for an optional list, so it is stored as a list of lists and read as one.
     let wrapped = |row: &Value| {
         let tracks = Value::List(vec![row.member("tracks").unwrap().clone()]);
         let id = row.member("id").unwrap().clone();

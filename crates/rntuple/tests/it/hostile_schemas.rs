@@ -35,7 +35,7 @@ fn values_with_too_many_records_without_members_are_refused() {
     }
 }
 
-/// Each list had a bound of its own, so a value of a few bytes took gigabytes.
+/// Each list once had a bound of its own, so a value of a few bytes took gigabytes.
 #[test]
 fn lists_of_records_without_members_share_one_bound() {
     let value = |lists: i64, items: i64| {
@@ -53,7 +53,7 @@ fn lists_of_records_without_members_share_one_bound() {
     assert!(value(3, 1 << 19).is_err());
 }
 
-/// A reader of a schema with these records behind its first field: parent, name and name of the type.
+/// A reader of a schema with these records after its first field: parent, name and name of the type.
 fn with_records(records: &[(u32, &str, &str)]) -> Reader {
     let of = Type::Record {
         class: String::new(),
@@ -83,7 +83,7 @@ fn inherited_members_of_equal_names_are_qualified() {
     assert_eq!(names, ["A::x", "x", "y"]);
 }
 
-/// A header of a megabyte took gigabytes: each inherited member was qualified by its base classes.
+/// A header of a megabyte once took gigabytes: each inherited member was qualified by all its base classes.
 #[test]
 fn long_names_of_base_classes_take_bounded_memory() {
     let long = "B".repeat(1 << 20);

@@ -61,7 +61,7 @@ fn the_last_of_10_000_versions_costs_as_much_as_the_first() {
         written.push(store.len() - before);
         largest = largest.max(store.len() - before);
         footers.push(finished.footer);
-        // Other processes go on from the footer alone.
+        // Other processes continue from the footer alone.
         if version % 100 == 99 {
             let reader = store.reader(&header, &finished.footer);
             appender = Appender::resume(&reader, options).unwrap();

@@ -168,7 +168,7 @@ fn single_entries_equal_those_read_in_ranges() {
             for entry in (0..reader.entries()).step_by(7) {
                 let alone = reader.read(&all, entry..entry + 1).unwrap().value(0).unwrap();
                 let among = array.value(entry as usize).unwrap();
-                // As text, since what is not a number is not equal to itself.
+                // As text, since NaN is not equal to itself.
                 assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{name} {rntuple} {entry}");
             }
         }

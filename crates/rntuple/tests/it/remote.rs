@@ -29,38 +29,39 @@ fn event(id: u64) -> Event {
 
 /// A source that counts reads of bytes that were not announced.
 #[derive(Default)]
-struct Far {
+struct RemoteBytes {
     bytes: Vec<u8>,
-    told: Mutex<Vec<Range<u64>>>,
+    announced: Mutex<Vec<Range<u64>>>,
+    /// Ranges that a later read may need.
     maybe: Mutex<Vec<Range<u64>>>,
     trips: Mutex<u64>,
 }
 
-impl Far {
+impl RemoteBytes {
     fn new(bytes: Vec<u8>) -> Arc<Self> {
-        Arc::new(Far { bytes, ..Far::default() })
+        Arc::new(RemoteBytes { bytes, ..RemoteBytes::default() })
     }
 
-    /// Round trips since the last call.
+    /// The number of round trips since the last call.
     fn trips(&self) -> u64 {
         std::mem::take(&mut self.trips.lock().unwrap())
     }
 
-    /// Announced ranges since the last call.
-    fn told(&self) -> Vec<Range<u64>> {
-        std::mem::take(&mut self.told.lock().unwrap())
+    /// The ranges announced since the last call.
+    fn announced(&self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.announced.lock().unwrap())
     }
 }
 
-impl ByteSource for Far {
+impl ByteSource for RemoteBytes {
     fn size(&self) -> rntuple::Result<u64> {
         self.bytes.size()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
         let end = offset.saturating_add(buffer.len() as u64);
-        let is_told = |range: &Range<u64>| range.start <= offset && end <= range.end;
-        if !self.told.lock().unwrap().iter().any(is_told) {
+        let is_announced = |range: &Range<u64>| range.start <= offset && end <= range.end;
+        if !self.announced.lock().unwrap().iter().any(is_announced) {
             *self.trips.lock().unwrap() += 1;
         }
         self.bytes.read_at(offset, buffer)
@@ -69,7 +70,7 @@ impl ByteSource for Far {
     fn will_need(&self, ranges: &[Range<u64>]) {
         if !ranges.is_empty() {
             *self.trips.lock().unwrap() += 1;
-            self.told.lock().unwrap().extend_from_slice(ranges);
+            self.announced.lock().unwrap().extend_from_slice(ranges);
         }
     }
 
@@ -97,43 +98,43 @@ fn written(entries: u64) -> (Vec<u8>, rntuple::EnvelopeLink, rntuple::EnvelopeLi
     (bytes, header, version.footer)
 }
 
-fn opened(entries: u64) -> (Arc<Far>, Reader, Reader) {
+fn opened(entries: u64) -> (Arc<RemoteBytes>, Reader, Reader) {
     let (bytes, header, footer) = written(entries);
-    let near = Reader::from_links(Arc::new(bytes.clone()), &header, &footer).unwrap();
-    let far = Far::new(bytes);
-    let reader = Reader::from_links(far.clone(), &header, &footer).unwrap();
+    let local = Reader::from_links(Arc::new(bytes.clone()), &header, &footer).unwrap();
+    let remote = RemoteBytes::new(bytes);
+    let reader = Reader::from_links(remote.clone(), &header, &footer).unwrap();
     let reader = reader.with_cache(Arc::new(PageCache::new(16 << 20)), 1);
     // The page lists are read once.
     reader.read(&reader.select(&["id"]).unwrap(), 0..1).unwrap();
-    (far, reader, near)
+    (remote, reader, local)
 }
 
 #[test]
 fn an_entry_takes_one_round_trip_per_level_of_collections() {
-    let (far, reader, near) = opened(ENTRIES);
+    let (remote, reader, local) = opened(ENTRIES);
     for entry in [3_003, 11, 2_007, ENTRIES - 1] {
-        far.trips();
-        far.told();
+        remote.trips();
+        remote.announced();
         let object = reader.read(&reader.select_all(), entry..entry + 1).unwrap();
-        let trips = far.trips();
+        let trips = remote.trips();
         assert!(trips <= 3, "{trips}");
-        let wanted = near.read(&near.select_all(), entry..entry + 1).unwrap();
+        let wanted = local.read(&local.select_all(), entry..entry + 1).unwrap();
         assert_eq!(object.value(0).unwrap(), wanted.value(0).unwrap());
         reader.read(&reader.select_all(), entry..entry + 1).unwrap();
-        assert_eq!(far.trips(), 0, "now all of it is in the cache");
+        assert_eq!(remote.trips(), 0, "the whole entry is in the cache");
     }
 }
 
 #[test]
 fn scattered_entries_take_as_many_round_trips_as_one() {
-    let (far, reader, near) = opened(ENTRIES);
+    let (remote, reader, local) = opened(ENTRIES);
     let runs: Vec<Range<u64>> = (1..40).map(|run| run * 97..run * 97 + 2).collect();
-    far.trips();
-    far.told();
+    remote.trips();
+    remote.announced();
     let objects = reader.read_runs(&reader.select_all(), &runs).unwrap();
-    let trips = far.trips();
+    let trips = remote.trips();
     assert!(trips <= 3, "{trips}");
-    let wanted = near.read_runs(&near.select_all(), &runs).unwrap();
+    let wanted = local.read_runs(&local.select_all(), &runs).unwrap();
     assert_eq!(objects.len(), wanted.len());
     for position in 0..objects.len() {
         assert_eq!(objects.value(position).unwrap(), wanted.value(position).unwrap());
@@ -142,28 +143,29 @@ fn scattered_entries_take_as_many_round_trips_as_one() {
 
 #[test]
 fn sequential_reads_announce_the_pages_of_the_next_read() {
-    let (far, reader, near) = opened(ENTRIES);
+    let (remote, reader, local) = opened(ENTRIES);
     let all = reader.select_all();
     let mut seen = vec![];
     for start in (0..ENTRIES).step_by(500) {
-        far.trips();
-        far.told();
+        remote.trips();
+        remote.announced();
         let part = reader.read(&all, start..start + 500).unwrap();
-        let trips = far.trips();
+        let trips = remote.trips();
         assert!(trips <= 3, "{trips}");
-        let wanted = near.read(&near.select_all(), start..start + 500).unwrap();
+        let wanted = local.read(&local.select_all(), start..start + 500).unwrap();
         assert!((0..500).all(|at| part.value(at).unwrap() == wanted.value(at).unwrap()));
-        let told = far.told();
+        let announced = remote.announced();
         if start > 500 {
             let is_expected = |range: &&Range<u64>| {
                 seen.iter().any(|it: &Range<u64>| it.start <= range.start && range.end <= it.end)
             };
-            let expected = told.iter().filter(is_expected).count();
-            assert!(2 * expected >= told.len(), "{expected} of {} were expected", told.len());
+            let expected = announced.iter().filter(is_expected).count();
+            let count = announced.len();
+            assert!(2 * expected >= count, "{expected} of {count} were expected");
         }
-        seen = std::mem::take(&mut far.maybe.lock().unwrap());
-        let is_told = |at: u64| told.iter().any(|range| range.contains(&at));
-        assert!(!seen.iter().any(|range| is_told(range.start)), "pages are told of once");
+        seen = std::mem::take(&mut remote.maybe.lock().unwrap());
+        let is_announced = |at: u64| announced.iter().any(|range| range.contains(&at));
+        assert!(!seen.iter().any(|range| is_announced(range.start)), "announced twice");
         assert_eq!(start > 0 && start + 500 < ENTRIES, !seen.is_empty(), "from {start}");
     }
 }
@@ -175,7 +177,7 @@ fn damage_is_reported_by_the_read_not_by_the_announcement() {
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x41;
-        let Ok(reader) = Reader::from_links(Far::new(damaged), &header, &footer) else {
+        let Ok(reader) = Reader::from_links(RemoteBytes::new(damaged), &header, &footer) else {
             continue;
         };
         let one = reader.read(&reader.select_all(), 3..4).is_err();

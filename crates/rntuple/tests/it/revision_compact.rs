@@ -60,7 +60,7 @@ proptest! {
         let summarised: u64 = revised.summaries.iter().map(|of| of.entries).sum();
         prop_assert!(summarised <= before.entries() && (!all || summarised == before.entries()));
 
-        // The Appender goes on behind it.
+        // An appender continues the compacted version.
         made.append(&of, &rows, options[1]);
         expected.extend(rows);
         assert_holds(&made.reader(), &of, &expected);

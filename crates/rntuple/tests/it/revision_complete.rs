@@ -220,7 +220,7 @@ fn versions_of_many_commits_become_one_cluster_group() {
     assert!(made.reader().footer().cluster_groups.len() > 1);
     made.complete(&[], options).unwrap();
     assert_complete(&made);
-    assert_eq!(made.header, header, "nothing of the schema changed");
+    assert_eq!(made.header, header, "the schema is unchanged");
     assert_eq!(rows_of(&made.reader()), rows);
 }
 
@@ -278,5 +278,5 @@ fn rntuples_with_32_bit_offsets_are_continued_and_completed_with_64_bits() {
 
 fn member_type(of: &Type, name: &str) -> Type {
     let member = members_of(of).iter().find(|(found, _)| found == name);
-    member.expect("there is such a member").1.clone()
+    member.expect("the member exists").1.clone()
 }

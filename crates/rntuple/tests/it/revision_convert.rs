@@ -17,8 +17,8 @@ proptest! {
     #![proptest_config(cases(60))]
 
     #[test]
-    fn arrays_become_what_the_model_says((of, rows) in tables(0..15), seed: u64) {
-        // Read, so that numbers of little precision are what they round to.
+    fn converted_arrays_match_the_model((of, rows) in tables(0..15), seed: u64) {
+        // Read back first, so that numbers of low precision are already rounded.
         let (memory, header, footer) = written(&of, &rows, WriteOptions::default());
         let reader = reader(&memory, &header, &footer);
         let array = reader.read(&reader.select_all(), 0..reader.entries()).unwrap();

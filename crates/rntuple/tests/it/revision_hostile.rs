@@ -1,4 +1,4 @@
-//! Old versions of any content: new ones are made of them, or an error.
+//! Old versions with false metadata: a revision makes a new version of them, or fails with an error.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use rntuple::{
 use crate::evolution::{event, number, record, tracks, written};
 use crate::values::cases;
 
-/// A number in a page list, and what becomes of it.
+/// A change of a page list.
 #[derive(Clone, Debug)]
 enum Damage {
     Elements(Index, Index, u32),
     ElementOffset(Index, Option<u64>),
     Size(Index, Index, u64),
     Entries(u64),
-    /// A page whose bytes are those of another place.
+    /// A page whose location is another one.
     Moved(Index, Index, u64),
     /// A column that loses its pages.
     Lost(Index),
-    /// A cluster that knows fewer columns.
+    /// A cluster with fewer columns.
     Short(Index),
 }
 

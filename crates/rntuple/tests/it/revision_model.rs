@@ -71,7 +71,7 @@ fn change_within(of: &Type, typed: bool, random: &mut Random) -> Changed {
                 return Changed { of: Type::List(of.into()), rules, value: Box::new(list) };
             }
             if matches!(of, Type::Optional(_) | Type::Variant(_)) {
-                // Whether it is the outer or the inner one that is absent cannot be told from a value.
+                // A value does not show whether the outer or the inner optional is absent.
                 return Changed::same(&Type::Optional(item.clone()));
             }
             let some = move |old: &Value| match old {
@@ -116,7 +116,7 @@ fn change_within(of: &Type, typed: bool, random: &mut Random) -> Changed {
 
 fn wrap(changed: Changed, typed: bool, random: &mut Random) -> Changed {
     let Changed { of, rules, value } = changed;
-    // An optional variant that is absent looks like one that is there and has no value.
+    // An absent optional variant looks like a present variant without a value.
     if typed
         && random.one_in(2)
         && !matches!(of, Type::Variant(_) | Type::Optional(_) | Type::List(_))

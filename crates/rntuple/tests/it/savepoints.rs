@@ -65,8 +65,8 @@ fn a_rollback_discards_entries_changes_and_clusters() {
     let version = appender.finish_version(&mut store, &source).unwrap();
     let reader = store.reader(&header, &version.footer);
     assert_holds(&reader, &of, &rows(0..200));
-    let told: u64 = version.summaries.iter().map(|summary| summary.entries).sum();
-    assert_eq!(told, 200, "summaries of what was taken back are gone");
+    let summarised: u64 = version.summaries.iter().map(|summary| summary.entries).sum();
+    assert_eq!(summarised, 200, "discarded entries have no summaries");
     assert!(version.summaries.iter().all(|summary| !summary.is_widening));
 
     assert_offsets_continue(&store, &reader);
@@ -114,7 +114,7 @@ fn element_offsets_continue_behind_changed_clusters() {
     let mut store = store.clone();
     appender.append(&mut store, &array_of(&of, &rows(100..150))).unwrap();
     expected.extend(rows(100..150));
-    // Changed while entries behind are in no cluster yet.
+    // Changed while later entries are in no cluster yet.
     let list = array_of(&members_of(&of)[1].1, &[Value::List(vec![Value::UInt(3); 9])]);
     appender.replace(&mut store, &source, "l", &[1], &list).unwrap();
     let Value::Record(members) = &mut expected[1] else { panic!() };
@@ -159,7 +159,7 @@ fn rollback_to_a_savepoint_recovers_from_a_failed_write() {
     appender.rollback_to(&savepoint);
     appender.append(&mut sink, &array_of(&of, &rows(10..20))).unwrap();
 
-    // A version that could not be written leaves all as it was.
+    // A version that cannot be written changes nothing.
     sink.is_full = true;
     appender.finish_version(&mut sink, &source).unwrap_err();
     sink.is_full = false;

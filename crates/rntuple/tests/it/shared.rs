@@ -42,7 +42,7 @@ fn options(compression: Compression) -> WriteOptions {
 
 fn append(appender: &mut Appender, store: &mut Store, range: std::ops::Range<u64>) {
     for at in range {
-        // Every way in, one after the other.
+        // Uses the three ways to append in turn.
         match at % 5 {
             3 => appender.append_value(store, &value(at)).unwrap(),
             4 => appender.append(store, &array_of(&table(), &[value(at)])).unwrap(),
@@ -73,7 +73,7 @@ fn pages_end_after_large_entries() {
     let (mut appender, header) =
         Appender::create(&mut store, "t", members_of(&of), options).unwrap();
     append(&mut appender, &mut store, 0..200);
-    // Many at once are as many one by one.
+    // An array of many values makes the same pages as the values one by one.
     let values: Vec<Value> = (0..200).filter(|at| bytes(*at).len() >= 4096).map(value).collect();
     appender.append(&mut store, &array_of(&table(), &values)).unwrap();
     let version = appender.finish_version(&mut store, &source).unwrap();

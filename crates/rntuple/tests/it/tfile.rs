@@ -85,7 +85,7 @@ fn sealing_completes_a_chain_of_extents_with_a_gap() {
     assert_eq!(entries_of(&file, &anchors[0].1).unwrap(), sample::ENTRIES);
 }
 
-/// A sink that appends blobs behind the header of one key.
+/// A sink that appends blobs after the header of one key.
 struct Extent {
     start: u64,
     bytes: Vec<u8>,
@@ -151,7 +151,7 @@ fn reading_an_identity_fails_without_the_key_of_the_root_directory() {
     let identity = sample::identity();
     let front = identity.front();
     assert_eq!(FileIdentity::read(&front).unwrap(), identity);
-    // Where the file header has the place of the first key, and that key its size and its own place.
+    // The file header's position of the first key, and that key's size and own position.
     for at in [11, 100, 125] {
         let mut other = front.clone();
         other[at] ^= 0x80;

@@ -84,7 +84,7 @@ pub(crate) fn values(of: &Type) -> BoxedStrategy<Value> {
     match of {
         Type::Primitive(primitive) => primitives(*primitive),
         Type::Reduced(primitive, Precision::Quantised { min, max, .. }) => {
-            // Within the range also after the rounding to single precision.
+            // Still within the range after rounding to single precision.
             let single = *primitive == Primitive::Float32;
             let rounded = move |x| if single { f64::from(x as f32) } else { x };
             (min * 0.999..max * 0.999).prop_map(move |x| Value::Float(rounded(x))).boxed()

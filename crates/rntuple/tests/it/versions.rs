@@ -40,7 +40,7 @@ proptest! {
             let source = memory.clone();
             let version = appender.finish_version(&mut memory, &source).unwrap();
             prop_assert_eq!(version.entries, done as u64);
-            // Some writers go on, others start anew from the footer.
+            // Some writers continue, others are resumed from the footer.
             if round % 2 == 1 {
                 let options = options[round % options.len()];
                 appender = Appender::resume(&reader(&memory, &header, &version.footer), options).unwrap();
@@ -79,9 +79,9 @@ fn a_thousand_versions_have_few_cluster_groups_and_all_can_be_read() {
     let mut footers = vec![];
     for row in &rows {
         appender.append_value(&mut memory, row).unwrap();
-        // The source is a look at the bytes so far; page lists are all that is read of it.
+        // The source has the bytes written so far; only page lists are read from it.
         let source = std::mem::take(&mut memory);
-        let mut sink = Behind { start: source.len() as u64, bytes: vec![] };
+        let mut sink = Continued { start: source.len() as u64, bytes: vec![] };
         let version = appender.finish_version(&mut sink, &source).unwrap();
         memory = source;
         memory.extend(sink.bytes);
@@ -98,13 +98,13 @@ fn a_thousand_versions_have_few_cluster_groups_and_all_can_be_read() {
     }
 }
 
-/// A sink for blobs behind existing bytes.
-struct Behind {
+/// A sink that writes blobs after `start` existing bytes.
+struct Continued {
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl BlobSink for Behind {
+impl BlobSink for Continued {
     fn write_blob(&mut self, parts: &[&[u8]]) -> Result<u64> {
         let offset = self.start + self.bytes.len() as u64;
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));

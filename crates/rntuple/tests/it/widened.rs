@@ -136,7 +136,7 @@ fn a_cluster_keeps_its_representation_while_values_fit() {
         let array = array_of(of, &[value]);
         appender.replace(&mut store, &source, name, &[entry as u64], &array).unwrap();
     };
-    // What a narrow column holds stays narrow; of the first cluster nothing else is asked.
+    // The first cluster gets only values that a narrow column holds, so it stays narrow.
     replace(0, 10, Value::Int(i64::from(i32::MIN)));
     replace(1, 11, Value::Float(0.5));
     replace(1, 12, Value::Float(f64::NEG_INFINITY));
@@ -152,7 +152,7 @@ fn a_cluster_keeps_its_representation_while_values_fit() {
     assert_eq!(active(&store, &reader, "i"), [Int32, Int64, Int64]);
     assert_eq!(active(&store, &reader, "r"), [Real32, Real64, Real64]);
     assert_eq!(active(&store, &reader, "l"), [Int32, Int64, Int64]);
-    // The version before is what it was.
+    // The previous version is unchanged.
     let before: Vec<Value> = (0..100).map(row).collect();
     assert_holds(&store.reader(&header, &footer), &of, &before);
 }
