@@ -260,7 +260,7 @@ mod tests {
         retry.delay_after(missing(), now).unwrap();
         assert_eq!(retry.server.to_string(), "manager:1");
         assert_eq!(retry.location().unwrap().as_bytes(), b"/f?x=1&tried=data");
-        assert_eq!(retry.login_opaque, None, "it was for the login at the server that failed");
+        assert_eq!(retry.login_opaque, None, "the value was for the server that failed");
         let error = retry.delay_after(missing(), now).unwrap_err();
         assert_eq!(error.code(), Some(ErrorCode::NOT_FOUND));
     }

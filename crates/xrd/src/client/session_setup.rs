@@ -382,7 +382,10 @@ mod tests {
 
         let mut setup = SessionSetup::new(&options, true, Purpose::Stream(SessionId([1; 16])));
         let refused = after_flags(&mut setup, ServerFlags::SERVER);
-        assert!(matches!(refused, Err(AttemptError::Login(_))), "nothing is told in the open");
+        assert!(
+            matches!(refused, Err(AttemptError::Login(_))),
+            "no session id is sent without TLS"
+        );
         let mut setup = SessionSetup::new(&options, false, Purpose::Stream(SessionId([1; 16])));
         assert_eq!(after_flags(&mut setup, ServerFlags::TLS_DATA), Ok(SetupStep::StartTls));
         assert_eq!(sent(setup.on_tls_started()).code(), crate::RequestCode::BIND);

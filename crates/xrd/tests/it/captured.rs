@@ -1,5 +1,5 @@
-//! What a real client sends: bytes recorded by `real_client` from the `xrootd` package 6.2.1 for
-//! Python. Each becomes the request it is, and the same bytes again.
+//! Requests of a real client, recorded by `real_client` from the `xrootd` package 6.2.1 for Python. Each
+//! decodes to the right request and encodes to the same bytes again.
 
 use bytes::Bytes;
 use xrd::codes::Expect;
@@ -16,14 +16,14 @@ use xrd::{
 
 const HANDLE: FileHandle = FileHandle([0, 0, 0, 9]);
 
-/// The bytes of hexadecimal digits.
+/// The bytes that hexadecimal digits stand for.
 pub(crate) fn bytes_of(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.chunks(2).map(pair).collect()
 }
 
-/// The one request in these bytes, which it must become again.
+/// The request in these bytes. It must encode to the same bytes again.
 fn request_of(hex: &str) -> Request {
     let bytes = bytes_of(hex);
     let mut input = Bytes::from(bytes.clone());
@@ -47,7 +47,7 @@ macro_rules! captured {
 }
 
 #[test]
-fn handshake_and_protocol_come_as_one_piece() {
+fn handshake_and_protocol_request_arrive_in_one_piece() {
     let bytes = bytes_of(
         "0000000000000000 0000000000000004 000007dc
          0000 0bbe 00000520 09 03 00000000000000000000 00000000",
@@ -64,7 +64,7 @@ fn handshake_and_protocol_come_as_one_piece() {
 }
 
 #[test]
-fn a_login_tells_what_the_client_can_do() {
+fn a_login_has_the_clients_abilities() {
     let login = captured!(
         "0000 0bbf 000026e4 726f6f7400000000 00 dd 85 00 00000051
          7872642e63633d7573267872642e747a3d30267872642e6170706e616d653d707974686f6e332e3131267872
@@ -81,7 +81,7 @@ fn a_login_tells_what_the_client_can_do() {
 }
 
 #[test]
-fn names_come_as_they_were_given() {
+fn paths_with_spaces_are_sent_unescaped() {
     let stat = captured!(
         "0100 0bc9 00 00000000000000 00000000 00000000 0000000e 2f6469722f66696c65206e616d65",
         Stat
@@ -91,7 +91,7 @@ fn names_come_as_they_were_given() {
     let space = captured!("01000bc901000000000000000000000000000000000000042f646972", Stat);
     assert_eq!(space.options, StatOptions::FILE_SYSTEM);
 
-    // The length of the old name in the parameters tells that its space parts nothing.
+    // The parameters have the length of the old name, so its space does not end it.
     let renamed = captured!(
         "01000bc1 0000000000000000000000000000 000e 0000001c
          2f6469722f66696c65206e616d65 20 2f6469722f6e6577206e616d65",
@@ -129,7 +129,7 @@ fn queries_may_end_with_a_zero_byte() {
 }
 
 #[test]
-fn files_are_opened_as_this_client_does() {
+fn opens_have_mode_options_and_opaque_values() {
     let open = captured!(
         "01000bc2 0000 0450 0000 000000000000 00000000 0000001a
          2f6469722f66696c652532306e616d653f66622e63736e3d3431",
@@ -137,7 +137,7 @@ fn files_are_opened_as_this_client_does() {
     );
     let read = OpenOptions::READ | OpenOptions::ASYNC | OpenOptions::RETURN_STAT;
     assert_eq!((open.mode, open.options), (Mode::default(), read));
-    assert_eq!(open.location.path(), b"/dir/file%20name", "nothing is unescaped");
+    assert_eq!(open.location.path(), b"/dir/file%20name", "the path stays escaped");
     assert_eq!(open.location.value_of("fb.csn"), Some(&b"41"[..]));
 
     let upload = captured!(
@@ -150,7 +150,7 @@ fn files_are_opened_as_this_client_does() {
 }
 
 #[test]
-fn data_are_read_as_this_client_does() {
+fn reads_have_segments_paths_and_flags() {
     let read = captured!("01000bc500000009000000000000138800001f40000000080000000000000000", Read);
     assert_eq!(read.segment, Segment { handle: HANDLE, offset: 5000, length: 8000 });
     let arguments = read.arguments.unwrap();
@@ -173,7 +173,7 @@ fn data_are_read_as_this_client_does() {
 }
 
 #[test]
-fn data_are_written_as_this_client_does() {
+fn writes_have_offsets_lengths_and_flags() {
     let hex = "01000bcb 00000009 0000000000000005 00 000000 0000000a 30313233343536373839";
     let write = captured!(hex, Write);
     assert_eq!((write.handle, write.offset, write.length), (HANDLE, 5, 10));
@@ -182,7 +182,7 @@ fn data_are_written_as_this_client_does() {
 }
 
 #[test]
-fn attributes_are_set_and_read_as_this_client_does() {
+fn attribute_requests_have_names_and_values() {
     let set = captured!(
         "01000bcc 00000000 03 02 00 000000000000000000 0000001e
          2f6469722f6600 00006f6e6500 000074776f00 0000000131 000000023232",
@@ -200,7 +200,7 @@ fn attributes_are_set_and_read_as_this_client_does() {
 }
 
 #[test]
-fn the_rest_comes_as_the_reference_has_it() {
+fn other_requests_follow_the_reference() {
     let staged =
         captured!("01000bcd08000000000000000000000000000000000000092f610a2f623f783d31", Prepare);
     assert_eq!((staged.options, staged.locations.len()), (PrepareOptions::STAGE, 2));

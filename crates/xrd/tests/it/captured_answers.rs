@@ -1,5 +1,5 @@
-//! What a real server sends: bytes recorded from Debian's 5.5.3, with a file of ten bytes. Each
-//! becomes the answer it is, and the same bytes again.
+//! Answers of a real server, recorded from Debian's XRootD 5.5.3 with a file of ten bytes. Each decodes to
+//! the right answer and encodes to the same bytes again.
 
 use bytes::Bytes;
 use xrd::page::decode_pages;
@@ -16,7 +16,7 @@ use xrd::{
 
 use crate::captured::bytes_of;
 
-/// What the responses in these bytes come to; each must become the same bytes again.
+/// The answers that the responses in these bytes join to. Each response must encode to the same bytes again.
 fn answers_of(hex: &str) -> Vec<Joined> {
     let bytes = bytes_of(hex);
     let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
@@ -46,7 +46,7 @@ fn pages_of(hex: &str) -> Pages {
 }
 
 #[test]
-fn a_server_introduces_itself() {
+fn answers_to_handshake_protocol_and_login_round_trip() {
     let hello = HandshakeAnswer::decode(&body_of("0000000000000008 00000511 00000001")).unwrap();
     assert!(hello.data_server && hello.version == ProtocolVersion::PAGES);
     let protocol = body_of("0000000000000008 00000511 00300001");
@@ -56,7 +56,7 @@ fn a_server_introduces_itself() {
 }
 
 #[test]
-fn an_open_file_comes_with_its_stat_line() {
+fn answers_to_open_and_stat_have_a_stat_line() {
     let body = body_of(
         "0100000000000056 00000000 00000000 00000000
          343438393533313937393938353838363820313020343820313730303030303030302031373935333431303637
@@ -77,7 +77,7 @@ fn an_open_file_comes_with_its_stat_line() {
 }
 
 #[test]
-fn pages_come_with_checksums_and_ask_for_corrections() {
+fn answers_to_pgread_have_checksums_and_those_to_pgwrite_corrections() {
     let read = pages_of(
         "01000fa700000018 ae057454 0100 1e 00 00000000 0000000e 0000000000000000
          280c069e 30313233343536373839",
@@ -86,7 +86,7 @@ fn pages_come_with_checksums_and_ask_for_corrections() {
     assert_eq!(decode_pages(read.status.offset, &read.data, &mut data), Ok(vec![]));
     assert_eq!(data, b"0123456789");
 
-    // One page is the first and the last one.
+    // The only page is the first and the last one.
     let written = pages_of(
         "01000fa700000018 6d8705e2 0100 1a 00 00000000 00000010 0000000000000000
          f9b36114 000a 000a 0000000000000000",
@@ -98,7 +98,7 @@ fn pages_come_with_checksums_and_ask_for_corrections() {
 }
 
 #[test]
-fn a_close_with_pages_to_be_corrected_fails() {
+fn close_fails_while_pages_are_uncorrected() {
     let answers = answers_of(
         "01000fa300000022 00000bcb
          3120756e636f7272656374656420636865636b73756d206572726f727300",
@@ -109,7 +109,7 @@ fn a_close_with_pages_to_be_corrected_fails() {
 }
 
 #[test]
-fn segments_lists_and_places_are_as_the_reference_has_them() {
+fn answers_to_readv_dirlist_and_locate_follow_the_reference() {
     let body = body_of("0100000000000013 00000000 00000003 0000000000000002 323334");
     assert_eq!(decode_segment_data(&body).unwrap()[0].data, "234");
     let body = body_of(
@@ -121,14 +121,14 @@ fn segments_lists_and_places_are_as_the_reference_has_them() {
     assert_eq!((list.with_stat, &list.entries[0].name[..]), (true, &b"f"[..]));
     assert_eq!(list.encode().unwrap(), body);
     let body = body_of("0100000000000016 53775b3a3a3132372e302e302e315d3a333130393400");
-    let places = decode_locate_answer(&body).unwrap();
-    assert_eq!(places[0].address, "[::127.0.0.1]:31094");
-    assert_eq!(encode_locate_answer(&places).unwrap(), body);
+    let servers = decode_locate_answer(&body).unwrap();
+    assert_eq!(servers[0].address, "[::127.0.0.1]:31094");
+    assert_eq!(encode_locate_answer(&servers).unwrap(), body);
 }
 
 #[test]
-fn a_checksum_is_announced_and_comes_as_an_attention() {
-    // The answer of waitresp has a text behind its seconds, which says nothing to programs.
+fn a_delayed_checksum_arrives_as_an_attention() {
+    // The answer waitresp has a text after its seconds, which programs ignore.
     let bytes = bytes_of(
         "01000fa600000012 00000258 4a6f62207363686564756c65642e
          00000fa100000021 00001390 00000000 0100 0000 00000011

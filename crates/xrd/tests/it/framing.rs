@@ -1,5 +1,5 @@
-//! What framers promise beyond telling messages apart: nothing is copied that came in one piece,
-//! data may be taken past them, and answers are joined.
+//! Guarantees of the framers beyond separating messages: a body that arrives in one piece is not copied, the
+//! caller may read data from the socket without them, and partial answers are joined.
 
 use bytes::Bytes;
 use xrd::request::{PgRead, Ping, Request, Write};
@@ -64,7 +64,7 @@ fn bodies_and_data_in_one_piece_are_not_copied() {
 }
 
 #[test]
-fn data_may_be_taken_past_the_framer() {
+fn data_may_bypass_the_framer() {
     let handle = FileHandle::default();
     let write = Request::from(Write { handle, offset: 0, path: PathId(0), length: 1000 });
     let mut bytes = Vec::new();
@@ -79,7 +79,7 @@ fn data_may_be_taken_past_the_framer() {
 }
 
 #[test]
-fn data_that_come_on_a_bound_stream_are_taken_there() {
+fn data_on_a_bound_stream_are_expected_there() {
     let handle = FileHandle::default();
     let write = Request::from(Write { handle, offset: 0, path: PathId(3), length: 5 });
     assert_eq!((write.data_bytes(), write.data_elsewhere()), (0, Some((PathId(3), 5))));
@@ -87,7 +87,7 @@ fn data_that_come_on_a_bound_stream_are_taken_there() {
     for request in [write, Ping.into()] {
         request.encode(STREAM, &mut bytes).unwrap();
     }
-    // A write that cannot be understood leaves the connection in step, too.
+    // A malformed write keeps the connection in step, too.
     let mut broken = bytes.clone();
     broken[8] = 0x80;
     for mut input in [Bytes::from(bytes), Bytes::from(broken)] {
@@ -106,7 +106,7 @@ fn data_that_come_on_a_bound_stream_are_taken_there() {
 }
 
 #[test]
-fn data_of_responses_may_be_handed_out() {
+fn data_of_a_response_may_be_streamed() {
     let mut framer = ResponseFramer::new();
     framer.stream_data_of(STREAM);
     let mut input = sent(&[(STREAM, ok("abc")), (OTHER, ok("def"))]);
@@ -122,7 +122,7 @@ fn data_of_responses_may_be_handed_out() {
 }
 
 #[test]
-fn parts_of_several_streams_are_joined_each_by_itself() {
+fn parts_are_joined_for_each_stream_separately() {
     let all = joined(&[
         (STREAM, part("a")),
         (OTHER, part("1")),
@@ -143,7 +143,7 @@ fn a_failure_drops_the_parts_before_it() {
 }
 
 #[test]
-fn a_delayed_answer_is_that_of_its_request() {
+fn a_delayed_answer_belongs_to_its_request() {
     let response = Box::new(ok("late"));
     let delayed = Response::Attn(Attention::Response { stream: OTHER, response });
     let all = joined(&[(OTHER, Response::WaitResp(5)), (StreamId::default(), delayed)]);
@@ -165,7 +165,7 @@ fn pages_are_joined_as_a_list() {
 }
 
 #[test]
-fn a_status_with_a_wrong_checksum_loses_the_connection() {
+fn a_status_with_a_wrong_checksum_is_fatal_to_the_connection() {
     let mut bytes = sent(&[(STREAM, Response::Status(status(StatusKind::FINAL, 0)))]).to_vec();
     bytes[23] ^= 1;
     assert!(ResponseFramer::new().next(&mut bytes.into()).is_err());

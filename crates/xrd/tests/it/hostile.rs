@@ -1,4 +1,4 @@
-//! Bytes of any content: errors, never a panic, and never more memory than a limit allows.
+//! Arbitrary bytes are decoded or refused: never a panic, and never more memory than a limit allows.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -19,31 +19,31 @@ use xrd::{
 
 use crate::samples::{request, response};
 
-/// Takes all events until the end or an error.
-fn hear_requests(mut framer: RequestFramer, bytes: &[u8]) -> Vec<RequestEvent> {
+/// Decodes requests until the end of the bytes or an error.
+fn decode_requests(mut framer: RequestFramer, bytes: &[u8]) -> Vec<RequestEvent> {
     let (mut input, mut events) = (Bytes::copy_from_slice(bytes), Vec::new());
     loop {
         match framer.next(&mut input) {
             Ok(Some(event)) => events.push(event),
             Ok(None) => return events,
             Err(error) => {
-                assert_eq!(framer.next(&mut input), Err(error), "an error is for ever");
+                assert_eq!(framer.next(&mut input), Err(error), "an error is final");
                 return events;
             }
         }
     }
 }
 
-fn hear_responses(bytes: &[u8]) -> usize {
+fn count_responses(bytes: &[u8]) -> usize {
     let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
-    let (mut input, mut heard) = (Bytes::copy_from_slice(bytes), 0);
+    let (mut input, mut count) = (Bytes::copy_from_slice(bytes), 0);
     while let Ok(Some(event)) = framer.next(&mut input) {
-        heard += 1;
+        count += 1;
         if let ResponseEvent::Response(received) = event {
             _ = answers.push(received);
         }
     }
-    heard
+    count
 }
 
 fn header(code: RequestCode, length: u32) -> Vec<u8> {
@@ -51,13 +51,13 @@ fn header(code: RequestCode, length: u32) -> Vec<u8> {
     RequestHeader { stream, code, parameters: [0; 16], length }.encode().to_vec()
 }
 
-/// The one event of a header and what follows it.
+/// The first event in these bytes.
 fn one_event(bytes: &[u8]) -> Result<Option<RequestEvent>, xrd::Error> {
     RequestFramer::after_handshake().next(&mut Bytes::copy_from_slice(bytes))
 }
 
 #[test]
-fn negative_lengths_lose_the_connection() {
+fn a_negative_length_is_fatal_to_the_connection() {
     for length in [1 << 31, u32::MAX] {
         let error = one_event(&header(RequestCode::STAT, length)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Malformed);
@@ -71,7 +71,7 @@ fn a_body_beyond_its_limit_is_refused_and_skipped() {
     let mut bytes = header(RequestCode::READ_V, 48_000);
     bytes.extend(vec![0; 48_000]);
     bytes.extend(header(RequestCode::PING, 0));
-    let events = hear_requests(RequestFramer::after_handshake(), &bytes);
+    let events = decode_requests(RequestFramer::after_handshake(), &bytes);
     let [RequestEvent::Request(refused), RequestEvent::Request(ping)] = &events[..] else {
         panic!("{events:?}");
     };
@@ -100,12 +100,12 @@ fn a_length_of_almost_two_gigabytes_takes_no_memory() {
 }
 
 #[test]
-fn data_of_a_refused_write_are_still_told_apart() {
+fn data_of_a_refused_write_are_not_taken_for_a_request() {
     let mut bytes = header(RequestCode::WRITE, 3);
     bytes[8] = 0x80; // a negative offset
     bytes.extend(b"abc");
     bytes.extend(header(RequestCode::PING, 0));
-    let events = hear_requests(RequestFramer::after_handshake(), &bytes);
+    let events = decode_requests(RequestFramer::after_handshake(), &bytes);
     let [RequestEvent::Request(refused), RequestEvent::Data { .. }, RequestEvent::Request(_)] =
         &events[..]
     else {
@@ -115,24 +115,24 @@ fn data_of_a_refused_write_are_still_told_apart() {
 }
 
 #[test]
-fn unknown_requests_are_refused_and_the_connection_stays() {
+fn an_unknown_request_is_skipped_and_the_next_one_decoded() {
     for code in [0, 2999, 3005, 3033, 65535] {
         let mut bytes = header(RequestCode(code), 2);
         bytes.extend(b"ab");
         bytes.extend(header(RequestCode::PING, 0));
-        assert_eq!(hear_requests(RequestFramer::after_handshake(), &bytes).len(), 2);
+        assert_eq!(decode_requests(RequestFramer::after_handshake(), &bytes).len(), 2);
     }
 }
 
 #[test]
-fn another_protocol_is_known_by_its_first_bytes() {
+fn another_protocol_is_refused_by_its_first_bytes() {
     let mut framer = RequestFramer::new();
     let error = framer.next(&mut Bytes::from_static(b"GET / HTTP/1.1\r\nHost: a\r\n")).unwrap_err();
     assert_eq!(error.to_string(), "handshake at byte 0: not an XRootD handshake");
 }
 
 #[test]
-fn strangers_may_be_held_to_short_bodies() {
+fn a_body_beyond_a_lowered_limit_is_refused() {
     let mut framer = RequestFramer::after_handshake();
     framer.set_body_bytes_max(1024);
     let mut input = Bytes::from(header(RequestCode::LOGIN, 1025));
@@ -183,8 +183,8 @@ fn lists_longer_than_their_limits_are_refused() {
     assert_eq!(AttributeList::decode(&attributes, false).unwrap_err().kind(), ErrorKind::TooLong);
     let segments = Bytes::from(vec![0; (limits::SEGMENTS_MAX + 1) * 16]);
     assert_eq!(decode_segment_data(&segments).unwrap_err().kind(), ErrorKind::TooLong);
-    let places = "Sra ".repeat(limits::LOCATED_SERVERS_MAX + 1);
-    assert_eq!(decode_locate_answer(places.as_bytes()).unwrap_err().kind(), ErrorKind::TooLong);
+    let servers = "Sra ".repeat(limits::LOCATED_SERVERS_MAX + 1);
+    assert_eq!(decode_locate_answer(servers.as_bytes()).unwrap_err().kind(), ErrorKind::TooLong);
 }
 
 /// Every decoder of an answer.
@@ -246,9 +246,9 @@ proptest! {
 
     #[test]
     fn random_bytes_are_requests_or_errors(bytes in vec(any::<u8>(), 0..400)) {
-        hear_requests(RequestFramer::new(), &bytes);
-        hear_requests(RequestFramer::after_handshake(), &bytes);
-        hear_responses(&bytes);
+        decode_requests(RequestFramer::new(), &bytes);
+        decode_requests(RequestFramer::after_handshake(), &bytes);
+        count_responses(&bytes);
     }
 
     #[test]
@@ -262,12 +262,12 @@ proptest! {
         request.encode(StreamId([3, 4]), &mut bytes).unwrap();
         let index = at.index(bytes.len());
         bytes[index] = byte;
-        hear_requests(RequestFramer::after_handshake(), &bytes);
+        decode_requests(RequestFramer::after_handshake(), &bytes);
         let mut bytes = Vec::new();
         response.encode(StreamId([3, 4]), &mut bytes).unwrap();
         let index = at.index(bytes.len());
         bytes[index] = byte;
-        hear_responses(&bytes);
+        count_responses(&bytes);
     }
 
     #[test]

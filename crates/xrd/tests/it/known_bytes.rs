@@ -48,7 +48,7 @@ fn a_delayed_answer_has_two_headers() {
 }
 
 #[test]
-fn a_status_covers_all_behind_its_checksum() {
+fn the_checksum_of_a_status_covers_all_that_follows_it() {
     let status = Status {
         request: RequestCode::PG_READ,
         kind: StatusKind::PARTIAL,
@@ -63,7 +63,7 @@ fn a_status_covers_all_behind_its_checksum() {
 }
 
 #[test]
-fn checksums_are_those_of_iscsi() {
+fn checksums_are_crc32c_as_in_iscsi() {
     // RFC 7143, A.4: 32 bytes of zeros, of ones, and of 0 to 31.
     assert_eq!(checksum(&[0; 32]), 0x8a91_36aa);
     assert_eq!(checksum(&[0xff; 32]), 0x62a8_ab43);
@@ -151,16 +151,16 @@ fn directories_list_names_stat_lines_and_checksums() {
 }
 
 #[test]
-fn places_are_two_letters_and_an_address() {
+fn located_servers_are_two_letters_and_an_address() {
     let text = "Sw[::127.0.0.1]:1094 mrhost:2000\0";
-    let places = decode_locate_answer(text.as_bytes()).unwrap();
-    assert_eq!((places[0].kind, places[0].access), (LocatedKind::Server, Access::Write));
-    assert_eq!((places[1].kind, places[1].online), (LocatedKind::Manager, false));
-    assert_eq!(encode_locate_answer(&places).unwrap(), text.as_bytes());
+    let servers = decode_locate_answer(text.as_bytes()).unwrap();
+    assert_eq!((servers[0].kind, servers[0].access), (LocatedKind::Server, Access::Write));
+    assert_eq!((servers[1].kind, servers[1].online), (LocatedKind::Manager, false));
+    assert_eq!(encode_locate_answer(&servers).unwrap(), text.as_bytes());
 }
 
 #[test]
-fn queries_are_answered_by_words_and_lines() {
+fn answers_to_queries_are_words_or_lines() {
     let checksum = ChecksumAnswer::decode(&"adler32 084b021f\0".into()).unwrap();
     assert_eq!(checksum.encode().unwrap(), b"adler32 084b021f\0");
     let config = ConfigAnswer::decode(&"1024\nunknown\n\0".into()).unwrap();
@@ -169,7 +169,7 @@ fn queries_are_answered_by_words_and_lines() {
 }
 
 #[test]
-fn old_clients_part_names_by_the_first_space() {
+fn the_first_space_separates_names_of_unknown_length() {
     let bytes = bytes_of("0102 0bc1 00000000000000000000000000000000 00000005 2f61202f62");
     let (header, body) = bytes.split_at(24);
     let header = xrd::request::RequestHeader::decode(header.try_into().unwrap()).unwrap();
@@ -179,7 +179,7 @@ fn old_clients_part_names_by_the_first_space() {
 }
 
 #[test]
-fn a_write_in_a_checkpoint_repeats_the_stream_and_counts_nothing_behind_its_header() {
+fn a_write_in_a_checkpoint_repeats_the_stream_and_counts_only_its_header() {
     let handle = FileHandle([0, 0, 0, 9]);
     let write = Write { handle, offset: 1, path: PathId(0), length: 5 };
     let request = Request::from(Chkpoint::Execute(CheckpointWrite::Write(write)));
@@ -200,7 +200,7 @@ fn a_write_in_a_checkpoint_repeats_the_stream_and_counts_nothing_behind_its_head
 }
 
 #[test]
-fn what_the_protocol_cannot_express_is_refused() {
+fn messages_that_the_protocol_cannot_express_are_refused() {
     let handle = FileHandle::default();
     let long =
         PgWrite { handle, offset: 0, path: PathId(0), flags: Default::default(), length: 1 << 31 };
@@ -210,12 +210,12 @@ fn what_the_protocol_cannot_express_is_refused() {
     assert!(Request::from(long).encode(STREAM, &mut out).is_err());
     assert!(Request::from(far).encode(STREAM, &mut out).is_err());
     assert!(Response::Error(text).encode(STREAM, &mut out).is_err());
-    assert_eq!(out, [1], "nothing is left of what failed");
+    assert_eq!(out, [1], "a failed encoding leaves no bytes");
     assert!(Location::new("").is_err() && Location::new("/a\0b").is_err());
 }
 
 #[test]
-fn pages_are_those_of_the_file() {
+fn pages_are_aligned_to_the_file() {
     let lengths: Vec<_> = pages(1000, 8000).map(|page| page.length).collect();
     assert_eq!(lengths, [3096, 4096, 808]);
     assert_eq!((wire_bytes(1000, 8000), wire_bytes(4096, 4096), wire_bytes(5, 0)), (8012, 4100, 0));

@@ -1,4 +1,4 @@
-//! Tests of the crate's public face.
+//! Tests of the crate's public interface.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,9 +1,9 @@
-//! A real client against these messages: a small server, made of this crate's framer and encoders
+//! The messages against a real client: a small server, made of this crate's framer and encoders
 //! and one socket, holds one file in memory and one directory.
 //!
-//! Needs a Python with the `xrootd` package, which `make test` names by `XRD_TEST_PYTHON`; where nobody
-//! does, the test says so and passes, since `captured` has what that client sends. `XRD_TEST_SHOW`
-//! prints that anew.
+//! `XRD_TEST_PYTHON` names a Python with the `xrootd` package; `make test` sets it. If it is not set, the test
+//! says so and passes, since `captured` has the requests of that client. With `XRD_TEST_SHOW` the test prints
+//! them anew.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -27,7 +27,7 @@ use xrd::{
 
 const HANDLE: FileHandle = FileHandle([0, 0, 0, 9]);
 
-/// What the client does; it stops with an error where an answer is not what was sent.
+/// The client's program. It fails if an answer differs from what the server sent.
 const SCRIPT: &str = r#"
 import sys
 from XRootD import client
@@ -173,11 +173,11 @@ impl Server {
     fn request(&mut self, received: ReceivedRequest) {
         let stream = received.header.stream;
         let request = received.request.unwrap();
-        // What is understood must become the very bytes that came.
+        // A decoded request must encode to the very bytes that the client sent.
         let mut again = Vec::new();
         request.encode(stream, &mut again).unwrap();
-        let came = [&received.header.encode()[..], &received.body].concat();
-        assert_eq!(again, came, "{request:?}");
+        let sent = [&received.header.encode()[..], &received.body].concat();
+        assert_eq!(again, sent, "{request:?}");
         if request.data_bytes() > 0 {
             self.written.clear();
             self.writing = Some((stream, request));
@@ -189,7 +189,7 @@ impl Server {
         }
     }
 
-    /// Answers that are more than one response, or have data behind them.
+    /// Sends an answer that is more than one response, or has data after it.
     fn special(&mut self, stream: StreamId, request: &Request) {
         match request {
             Request::Read(read) => {
@@ -255,7 +255,7 @@ impl Server {
         assert!(bad.is_empty());
         let start = write.offset as usize;
         assert_eq!(data, content()[start..start + data.len()]);
-        // The first time, one page is said to be bad, so that the client corrects it.
+        // The first time, one page is reported as damaged, so that the client corrects it.
         let corrections = match write.flags.0 {
             0 => Corrections { first_bytes: 4096, last_bytes: 4096, offsets: vec![4096] }.encode(),
             _ => Ok(Vec::new()),

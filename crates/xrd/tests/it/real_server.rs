@@ -1,5 +1,5 @@
-//! These messages against a real server: a small client, made of this crate's encoders and framer
-//! and one socket, does everything with one file.
+//! The messages against a real server: a small client, made of this crate's encoders and framer and
+//! one socket, sends every kind of request about one file.
 //!
 //! `XRD_TEST_SERVER` names host and port of a server that lets anybody write below `/`, with
 //! `ofs.chkpnt enable` and checksums.
@@ -65,7 +65,9 @@ impl Client {
     fn hear(&mut self) -> (StreamId, Joined) {
         loop {
             while let Some(event) = self.framer.next(&mut self.input).unwrap() {
-                let ResponseEvent::Response(received) = event else { panic!("nothing handed out") };
+                let ResponseEvent::Response(received) = event else {
+                    panic!("no data is streamed")
+                };
                 match self.answers.push(received).unwrap() {
                     Some((_, Joined::Response(Response::WaitResp(_)))) | None => {}
                     Some(answer) => return answer,
@@ -156,7 +158,7 @@ fn writes(client: &mut Client) -> Vec<u8> {
 
     let length = content.len() as u32;
     client.ok(Write { handle, offset: 0, path, length }, &vec![1; content.len()]);
-    // Pages from the middle of one on, the second with a wrong checksum, which is corrected then.
+    // Pages that begin in the middle of one; the second has a wrong checksum and is then corrected.
     let mut wire = Vec::new();
     page::encode_pages(1000, &content[1000..], &mut wire);
     wire[3100] ^= 1;
@@ -184,7 +186,7 @@ fn writes(client: &mut Client) -> Vec<u8> {
     content
 }
 
-/// Changes that are undone; all that may be in a checkpoint.
+/// Every change that a checkpoint may have, undone at the end.
 fn checkpoints(client: &mut Client, handle: FileHandle) {
     client.ok(Chkpoint::Begin(handle), b"");
     let limits = CheckpointAnswer::decode(&client.ok(Chkpoint::Query(handle), b"")).unwrap();
@@ -234,7 +236,7 @@ fn names(client: &mut Client) {
     let line = client.ok(stat(file, StatOptions::default()), b"");
     let line_read = StatLine::decode(&line).unwrap();
     assert_eq!((line_read.size, line_read.extension.as_ref().unwrap().mode.0), (19_000, 0o644));
-    assert_eq!(line_read.encode().unwrap(), line, "written as the server does");
+    assert_eq!(line_read.encode().unwrap(), line, "encoded as the server does");
     let space = stat(FileRef::Location(at("/")), StatOptions::FILE_SYSTEM);
     assert_eq!(SpaceLine::decode(&client.ok(space, b"")).unwrap().writable_nodes, 1);
 
@@ -246,7 +248,7 @@ fn names(client: &mut Client) {
         let found = DirectoryList::decode(&body).unwrap();
         assert_eq!((found.entries.len(), &found.entries[0].name[..]), (1, &b"file"[..]));
         assert_eq!(found.entries[0].checksum.is_some(), options == DirlistOptions::CHECKSUM);
-        assert_eq!(found.encode().unwrap(), body, "written as the server does");
+        assert_eq!(found.encode().unwrap(), body, "encoded as the server does");
     }
 
     let located = client
@@ -280,12 +282,12 @@ fn attributes(client: &mut Client) {
     let outcomes = AttributeOutcomes::decode(&body).unwrap();
     assert_eq!(outcomes.outcomes[1].error, Some(ErrorCode::ATTRIBUTE_NOT_FOUND));
     assert_eq!(outcomes.values.as_ref().unwrap()[0], "22");
-    assert_eq!(outcomes.encode().unwrap(), body, "written as the server does");
+    assert_eq!(outcomes.encode().unwrap(), body, "encoded as the server does");
 
     let body = client.ok(fattr(AttributeAction::List, FattrOptions::VALUES), b"");
     let list = AttributeList::decode(&body, true).unwrap();
     assert_eq!(list.attributes.len(), 2);
-    assert_eq!(list.encode().unwrap(), body, "written as the server does");
+    assert_eq!(list.encode().unwrap(), body, "encoded as the server does");
     let body = client.ok(fattr(AttributeAction::List, none), b"");
     assert_eq!(AttributeList::decode(&body, false).unwrap().attributes.len(), 2);
     client.ok(fattr(AttributeAction::Delete(vec!["one".into()]), none), b"");

@@ -1,4 +1,4 @@
-//! What is encoded decodes to the same again, whatever the pieces that it comes in.
+//! Encoded messages decode to the same messages, whatever the pieces in which they arrive.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -37,7 +37,7 @@ fn data_bytes(response: &Response) -> u32 {
 
 proptest! {
     #[test]
-    fn requests_come_through_in_any_pieces(
+    fn requests_decode_from_any_pieces(
         requests in vec((stream(), request()), 1..6),
         sizes in vec(1..100usize, 1..5),
     ) {
@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn responses_come_through_in_any_pieces(
+    fn responses_decode_from_any_pieces(
         responses in vec((stream(), response()), 1..6),
         sizes in vec(1..100usize, 1..5),
         streamed_bytes in stream(),
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn pages_come_through_in_any_pieces(
+    fn pages_decode_from_any_pieces(
         offset in 0..20_000u64,
         data in vec(any::<u8>(), 0..20_000),
         sizes in vec(1..6_000usize, 1..5),

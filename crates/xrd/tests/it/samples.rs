@@ -1,4 +1,4 @@
-//! Any message that the protocol can express, for proptest.
+//! Strategies for every message that the protocol can express.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -34,7 +34,8 @@ fn bytes(most: usize) -> impl Strategy<Value = Bytes> {
     vec(any::<u8>(), 0..most).prop_map(Bytes::from)
 }
 
-/// A location that stays one in lists; `mv` tells its length, so spaces may be in it.
+/// A location without line breaks, which separate locations in lists. It may have spaces, since `mv` sends its
+/// length.
 fn location() -> impl Strategy<Value = Location> {
     "/[ -~]{0,60}(\\?[!-~]{0,30})?".prop_map(|text| Location::new(text).unwrap())
 }

@@ -1,4 +1,4 @@
-//! A server answers requests in any order, late, too much or not at all.
+//! The request table with a server that answers in any order, late, with too many bytes or not at all.
 
 use super::*;
 use crate::framing::ResponseFramer;

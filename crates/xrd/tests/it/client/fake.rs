@@ -1,4 +1,4 @@
-//! A server that does as it is told: it greets as any server, and then a script answers.
+//! A scripted server: it answers the login as any server does, and a script answers all other requests.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,19 +14,19 @@ use xrd::{
     RequestEvent, RequestFramer, Response, SessionId, StreamId, page,
 };
 
-/// What the server does about a request.
+/// The reaction of the server to a request.
 pub(super) enum Act {
-    /// Sends these, one after the other, on the request's stream.
+    /// Sends these responses in order, on the request's stream.
     Answer(Vec<Response>),
-    /// Sends these bytes; the stream is put into those before.
+    /// Sends the bytes that the function makes for the request's stream.
     Raw(fn(StreamId) -> Vec<u8>),
-    /// Sends pages of data from an offset on, the first one damaged if so.
+    /// Sends pages of data: their offset, the data, and whether the first page is damaged.
     Pages(u64, Vec<u8>, bool),
-    /// Sends a status to a pgwrite, with this behind it.
+    /// Answers a pgwrite with a status: the offset, and the data that follow the status.
     Written(u64, Vec<u8>),
     /// Closes the connection.
     Close,
-    /// Says nothing.
+    /// Sends nothing.
     Silence,
 }
 
@@ -35,9 +35,9 @@ type Script = dyn Fn(usize, usize, &Request) -> Act + Send + Sync;
 
 pub(super) struct Fake {
     port: u16,
-    /// What was asked after the logins, and on which connection.
-    pub heard: Arc<Mutex<Vec<(usize, Request)>>>,
-    /// How often a file was closed, which needs no script.
+    /// The requests that the script answered, each with the index of its connection.
+    pub requests: Arc<Mutex<Vec<(usize, Request)>>>,
+    /// The number of close requests, which the script does not answer.
     pub closes: Arc<AtomicUsize>,
 }
 
@@ -49,23 +49,23 @@ impl Fake {
         Self::start_with("", script)
     }
 
-    /// Starts a server that wants one of these security protocols.
+    /// Starts a server that demands one of these security protocols.
     pub(super) fn start_with(
         security: &'static str,
         script: impl Fn(usize, usize, &Request) -> Act + Send + Sync + 'static,
     ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (heard, script): (_, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let (requests, script): (_, Arc<Script>) = (Arc::default(), Arc::new(script));
         let closes = Arc::<AtomicUsize>::default();
-        let fake = Fake { port, heard: Arc::clone(&heard), closes: closes.clone() };
+        let fake = Fake { port, requests: Arc::clone(&requests), closes: closes.clone() };
         std::thread::spawn(move || {
             for (index, socket) in listener.incoming().enumerate() {
-                let (heard, script) = (heard.clone(), script.clone());
+                let (requests, script) = (requests.clone(), script.clone());
                 let (socket, closes) = (socket.unwrap(), closes.clone());
                 let connection = Connection { socket, index, security, closes };
-                // A client that goes away ends its connection's thread.
-                std::thread::spawn(move || drop(connection.serve(&heard, &*script)));
+                // The thread ends when the client closes the connection.
+                std::thread::spawn(move || drop(connection.serve(&requests, &*script)));
             }
         });
         fake
@@ -79,9 +79,9 @@ impl Fake {
         Url::parse(&format!("root://127.0.0.1:{}/{path}", self.port)).unwrap()
     }
 
-    /// How often something was asked.
+    /// The number of requests of a kind.
     pub(super) fn count(&self, code: RequestCode) -> usize {
-        self.heard.lock().unwrap().iter().filter(|(_, request)| request.code() == code).count()
+        self.requests.lock().unwrap().iter().filter(|(_, request)| request.code() == code).count()
     }
 }
 
@@ -95,7 +95,7 @@ struct Connection {
 impl Connection {
     fn serve(
         mut self,
-        heard: &Mutex<Vec<(usize, Request)>>,
+        requests: &Mutex<Vec<(usize, Request)>>,
         script: &Script,
     ) -> std::io::Result<()> {
         let (mut framer, mut input) = (RequestFramer::new(), Bytes::new());
@@ -115,8 +115,8 @@ impl Connection {
                         let act = match self.greet(&request) {
                             Some(act) => act,
                             None => {
-                                let index = heard.lock().unwrap().len();
-                                heard.lock().unwrap().push((self.index, request.clone()));
+                                let index = requests.lock().unwrap().len();
+                                requests.lock().unwrap().push((self.index, request.clone()));
                                 script(self.index, index, &request)
                             }
                         };
@@ -182,7 +182,7 @@ fn bytes_of(act: Act, stream: StreamId, code: RequestCode) -> Vec<u8> {
     bytes
 }
 
-/// An ok response with this body.
+/// An `ok` response with this body.
 pub(super) fn ok(body: impl Into<Bytes>) -> Act {
     Act::Answer(vec![Response::Ok(body.into())])
 }

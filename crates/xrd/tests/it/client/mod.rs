@@ -1,4 +1,4 @@
-//! The client against a real server, and against one that plays tricks.
+//! The client against a real server, and against one that follows a script.
 
 mod fake;
 mod real;

@@ -1,7 +1,7 @@
-//! The client against a real server, which `XRD_TEST_XROOTD` names, such as `/usr/bin/xrootd`; where
-//! nobody does, the tests say so and pass.
+//! The client against a real server, whose program `XRD_TEST_XROOTD` names, such as `/usr/bin/xrootd`. If it is
+//! not set, the tests say so and pass.
 //!
-//! That server refuses to run for the superuser, so it then runs for the user `xrootd`.
+//! The server refuses to run as the superuser; tests run as the superuser start it as the user `xrootd`.
 
 use std::ffi::OsString;
 use std::net::{TcpListener, TcpStream};
@@ -30,10 +30,10 @@ struct Server {
 }
 
 impl Server {
-    /// Starts a server with more lines of configuration; none if there is none.
+    /// Starts a server with additional lines of configuration; `None` if no program is named.
     fn start(more: &str) -> Option<Self> {
         let Some(program) = program() else {
-            eprintln!("left out: XRD_TEST_XROOTD names no server");
+            eprintln!("skipped: XRD_TEST_XROOTD names no server");
             return None;
         };
         let folder = TempDir::new().unwrap();
@@ -71,13 +71,13 @@ impl Server {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Waits until the server has said so, at least so many times: it answers first, and logs then.
-    fn has_said(&self, text: &str, times: usize) {
+    /// Waits until the log has a text at least `times` times, since the server writes it after its answer.
+    fn await_log(&self, text: &str, times: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.log().matches(text).count() < times {
             assert!(
                 Instant::now() < deadline,
-                "{text:?} is not there {times} times: {}",
+                "the log has {text:?} less than {times} times: {}",
                 self.log()
             );
             std::thread::sleep(Duration::from_millis(10));
@@ -115,7 +115,7 @@ fn run(program: &std::ffi::OsStr, folder: &Path, port: u16, more: &str) -> Child
     command.arg("-c").arg(folder.join("config")).stdin(Stdio::null());
     command.stdout(log.try_clone().unwrap()).stderr(log).current_dir(folder);
     if nix::unistd::geteuid().is_root() {
-        let user = nix::unistd::User::from_name("xrootd").unwrap().expect("there is a user xrootd");
+        let user = nix::unistd::User::from_name("xrootd").unwrap().expect("the user xrootd exists");
         command.uid(user.uid.as_raw()).gid(user.gid.as_raw());
     }
     command.spawn().unwrap()
@@ -164,7 +164,7 @@ fn files_are_written_and_read() {
 }
 
 #[test]
-fn what_is_written_later_is_there_when_it_is_looked_at() {
+fn deferred_writes_are_seen_by_later_stats_and_reads() {
     let Some(server) = Server::start("") else { return };
     let client = server.client(Options::default());
     let bytes = content(20_000_000);
@@ -188,7 +188,7 @@ fn many_pieces_are_read_at_once() {
     let bytes = content(12_000_000);
     write(&client, "/file", &bytes);
     let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
-    // More than one request, pieces that touch, empty ones, and large ones.
+    // More pieces than one request can have; adjacent, empty and large ones among them.
     let mut ranges: Vec<(usize, usize)> = (0..3000).map(|index| (index * 3100, 1000)).collect();
     ranges.extend([(0, 5_000_000), (7, 16), (23, 0), (23, 50_000), (50_023, 5), (1, 2_500_000)]);
     let mut buffers: Vec<Vec<u8>> = ranges.iter().map(|(_, length)| vec![0; *length]).collect();
@@ -214,8 +214,8 @@ fn many_pieces_are_read_at_once() {
 fn large_reads_are_spread_over_streams() {
     let Some(server) = Server::start("") else { return };
     let client = server.client(Options { streams: 3, ..Options::default() });
-    // The server's own words.
-    server.has_said(" bound", 3);
+    // The server logs this for each stream that is bound.
+    server.await_log(" bound", 3);
     let bytes = content(30_000_001);
     write(&client, "/file", &bytes);
     let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
@@ -255,7 +255,7 @@ fn threads_share_a_connection() {
 }
 
 #[test]
-fn tasks_do_the_same() {
+fn tasks_share_a_connection() {
     let Some(server) = Server::start("") else { return };
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let options = Options { streams: 2, ..Options::default() };
@@ -283,7 +283,7 @@ fn tasks_do_the_same() {
 }
 
 #[test]
-fn names_are_looked_up_and_changed() {
+fn all_requests_about_paths_succeed() {
     let Some(server) = Server::start("") else { return };
     let client = server.client(Options::default());
     client.ping().unwrap();
@@ -294,7 +294,7 @@ fn names_are_looked_up_and_changed() {
     let list = client.dirlist(&at("/a/b"), DirlistOptions::STAT).unwrap();
     assert_eq!(&list.entries[0].name[..], b"file");
     assert!(client.space(&at("/")).unwrap().writable_free_mib > 0);
-    // Answered later, where it is not known yet.
+    // The answer is delayed, since the server has to compute it.
     assert_eq!(client.checksum(&at("/a/b/file")).unwrap().digest, "15c103fc");
     let config = client.query(QueryCode::CONFIG, "readv_iov_max").unwrap();
     assert!(config.starts_with(b"1024"));
@@ -318,7 +318,7 @@ fn names_are_looked_up_and_changed() {
 }
 
 #[test]
-fn a_restart_of_the_server_goes_unnoticed_by_readers() {
+fn a_restart_of_the_server_fails_only_unsynced_writers() {
     let Some(mut server) = Server::start("") else { return };
     let client = server.client(Options::default());
     let bytes = content(100_000);
@@ -343,17 +343,17 @@ fn a_restart_of_the_server_goes_unnoticed_by_readers() {
 }
 
 #[test]
-fn users_are_told_by_unix() {
+fn unix_credentials_have_the_users_name() {
     let more = "xrootd.seclib libXrdSec.so\nsec.protocol unix\n";
     let Some(server) = Server::start(more) else { return };
     let client = server.client(Options { user: Some("ann".into()), ..Options::default() });
     write(&client, "/file", b"abc");
-    server.has_said("login as ann", 1);
+    server.await_log("login as ann", 1);
 }
 
 #[cfg(feature = "tls")]
 #[test]
-fn tls_hides_what_is_said() {
+fn files_are_written_and_read_over_tls() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]);
     let made = made.unwrap();
     let folder = TempDir::new().unwrap();
@@ -384,6 +384,6 @@ fn tls_hides_what_is_said() {
         let mut found = vec![0; bytes.len()];
         assert_eq!(file.read_at(0, &mut found).unwrap(), bytes.len(), "{policy}");
         assert!(found == bytes);
-        server.has_said("TLS", 1);
+        server.await_log("TLS", 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Waits, redirects, delayed answers, lost connections, damaged data, and servers that mean no good.
+//! Waits, redirects, delayed answers, lost connections, damaged data, and malicious servers.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn path_of(request: &Request) -> Vec<u8> {
 }
 
 #[test]
-fn waits_are_waited_for() {
+fn a_request_is_repeated_after_a_wait() {
     let fake = Fake::start(|_, index, _| match index {
         0 => Act::Answer(vec![Response::Wait(Wait { seconds: 1, message: "tape".into() })]),
         _ => ok("1 20 51 3\0"),
@@ -53,7 +53,7 @@ fn waits_are_waited_for() {
 }
 
 #[test]
-fn who_waits_too_long_is_told() {
+fn a_wait_beyond_the_patience_is_an_error() {
     let wait = || Act::Answer(vec![Response::Wait(Wait { seconds: 100, message: String::new() })]);
     let fake = Fake::start(move |_, _, _| wait());
     let options = Options { patience: Duration::from_secs(50), ..Options::default() };
@@ -62,7 +62,7 @@ fn who_waits_too_long_is_told() {
 }
 
 #[test]
-fn redirects_are_followed_with_what_they_add() {
+fn redirects_are_followed_with_their_opaque_values() {
     let data = Fake::start(|_, _, request| match request {
         Request::Open(_) => opened(),
         _ => ok("bytes"),
@@ -73,12 +73,12 @@ fn redirects_are_followed_with_what_they_add() {
     let mut found = [0; 5];
     assert_eq!(file.read_at(0, &mut found).unwrap(), 5);
     assert_eq!(&found, b"bytes");
-    assert_eq!(path_of(&data.heard.lock().unwrap()[0].1), b"/file?a=b&cache=1");
+    assert_eq!(path_of(&data.requests.lock().unwrap()[0].1), b"/file?a=b&cache=1");
     assert_eq!(manager.count(RequestCode::READ), 0);
 }
 
 #[test]
-fn a_manager_is_told_who_has_been_tried() {
+fn a_manager_gets_the_names_of_servers_that_failed() {
     let data = Fake::start(|_, _, _| refuse(ErrorCode::NOT_FOUND));
     let port = data.port();
     let manager = Fake::start(move |_, index, _| match index {
@@ -86,7 +86,7 @@ fn a_manager_is_told_who_has_been_tried() {
         _ => ok("1 7 51 3\0"),
     });
     assert_eq!(client(&manager).stat(&at("/file")).unwrap().size, 7);
-    assert_eq!(path_of(&manager.heard.lock().unwrap()[1].1), b"/file?tried=127.0.0.1");
+    assert_eq!(path_of(&manager.requests.lock().unwrap()[1].1), b"/file?tried=127.0.0.1");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn delayed(stream: StreamId, body: &'static str) -> Vec<u8> {
 }
 
 #[test]
-fn delayed_answers_find_their_requests() {
+fn a_delayed_answer_reaches_its_request() {
     let fake = Fake::start(|_, _, request| match request {
         Request::Open(_) => opened(),
         Request::Read(_) => Act::Raw(|stream| delayed(stream, "later")),
@@ -139,7 +139,7 @@ fn answers_in_parts_are_joined() {
 }
 
 #[test]
-fn reads_go_on_after_a_lost_connection() {
+fn a_read_is_repeated_after_a_lost_connection() {
     let fake = Fake::start(|connection, _, request| match request {
         Request::Open(_) => opened(),
         _ if connection == 0 => Act::Close,
@@ -151,7 +151,7 @@ fn reads_go_on_after_a_lost_connection() {
 }
 
 #[test]
-fn a_server_that_always_goes_away_is_given_up() {
+fn a_read_fails_if_every_connection_is_lost() {
     let fake = Fake::start(|_, _, request| match request {
         Request::Open(_) => opened(),
         _ => Act::Close,
@@ -174,7 +174,7 @@ fn a_file_is_closed_once() {
     let client = client(&fake);
     let closes = || fake.closes.load(std::sync::atomic::Ordering::SeqCst);
     let file = client.open(&at("/file"), OpenOptions::READ).unwrap();
-    // The server forgot the file, and its handle may be another one's.
+    // The server has lost the file, and its handle may belong to another file by now.
     assert_eq!(file.read_at(0, &mut [0; 5]).unwrap(), 5);
     client.ping().unwrap();
     assert_eq!((fake.count(RequestCode::OPEN), closes()), (2, 0));
@@ -201,7 +201,7 @@ fn a_lost_write_is_never_repeated() {
 }
 
 #[test]
-fn a_write_that_failed_is_told_by_all_that_follows() {
+fn calls_after_a_failed_write_report_its_error() {
     let fake = Fake::start(|_, _, request| match request {
         Request::Open(_) => opened(),
         Request::Write(write) if write.offset == 3 => refuse(ErrorCode::NO_SPACE),
@@ -220,7 +220,7 @@ fn a_write_that_failed_is_told_by_all_that_follows() {
 }
 
 #[test]
-fn what_changes_names_is_never_repeated() {
+fn a_removal_is_never_repeated() {
     let fake = Fake::start(|_, _, _| Act::Close);
     let error = client(&fake).rm(&at("/file")).unwrap_err();
     assert!(matches!(error, ClientError::Lost { .. }), "{error}");
@@ -255,7 +255,7 @@ fn damaged_pages_are_read_once_more() {
 }
 
 #[test]
-fn pages_that_arrive_damaged_are_sent_once_more() {
+fn pages_that_the_server_reports_damaged_are_sent_once_more() {
     let fake = Fake::start(move |_, _, request| match request {
         Request::Open(_) => opened(),
         Request::PgWrite(write) if write.flags == PageFlags::RETRY => {
@@ -272,9 +272,9 @@ fn pages_that_arrive_damaged_are_sent_once_more() {
     assert_eq!(fake.count(RequestCode::PG_WRITE), 2);
 }
 
-/// Everything a server may say to a read of 100 bytes that is not an answer to it.
+/// Responses that are not an answer to a read of 100 bytes: too long, malformed, or of an unknown kind.
 #[test]
-fn answers_that_are_none_are_errors() {
+fn invalid_answers_to_a_read_are_errors() {
     fn bytes(stream: StreamId, status: StatusCode, length: u32, body: &[u8]) -> Vec<u8> {
         [&ResponseHeader { stream, status, length }.encode()[..], body].concat()
     }
@@ -300,7 +300,7 @@ fn answers_that_are_none_are_errors() {
 }
 
 #[test]
-fn other_pieces_than_asked_for_are_errors() {
+fn pieces_that_were_not_requested_are_errors() {
     for (offset, length) in [(1u64, 4u32), (0, 5), (0, u32::MAX)] {
         let fake = Fake::start(move |_, _, request| match request {
             Request::Open(_) => opened(),
@@ -320,7 +320,7 @@ fn other_pieces_than_asked_for_are_errors() {
 }
 
 #[test]
-fn silence_is_an_error_in_time() {
+fn a_silent_server_is_an_error_after_the_timeout() {
     let fake = Fake::start(|_, _, _| Act::Silence);
     let options = Options { request_timeout: Duration::from_secs(1), ..Options::default() };
     let client = Client::connect(&fake.url("/"), options).unwrap();
@@ -330,7 +330,7 @@ fn silence_is_an_error_in_time() {
 }
 
 #[test]
-fn answers_to_others_and_messages_are_passed_over() {
+fn answers_on_unknown_streams_and_messages_are_ignored() {
     let fake = Fake::start(|_, _, _| {
         Act::Raw(|stream| {
             let mut bytes = Vec::new();
@@ -346,7 +346,7 @@ fn answers_to_others_and_messages_are_passed_over() {
 }
 
 #[test]
-fn tokens_are_not_told_without_tls() {
+fn tokens_are_not_sent_without_tls() {
     let fake = Fake::start_with("&P=ztn,0:4096:", |_, _, _| ok(""));
     let token = Some(xrd::client::Token("secret".into()));
     let options = Options { token, ..Options::default() };
@@ -358,7 +358,7 @@ fn tokens_are_not_told_without_tls() {
 }
 
 #[test]
-fn what_has_no_tls_is_not_asked_for_it_in_vain() {
+fn a_server_without_tls_is_refused_if_the_url_demands_tls() {
     let fake = Fake::start(|_, _, _| ok(""));
     let mut url = fake.url("/");
     url.wants_tls = true;
