@@ -1,4 +1,4 @@
-//! Other processes: this test binary again, playing one role.
+//! Other processes: each runs this test binary, which then plays one role.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const ROLE: &str = "FEMTOBARN_TEST_ROLE";
 const FOLDER: &str = "FEMTOBARN_TEST_FOLDER";
-/// Tells a role's own lines from those of the test harness, which may stand before them.
+/// Marks the lines that a role prints; output of the test harness may precede it on the same line.
 const MARK: &str = "@says ";
 
-/// A role gets the folder of the federation.
+/// The function of a role; its argument is the folder of the federation.
 type Role = fn(&Path);
 
 const ROLES: &[(&str, Role)] = &[
@@ -24,7 +24,7 @@ const ROLES: &[(&str, Role)] = &[
     ("wait for the lock", crate::sharing::wait_for_the_lock),
 ];
 
-/// Not a test of its own: what the other process runs.
+/// Not a test: the other processes run it to play their roles.
 #[test]
 #[ignore = "run by other tests as another process"]
 fn play() {
@@ -34,14 +34,14 @@ fn play() {
     role(Path::new(&folder));
 }
 
-/// Tells the test a line.
+/// Sends a line to the test.
 pub(crate) fn say(line: impl std::fmt::Display) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{line}").unwrap();
     out.flush().unwrap();
 }
 
-/// Waits until the test says something, or has gone.
+/// Waits for a line from the test, or for its end.
 pub(crate) fn listen() -> String {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
@@ -53,8 +53,8 @@ pub(crate) fn command(role: &str, folder: &Path) -> Command {
     prepare(Command::new(program), role, folder)
 }
 
-/// The role in a mount name space of its own, after `mount` has run there; `None` if this machine
-/// does not let us have one.
+/// The command that plays the role in a mount name space of its own, after `mount` has run there; `None` if
+/// this machine does not permit that.
 pub(crate) fn command_in_own_mounts(role: &str, folder: &Path, mount: &str) -> Option<Command> {
     let allowed = Command::new("unshare")
         .args(["-rm", "sh", "-c", mount])
@@ -72,7 +72,7 @@ pub(crate) fn command_in_own_mounts(role: &str, folder: &Path, mount: &str) -> O
     Some(prepare(command, role, folder))
 }
 
-/// Has `command`, which starts this program, play a role.
+/// Adds a role to a command that starts this program.
 pub(crate) fn prepare(mut command: Command, role: &str, folder: &Path) -> Command {
     command
         .args(["--exact", "child::play", "--ignored", "--nocapture"])
@@ -83,7 +83,7 @@ pub(crate) fn prepare(mut command: Command, role: &str, folder: &Path) -> Comman
     command
 }
 
-/// A running role. It is killed when this is dropped.
+/// A process that plays a role. It is killed when this is dropped.
 pub(crate) struct Player {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -106,7 +106,7 @@ impl Player {
         self.child.id()
     }
 
-    /// What it says next; `None` when it has ended.
+    /// The next line from the role; `None` when it has ended.
     pub(crate) fn hear(&mut self) -> Option<String> {
         loop {
             let line = self.lines.next()?.ok()?;
@@ -120,7 +120,7 @@ impl Player {
         writeln!(self.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// Kill -9, at once.
+    /// Kills the process with SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

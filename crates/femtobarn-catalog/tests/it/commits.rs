@@ -1,4 +1,4 @@
-//! What a commit publishes, and what refuses it.
+//! The changes that a commit publishes, and the reasons to refuse it.
 
 use std::sync::Barrier;
 
@@ -81,7 +81,7 @@ fn a_refused_commit_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_was_read_must_be_unchanged_if_the_transaction_asks() {
+fn a_change_of_a_declared_read_refuses_the_commit() {
     let fed = Federation::new();
     let (read, written) = (fed.container("calibration"), fed.container("events"));
     let base = fed.publish(read, None, 1).unwrap();
@@ -155,7 +155,7 @@ fn a_sealed_database_takes_no_more_commits() {
     assert_eq!(fed.catalog.commit(commit).unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// A container that came while a file was being completed was once committed and missing in it.
+/// A container committed while its file was being completed was once missing in that file.
 #[test]
 fn a_database_that_changed_since_its_sealer_looked_is_not_sealed() {
     let fed = Federation::new();
@@ -174,7 +174,7 @@ fn a_database_that_changed_since_its_sealer_looked_is_not_sealed() {
 }
 
 #[test]
-fn an_attached_database_is_filled_by_the_commit_that_attaches_it_and_no_other() {
+fn only_the_attaching_commit_adds_versions_to_an_attached_database() {
     let fed = Federation::new();
     let attached = database(&fed.catalog, "nano", DatabaseState::Attached);
     let id = attached.id;
@@ -195,7 +195,7 @@ fn an_attached_database_is_filled_by_the_commit_that_attaches_it_and_no_other() 
 }
 
 #[test]
-fn nonsense_is_refused_with_a_reason() {
+fn an_invalid_commit_is_refused_with_the_reason() {
     let fed = Federation::new();
     let events = fed.container("events");
     let invalid = |commit: Commit| {
@@ -242,7 +242,7 @@ fn link_targets_are_appended_and_never_move() {
 }
 
 #[test]
-fn threads_that_commit_together_each_get_their_own_answer() {
+fn each_of_several_committing_threads_gets_its_own_answer() {
     let fed = Federation::new();
     let containers: Vec<_> = (0..8).map(|n| fed.container(&format!("events_{n}"))).collect();
     let shared = fed.container("shared");
@@ -271,7 +271,7 @@ fn threads_that_commit_together_each_get_their_own_answer() {
 }
 
 #[test]
-fn ids_are_never_given_out_twice() {
+fn ids_are_reserved_only_once() {
     let fed = Federation::new();
     let one = fed.catalog.reserve_container().unwrap();
     let many = fed.catalog.reserve_containers(3).unwrap();

@@ -12,7 +12,7 @@ use crate::federation::{Federation, version};
 
 const COMMITS: u64 = 40;
 
-/// Each process adds one to the number of entries, and starts again from the newest version after a conflict. A lost
+/// Each process adds one to the number of entries, and retries from the newest version after a conflict. A lost
 /// update would make the sum too small.
 #[test]
 fn processes_that_write_one_container_lose_no_update() {

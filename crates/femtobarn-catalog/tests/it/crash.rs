@@ -1,4 +1,4 @@
-//! Processes that are killed in the middle of a commit, and disks that fail in one.
+//! Processes that are killed in the middle of a commit, and disks that fail during one.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::federation::{Federation, version};
 
 /// A commit writes the same number of entries to two containers, so a half commit would show.
 #[test]
-fn a_process_killed_in_a_commit_leaves_all_of_it_or_nothing() {
+fn a_process_killed_in_a_commit_leaves_a_whole_commit_or_none() {
     let fed = Federation::new();
     let (left, right) = (fed.container("left"), fed.container("right"));
     for round in 0..12 {
@@ -34,7 +34,7 @@ fn a_process_killed_in_a_commit_leaves_all_of_it_or_nothing() {
     }
 }
 
-/// Role: commits the next number of entries to two containers, and says so when it is durable.
+/// Role: commits ever larger numbers of entries to two containers, and reports each durable commit.
 pub(crate) fn commit_in_pairs(folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;
@@ -49,14 +49,14 @@ pub(crate) fn commit_in_pairs(folder: &Path) {
     }
 }
 
-/// From the tenth commit on, the disk refuses to sync. What was acknowledged before stays.
+/// From the tenth sync on, the disk fails. Commits acknowledged before stay.
 #[test]
-fn after_a_failed_sync_no_more_commits_are_taken() {
+fn commits_are_refused_after_a_failed_sync() {
     let inject =
         ["-f", "-qq", "-o", "/dev/null", "-e", "inject=fdatasync,fsync:error=EIO:when=10+"];
     let works = Command::new("strace").args(inject).arg("true").stderr(Stdio::null()).status();
     if !works.is_ok_and(|status| status.success()) {
-        return eprintln!("skipped: there is no strace that may inject faults");
+        return eprintln!("skipped: there is no strace that can inject faults");
     }
     let fed = Federation::new();
     let mut command = Command::new("strace");
@@ -74,7 +74,7 @@ fn after_a_failed_sync_no_more_commits_are_taken() {
     fed.container("events");
 }
 
-/// Role: commits until a commit fails, then tries once more.
+/// Role: commits until a commit fails, then tries once more; reports both errors.
 pub(crate) fn commit_on_a_failing_disk(folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
     let mut acknowledged = catalog.head().unwrap();

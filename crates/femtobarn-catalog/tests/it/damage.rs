@@ -1,4 +1,4 @@
-//! Catalogues that are newer than this software, damaged, or gone.
+//! Catalogues that are newer than this software, damaged, or missing.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn garbled_pages_are_corrupt_and_never_a_panic() {
 }
 
 #[test]
-fn a_catalogue_that_is_deleted_or_replaced_under_us_is_noticed() {
+fn an_open_catalogue_that_is_deleted_or_replaced_is_refused() {
     let fed = Federation::new();
     let events = fed.container("events");
     let path = fed.folder.join("catalogue.sqlite");

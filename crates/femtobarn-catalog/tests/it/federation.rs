@@ -30,7 +30,7 @@ impl Federation {
         new_container(&self.catalog, self.database, name).unwrap()
     }
 
-    /// Commits a version with so many entries.
+    /// Commits a version with this number of entries.
     pub(crate) fn publish(
         &self,
         container: ContainerId,

@@ -45,7 +45,7 @@ fn a_folder_in_use_is_not_made_a_federation() {
 }
 
 #[test]
-fn a_creation_that_was_interrupted_can_be_done_again() {
+fn an_interrupted_creation_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("locks")).unwrap();
     fs::create_dir(folder.path().join("databases")).unwrap();
@@ -54,7 +54,7 @@ fn a_creation_that_was_interrupted_can_be_done_again() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn opening_fails_with_the_missing_part() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
@@ -71,7 +71,7 @@ fn what_is_missing_is_said() {
 }
 
 #[test]
-fn one_of_many_that_create_the_same_federation_wins() {
+fn one_of_several_concurrent_creations_succeeds() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("lhc.fed");
@@ -114,9 +114,9 @@ fn a_read_only_medium_with_an_unfinished_log_says_what_to_do() {
     assert!(said.starts_with("Unsupported") && said.contains("copy the folder"), "{said}");
 }
 
-/// Whoever may not write reads what others commit, as soon as they do.
+/// A reader without the right to write sees the commits of other processes at once.
 #[test]
-fn a_folder_of_somebody_else_can_be_read() {
+fn a_folder_of_another_user_can_be_read() {
     let Federation { catalog, folder, keep: _keep, database } = Federation::new();
     drop(catalog);
     for path in [_keep.path(), &folder] {
@@ -150,7 +150,7 @@ fn a_full_disk_refuses_the_commit_and_keeps_the_rest() {
     assert_eq!(filler.hear().unwrap(), "committed after space was freed");
 }
 
-/// Role: says what it can read, and what a commit says; then, when told to, what is new.
+/// Role: reports the number of databases and the error of a commit; then, on request, the newest commit.
 pub(crate) fn read_and_tell(folder: &Path) {
     let catalog = match LocalCatalogue::open(folder) {
         Ok(catalog) => catalog,

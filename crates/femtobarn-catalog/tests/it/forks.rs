@@ -18,7 +18,7 @@ fn a_forked_child_uses_the_catalogue_as_its_parent_does() {
     assert_eq!(fed.catalog.containers(fed.database, Csn::MAX).unwrap().len(), 6);
 }
 
-/// Role: forks with the catalogue open, with connections and without, and uses it on both sides.
+/// Role: forks with an open catalogue, with and without connections, and uses it in parent and child.
 pub(crate) fn fork_and_use(folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;

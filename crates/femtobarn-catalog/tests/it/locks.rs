@@ -100,7 +100,7 @@ fn allocation_lock_is_exclusive_and_independent_of_containers() {
             drop(table.lock_allocation(DATABASE).unwrap());
             is_freed.load(Ordering::Relaxed)
         });
-        // Long enough for a lock that does not wait to be seen.
+        // A lock that did not wait would be granted within this time.
         std::thread::sleep(SHORT);
         is_freed.store(true, Ordering::Relaxed);
         drop(held);

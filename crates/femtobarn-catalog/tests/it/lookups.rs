@@ -1,4 +1,4 @@
-//! What a snapshot sees, and what a look-up that finds nothing says.
+//! Look-ups as of a snapshot, and the errors of those that find nothing.
 
 use femtobarn_catalog::{Csn, DatabaseId, DatabaseState, Error, ErrorKind};
 use uuid::Uuid;
@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::federation::{Federation, new_database};
 
 #[test]
-fn a_snapshot_sees_the_rows_of_its_time() {
+fn a_snapshot_sees_the_rows_of_its_commit() {
     let fed = Federation::new();
     let events = fed.container("events");
     let created = fed.catalog.head().unwrap();
@@ -64,7 +64,7 @@ fn a_transaction_whose_answer_was_lost_can_be_looked_up() {
 }
 
 #[test]
-fn a_name_that_does_not_exist_is_answered_with_names_like_it() {
+fn an_error_for_an_unknown_name_suggests_similar_ones() {
     let fed = Federation::new();
     fed.container("events");
     fed.container("event_index");
@@ -81,7 +81,7 @@ fn a_name_that_does_not_exist_is_answered_with_names_like_it() {
 }
 
 #[test]
-fn a_name_that_may_not_exist_is_looked_up_without_an_error() {
+fn find_returns_none_for_an_unknown_name() {
     let fed = Federation::new();
     let created = fed.catalog.head().unwrap();
     let events = fed.container("events");

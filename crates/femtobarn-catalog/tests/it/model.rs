@@ -1,5 +1,5 @@
-//! Random histories against plain maps: every snapshot that exists shows what the map of its commit
-//! holds, whatever was renamed, dropped, tagged, vacuumed or restored since.
+//! Random histories compared with plain maps: every snapshot that exists shows the map of its commit,
+//! whatever was renamed, dropped, tagged, vacuumed or restored since.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ type State = BTreeMap<String, (DatabaseId, Containers)>;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 #[test]
-fn every_snapshot_shows_what_was_there_then() {
+fn every_snapshot_shows_the_state_of_its_commit() {
     for seed in 1..=5 {
         let mut history = History::new(seed);
         (0..60).for_each(|_| history.step());
@@ -35,11 +35,11 @@ struct History {
     seed: u64,
     random: u64,
     catalog: LocalCatalogue,
-    /// What each commit made of the federation, from that of no commit on.
+    /// The state after each commit; the first is that before any commit.
     states: Vec<State>,
     pins: Vec<PinGuard>,
     horizon: Csn,
-    /// Before the horizon.
+    /// Tagged or pinned snapshots before the horizon.
     kept: Vec<Csn>,
     _folder: tempfile::TempDir,
 }
@@ -69,7 +69,7 @@ impl History {
         Csn(self.states.len() as u64 - 1)
     }
 
-    /// Something that exists, to tag or to pin.
+    /// A random snapshot that exists, to be tagged or pinned.
     fn some_snapshot(&mut self) -> Option<Csn> {
         let csn = Csn(self.below(self.states.len()) as u64);
         (csn > Csn::ZERO && (csn >= self.horizon || self.kept.contains(&csn))).then_some(csn)
@@ -126,7 +126,7 @@ impl History {
         self.catalog.vacuum(&all).unwrap();
     }
 
-    /// One to three changes, each of a database or container of its own.
+    /// Commits one to three changes, each of another database or container.
     fn commit(&mut self) {
         let (mut commit, mut state) = (Commit::default(), self.states.last().unwrap().clone());
         let csn = Csn(self.head().0 + 1);
@@ -213,7 +213,7 @@ impl History {
     }
 }
 
-/// What a catalogue shows as of a commit.
+/// The state that a catalogue shows as of a commit.
 fn seen(catalog: &LocalCatalogue, at: Csn) -> State {
     let containers = |id| {
         let rows = catalog.containers(id, at).unwrap().into_iter();

@@ -1,4 +1,4 @@
-//! Names that change, and what is dropped: what snapshots see, and who conflicts with whom.
+//! Renames and drops: the names that snapshots see, and the conflicts with other commits.
 
 use femtobarn_catalog::{
     Commit, ContainerId, Csn, DatabaseId, DatabaseState, DroppedDatabase, ErrorKind, Result,
@@ -7,7 +7,7 @@ use femtobarn_catalog::{
 use crate::federation::{Federation, container, database, new_container, new_database, version};
 
 #[test]
-fn a_snapshot_sees_the_names_of_its_time() {
+fn a_snapshot_sees_the_names_of_its_commit() {
     let fed = Federation::new();
     let events = fed.container("events");
     let before = fed.publish(events, None, 1).unwrap();
@@ -82,7 +82,7 @@ fn one_commit_may_swap_two_names_and_pass_one_on() {
 }
 
 #[test]
-fn what_is_dropped_stays_in_older_snapshots_only() {
+fn dropped_names_stay_in_older_snapshots_only() {
     let fed = Federation::new();
     let (events, hits) = (fed.container("events"), fed.container("hits"));
     let seen = fed.publish(events, None, 1).unwrap();
@@ -111,7 +111,7 @@ fn what_is_dropped_stays_in_older_snapshots_only() {
     assert!(error.to_string().contains("database \"run7\" was dropped"), "{error}");
     let error = drop_database(&fed, fed.database, gone).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
-    // The same file comes back under a new number.
+    // The same file is attached again under a new id.
     let mut back = database(&fed.catalog, "run7", DatabaseState::Attached);
     back.uuid = uuid;
     let commit = Commit { new_databases: vec![back.clone()], ..Commit::default() };
@@ -120,7 +120,7 @@ fn what_is_dropped_stays_in_older_snapshots_only() {
 }
 
 #[test]
-fn a_change_that_the_transaction_did_not_see_is_a_conflict() {
+fn a_change_since_the_transaction_looked_is_a_conflict() {
     let fed = Federation::new();
     let events = fed.container("events");
     let seen = fed.catalog.head().unwrap();
@@ -139,7 +139,7 @@ fn a_change_that_the_transaction_did_not_see_is_a_conflict() {
     let db_renamed = rename_database(&fed, renamed, "run7a").unwrap();
     conflict(rename_database(&fed, renamed, "run7b"), "was named by commit");
     conflict(drop_database(&fed, fed.database, renamed), "was named by commit");
-    // New versions do not keep a database from being renamed.
+    // New versions do not prevent a rename of their database.
     fed.publish(events, Some(first), 2).unwrap();
     rename_database(&fed, db_renamed, "run7c").unwrap();
     let head = fed.catalog.head().unwrap();
@@ -174,7 +174,7 @@ fn a_transaction_may_rename_what_it_writes_and_drop_what_it_read() {
 }
 
 #[test]
-fn sealed_databases_keep_their_containers_but_not_their_names() {
+fn a_sealed_database_can_be_renamed_but_its_containers_cannot() {
     let fed = Federation::new();
     let events = fed.container("events");
     let seen = fed.catalog.head().unwrap();
@@ -188,7 +188,7 @@ fn sealed_databases_keep_their_containers_but_not_their_names() {
 }
 
 #[test]
-fn a_container_has_the_class_version_of_its_objects_then() {
+fn a_snapshot_sees_the_class_version_of_its_commit() {
     let fed = Federation::new();
     let events = fed.container("events");
     let first = fed.publish(events, None, 1).unwrap();
@@ -202,7 +202,7 @@ fn a_container_has_the_class_version_of_its_objects_then() {
 }
 
 #[test]
-fn names_are_checked_before_they_are_given() {
+fn invalid_and_taken_names_are_refused() {
     let fed = Federation::new();
     let events = fed.container("events");
     let seen = fed.catalog.head().unwrap();

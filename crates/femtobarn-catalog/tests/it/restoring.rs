@@ -1,4 +1,4 @@
-//! Catalogues that are copied while others commit, and made anew from their rows.
+//! Catalogues that are copied while other threads commit, and catalogues rebuilt from their rows.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::federation::{Federation, container, database, new_database, version};
 use crate::names::{drop_container, drop_database, rename};
 
-/// A federation with something of everything.
+/// A federation with rows of every kind.
 fn rich() -> Federation {
     let fed = Federation::new();
     let (events, hits) = (fed.container("events"), fed.container("hits"));
@@ -47,7 +47,7 @@ fn rich() -> Federation {
 }
 
 #[test]
-fn a_catalogue_made_from_its_rows_is_the_same_and_goes_on() {
+fn a_catalogue_restored_from_its_rows_is_equal_and_takes_commits() {
     let fed = rich();
     let contents = fed.catalog.contents().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -68,7 +68,10 @@ fn a_catalogue_made_from_its_rows_is_the_same_and_goes_on() {
     }
     assert_eq!(again.reserve_database().unwrap(), fed.catalog.reserve_database().unwrap());
     let number = again.reserve_container().unwrap();
-    assert!(number.0 > 2 && number.0 < 100, "not after that of an attached file: {number}");
+    assert!(
+        number.0 > 2 && number.0 < 100,
+        "it must not follow the id in an attached file: {number}"
+    );
     let csn = again.commit(Commit::default()).unwrap();
     assert_eq!(csn, Csn(fed.catalog.head().unwrap().0 + 1));
     let error = LocalCatalogue::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap_err();
@@ -97,7 +100,7 @@ fn rows_that_contradict_each_other_are_refused_as_a_whole() {
 }
 
 #[test]
-fn a_name_that_is_not_said_otherwise_holds_from_the_beginning_to_the_end() {
+fn a_container_without_a_history_of_names_always_had_its_name() {
     let fed = rich();
     let mut contents = fed.catalog.contents().unwrap();
     let hits = |record: &&mut ContainerRecord| record.row.name == "hits";
@@ -109,7 +112,7 @@ fn a_name_that_is_not_said_otherwise_holds_from_the_beginning_to_the_end() {
 }
 
 #[test]
-fn a_log_without_its_catalogue_is_not_built_upon() {
+fn a_log_without_its_catalogue_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("catalogue.sqlite-wal"), "of another one").unwrap();
     let error = LocalCatalogue::create_with(folder.path(), "lhc", Uuid::new_v4()).unwrap_err();
@@ -119,7 +122,7 @@ fn a_log_without_its_catalogue_is_not_built_upon() {
 }
 
 #[test]
-fn a_copy_is_whole_and_as_of_one_commit_while_others_commit() {
+fn a_copy_shows_one_commit_while_others_commit() {
     let fed = Federation::new();
     let (left, right) = (fed.container("left"), fed.container("right"));
     let copies = tempfile::tempdir().unwrap();

@@ -29,7 +29,7 @@ fn a_tag_names_a_snapshot_until_it_is_dropped() {
 }
 
 #[test]
-fn retention_keeps_what_any_of_its_rules_asks_for() {
+fn retention_keeps_the_commits_of_either_rule() {
     let fed = Federation::new();
     let head = (0..9).map(|n| fed.container(&format!("c{n}"))).count() as u64 + 1;
     assert_eq!(fed.catalog.retention().unwrap(), Retention::default());
@@ -51,7 +51,7 @@ fn retention_keeps_what_any_of_its_rules_asks_for() {
 }
 
 #[test]
-fn before_the_horizon_there_is_only_what_is_tagged_or_pinned() {
+fn only_tagged_and_pinned_snapshots_exist_before_the_horizon() {
     let fed = Federation::new();
     for number in 0..9 {
         fed.container(&format!("c{number}"));
@@ -69,13 +69,17 @@ fn before_the_horizon_there_is_only_what_is_tagged_or_pinned() {
     assert_eq!(fed.catalog.create_tag("late", Csn(4), "").unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(fed.catalog.pin_head().unwrap().0, head);
     drop(pinned);
-    assert_eq!(fed.catalog.raise_horizon(Csn(2)).unwrap().horizon, Csn(7), "it never goes down");
+    assert_eq!(
+        fed.catalog.raise_horizon(Csn(2)).unwrap().horizon,
+        Csn(7),
+        "the horizon never goes down"
+    );
     assert_eq!(fed.catalog.raise_horizon(Csn::MAX).unwrap().horizon, head);
     assert_eq!(fed.catalog.horizon().unwrap(), head);
 }
 
 #[test]
-fn a_version_is_needed_by_the_snapshots_between_it_and_the_next() {
+fn a_version_is_needed_by_the_snapshots_before_the_next_version() {
     let kept = KeptSnapshots { horizon: Csn(10), csns: vec![Csn(3), Csn(5)] };
     let needs = |since, until| kept.needs(Csn(since), until);
     assert!(needs(1, None) && needs(12, None));
@@ -85,7 +89,7 @@ fn a_version_is_needed_by_the_snapshots_between_it_and_the_next() {
 }
 
 #[test]
-fn pins_are_counted_and_seen_by_everybody() {
+fn pins_are_counted_and_seen_by_other_processes() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("locks")).unwrap();
     let (pins, others) = (SnapshotPins::new(folder.path()), SnapshotPins::new(folder.path()));
@@ -109,7 +113,7 @@ fn pins_are_counted_and_seen_by_everybody() {
 fn the_pin_of_a_killed_process_is_gone_and_a_forked_child_has_its_own() {
     let fed = Federation::new();
     let mut player = Player::start("pin and fork", &fed.folder);
-    assert_eq!(player.hear().unwrap(), "child as it should be");
+    assert_eq!(player.hear().unwrap(), "the child has its own pin");
     assert_eq!(player.hear().unwrap(), "pinned");
     assert_eq!(fed.catalog.pins().pinned_below(Csn::MAX).unwrap(), [Csn(1)]);
     player.kill();
@@ -117,7 +121,7 @@ fn the_pin_of_a_killed_process_is_gone_and_a_forked_child_has_its_own() {
 }
 
 #[test]
-fn where_nothing_can_be_written_pins_do_nothing() {
+fn pins_do_nothing_in_a_read_only_folder() {
     let pins = SnapshotPins::new(Path::new("/proc/nowhere"));
     let guard = pins.pin(Csn(1)).unwrap();
     assert!(pins.pinned_below(Csn::MAX).unwrap().is_empty());
@@ -137,12 +141,12 @@ pub(crate) fn pin_and_fork(folder: &Path) {
             let own = catalog.pins().pin(Csn(2)).unwrap();
             let both = pinned() == [Csn(1), Csn(2)];
             drop((guard, own));
-            // The parent's pin is left.
+            // Only the parent's pin is left.
             std::process::exit(if both && pinned() == [Csn(1)] { 42 } else { 1 });
         }
         nix::unistd::ForkResult::Parent { child } => {
             assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 42));
-            say("child as it should be");
+            say("the child has its own pin");
             say("pinned");
             listen();
             drop(guard);

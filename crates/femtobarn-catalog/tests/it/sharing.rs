@@ -29,7 +29,7 @@ fn database_is_shared_by_transactions_or_locked_exclusively() {
     let error = alone.lock_database_exclusive(DATABASE, SHORT).unwrap_err();
     let Error::Busy { what, holder, waited } = error else { panic!("not busy") };
     assert_eq!((what.as_str(), waited >= SHORT), ("database 3", true));
-    assert_eq!(holder.unwrap().pid, std::process::id(), "the writer of a container is known");
+    assert_eq!(holder.unwrap().pid, std::process::id(), "the error names the holder");
     drop((shared, also, writes));
     let taken = alone.lock_database_exclusive(DATABASE, Duration::ZERO).unwrap();
     let error = one.share_database(DATABASE, Duration::ZERO).unwrap_err();
@@ -82,7 +82,7 @@ fn maintenance_lock_is_shared_by_backups_and_exclusive_for_vacuum() {
     drop(vacuum);
 }
 
-/// Each waiter has its turns in the order of arrival, and comes straight back for the next one.
+/// Each waiter queues again as soon as it has freed the lock, so the order of the rounds is certain.
 #[test]
 fn waiters_are_served_in_the_order_of_arrival() {
     const WAITERS: usize = 8;
@@ -102,7 +102,7 @@ fn waiters_are_served_in_the_order_of_arrival() {
                         order.push(number);
                         WAITERS * ROUNDS - order.len()
                     };
-                    // The waiter before has come back, so that its place in the queue is certain.
+                    // The previous holder is back in the queue, so its position there is certain.
                     until_waiting(table, left.min(WAITERS - 1));
                     drop(turn);
                 }
@@ -115,7 +115,7 @@ fn waiters_are_served_in_the_order_of_arrival() {
     assert_eq!(order.into_inner().unwrap(), expected);
 }
 
-/// A shared lock that is asked for behind a waiter for the exclusive one would otherwise keep that out for ever.
+/// Otherwise overlapping shared locks could keep a waiter for the exclusive lock out for ever.
 #[test]
 fn shared_locks_queue_behind_a_waiter_for_the_exclusive_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The log of the catalogue, which committers make durable for each other.
+//! Syncs of the catalogue's log. One sync makes the commits of all waiting processes durable.
 
 use std::os::unix::fs::FileExt;
 
@@ -6,7 +6,7 @@ use femtobarn_catalog::{Commit, Csn, LocalCatalogue};
 
 use crate::federation::Federation;
 
-/// Where the numbers stand; see `docs/format.md`.
+/// Offset of the log's progress numbers in `locks/commit`; see `docs/format.md`.
 const NUMBERS_AT: u64 = 192;
 
 fn numbers(fed: &Federation) -> [u64; 3] {
@@ -23,12 +23,12 @@ fn set(fed: &Federation, at: u64, number: u64) {
 }
 
 #[test]
-fn what_is_acknowledged_is_known_to_be_durable_whoever_synced_it() {
+fn an_acknowledged_commit_is_recorded_as_durable_whichever_thread_synced_it() {
     let fed = Federation::new();
     let [before, ..] = numbers(&fed);
     std::thread::scope(|scope| {
         for _ in 0..6 {
-            // Each has connections and locks of its own, as a process would.
+            // Each catalogue has connections and locks of its own, as a process would.
             scope.spawn(|| {
                 let catalog = LocalCatalogue::open(&fed.folder).unwrap();
                 for _ in 0..30 {
@@ -44,9 +44,9 @@ fn what_is_acknowledged_is_known_to_be_durable_whoever_synced_it() {
     assert_eq!(durable, written);
 }
 
-/// The numbers are not synced themselves: a loss of power may leave any of them as it was before.
+/// The numbers themselves are not synced: after a loss of power each of them may have an earlier value.
 #[test]
-fn numbers_that_were_lost_do_not_stand_for_what_comes_later() {
+fn numbers_from_before_a_loss_of_power_do_not_cover_later_commits() {
     let fed = Federation::new();
     fed.catalog.commit(Commit::default()).unwrap();
     set(&fed, 0, 3);
@@ -56,7 +56,7 @@ fn numbers_that_were_lost_do_not_stand_for_what_comes_later() {
     assert_eq!((written, durable), (1001, 1001));
 }
 
-/// After a failed sync the log is written again before anything is committed behind it.
+/// After a failed sync the log is written again before the next commit is appended.
 #[test]
 fn a_torn_log_is_mended_by_the_next_commit() {
     let fed = Federation::new();
@@ -71,13 +71,13 @@ fn a_torn_log_is_mended_by_the_next_commit() {
     assert_eq!(fed.catalog.backup_to(&copy).unwrap(), Csn(first.0 + 1));
 }
 
-/// Whoever pins a snapshot waits for the sync of those who committed it.
+/// A pin waits until the commit of its snapshot is synced.
 #[test]
-fn a_snapshot_shows_only_what_is_durable() {
+fn a_pinned_snapshot_is_durable() {
     let fed = Federation::new();
     fed.catalog.commit(Commit::default()).unwrap();
     let [written, ..] = numbers(&fed);
-    // As if somebody had committed once more and not synced yet.
+    // As if another process had committed and not synced yet.
     set(&fed, 0, written + 1);
     let (_, pin) = fed.catalog.pin_head().unwrap();
     assert_eq!(numbers(&fed), [written + 1, written + 1, 0]);
@@ -86,7 +86,7 @@ fn a_snapshot_shows_only_what_is_durable() {
 
 /// Syncs are quicker within a file than at its end.
 #[test]
-fn the_log_is_written_ahead() {
+fn the_log_grows_in_large_steps() {
     let fed = Federation::new();
     let log = fed.folder.join("catalogue.sqlite-wal");
     let other = LocalCatalogue::open(&fed.folder).unwrap();

@@ -1,4 +1,4 @@
-//! What vacuum takes away, and space that writers get again.
+//! The rows that vacuum removes, and the freed space that writers reuse.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ fn vacuumed(kept: KeptSnapshots) -> Vacuumed {
     }
 }
 
-/// Takes away all that can be.
+/// Vacuums everything that no kept snapshot needs.
 fn vacuum(catalog: &LocalCatalogue, to: Csn) -> Result<Vacuumed> {
     let kept = catalog.raise_horizon(to)?;
     let purgeable = catalog.purgeable(&kept)?;
@@ -39,7 +39,7 @@ fn vacuum(catalog: &LocalCatalogue, to: Csn) -> Result<Vacuumed> {
 }
 
 #[test]
-fn what_a_kept_snapshot_needs_stays_and_the_rest_goes() {
+fn versions_that_no_kept_snapshot_needs_are_removed() {
     let fed = Federation::new();
     let (events, hits) = (fed.container("events"), fed.container("hits"));
     let mut commits = vec![fed.publish(events, None, 1).unwrap()];
@@ -60,7 +60,7 @@ fn what_a_kept_snapshot_needs_stays_and_the_rest_goes() {
     assert!(!fed.catalog.snapshot_exists(commits[4]).unwrap());
     assert_eq!(fed.entries(events, commits[2]), Some(3));
     drop(pinned);
-    assert_eq!(fed.catalog.pin(commits[5]).unwrap().csn(), commits[5], "kept until the next");
+    assert_eq!(fed.catalog.pin(commits[5]).unwrap().csn(), commits[5], "kept until a vacuum");
     vacuum(&fed.catalog, kept_from).unwrap();
     assert_eq!(left(fed.database), [commits[2], commits[8], commits[9], only]);
     assert!(fed.catalog.pin(commits[5]).is_err());
@@ -71,7 +71,7 @@ fn what_a_kept_snapshot_needs_stays_and_the_rest_goes() {
 }
 
 #[test]
-fn what_was_dropped_goes_when_no_kept_snapshot_has_it() {
+fn dropped_names_are_purged_once_no_kept_snapshot_has_them() {
     let fed = Federation::new();
     let (events, hits) = (fed.container("events"), fed.container("hits"));
     let seen = fed.publish(events, None, 1).unwrap();
@@ -97,7 +97,7 @@ fn what_was_dropped_goes_when_no_kept_snapshot_has_it() {
 }
 
 #[test]
-fn vacuum_refuses_to_take_what_is_needed() {
+fn vacuum_refuses_to_remove_needed_rows() {
     let fed = Federation::new();
     let events = fed.container("events");
     let first = fed.publish(events, None, 1).unwrap();
@@ -118,7 +118,7 @@ fn vacuum_refuses_to_take_what_is_needed() {
 }
 
 #[test]
-fn a_vacuum_that_was_overtaken_takes_nothing() {
+fn a_vacuum_removes_nothing_after_another_vacuum_or_a_new_tag() {
     let fed = Federation::new();
     let events = fed.container("events");
     let first = fed.publish(events, None, 1).unwrap();
@@ -155,7 +155,7 @@ fn freed_space_is_given_out_once_and_only_after_it_was_released() {
     assert_eq!((epoch(), fed.catalog.counts().unwrap().free_bytes), (1, 900));
 
     let take = |size| fed.catalog.take_free_extent(fed.database, size).unwrap();
-    assert_eq!(take(200), Some(ranges[2]), "the smallest that is large enough");
+    assert_eq!(take(200), Some(ranges[2]), "the smallest range that is large enough");
     assert_eq!(take(501), None);
     fed.catalog.give_free_extent(fed.database, range(5200, 100)).unwrap();
     let again = fed.catalog.give_free_extent(fed.database, range(5250, 100)).unwrap_err();

@@ -32,7 +32,7 @@ fn crash_in(name: &str, limit: usize) {
     let started = std::time::Instant::now();
     let explored = explore(&script, &trace, limit, SEED).unwrap();
     let Exploration { operations, possible, tried, failures } = explored;
-    crate::tell(&format!(
+    crate::print_progress(&format!(
         "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, seed \
          {SEED}, {:.1} s",
         started.elapsed().as_secs_f64()

@@ -40,7 +40,9 @@ fn fail_everywhere(limit: u64) {
     });
     let (tried, possible) = (tried.into_inner(), possible.into_inner());
     let scripts = NAMES.len();
-    crate::tell(&format!("tried {tried} of {possible} faults in {scripts} workloads, seed {SEED}"));
+    crate::print_progress(&format!(
+        "tried {tried} of {possible} faults in {scripts} workloads, seed {SEED}"
+    ));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(tried > 0, "no fault was tried");
 }

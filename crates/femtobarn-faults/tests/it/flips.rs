@@ -16,7 +16,8 @@ use rntuple::{EnvelopeKind, EnvelopeLink, Footer, Locator, PageList, Value, read
 use tempfile::TempDir;
 
 const SEED: u64 = 5;
-/// Of so many bytes one is flipped in the short test; it has no common factor with their sizes.
+/// The short test flips a bit in one of this many bytes. It has no common factor with the sizes of fields, so
+/// that all of them are hit.
 const BYTES_BETWEEN: u64 = 5;
 const PATHS: [&str; 2] = ["run7/events", "run7/packed"];
 
@@ -52,7 +53,7 @@ fn small() -> TempDir {
     place
 }
 
-/// What is read: all contents as of each commit, and the entries found by some keys.
+/// The results of reading: all contents as of each commit, and the entries found by some keys.
 #[derive(Debug, PartialEq)]
 struct Read {
     contents: Vec<ExpectedContents>,
@@ -64,7 +65,7 @@ fn snapshots(federation: &Federation) -> Vec<Snapshot> {
     (1..=head.0).map(|csn| federation.snapshot(Some(Csn(csn))).unwrap()).collect()
 }
 
-/// Compares everything that can be read with the truth; says how much could not be read.
+/// Compares everything that can be read with the truth; returns how many reads failed.
 fn compare(federation: &Federation, truth: &Read) -> Result<usize, String> {
     let mut unread = 0;
     for (snapshot, truth) in snapshots(federation).iter().zip(&truth.contents) {
@@ -90,7 +91,7 @@ fn find(federation: &Federation, number: u64) -> femtobarn::Result<Vec<u64>> {
 fn truth(federation: &Federation) -> Read {
     let contents = snapshots(federation).iter().map(|each| contents(each).unwrap()).collect();
     let all: Vec<_> = (0..12).map(|number| find(federation, number).unwrap()).collect();
-    assert_eq!(all[2], Vec::<u64>::new(), "it was deleted");
+    assert_eq!(all[2], Vec::<u64>::new(), "the object was deleted");
     assert_eq!(all[11], vec![11]);
     Read { contents, found: all }
 }
@@ -160,7 +161,7 @@ impl Victim {
         Victim { place, whole: whole.to_vec() }
     }
 
-    /// Flips a bit, and says whether reading and a full check have noticed.
+    /// Flips a bit; returns whether reading and a full check have detected it.
     fn flip(&self, bit: u64, truth: &Read, checks: bool) -> Result<(bool, bool), String> {
         let mut flipped = self.whole.clone();
         flipped[bit as usize / 8] ^= 1 << (bit % 8);
@@ -170,7 +171,7 @@ impl Victim {
         let unread = compare(&federation, truth)?;
         let is_found = checks && {
             let report = federation.check(CheckLevel::Full, &mut |_| true).unwrap();
-            // Statistics and indexes can be made anew, so that damage to them is a warning.
+            // Statistics and indexes can be rebuilt, so that damage to them is only a warning.
             report.worst() > Some(Severity::Notice)
         };
         Ok((unread > 0, is_found))
@@ -219,7 +220,7 @@ fn flip(all: bool) {
     };
     std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
     let (noticed, harmless) = (noticed.into_inner(), harmless.into_inner());
-    crate::tell(&format!(
+    crate::print_progress(&format!(
         "{} bytes, {} of them referred to: {noticed} flips were noticed by readers, {harmless} were \
          not; seed {SEED}",
         whole.len(),
@@ -232,7 +233,7 @@ fn flip(all: bool) {
         wrong.len(),
         wrong[..wrong.len().min(20)].join("; ")
     );
-    assert!(noticed > 500, "only {noticed} flips were noticed");
+    assert!(noticed > 500, "only {noticed} flips were detected");
 }
 
 #[test]

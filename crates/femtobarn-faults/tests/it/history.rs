@@ -140,7 +140,10 @@ fn record(level: IsolationLevel, count: u64) {
     let last = recorder::lists(&Federation::open(&folder).unwrap()).unwrap();
     let is_committed = |each: &&ObservedTransaction| each.outcome != TransactionOutcome::Aborted;
     let committed = history.iter().filter(is_committed).count();
-    crate::tell(&format!("{level:?}: {} transactions, {committed} committed", history.len()));
+    crate::print_progress(&format!(
+        "{level:?}: {} transactions, {committed} committed",
+        history.len()
+    ));
     if let Err(anomaly) = check(&history, &last, level) {
         if let Anomaly::Cycle(cycle) = &anomaly {
             cycle.iter().for_each(|at| println!("{at}: {}", history[*at].to_line()));

@@ -83,7 +83,7 @@ fn kill_writers(kills: u64) {
     let report = federation.check(CheckLevel::Full, &mut |_| true).unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
     let total: u64 = told.iter().map(|told| told.load(Ordering::SeqCst)).sum();
-    crate::tell(&format!(
+    crate::print_progress(&format!(
         "{kills} kills of {WRITERS} writers, {total} transactions acknowledged, seed {SEED}"
     ));
     assert!(total > kills, "only {total} transactions");

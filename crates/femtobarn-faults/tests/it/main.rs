@@ -9,7 +9,7 @@ mod history;
 mod kills;
 
 /// Prints what was tried to standard error directly, since the harness hides the output of tests that pass.
-fn tell(what: &str) {
+fn print_progress(text: &str) {
     use std::io::Write;
-    std::io::stderr().write_all(format!("proof: {what}\n").as_bytes()).unwrap();
+    std::io::stderr().write_all(format!("proof: {text}\n").as_bytes()).unwrap();
 }
