@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(authenticator.parameters(false).as_deref(), Some("&P=unix"));
         assert!(authenticator.anonymous().is_err());
         let somebody = authenticator.credentials(b"unix", b"unix\0alice users\0", false);
-        let somebody = somebody.expect("it is a name");
+        let somebody = somebody.expect("the name is known");
         assert_eq!((somebody.name.as_str(), somebody.how), ("alice", "unix"));
         assert!(!somebody.may(Action::Modify, b"/"));
         assert!(authenticator.credentials(b"unix", b"unix\0", false).is_err());

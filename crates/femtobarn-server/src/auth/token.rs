@@ -203,11 +203,13 @@ mod tests {
     /// A key, and its public part in a file.
     fn key_in(file: &Path) -> EncodingKey {
         let pair = rcgen::KeyPair::generate().expect("a key");
-        let key = EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).expect("it is one");
-        let mut jwk = Jwk::from_encoding_key(&key, Algorithm::ES256).expect("it has a public part");
+        let key =
+            EncodingKey::from_ec_pem(pair.serialize_pem().as_bytes()).expect("the text is a key");
+        let mut jwk =
+            Jwk::from_encoding_key(&key, Algorithm::ES256).expect("the key has a public part");
         jwk.common.key_id = Some("k1".to_owned());
-        let set = serde_json::to_vec(&JwkSet { keys: vec![jwk] }).expect("it is data");
-        std::fs::write(file, set).expect("a file of the test's own");
+        let set = serde_json::to_vec(&JwkSet { keys: vec![jwk] }).expect("the set can be encoded");
+        std::fs::write(file, set).expect("the file can be written");
         key
     }
 
@@ -220,14 +222,14 @@ mod tests {
             claims[name] = value.clone();
         }
         let header = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::ES256) };
-        encode(&header, &claims, key).expect("it can be signed")
+        encode(&header, &claims, key).expect("the claims can be signed")
     }
 
     fn tokens(keys: &Path) -> Tokens {
         let base = "/lhc.fed".to_owned();
         let issuer = Issuer { issuer: ISSUER.to_owned(), keys: keys.to_owned(), base };
         Tokens::new(vec![issuer], vec!["root://storage.example".to_owned()])
-            .expect("keys are there")
+            .expect("the file has keys")
     }
 
     #[test]
@@ -235,7 +237,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let key = key_in(&folder.path().join("keys"));
         let alice = tokens(&folder.path().join("keys")).identity(&token(&key, json!({})));
-        let alice = alice.expect("it is a good token");
+        let alice = alice.expect("the token is valid");
         assert_eq!((alice.name.as_str(), alice.how), ("alice", "token"));
         assert!(alice.may(Action::Read, b"/lhc.fed/run7/x"));
         assert!(!alice.may(Action::Read, b"/run7"));
@@ -257,16 +259,22 @@ mod tests {
         ] {
             assert!(tokens.identity(&token(&key, changes)).is_err(), "{why}");
         }
-        assert!(tokens.identity(&token(&stranger, json!({}))).is_err(), "another's signature");
+        assert!(
+            tokens.identity(&token(&stranger, json!({}))).is_err(),
+            "a signature by another key"
+        );
         let whole = token(&key, json!({}));
-        let (signed, _) = whole.rsplit_once('.').expect("it has three parts");
+        let (signed, _) = whole.rsplit_once('.').expect("a token has three parts");
         assert!(tokens.identity(&format!("{signed}.")).is_err(), "no signature");
         let shared = encode(
             &Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) },
             &json!({"iss": ISSUER, "aud": ANY_AUDIENCE, "exp": now + 600}),
             &EncodingKey::from_secret(b"guess"),
         );
-        assert!(tokens.identity(&shared.expect("it can be signed")).is_err(), "a shared secret");
+        assert!(
+            tokens.identity(&shared.expect("the claims can be signed")).is_err(),
+            "a shared secret"
+        );
         for nonsense in ["", "a.b.c", "..", &"x".repeat(TOKEN_BYTES_MAX + 1)] {
             assert!(tokens.identity(nonsense).is_err());
         }
@@ -280,8 +288,8 @@ mod tests {
         let tokens = tokens(&file);
         let new = key_in(&file);
         let later = SystemTime::now() + std::time::Duration::from_secs(5);
-        let written = std::fs::File::options().write(true).open(&file).expect("it is there");
-        written.set_modified(later).expect("it is ours");
+        let written = std::fs::File::options().write(true).open(&file).expect("the file exists");
+        written.set_modified(later).expect("the file is writable");
         assert!(tokens.identity(&token(&new, json!({}))).is_ok());
         assert!(tokens.identity(&token(&old, json!({}))).is_err());
     }

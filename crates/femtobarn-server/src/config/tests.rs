@@ -21,14 +21,14 @@ fn the_examples_in_comments_are_valid_settings() {
     let config: Config = toml::from_str(&with_examples).expect("examples are settings");
     assert_eq!(config.exports.len(), 1);
     assert_eq!(config.auth.issuers.len(), 1);
-    let throttle = config.exports[0].throttle.as_ref().expect("it is slow");
+    let throttle = config.exports[0].throttle.as_ref().expect("the export is throttled");
     assert_eq!((throttle.bytes_per_second, throttle.disks.len()), (22_000_000, 2));
     let faults: Vec<_> = config.exports[0].faults.iter().map(|fault| fault.parse()).collect();
     assert!(
         faults.len() == 2 && faults.iter().all(Result::<crate::physical::InjectedFault, _>::is_ok)
     );
     let path = StoragePath::new(b"/lhc.fed/raw/x").expect("a path");
-    let placement = config.placement().expect("servers are servers");
+    let placement = config.placement().expect("the placement is valid");
     let elsewhere = placement.redirect_target(&path, Opaque::default(), Load { sessions: 1 });
     assert_eq!(elsewhere.map(|server| server.host).as_deref(), Some("disk1.example"));
     assert!(config.check().is_err_and(|what| what.contains("TLS")));

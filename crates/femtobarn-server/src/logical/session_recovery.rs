@@ -305,7 +305,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)
     }
 
-    /// Opens the path to the end: its snapshot, and what keeps it so.
+    /// Claims the path and answers the open; returns its snapshot and the claim.
     fn open(inheritance: &Inheritance) -> Option<(u64, SnapshotClaim)> {
         let claim = inheritance.claim(&path())?;
         claim.mark_answered();
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_stays_inherited_until_all_is_opened_again_and_closed() {
+    fn a_path_stays_inherited_until_all_its_files_are_reopened_and_closed() {
         let broken = BrokenSessions::new(at(0));
         let session = broken.new_session_id(at(1));
         broken.remember(session, InheritedFiles::of(at(1), [opened(41), opened(41)]));
@@ -330,22 +330,25 @@ mod tests {
         let (beside, third) = open(&next).unwrap();
         assert_eq!((one, two, beside), (41, 41, 41));
         drop(second);
-        assert!(open(&next).is_some(), "one is still open");
+        assert!(open(&next).is_some(), "one file is still open");
         drop(third);
         assert!(open(&next).is_none());
         assert_eq!(next.unknown_since(), None);
-        assert!(open(&inheriting(broken.take(&session))).is_none(), "another one has taken it");
+        assert!(
+            open(&inheriting(broken.take(&session))).is_none(),
+            "another session has taken the path"
+        );
     }
 
     #[test]
-    fn an_open_that_is_to_come_again_finds_the_path_inherited() {
+    fn an_unanswered_open_leaves_the_path_inherited() {
         let next = inheriting(InheritedFiles::of(at(1), [opened(41)]));
         drop(next.claim(&path()).unwrap());
         assert_eq!(open(&next).unwrap().0, 41);
     }
 
     #[test]
-    fn what_was_open_as_of_several_snapshots_is_refused_as_often_as_it_was() {
+    fn each_file_of_a_path_open_at_several_snapshots_is_refused_once() {
         let next = inheriting(InheritedFiles::of(at(1), [opened(41), opened(42)]));
         for _ in 0..2 {
             let claim = next.claim(&path()).unwrap();
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_session_is_so_for_all_that_follow_it() {
+    fn an_unknown_session_is_unknown_to_all_its_successors() {
         let (old, broken) = (BrokenSessions::new(at(0)), BrokenSessions::new(at(9)));
         let first = inheriting(broken.take(&old.new_session_id(at(5))));
         assert_eq!(first.unknown_since(), Some(at(5)));
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_other_servers_are_unknown_whatever_the_clocks_say() {
+    fn ids_of_other_servers_are_unknown_at_any_time() {
         let broken = BrokenSessions::new(at(9));
         let mut other = broken.new_session_id(at(20));
         assert_eq!(broken.take(&other).unknown_since, None);
@@ -383,10 +386,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_as_what_another_server_had() {
+    fn a_forgotten_session_counts_as_one_of_another_server() {
         let broken = BrokenSessions::new(at(0));
         let [first, second] = [2, 3].map(|time| broken.new_session_id(at(time)));
-        // The first went on from one that began before it.
+        // The first session continued one that began before it.
         let mut left = InheritedFiles::of(at(2), [opened(1)]);
         left.merge(InheritedFiles::of(at(1), [opened(1)]));
         broken.remember(first, left);
@@ -396,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_inherits_so_many_paths_and_no_more() {
+    fn a_session_inherits_a_bounded_number_of_paths() {
         let next = inheriting(InheritedFiles::of(at(2), many(INHERITED_MAX)));
         next.add(InheritedFiles::of(at(1), [opened(41)]));
         assert!(next.claim(&path()).is_none());

@@ -117,24 +117,24 @@ mod tests {
 
     use super::*;
 
-    /// Hands over a connection that stays for ever; its client's end, and the thread that has it.
+    /// Gives the workers a connection that never ends; returns the client's end, and the thread that serves it.
     fn connected(workers: &Workers) -> (std::net::TcpStream, ThreadId) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
-        let address = listener.local_addr().expect("it is bound");
-        let client = std::net::TcpStream::connect(address).expect("somebody listens");
+        let address = listener.local_addr().expect("the listener is bound");
+        let client = std::net::TcpStream::connect(address).expect("the listener accepts clients");
         let (stream, _) = listener.accept().expect("a client came");
-        stream.set_nonblocking(true).expect("it is a socket");
+        stream.set_nonblocking(true).expect("sockets can be non-blocking");
         let (tell, told) = mpsc::channel();
         let runtime = Builder::new_current_thread().enable_all().build().expect("threads");
         let _entered = runtime.enter();
-        let stream = TcpStream::from_std(stream).expect("it does not block");
+        let stream = TcpStream::from_std(stream).expect("the socket is non-blocking");
         let serve = move |stream: TcpStream| async move {
-            tell.send(std::thread::current().id()).expect("the test waits for it");
+            tell.send(std::thread::current().id()).expect("the test waits for the id");
             std::future::pending::<()>().await;
             drop(stream);
         };
-        workers.serve(stream, serve).expect("there are threads");
-        (client, told.recv().expect("it is served"))
+        workers.serve(stream, serve).expect("the workers run");
+        (client, told.recv().expect("the connection is served"))
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(on_first, 2);
         workers.stop();
         for (mut client, _) in clients {
-            assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)), "it was closed");
+            assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)), "the connection is closed");
         }
         let counts = workers.workers.iter().map(|w| w.connections.load(Ordering::Relaxed));
         assert_eq!(counts.sum::<usize>(), 0);

@@ -1,8 +1,8 @@
-//! Threads that end with their test.
+//! Ends the other threads of a test when the test ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Says when it goes, be it by a failure, that the threads beside the test shall end.
+/// Sets a flag when dropped, also by a failure, that tells the other threads of a test to end.
 pub(crate) struct EndsOthers<'a>(pub &'a AtomicBool);
 
 impl Drop for EndsOthers<'_> {

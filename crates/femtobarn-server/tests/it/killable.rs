@@ -1,21 +1,21 @@
-//! Processes to kill: this test program again, running one test.
+//! Processes to kill: each runs this test program with one ignored test, its role.
 
 use std::process::{Child, Command, Stdio};
 
-/// Tells a test what to do as such a process.
-const TOLD: &str = "FEMTOBARN_TEST_TOLD";
+/// Has the argument of the role that a process plays.
+const ARGUMENT: &str = "FEMTOBARN_TEST_ARGUMENT";
 
-/// A process of its own, which is killed when this is dropped.
+/// A process that is killed when this is dropped.
 pub(crate) struct Killable {
     child: Child,
 }
 
 impl Killable {
-    /// Starts a test that is otherwise ignored, and tells it what to do.
-    pub(crate) fn start(test: &str, told: String) -> Self {
+    /// Starts a process that runs an ignored test with an argument.
+    pub(crate) fn start(test: &str, argument: String) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--ignored", test])
-            .env(TOLD, told)
+            .env(ARGUMENT, argument)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -30,7 +30,7 @@ impl Drop for Killable {
     }
 }
 
-/// What this process was told to do, if it is such a one.
-pub(crate) fn told() -> Option<String> {
-    std::env::var(TOLD).ok()
+/// The argument of this process's role; `None` if it plays no role.
+pub(crate) fn argument() -> Option<String> {
+    std::env::var(ARGUMENT).ok()
 }

@@ -42,7 +42,7 @@ fn metrics_are_refused_without_the_right_to_read_them() {
     let nobody = "auth.anonymous = 'nothing'\n";
     for (settings, is_told) in [
         ("", true),
-        // Anybody may read `/` there, but not these without a token.
+        // Anonymous clients may read `/`, but not the metrics.
         ("http.metrics = 'closed'", false),
         (nobody, false),
         (&format!("{nobody}http.metrics = 'open'"), true),
@@ -91,7 +91,7 @@ fn metrics_have_request_times_by_kind_and_export() {
     let status = server.status();
     assert!(status.memory_bytes > 1 << 20 && status.exports[0].total_bytes > 0);
     let waits = status.latencies.iter().find(|row| row.kind == "lock_wait").unwrap();
-    assert!(waits.buckets.iter().sum::<u64>() > 0, "the database was locked");
+    assert!(waits.buckets.iter().sum::<u64>() > 0, "no wait for the locked database was counted");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-/// A federation in a folder, and a server that has it.
+/// A federation in a folder, and a server of its files.
 struct Stage {
     folder: TempDir,
     port: u16,
@@ -43,7 +43,7 @@ impl Stage {
         self.folder.path().join("test.fed")
     }
 
-    /// Starts the server, on the port that it had before.
+    /// Starts the server, on its previous port.
     fn start(&mut self) {
         let catalogue = Arc::new(LocalCatalogue::open(&self.place()).unwrap());
         let files = Arc::new(PosixStorage::new(&self.place()).unwrap());
@@ -63,7 +63,7 @@ impl Stage {
         }
     }
 
-    /// The federation with its files through the server.
+    /// The federation, whose files are read and written through the server.
     fn remote(&self) -> Federation {
         let catalogue = Arc::new(LocalCatalogue::open(&self.place()).unwrap());
         let url = format!("root://127.0.0.1:{}//test.fed", self.port);
@@ -106,7 +106,7 @@ pub(crate) fn serve_files(
     (runtime, logical)
 }
 
-/// Lets everybody write: the locks are where the folder is.
+/// Admits every writer: the clients lock in the local folder.
 pub(crate) struct Anyone;
 
 impl Writers for Anyone {
@@ -207,8 +207,8 @@ fn objects_written_through_a_server_are_read_remotely_and_locally() {
     }
 }
 
-/// Events with lists of numbers, 20 MB of them and not compressed, appended in many pieces: so the
-/// pages of columns take turns in the file.
+/// Writes 20 MB of events with lists of numbers, uncompressed and in many pieces, so that the pages of different
+/// columns alternate in the file.
 fn with_tracks(federation: &Federation) {
     const ENTRIES: usize = 5_000;
     let json = r#"{"name": "Event", "version": 1, "fields": [{"name": "event", "type": "uint64"},
@@ -272,7 +272,7 @@ fn columns_are_the_same_however_they_are_read_from_a_server() {
     let whole = here.read(&here.select_all(), 0..entries).unwrap();
     let far = open();
     assert!(same(&far.read(&far.select_all(), 0..entries).unwrap(), &whole));
-    // In order, by threads with a part each that share what is read ahead.
+    // In order, by two threads with a part each, which share the prefetch buffers.
     let far = open();
     std::thread::scope(|scope| {
         for part in [0..entries / 2, entries / 2..entries] {
@@ -294,7 +294,7 @@ fn columns_are_the_same_however_they_are_read_from_a_server() {
 }
 
 impl Stage {
-    /// What clients of `root://` have asked for so far.
+    /// The number of requests over `root://` so far.
     fn requests(&self) -> u64 {
         let (_, logical) = self.server.as_ref().unwrap();
         logical.sessions.totals().requests.load(Ordering::SeqCst)
@@ -330,9 +330,9 @@ fn lookups_by_key_take_few_round_trips() {
             assert_eq!(found, (number < 400_000).then_some(number));
             stage.requests() - before
         };
-        // What indexes there are, their upper levels, their keys, the pages of a cluster, and one of these.
+        // The annex, the upper levels of the indexes, a block of keys, the page list, and a page.
         assert!(find(number) <= 5);
-        // Keys, and a page.
+        // A block of keys, and a page.
         assert!(find(number ^ 4096) <= 2);
         assert_eq!(find(number), 0);
         assert!(find(1 << 40) <= 1);
@@ -380,7 +380,7 @@ fn a_server_restart_fails_only_transactions_in_progress() {
     with_events(&remote, 1000);
     let mut transaction = begin(&remote);
     let key = open(&mut transaction);
-    // Enough that some is written before the commit.
+    // So many that some are written before the commit.
     transaction.extend(key, events(1000..1_500_000)).unwrap();
     stage.stop();
     stage.start();

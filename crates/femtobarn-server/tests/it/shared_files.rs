@@ -12,7 +12,7 @@ use femtobarn_server::physical::{
     StorageResult,
 };
 
-/// Stops one kind of call until it may pass.
+/// Stops calls of one kind until the test lets them pass.
 struct Barrier {
     kind: CallKind,
     arrived: Sender<()>,
@@ -23,14 +23,14 @@ impl Gate for Barrier {
     fn pass(&self, call: Call<'_>) -> StorageResult<usize> {
         if call.kind == self.kind {
             self.arrived.send(()).unwrap();
-            // Once nobody stands there any more, all pass.
+            // Once the test has dropped its end, all calls pass.
             let _ = self.may_pass.lock().unwrap().recv();
         }
         Ok(call.size)
     }
 }
 
-/// A new file of which one kind of call is stopped; who stops it.
+/// A new file whose calls of one kind are stopped, a channel that reports them, and one that lets them pass.
 fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()>) {
     let ((arrived, arrives), (pass, may_pass)) = (channel(), channel());
     let gate = Barrier { kind, arrived, may_pass: Mutex::new(may_pass) };
@@ -46,8 +46,8 @@ fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()
     (file, arrives, pass)
 }
 
-/// A write told that there was something to sync before it was done. A sync of somebody else's that came
-/// in between took that away, and the writer's own was left out.
+/// A write once marked the file as unsynced before it was done. A sync of another session in between cleared
+/// the mark, and the writer's own sync was skipped.
 #[test]
 fn a_write_during_a_sync_is_synced_by_the_next_one() {
     let (file, arrives, pass) = behind_a_barrier(CallKind::Write);
@@ -58,12 +58,12 @@ fn a_write_during_a_sync_is_synced_by_the_next_one() {
         pass.send(()).unwrap();
         writing.join().unwrap().unwrap();
     });
-    assert!(file.sync().unwrap(), "there is something to be synced");
-    assert!(!file.sync().unwrap(), "and nothing more");
+    assert!(file.sync().unwrap(), "the write is not synced yet");
+    assert!(!file.sync().unwrap(), "everything is synced");
 }
 
-/// A sync that found nothing to do returned while that of others had not reached the disk, so what was
-/// said to be durable was not.
+/// A sync that found nothing to do once returned while another session's sync was in progress, so bytes that
+/// were reported as durable were not.
 #[test]
 fn a_skipped_sync_waits_for_the_sync_in_progress() {
     let (file, arrives, pass) = behind_a_barrier(CallKind::Sync);
@@ -81,7 +81,7 @@ fn a_skipped_sync_waits_for_the_sync_in_progress() {
         });
         let early = is_done.recv_timeout(Duration::from_millis(200));
         drop(pass);
-        assert!(early.is_err(), "it did not wait");
+        assert!(early.is_err(), "the second sync did not wait");
         assert!(first.join().unwrap().unwrap());
         assert!(!second.join().unwrap().unwrap());
     });

@@ -8,7 +8,7 @@ use xrd::flags::OpenOptions;
 use crate::metrics::get;
 use crate::xroot::{Peer, read, to_make, wait_until, write};
 
-/// A server of a folder with two disks of these properties.
+/// A server of a folder with two simulated disks of these properties.
 fn serving(throttle: &str) -> (Server, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     for disk in ["disk0", "disk1"] {
@@ -52,7 +52,7 @@ fn a_long_read_is_one_operation_of_its_disk_in_the_metrics() {
     }
 }
 
-/// More reads wait for one disk than a server has threads for what blocks elsewhere.
+/// The reads that wait for one disk outnumber the server's threads for blocking calls.
 #[test]
 fn waits_for_one_disk_do_not_delay_another() {
     // A block takes a quarter of an hour.

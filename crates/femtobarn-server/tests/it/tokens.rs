@@ -23,11 +23,11 @@ use xrd::client::{ClientError, Options, Token, Url};
 use xrd::flags::OpenOptions;
 
 const ISSUER: &str = "https://issuer.example";
-/// Longer than anything takes on a machine that is busy with other things.
+/// Longer than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 const AUDIENCE: &str = "root://storage.example";
 
-/// A server that wants tokens and has TLS; it serves a federation and a folder.
+/// A server with TLS that demands tokens; it serves a federation and a folder.
 struct Guarded {
     server: Server,
     config: Config,
@@ -46,7 +46,7 @@ impl Guarded {
         let key = signing_key(&at("issuers"));
         LocalCatalogue::create(&at("lhc.fed"), "lhc").unwrap();
         std::fs::create_dir(at("store")).unwrap();
-        std::fs::write(at("store/file"), "for those who may").unwrap();
+        std::fs::write(at("store/file"), "for the authorised").unwrap();
         let mut config = Config { address: "127.0.0.1".into(), port: 0, ..Config::default() };
         config.export(at("lhc.fed"), String::new());
         config.export(at("store"), String::new());
@@ -64,7 +64,7 @@ impl Guarded {
         format!("{scheme}://localhost:{}/{path}", self.server.address().port())
     }
 
-    /// The answer to a request for a page by the bearer of a token.
+    /// The answer to a request for a page with a bearer token.
     fn get_page(&self, path: &str, token: &str) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.certificate).unwrap()).unwrap();
@@ -82,7 +82,7 @@ impl Guarded {
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = Vec::new();
-        // The server may close without a word of TLS.
+        // The server may close the connection without a closing message of TLS.
         drop(stream.read_to_end(&mut text));
         String::from_utf8(text).unwrap()
     }
@@ -133,16 +133,16 @@ fn a_token_gives_its_rights_to_a_catalogue() {
     let guarded = Guarded::start();
     let reader = guarded.catalogue("roots", Some("storage.read:/lhc.fed")).unwrap();
     assert_eq!(reader.head().unwrap().0, 0);
-    assert!(reader.reserve_database().is_err(), "reading is all that it allows");
+    assert!(reader.reserve_database().is_err(), "the token allows only reading");
     let writer =
         guarded.catalogue("roots", Some("storage.read:/ storage.modify:/lhc.fed")).unwrap();
     assert_eq!(writer.reserve_database().unwrap().0, 1);
     let elsewhere = guarded.catalogue("roots", Some("storage.read:/store"));
-    assert!(elsewhere.is_err(), "it is for another path");
+    assert!(elsewhere.is_err(), "the token is for another path");
     assert_eq!(guarded.catalogue("roots", None).unwrap_err().kind(), ErrorKind::Denied);
 }
 
-/// It was tried for a minute, as a server that restarts.
+/// The client once retried for a minute, as it does with a server that restarts.
 #[test]
 fn an_untrusted_certificate_is_an_error_at_once() {
     let guarded = Guarded::start();
@@ -174,13 +174,13 @@ fn reload_takes_a_new_certificate_and_refuses_an_invalid_one() {
     let wrong = guarded.server.reload(&config).unwrap_err();
     assert!(wrong.iter().any(|what| what.contains("tls.certificate")), "{wrong:?}");
     std::fs::write(&guarded.certificate, &old).unwrap();
-    assert!(guarded.catalogue("roots", scope).is_ok(), "the old one stays");
+    assert!(guarded.catalogue("roots", scope).is_ok(), "the old certificate stays");
 
     let new = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     std::fs::write(&guarded.certificate, new.cert.pem()).unwrap();
     std::fs::write(&config.tls.key, new.signing_key.serialize_pem()).unwrap();
     guarded.server.reload(&config).unwrap();
-    assert!(guarded.catalogue("roots", scope).is_ok(), "the new one, which alone is trusted");
+    assert!(guarded.catalogue("roots", scope).is_ok(), "the new certificate, the only trusted one");
     config.limits.connections += 1;
     assert!(guarded.server.reload(&config).unwrap_err()[0].contains("restart"));
     std::fs::write(guarded.folder.path().join("issuers"), "no keys").unwrap();
@@ -214,10 +214,10 @@ fn a_token_gives_its_rights_to_files() {
     let file = client.open(&Location::new("/store/file").unwrap(), OpenOptions::READ).unwrap();
     let mut text = vec![0; 100];
     let count = file.read_at(0, &mut text).unwrap();
-    assert_eq!(&text[..count], b"for those who may");
+    assert_eq!(&text[..count], b"for the authorised");
     let new = Location::new("/store/new").unwrap();
     let creating = OpenOptions::NEW | OpenOptions::UPDATE;
-    assert!(client.open(&new, creating).is_err(), "reading is all that it allows");
+    assert!(client.open(&new, creating).is_err(), "the token allows only reading");
     let writer = guarded.client("roots", "storage.create:/store").unwrap();
     writer.open(&new, creating).unwrap().write_at(0, b"x").unwrap();
     assert!(guarded.folder.path().join("store/new").exists());

@@ -57,7 +57,7 @@ fn withdrawn_request_lets_those_behind_it_pass() {
     let (gone, granted) = table.give_up(owner(2), target(1));
     assert_eq!((gone.map(|gone| gone.ticket), tickets(granted)), (Some(2), vec![3]));
     let (gone, _) = table.give_up(owner(3), target(1));
-    assert!(gone.is_none(), "it does not wait any more");
+    assert!(gone.is_none(), "the request was withdrawn");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn threads_exclude_each_other() {
                     std::thread::yield_now();
                     counts[place].store(count + 1, Ordering::Relaxed);
                     for waiting in table.unlock(owner(session), target(place as u32)) {
-                        waiting.ticket.send(()).expect("it waits");
+                        waiting.ticket.send(()).expect("the owner waits for its ticket");
                     }
                 }
             });

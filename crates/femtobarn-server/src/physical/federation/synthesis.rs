@@ -284,7 +284,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails unless keys cover a range without a hole, and none lies where something is live.
+    /// Fails unless the keys cover the range without a gap, and none overwrites live bytes.
     fn assert_chain(keys: &[(u64, Vec<u8>)], range: Range<u64>, live: &Ranges) {
         let mut end = range.start;
         for (at, header) in keys {
@@ -301,18 +301,18 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_large_file_begin_where_nothing_is_live() {
+    fn keys_of_a_large_file_overwrite_no_live_bytes() {
         const EXTENT: u64 = 300 << 20;
         let extents = (0..20).map(|n| 1000 + n * EXTENT + 42..1000 + (n + 1) * EXTENT);
         let live: Ranges = extents.collect();
         let range = 1000..1000 + 20 * EXTENT;
         let keys = keys(&live, range.clone(), Timestamp::default()).unwrap();
         assert_chain(&keys, range, &live);
-        assert_eq!(keys.len(), 7, "as few as there can be");
+        assert_eq!(keys.len(), 7, "as few keys as possible");
     }
 
     #[test]
-    fn where_there_is_no_room_for_keys_there_are_none() {
+    fn a_range_without_space_for_a_key_gets_none() {
         let none = |live: Option<Range<u64>>, range: Range<u64>| {
             let live = live.into_iter().collect();
             assert_eq!(keys(&live, range, Timestamp::default()).unwrap(), []);

@@ -133,7 +133,7 @@ mod tests {
         let entry = |number: usize| format!("name{number}\n{number} 1 2 3\n");
         let text: String = (0..40_000).map(entry).collect();
         let body = format!(".\n0 0 0 0\n{text}").into_bytes();
-        let end = end_of_part(&body, true).expect("it is long enough");
+        let end = end_of_part(&body, true).expect("the body is long enough");
         assert!(body[end..].starts_with(b"name"), "{:?}", &body[end..end + 10]);
         let bytes = parts(StreamId([0, 1]), body.clone());
         let heads = bytes.len() - body.len();

@@ -1,4 +1,4 @@
-//! Transactions from afar: as from here, and once each.
+//! Remote commits: they behave as local ones, and each is published once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -56,7 +56,7 @@ fn commit_is_published_once_when_its_answer_was_lost() {
     assert_eq!(csn, Csn(before.0 + 1));
     assert_eq!(here.head().unwrap(), csn);
     assert_eq!(here.commit_by_csn(csn).unwrap().transaction, transaction);
-    // The session has its lock still, and goes on.
+    // The session still has its lock, and continues.
     assert_eq!(there.commit(stage.version(Some(csn))).unwrap(), Csn(csn.0 + 1));
 }
 
@@ -83,7 +83,7 @@ fn commit_is_published_once_when_its_answer_was_lost_with_the_server() {
     assert_eq!(there.commit(stage.version(Some(csn))).unwrap(), Csn(csn.0 + 1));
 }
 
-/// It was `unavailable`, which callers take for one that running the transaction again mends.
+/// The error was once `unavailable`, after which callers run the transaction again.
 #[test]
 fn commit_in_doubt_is_an_io_error_not_unavailable() {
     let mut stage = Stage::new();
@@ -134,8 +134,8 @@ fn commits_of_many_sessions_share_durable_writes() {
     assert!(writes <= published);
 }
 
-/// Each writer adds to a container of its own, and knows what was acknowledged. The server is killed
-/// under them, again and again.
+/// Each writer adds to a container of its own, and records the acknowledged commits. The server is stopped and
+/// started meanwhile.
 #[test]
 fn writers_continue_after_a_server_restart_without_losing_or_repeating_commits() {
     const WRITERS: usize = 8;
@@ -189,7 +189,7 @@ fn writers_continue_after_a_server_restart_without_losing_or_repeating_commits()
     for (container, made) in numbers.iter().zip(&acknowledged) {
         let versions = here.versions(database, *container).unwrap();
         let found: Vec<Csn> = versions.iter().map(|row| row.csn).collect();
-        assert_eq!(&found, made, "what was acknowledged is there, and nothing else");
+        assert_eq!(&found, made, "exactly the acknowledged commits are there");
     }
     let commits = total.load(Ordering::SeqCst);
     assert_eq!(here.head().unwrap().0 - head.0, commits + 1);

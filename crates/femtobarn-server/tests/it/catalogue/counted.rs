@@ -1,4 +1,4 @@
-//! What the engine asks a remote catalogue for, one by one.
+//! The calls that the engine sends to a remote catalogue.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -15,15 +15,15 @@ use uuid::Uuid;
 use super::connect;
 use super::engine::{class, config, events};
 
-/// A catalogue that notes what it is asked for; locks are not noted.
+/// A catalogue that records the names of calls, except those about locks.
 #[derive(Debug)]
 struct Counted {
     catalogue: RemoteCatalogue,
     asked: Mutex<Vec<&'static str>>,
 }
 
-/// Each method has one of the same name in the catalogue.
-macro_rules! noted {
+/// Methods that record their name and call the same method of the catalogue.
+macro_rules! recorded {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $output:ty)?;)*) => {
         $(fn $name(&self $(, $argument: $type)*) $(-> $output)? {
             self.asked.lock().unwrap().push(stringify!($name));
@@ -32,7 +32,7 @@ macro_rules! noted {
     };
 }
 
-/// The same of those that ask nobody.
+/// Methods that are not recorded, since they send nothing to the server.
 macro_rules! forward {
     ($(fn $name:ident(&self) $(-> $output:ty)?;)*) => {
         $(fn $name(&self) $(-> $output)? {
@@ -53,7 +53,7 @@ impl Catalogue for Counted {
         fn local(&self) -> Result<&LocalCatalogue>;
     }
 
-    noted! {
+    recorded! {
         fn head(&self) -> Result<Csn>;
         fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>>;
         fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>>;
@@ -148,7 +148,7 @@ fn databases_are_created_and_dropped_in_few_round_trips() {
         transaction.commit().unwrap();
         catalogue.take()
     };
-    // Now and then numbers are reserved, and what took long is looked at again.
+    // Some transactions also reserve numbers, or repeat look-ups that took long.
     let pairs: Vec<_> = (0..20)
         .map(|number| {
             let name = format!("run{number}");

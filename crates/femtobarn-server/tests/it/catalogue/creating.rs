@@ -1,9 +1,9 @@
-//! Databases that are made from afar, many of them.
+//! Many databases that remote clients create.
 //!
-//! The front of a new file goes over `root://` and the call that lengthens the file over gRPC. Sent one after
-//! the other, the second overtook the first, saw an empty file, and gave the bytes of the front to data: of 150
-//! databases with a few objects 49 had no front. Objects could be read, since the catalogue knows where they
-//! lie; but the files were no ROOT files any more.
+//! The front of a new file is sent over `root://`, and the call that lengthens the file over gRPC. The second once
+//! overtook the first, saw an empty file, and allocated the bytes of the front for data: of 150 databases with a
+//! few objects, 49 had no front. Their objects could be read, since the catalogue knows their locations, but the
+//! files were not ROOT files any more.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use super::engine::{config, events, numbers, open};
 use super::fencing::class;
 use crate::ending::EndsOthers;
 
-/// Databases that each of three writers makes.
+/// The number of databases that each of three writers creates.
 fn each() -> u64 {
     if std::env::var_os("FEMTOBARN_LONG").is_some() { 1500 } else { 50 }
 }
 
-/// Makes a database with two containers of so many events each.
+/// Creates a database with two containers of `events_each` events.
 fn make(federation: &Federation, name: &str, events_each: u64) {
     let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
     let database = transaction.create_database(name).unwrap();
@@ -41,7 +41,7 @@ fn make(federation: &Federation, name: &str, events_each: u64) {
     transaction.commit().unwrap();
 }
 
-/// All databases are whole: their fronts are their own, and everything can be read.
+/// Fails unless every database has its own front and can be read completely.
 fn check(federation: &Federation, place: &Path) {
     for row in federation.snapshot(None).unwrap().databases().unwrap() {
         let bytes = std::fs::read(place.join(&row.path)).unwrap();
@@ -52,7 +52,7 @@ fn check(federation: &Federation, place: &Path) {
     assert_eq!(report.problems, []);
 }
 
-/// Takes its time for writes.
+/// Delays writes.
 struct Late;
 
 impl Gate for Late {
@@ -78,7 +78,7 @@ fn file_extension_waits_for_a_late_front() {
 }
 
 /// The file of a database that was dropped or renamed keeps its path until a vacuum. A new database of that
-/// name has another path here, and from afar was refused: 'it is not the file of database 2'.
+/// name gets another path; a remote client was once refused with 'it is not the file of database 2'.
 #[test]
 fn remote_client_reuses_a_name_after_a_drop_or_rename() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ fn remote_databases_are_intact_beside_vacuum_backup_compaction_and_sealing() {
     check(&local, &place);
 }
 
-/// What an operator does meanwhile. What somebody holds is left.
+/// Maintenance by an operator meanwhile. Databases that are locked are left out.
 fn keep_up(local: &Federation, folder: &Path, turn: u64) {
     let watch = &mut |_: &femtobarn::Progress| true;
     let is_passing = |error: femtobarn::Error| {

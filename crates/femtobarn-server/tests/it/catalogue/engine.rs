@@ -128,7 +128,7 @@ fn remote_client_creates_a_database_in_a_place() {
     transaction.reserve(database, 3_000_000).unwrap();
     assert!(place.join("databases/disk1/run7.root").metadata().unwrap().len() > 3_000_000);
     transaction.commit().unwrap();
-    // Several extents, each of which the server gives out.
+    // Several extents, each of which the server allocates.
     append(&remote, "run7", "events", 0..1_000_000).unwrap();
     append(&open(server.address().port()), "run7", "events", 1_000_000..1_000_010).unwrap();
     assert!(numbers(&local, "run7/events").into_iter().eq(0..1_000_010));
@@ -169,7 +169,7 @@ fn local_and_remote_writers_wait_for_each_other() {
                     let numbers = writer * EACH + done..writer * EACH + done + 1;
                     match append(&federation, "run7", "events", numbers) {
                         Ok(()) => done += 1,
-                        // Locks of containers are not seen between far and near.
+                        // Remote and local processes do not see each other's locks of containers.
                         Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict, "{error}"),
                     }
                 }
@@ -185,17 +185,17 @@ fn local_and_remote_writers_wait_for_each_other() {
 fn killable(folder: &Path, port: u16) -> Killable {
     let server =
         Killable::start("catalogue::engine::serves", format!("{port} {}", folder.display()));
-    // What cannot be connected to at first is an error at once.
+    // A client fails at once if its first connection is refused.
     until("starting", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     server
 }
 
-/// What a server's process runs. It is no test by itself.
+/// Not a test: the server's process runs it.
 #[test]
 #[ignore = "run by other tests as another process"]
 fn serves() {
-    let Some(told) = killable::told() else { return };
-    let (port, folder) = told.split_once(' ').unwrap();
+    let Some(argument) = killable::argument() else { return };
+    let (port, folder) = argument.split_once(' ').unwrap();
     let config = config(&PathBuf::from(folder), port.parse().unwrap());
     let _server = Server::start(config).unwrap();
     loop {
@@ -203,7 +203,7 @@ fn serves() {
     }
 }
 
-/// A port that nobody has. Servers of other tests take any, so this one is not given again soon.
+/// A free port. The kernel does not soon assign it again to servers of other tests, which take any port.
 fn free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
@@ -234,7 +234,7 @@ fn writers_continue_after_the_server_was_killed() {
                     done += 10;
                     total.fetch_add(1, Ordering::SeqCst);
                 }
-                // What was written and not synced is lost with the server.
+                // A transaction whose unsynced bytes were lost with the server fails; the outcome is never in doubt.
                 Err(error) => {
                     let kind = error.kind();
                     let is_clean = matches!(kind, ErrorKind::Unavailable | ErrorKind::Conflict);
@@ -264,7 +264,10 @@ fn writers_continue_after_the_server_was_killed() {
     });
     for (writer, done) in (0..WRITERS).zip(acknowledged) {
         let path = format!("{}/{}", database(writer), container(writer));
-        assert!(numbers(&local, &path).into_iter().eq(0..done), "{path}: what was acknowledged");
+        assert!(
+            numbers(&local, &path).into_iter().eq(0..done),
+            "{path}: acknowledged commits are lost or repeated"
+        );
     }
     let report = local.check(CheckLevel::Full, &mut |_| true).unwrap();
     let damages = report.problems.iter().filter(|it| it.severity == femtobarn::Severity::Damage);

@@ -1,4 +1,4 @@
-//! Writers that do not know yet that their locks are gone.
+//! Writers that have lost their locks and do not know it yet: their writes are refused.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::remote::serve_files;
 const RUN7: &str = "databases/run7.root";
 
 impl Stage {
-    /// The federation's files, for sessions that hold their databases.
+    /// The federation's files, writable by sessions that have locked their databases.
     pub(super) fn storage(&self, files: Arc<dyn Storage>) -> FederationStorage {
         let served = Arc::clone(self.served());
         FederationStorage::new(served.catalog().clone(), files).writable(Arc::new(served))
@@ -36,15 +36,15 @@ impl Stage {
         Arc::new(PosixStorage::new(&self.place()).unwrap())
     }
 
-    /// What vacuum does before it gives space to others, which takes the database alone.
-    fn give_space_away(&self, database: DatabaseId) {
+    /// Locks the database exclusively and raises its epoch, as vacuum does before freed space is given out again.
+    fn raise_epoch(&self, database: DatabaseId) {
         let here = self.local();
         let owner = here.locks().owner();
         let _alone = owner.lock_database_exclusive(database, LONG).unwrap();
         here.raise_epoch(database).unwrap();
     }
 
-    /// The engine, with the stage's catalogue, and with these files through a server of their own.
+    /// The engine with the stage's catalogue, and these files through a file server of their own.
     pub(super) fn engine(&self, files: Arc<dyn Storage>) -> (Federation, Runtime) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -68,7 +68,7 @@ pub(super) fn class() -> Class {
     Class::from_json(json).unwrap()
 }
 
-/// Makes a database with a container.
+/// Creates a database with a container of ten events.
 fn with_ten_events(federation: &Federation) -> DatabaseId {
     let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
     let database = transaction.create_database("run8").unwrap();
@@ -94,10 +94,10 @@ fn writes_are_refused_after_the_session_ended() {
     let begin = || remote.transaction(TransactionOptions::default()).unwrap();
     let mut transaction = begin();
     let key = transaction.container(database, "events").unwrap();
-    // Enough that some is written before the commit.
+    // So many that some are written before the commit.
     transaction.extend(key, events(10..1_000_000)).unwrap();
     stage.end_all_sessions();
-    stage.give_space_away(database);
+    stage.raise_epoch(database);
     let file = stage.place().join("databases/run8.root");
     let theirs = vec![0xEE; std::fs::metadata(&file).unwrap().len() as usize];
     let before = std::fs::read(&file).unwrap();
@@ -107,9 +107,9 @@ fn writes_are_refused_after_the_session_ended() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("was lost"), "{error}");
     let after = std::fs::read(&file).unwrap();
-    assert!(after[..theirs.len()] == theirs[..], "it wrote over what is somebody else's");
+    assert!(after[..theirs.len()] == theirs[..], "the writer overwrote space of another one");
 
-    // The file as it was, for those who read it.
+    // Readers still see the file as it was.
     std::fs::write(&file, &before).unwrap();
     let mut transaction = begin();
     let key = transaction.container(database, "events").unwrap();
@@ -118,7 +118,7 @@ fn writes_are_refused_after_the_session_ended() {
     assert!(numbers(&remote, "run8/events").into_iter().eq(0..20));
 }
 
-/// Takes its time for writes, and counts them.
+/// Delays writes, and counts them.
 #[derive(Default)]
 struct Slow(Arc<AtomicUsize>);
 
@@ -132,8 +132,8 @@ impl Gate for Slow {
     }
 }
 
-/// What came after the database is not held any more would be refused, and with it those who go on with
-/// the file.
+/// A write that arrived after the unlock would be refused, and the refusal would reach later users of the same
+/// file.
 #[test]
 fn rollback_waits_for_writes_under_way() {
     let stage = Stage::new();
@@ -149,7 +149,7 @@ fn rollback_waits_for_writes_under_way() {
     let after = written.load(Ordering::SeqCst);
     assert!(after > before);
     thread::sleep(Duration::from_millis(100));
-    assert_eq!(written.load(Ordering::SeqCst), after, "something was still on its way");
+    assert_eq!(written.load(Ordering::SeqCst), after, "a write arrived after the rollback");
 }
 
 /// Lets writes pass one by one.
@@ -168,7 +168,7 @@ impl Gate for OneByOne {
     }
 }
 
-/// Opens the stage's database to write, by a session.
+/// Opens the stage's database for writing by a session.
 fn open_to_write(
     storage: &FederationStorage,
     stage: &Stage,
@@ -180,8 +180,8 @@ fn open_to_write(
     storage.open(&path, how, Opaque(opaque.as_bytes()))
 }
 
-/// The stage's storage with eight blanks in its database's file. A write tells when it has come, and waits to
-/// be let in.
+/// The stage's storage, with eight blanks in the file of its database. Each write reports its arrival, and waits
+/// for permission to continue.
 fn with_gate(stage: &Stage) -> (FederationStorage, Receiver<()>, Sender<()>) {
     std::fs::create_dir_all(stage.place().join("databases")).unwrap();
     std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
@@ -190,7 +190,7 @@ fn with_gate(stage: &Stage) -> (FederationStorage, Receiver<()>, Sender<()>) {
     (stage.storage(Arc::new(Gated::new(stage.files(), gate))), arrives, pass)
 }
 
-/// Writes meanwhile, as a server's thread does.
+/// Writes in a thread, as a server does.
 fn writing<'scope>(
     scope: &'scope Scope<'scope, '_>,
     runtime: &Runtime,
@@ -221,9 +221,9 @@ fn lock_is_not_free_before_the_writes_of_its_session_have_ended() {
         let here = stage.local();
         let local = here.locks().owner();
         let busy = local.lock_database_exclusive(stage.database, Duration::ZERO);
-        assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy, "somebody writes there");
+        assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy, "a write is under way");
         pass.send(()).unwrap();
-        // Another write would not pass.
+        // Another write is refused.
         drop(pass);
         writing.join().unwrap().unwrap();
         drop(local.lock_database_exclusive(stage.database, LONG).unwrap());
@@ -235,7 +235,7 @@ fn lock_is_not_free_before_the_writes_of_its_session_have_ended() {
     drop(guard);
 }
 
-/// Whoever writes last frees what its session let go of, also if the same session waits for it.
+/// The last write under way frees the locks that its session has released, also if the same session waits for them.
 #[test]
 fn lock_freed_by_the_last_write_is_granted_to_a_waiter_of_the_same_session() {
     let stage = Stage::new();
@@ -254,14 +254,14 @@ fn lock_freed_by_the_last_write_is_granted_to_a_waiter_of_the_same_session() {
         drop(guard);
         let known = stage.served().session(session).unwrap();
         until("unlocking", || known.locks() == 0);
-        assert!(!there.locks().waiting().unwrap().is_empty(), "somebody writes there");
+        assert!(!there.locks().waiting().unwrap().is_empty(), "a write is under way");
         pass.send(()).unwrap();
         writing.join().unwrap().unwrap();
         waiting.join().unwrap().unwrap();
     });
 }
 
-/// A transaction may take up what the one before it, which had the same owner, let go of.
+/// A transaction may lock a database again that the previous transaction of the same owner has released.
 #[test]
 fn released_lock_is_granted_again_after_the_write_that_frees_it() {
     let stage = Stage::new();
@@ -277,7 +277,10 @@ fn released_lock_is_granted_again_after_the_write_that_frees_it() {
         drop(owner.share_database(stage.database, LONG).unwrap());
         let (locked, is_locked) = channel();
         scope.spawn(move || locked.send(owner.share_database(stage.database, LONG)).unwrap());
-        assert!(is_locked.recv_timeout(Duration::from_millis(200)).is_err(), "it is not free yet");
+        assert!(
+            is_locked.recv_timeout(Duration::from_millis(200)).is_err(),
+            "the lock is not free yet"
+        );
         pass.send(()).unwrap();
         writing.join().unwrap().unwrap();
         drop(is_locked.recv().unwrap().unwrap());
@@ -291,7 +294,7 @@ fn write_is_admitted_only_to_the_holder_in_the_epoch_of_its_file() {
     std::fs::create_dir_all(stage.place().join("databases")).unwrap();
     std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
     let storage = stage.storage(stage.files());
-    // Past the lease after the start, nobody is waited for.
+    // Once a lease has passed since the start, unknown sessions are refused.
     let nobody = Uuid::new_v4();
     until("refusing", || errno_of(open_to_write(&storage, &stage, nobody)) == Some(Errno::ENOLCK));
     drop(storage);
@@ -301,7 +304,7 @@ fn write_is_admitted_only_to_the_holder_in_the_epoch_of_its_file() {
     std::fs::write(stage.place().join(RUN7), b"        ").unwrap();
     let storage = stage.storage(stage.files());
     let unknown = open_to_write(&storage, &stage, nobody);
-    assert!(matches!(unknown, Err(StorageError::NotBefore(..))), "it may be on its way");
+    assert!(matches!(unknown, Err(StorageError::NotBefore(..))), "the session may still reconnect");
     assert_eq!(errno_of(stage.served().admit(None, stage.database)), Some(Errno::ENOLCK));
     let there = stage.remote();
     let session = there.session().unwrap();
@@ -318,7 +321,7 @@ fn write_is_admitted_only_to_the_holder_in_the_epoch_of_its_file() {
     file.write_at(0, b"three").unwrap();
     drop(guard);
     until("unlocking", || !known.holds(target));
-    stage.give_space_away(stage.database);
+    stage.raise_epoch(stage.database);
     let _guard = owner.share_database(stage.database, LONG).unwrap();
     assert_eq!(errno_of(file.write_at(0, b"four")), Some(Errno::ENOLCK));
     let again = open_to_write(&storage, &stage, session).unwrap();

@@ -26,7 +26,7 @@ async fn client(stage: &Stage) -> CatalogueClient<Channel> {
     CatalogueClient::connect(format!("http://127.0.0.1:{}", stage.port)).await.unwrap()
 }
 
-/// What comes of these turns: how the stream ends.
+/// Sends turns; returns the status with which the stream ends.
 async fn end_of(client: &mut CatalogueClient<Channel>, turns: Vec<ClientTurn>) -> Status {
     let (sender, receiver) = mpsc::channel(turns.len().max(1));
     for turn in turns {
@@ -164,7 +164,7 @@ fn client_that_reads_no_turns_blocks_no_other() {
             };
             [lock, Operation { kind: Kind::Unlock.into(), number: 0, ..lock }]
         };
-        // Until the server reads no more of it.
+        // Until the server stops reading.
         loop {
             let operations = (0..500).flat_map(pair).collect();
             let turn = ClientTurn { operations, ..ClientTurn::default() };

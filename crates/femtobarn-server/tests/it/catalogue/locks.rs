@@ -19,7 +19,7 @@ fn holder_of_a_container_excludes_others_and_is_named_in_errors() {
     for wait in [NOW, Duration::from_millis(30)] {
         let error = other.locks().lock_container(database, container, wait).unwrap_err();
         let Error::Busy { what, holder: Some(holder), .. } = &error else { panic!("{error:?}") };
-        // The request has numbers; the server looks up the names.
+        // The request has ids; the server looks up the names.
         assert_eq!(what, "container run7/events");
         assert_eq!(holder.pid, std::process::id());
         assert!(!holder.application.is_empty(), "{holder}");

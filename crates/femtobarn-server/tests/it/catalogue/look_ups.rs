@@ -1,4 +1,4 @@
-//! What is looked up from afar is what is looked up here, errors included.
+//! Remote look-ups have the same results and errors as local ones.
 
 use std::fmt::Debug;
 
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{LONG, Stage, connect, new_container};
 
-/// Both say the same, or refuse with the same text.
+/// Fails unless both have the same result, or errors with the same text.
 #[track_caller]
 fn same<T: Debug>(one: Result<T>, other: Result<T>) {
     let text = |result: Result<T>| match result {
@@ -33,7 +33,7 @@ fn remote_look_ups_equal_local_ones() {
     let (database, container) = (stage.database, stage.container);
     let uuid = here.database_by_id(database, Csn::MAX).unwrap().uuid;
     let transaction = here.commit_by_csn(csn).unwrap().transaction;
-    // Twice, since the second time some of it is remembered.
+    // Some snapshots twice, since the client caches look-ups.
     for at in [Csn::ZERO, Csn(1), csn, Csn::MAX, csn, Csn(1)] {
         same(here.databases(at), there.databases(at));
         same(here.containers(database, at), there.containers(database, at));
@@ -114,7 +114,11 @@ fn remote_changes_are_seen_locally() {
 
     let range = BlobRange { offset: 4096, size: 8192 };
     let unlocked = there.give_free_extent(stage.database, range).unwrap_err();
-    assert_eq!(unlocked.kind(), ErrorKind::Conflict, "it may be somebody else's by now");
+    assert_eq!(
+        unlocked.kind(),
+        ErrorKind::Conflict,
+        "a client without the lock may have lost the space"
+    );
     let owner = there.locks().owner();
     let _shared = owner.share_database(stage.database, super::LONG).unwrap();
     there.give_free_extent(stage.database, range).unwrap();
@@ -148,7 +152,7 @@ fn missing_federation_or_server_is_an_error() {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("root://127.0.0.1:{}//test.fed", nobody.local_addr().unwrap().port());
     drop(nobody);
-    // A port where nobody listens was tried for as long as a server that restarts.
+    // A closed port was once tried for as long as a server that restarts.
     let error = connect(&url).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(
@@ -157,7 +161,7 @@ fn missing_federation_or_server_is_an_error() {
     );
     let error = connect(&stage.url().replace("root:", "roots:")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("cannot be reached"), "there is no TLS: {error}");
+    assert!(error.to_string().contains("cannot be reached"), "the server has no TLS: {error}");
 }
 
 #[test]
@@ -200,8 +204,8 @@ fn extents_at_the_end_of_a_file_never_overlap() {
     assert!(there.extend_file(stage.database, "../test.fed/catalogue.sqlite", 1000).is_err());
 }
 
-/// A client sent the front of a new file and did not wait for the answer: the call that lengthens the file came
-/// first, saw an empty one, and gave the bytes of the front to data.
+/// A client once sent the front of a new file and did not wait for the answer: the call that lengthens the file
+/// came first, saw an empty file, and allocated the bytes of the front for data.
 #[test]
 fn extension_fails_before_the_front_of_a_file_is_written() {
     let stage = Stage::new();
@@ -214,9 +218,9 @@ fn extension_fails_before_the_front_of_a_file_is_written() {
     for early in [0, 1, 100, front.len() - 1] {
         std::fs::write(&path, &front[..early]).unwrap();
         assert_eq!(extend().unwrap_err().kind(), ErrorKind::Conflict, "{early} bytes of the front");
-        assert_eq!(path.metadata().unwrap().len(), early as u64, "the file stays as it was");
+        assert_eq!(path.metadata().unwrap().len(), early as u64, "the file is unchanged");
     }
-    // As a file that was damaged so looks today.
+    // A file damaged in this way has data in place of its front.
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
     assert_eq!(extend().unwrap_err().kind(), ErrorKind::Closed);
     std::fs::write(&path, &front).unwrap();

@@ -31,14 +31,14 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use uuid::Uuid;
 
-/// Longer than anything takes on a machine that is busy with other things.
+/// Longer than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A federation in a folder, with the database `run7` and the container `events`, and a server that has it.
+/// A federation in a folder, with the database `run7` and the container `events`, and its server.
 struct Stage {
     folder: TempDir,
     lease: Duration,
-    /// After which sessions end whose connection was closed.
+    /// The time after which a session ends once its connection was closed.
     grace: Duration,
     authenticator: Authenticator,
     port: u16,
@@ -72,7 +72,7 @@ impl Stage {
         self.folder.path().join("test.fed")
     }
 
-    /// Starts the server, on the port that it had before.
+    /// Starts the server, on its previous port.
     fn start(&mut self) {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).unwrap();
         self.port = listener.local_addr().unwrap().port();
@@ -88,11 +88,11 @@ impl Stage {
         self.server = Some((runtime, served));
     }
 
-    /// Stops the server, without a word to its clients. Its locks go as those of a process that died.
+    /// Stops the server without notice to its clients. Its locks are freed as those of a process that died.
     fn stop(&mut self) {
         let (runtime, served) = self.server.take().unwrap();
         runtime.shutdown_timeout(LONG);
-        assert_eq!(Arc::strong_count(&served), 1, "nothing of the server is left");
+        assert_eq!(Arc::strong_count(&served), 1, "all tasks of the server have ended");
     }
 
     fn served(&self) -> &Arc<FederationService> {
@@ -183,7 +183,7 @@ fn version(database: DatabaseId, container: ContainerId, base: Option<Csn>) -> C
     Commit { transaction: Uuid::new_v4(), versions: vec![new], ..Commit::default() }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds; `what` names it if it never does.
 #[track_caller]
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;

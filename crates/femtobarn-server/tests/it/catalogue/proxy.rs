@@ -1,4 +1,4 @@
-//! A connection between client and server that can be made to lose what the server says, and to break.
+//! A proxy between clients and a server that loses answers, freezes or breaks connections on request.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What goes on between clients and a server.
+/// A proxy in front of a server.
 pub(crate) struct Proxy {
     pub port: u16,
     shared: Arc<Shared>,
@@ -14,10 +14,10 @@ pub(crate) struct Proxy {
 
 #[derive(Default)]
 struct Shared {
-    /// What the server says is lost.
-    is_deaf: AtomicBool,
+    /// Answers of the server are lost.
+    loses_answers: AtomicBool,
     is_shut: AtomicBool,
-    /// Nothing comes through, and nothing is closed.
+    /// No bytes pass, and no connection is closed.
     is_frozen: AtomicBool,
     streams: Mutex<Vec<TcpStream>>,
 }
@@ -33,7 +33,7 @@ impl Proxy {
                 if accepting.is_shut.load(Ordering::SeqCst) {
                     continue;
                 }
-                // Where there is no server, the client finds its connection closed.
+                // Without a server the client's connection is closed.
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 let mut streams = accepting.streams.lock().unwrap();
                 streams.extend([client.try_clone().unwrap(), server.try_clone().unwrap()]);
@@ -46,27 +46,27 @@ impl Proxy {
         Proxy { port, shared }
     }
 
-    /// Loses all that the server says from now on.
+    /// Loses all answers of the server from now on.
     pub(crate) fn lose_answers(&self) {
-        self.shared.is_deaf.store(true, Ordering::SeqCst);
+        self.shared.loses_answers.store(true, Ordering::SeqCst);
     }
 
-    /// Lets nothing through any more, as a network that is gone.
+    /// Lets no more bytes pass, as a network that has failed.
     pub(crate) fn freeze(&self) {
         self.shared.is_frozen.store(true, Ordering::SeqCst);
     }
 
-    /// Breaks all connections, and all that come later.
+    /// Breaks all present and later connections.
     pub(crate) fn shut(&self) {
         self.shared.is_shut.store(true, Ordering::SeqCst);
         self.break_all();
     }
 
-    /// Breaks all connections; new ones are whole.
+    /// Breaks all present connections; later ones work.
     pub(crate) fn break_all(&self) {
-        self.shared.is_deaf.store(false, Ordering::SeqCst);
+        self.shared.loses_answers.store(false, Ordering::SeqCst);
         for stream in self.shared.streams.lock().unwrap().drain(..) {
-            // It may be broken already.
+            // The connection may be broken already.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }
@@ -77,7 +77,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_answer: bool
     loop {
         let count = from.read(&mut buffer);
         if shared.is_frozen.load(Ordering::SeqCst) {
-            // Who waits for an end sees none.
+            // The sockets stay open, so that neither end sees a closed connection.
             std::mem::forget((from, to));
             return;
         }
@@ -85,7 +85,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, shared: &Shared, is_answer: bool
             Ok(0) | Err(_) => break,
             Ok(count) => count,
         };
-        let is_lost = is_answer && shared.is_deaf.load(Ordering::SeqCst);
+        let is_lost = is_answer && shared.loses_answers.load(Ordering::SeqCst);
         if !is_lost && to.write_all(&buffer[..count]).is_err() {
             break;
         }

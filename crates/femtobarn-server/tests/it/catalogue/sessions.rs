@@ -1,4 +1,4 @@
-//! Leases: what ends with a session, and what survives connections and servers.
+//! Leases: locks and pins end with their session, and survive lost connections and servers.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,18 +36,18 @@ fn locks_survive_a_broken_connection() {
     let (_, pin) = there.pin_head().unwrap();
     for _ in 0..3 {
         proxy.break_all();
-        // It waits for the session to be open again.
+        // This call waits until the session has reconnected.
         drop(there.locks().owner().share_database(database, LONG).unwrap());
         let busy = other.locks().lock_container(database, container, Duration::ZERO);
         assert_eq!(busy.unwrap_err().kind(), ErrorKind::Busy);
     }
-    assert_eq!(stage.served().sessions().len(), 2, "they were the same sessions all the time");
+    assert_eq!(stage.served().sessions().len(), 2, "both sessions were kept");
     drop((guard, pin));
     drop(other.locks().lock_container(database, container, LONG).unwrap());
 }
 
-/// Closing a federation took a minute if its server had ended and the session had not noticed that yet: the lock for
-/// giving back unused space was waited for as long as any other.
+/// Closing a federation once took a minute if its server had ended and the session had not noticed that yet: the
+/// client waited for the lock that it needs to give back unused space as long as for any other.
 #[test]
 fn a_closing_client_does_not_wait_for_a_lost_server() {
     let mut stage = Stage::new();
@@ -73,7 +73,7 @@ fn queued_lock_is_granted_after_a_server_restart() {
         until("waiting", || !one.locks().waiting().unwrap().is_empty());
         stage.stop();
         stage.start();
-        // It is free only if this is heard by the new server.
+        // The container is free only once the new server receives the unlock.
         drop(guard);
         waiting.join().unwrap().unwrap();
     });
@@ -86,19 +86,19 @@ fn session_of_a_silent_client_ends_after_its_lease() {
     let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
     let (database, container) = (stage.database, stage.container);
     let guard = there.locks().lock_container(database, container, LONG).unwrap();
-    // Nothing of what it says arrives any more.
+    // From now on nothing that the client sends arrives.
     proxy.shut();
     let other = stage.remote();
     drop(other.locks().lock_container(database, container, LONG).unwrap());
     std::mem::forget((there, guard));
 }
 
-/// A client in a process of its own. It is no test by itself.
+/// Not a test: a client's process runs it.
 #[test]
 #[ignore = "run by other tests as another process"]
 fn holds_a_container() {
-    let Some(told) = killable::told() else { return };
-    let words: Vec<&str> = told.split(' ').collect();
+    let Some(argument) = killable::argument() else { return };
+    let words: Vec<&str> = argument.split(' ').collect();
     let there = connect(words[0]).unwrap();
     let (database, container) = (words[1].parse().unwrap(), words[2].parse().unwrap());
     let (database, container) = (DatabaseId(database), ContainerId(container));
@@ -113,8 +113,8 @@ fn locks_of_a_killed_client_are_free_after_the_grace_period() {
     let lease = Duration::from_secs(24 * 3600);
     let stage = Stage::with_grace(lease, SHORT, Authenticator::open());
     let (database, container) = (stage.database, stage.container);
-    let told = format!("{} {database} {container}", stage.url());
-    let client = Killable::start("catalogue::sessions::holds_a_container", told);
+    let argument = format!("{} {database} {container}", stage.url());
+    let client = Killable::start("catalogue::sessions::holds_a_container", argument);
     let other = stage.remote();
     until("locking", || !stage.served().held().unwrap().is_empty());
     drop(client);
@@ -142,7 +142,7 @@ fn transaction_fails_when_its_database_was_vacuumed_while_disconnected() {
     let owner = there.locks().owner();
     let shared = owner.share_database(stage.database, LONG).unwrap();
     stage.stop();
-    // While no server held the lock for it, somebody had the database alone.
+    // While no server held its lock, another process locked the database exclusively.
     let here = stage.local();
     {
         let local = here.locks().owner();

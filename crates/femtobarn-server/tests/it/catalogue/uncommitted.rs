@@ -1,6 +1,5 @@
-//! Files of databases that were begun and never committed.
-//!
-//! Nothing refers to them, and whoever makes a database of that name finds it taken.
+//! Files of databases whose creation was never committed. The server removes them: the catalogue does not refer
+//! to them, and they would block the path of a new database with the same name.
 
 use std::path::{Path, PathBuf};
 
@@ -48,11 +47,11 @@ fn rollback_removes_the_file_of_a_new_database() {
     }
 }
 
-/// What a client's process does that is to be killed. It is no test by itself.
+/// Not a test: a client's process runs it, and is killed.
 #[test]
 #[ignore = "run by other tests as another process"]
 fn begins() {
-    let Some(port) = killable::told() else { return };
+    let Some(port) = killable::argument() else { return };
     let remote = open(port.parse().unwrap());
     begun(&remote, "run6", 10).commit().unwrap();
     let _begun = begun(&remote, "run7", 10);
@@ -76,8 +75,8 @@ fn killed_client_leaves_only_committed_files() {
     assert!(numbers(&local, "run6/events").into_iter().eq(0..10));
 }
 
-/// The name is free when the first has lost its session, and what that one still does is not done to the
-/// file of the second.
+/// The name is free once the first client has lost its session. Its later calls do not reach the file of the
+/// second client.
 #[test]
 fn resumed_client_does_not_touch_a_file_of_another_with_its_name() {
     let stage = Stage::new();
@@ -98,7 +97,7 @@ fn resumed_client_does_not_touch_a_file_of_another_with_its_name() {
 
 const RUN8: &str = "databases/run8.root";
 
-/// Opens the file of `run8`, or makes it.
+/// Opens or creates the file of `run8`.
 fn open_run8(
     storage: &FederationStorage,
     creation: Creation,
@@ -137,7 +136,7 @@ fn uncommitted_file_is_usable_by_its_creator_only() {
     assert_eq!(open_run8(&storage, Creation::New, theirs, session(&other)), None);
 }
 
-/// The answer to a commit may be lost, and it have happened nevertheless.
+/// A commit may have succeeded although its answer was lost.
 #[test]
 fn file_is_kept_once_its_database_was_sent_to_be_published() {
     let stage = Stage::new();

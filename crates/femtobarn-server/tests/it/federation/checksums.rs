@@ -14,7 +14,7 @@ use xrd::response::query::ChecksumAnswer;
 use super::Stage;
 use crate::xroot::{Peer, Server};
 
-fn asked(peer: &mut Peer, location: &str) -> String {
+fn checksum_of(peer: &mut Peer, location: &str) -> String {
     let argument = location.as_bytes().to_vec().into();
     let query = Query { kind: QueryCode::CHECKSUM, handle: Default::default(), argument };
     ChecksumAnswer::decode(&peer.ok(query)).unwrap().digest
@@ -34,15 +34,19 @@ fn the_checksum_is_that_of_the_snapshot_that_the_client_has_open() {
     let second = stage.federation.head().unwrap();
     let (old, new) = (digest(&format!("fb.csn={first}")), digest(""));
     assert_ne!(old, new);
-    assert_eq!(asked(&mut copying, "/run7.root?cks.type=adler32"), old);
-    assert_eq!(asked(&mut copying, &format!("/run7.root?fb.csn={second}")), new);
-    assert_eq!(asked(&mut server.client(), "/run7.root"), new, "others have nothing open");
+    assert_eq!(checksum_of(&mut copying, "/run7.root?cks.type=adler32"), old);
+    assert_eq!(checksum_of(&mut copying, &format!("/run7.root?fb.csn={second}")), new);
+    assert_eq!(
+        checksum_of(&mut server.client(), "/run7.root"),
+        new,
+        "another client has nothing open"
+    );
     copying.ok(Close { handle });
-    assert_eq!(asked(&mut copying, "/run7.root"), new);
+    assert_eq!(checksum_of(&mut copying, "/run7.root"), new);
 
     let newest = copying.open("/run7.root", OpenOptions::READ);
     stage.append(20..30);
-    assert_eq!(asked(&mut copying, "/run7.root"), new, "it was opened before");
+    assert_eq!(checksum_of(&mut copying, "/run7.root"), new, "opened before the append");
     copying.ok(Close { handle: newest });
-    assert_ne!(asked(&mut copying, "/run7.root"), new);
+    assert_ne!(checksum_of(&mut copying, "/run7.root"), new);
 }

@@ -9,7 +9,7 @@ use rntuple::{Reader, Value};
 
 use super::{Stage, all_of, class, entries, event, events};
 
-/// The RNTuples of a file, with all entries; what the description says of places is left out.
+/// The names and entries of all RNTuples of a file, without their locations.
 fn contents(bytes: &Arc<Vec<u8>>) -> Vec<(String, Vec<Value>)> {
     let anchors = tfile::anchors(&**bytes).unwrap();
     let named = anchors.into_iter().map(|(name, _)| {
@@ -127,12 +127,12 @@ fn a_sealed_database_is_served_from_its_own_file() {
     let file = stage.open("/run7.root", "").unwrap();
     assert!(file.descriptor().is_some());
     assert_eq!(all_of(&*file), std::fs::read(stage.file("run7.root")).unwrap());
-    // As of before, it is what it was.
+    // Earlier snapshots are unchanged.
     assert!(stage.bytes("/run7.root", &format!("fb.csn={before}")) == open);
 }
 
 #[test]
-fn an_attached_file_is_served_from_its_own_place() {
+fn an_attached_file_is_served_from_its_own_path() {
     let stage = Stage::new().with_ten_events();
     stage.federation.seal("run7", Duration::ZERO).unwrap();
     let other = Stage::new();

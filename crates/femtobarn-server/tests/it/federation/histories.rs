@@ -10,7 +10,7 @@ use super::{Stage, all_of, class, entries, event, events};
 
 const STEPS: u64 = 60;
 
-/// Numbers that a seed decides.
+/// Random numbers from a seed.
 struct Chance(u64);
 
 impl Chance {
@@ -20,7 +20,7 @@ impl Chance {
     }
 }
 
-/// What is open, with the commit that it shows and its bytes.
+/// An open file, with the commit that it shows and its bytes.
 struct Held {
     csn: Csn,
     file: Arc<dyn StoredFile>,
@@ -40,7 +40,7 @@ fn change(transaction: &mut Transaction, key: ContainerKey, chance: &mut Chance)
         2 => drop(transaction.delete(key, &some)),
         _ => {
             let values: Vec<u64> = some.iter().map(|n| n + 5 * chance.below(1000) + 3).collect();
-            // One of them may be deleted.
+            // This fails if one of the entries is deleted.
             drop(transaction.update(key, &some, events(&values)));
         }
     }
@@ -120,7 +120,7 @@ fn the_presented_file_has_the_objects_that_the_engine_reads() {
             }
         }
         for old in &held {
-            assert!(all_of(&*old.file) == *old.bytes, "it changed, seed {seed}");
+            assert!(all_of(&*old.file) == *old.bytes, "the open file changed, seed {seed}");
             assert_shown(&stage, old, seed);
         }
     }

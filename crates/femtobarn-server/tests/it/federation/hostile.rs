@@ -16,10 +16,10 @@ fn damaged_bytes_give_an_error_or_the_original_bytes() {
     let whole = std::fs::read(&path).unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     let mut refused = 0;
-    // A prime number of bytes, so that all kinds of places are met.
+    // A prime number of bytes, so that all kinds of fields are hit.
     for position in (0..whole.len()).step_by(97) {
         file.write_all_at(&[!whole[position]], position as u64).unwrap();
-        // A storage that remembers nothing.
+        // A new storage, which has nothing cached.
         let catalogue = Arc::new(LocalCatalogue::open(stage.federation.folder()).unwrap());
         let files = Arc::new(PosixStorage::new(stage.federation.folder()).unwrap());
         let fresh = FederationStorage::new(catalogue, files);
@@ -29,7 +29,7 @@ fn damaged_bytes_give_an_error_or_the_original_bytes() {
         }
         file.write_all_at(&whole[position..][..1], position as u64).unwrap();
     }
-    assert!(refused > 0, "some of that is metadata");
+    assert!(refused > 0, "no damaged metadata was refused");
 }
 
 #[test]

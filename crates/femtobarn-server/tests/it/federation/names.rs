@@ -63,7 +63,7 @@ fn a_snapshot_is_selected_by_its_number_or_its_tag() {
     assert_eq!(count(&format!("fb.csn={first}")), 10);
     assert_eq!(count("fb.tag=calibrated"), 10);
     assert_eq!(count("fb.tag=100%20%25%20sure"), 10);
-    assert_eq!(count("fb.tag=100%20%%20sure"), 10, "what stands for nothing is itself");
+    assert_eq!(count("fb.tag=100%20%%20sure"), 10, "an invalid escape stands for itself");
     assert_eq!(count(""), 20);
     for (opaque, errno) in [
         ("fb.csn=1000", Errno::ENOENT),

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use super::{Stage, all_of, at, errno_of};
 
 const RAW: Opaque<'_> = Opaque(b"fb.raw=1");
-/// Of the stage's database, and of one that is to be.
+/// For writes to the stage's database, and to one that does not exist yet.
 const WRITES: Opaque<'_> = Opaque(b"fb.raw=1&fb.database=1");
 const MAKES: Opaque<'_> = Opaque(b"fb.raw=1&fb.database=2");
 

@@ -16,7 +16,7 @@ fn vacuum(stage: &Stage) {
     stage.federation.vacuum(&options, &mut |_| true).unwrap();
 }
 
-/// Changes so much that vacuum takes nearly all that was there before.
+/// Updates so many events that vacuum frees nearly all earlier bytes.
 fn overwrite(stage: &Stage, round: u64) {
     let mut transaction = stage.begin();
     let database = transaction.database("run7").unwrap();
@@ -43,7 +43,7 @@ fn an_open_file_does_not_change_while_others_commit_or_vacuum() {
         stage.append(0..2000);
         assert!(all_of(&*file) == before);
     }
-    // Its snapshot is before the horizon now, but kept for who has it open.
+    // The snapshot is before the horizon now, but kept while the file is open.
     assert!(stage.bytes("/run7.root", &format!("fb.csn={head}")) == before);
     drop(file);
     vacuum(&stage);
@@ -56,7 +56,7 @@ fn the_same_commits_give_the_same_bytes() {
     stage.append(10..1000);
     let head = stage.federation.head().unwrap();
     let before = stage.bytes("/run7.root", "");
-    // Somebody writes between what is committed, and others commit elsewhere.
+    // A transaction commits in another database, and one writes to this database without a commit.
     let mut transaction = stage.begin();
     transaction.create_database("other").unwrap();
     transaction.commit().unwrap();
@@ -135,7 +135,7 @@ fn readers_see_a_whole_commit_while_others_write() {
                     let bytes = Arc::new(all_of(&*file));
                     let found = entries(&Reader::open(bytes, "events").unwrap());
                     assert!((found.len() as u64 - 10).is_multiple_of(EACH));
-                    assert!(found.len() >= last, "it never goes back");
+                    assert!(found.len() >= last, "the snapshot never goes back");
                     assert!(found.iter().enumerate().all(|(n, one)| *one == event(n as u64)));
                     last = found.len();
                 }

@@ -1,4 +1,4 @@
-//! Full storages: the right error, no damage, and room again after a removal.
+//! Full storages: the right error, no damage, and free space after a removal.
 
 use std::path::Path;
 use std::process::Command;
@@ -21,7 +21,7 @@ fn open(
     storage.open(&at(path), how(creation), Opaque::default())
 }
 
-/// Writes until there is no room; the number of bytes that were written.
+/// Writes until a write fails; returns the number of bytes written, and the error.
 fn fill(file: &dyn StoredFile) -> (u64, Errno) {
     let mut written = 0;
     loop {
@@ -43,13 +43,13 @@ fn memory_storage_refuses_more_than_its_limit() {
     assert!(written > 900_000 && free() < 70_000, "{written}, {}", free());
     assert!(all_of(&*file)[..written as usize].iter().all(|byte| *byte == 1));
     storage.remove_file(&at("/a"), Opaque::default()).unwrap();
-    assert!(free() < 70_000, "it is open yet");
+    assert!(free() < 70_000, "the removed file is still open");
     drop(file);
     assert!(free() > empty);
 
     let file = open(&storage, "/hole", Creation::New).unwrap();
     file.write_at(1 << 40, b"far").unwrap();
-    assert!(free() > 900_000, "holes take no room");
+    assert!(free() > 900_000, "holes take no space");
     drop(file);
     let refused =
         (0..100_000).find_map(|n| errno_of(open(&storage, &format!("/{n}"), Creation::New)));
@@ -87,7 +87,7 @@ fn removed_files_give_all_their_memory_back() {
     assert_eq!(free(), before);
 }
 
-/// A disk of a megabyte is mounted for one process alone, which is this test once more.
+/// The test runs itself once more as a process that alone sees a mounted disk of a megabyte.
 #[test]
 fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
     if let Some(folder) = std::env::var_os(FOLDER) {
@@ -107,7 +107,7 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
         ])
         .env(FOLDER, folder.path())
         .output();
-    let Ok(done) = done else { return eprintln!("there is no unshare here") };
+    let Ok(done) = done else { return eprintln!("skipped: this machine has no unshare") };
     let said = format!(
         "{}{}",
         String::from_utf8_lossy(&done.stdout),
@@ -115,16 +115,20 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
     );
     // Not every machine lets tests mount something.
     if done.status.code() == Some(77) || said.contains("unshare:") {
-        return eprintln!("nothing can be mounted here: {said}");
+        return eprintln!("skipped: nothing can be mounted: {said}");
     }
     assert!(done.status.success() && said.contains("1 passed"), "{said}");
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it was another disk");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        0,
+        "the files were on the mounted disk"
+    );
 }
 
 fn on_a_full_disk(folder: &Path) {
     let storage = PosixStorage::new(folder).unwrap();
     let file = open(&storage, "/a", Creation::New).unwrap();
-    // A whole window, which is to go past the page cache.
+    // A whole window, which bypasses the page cache.
     let window = memmap2::MmapMut::map_anon(2 << 20).unwrap();
     assert_eq!(errno_of(file.write_at(0, &window)), Some(Errno::ENOSPC));
     file.truncate(0).unwrap();

@@ -17,7 +17,7 @@ use crate::ending::EndsOthers;
 
 const WINDOW: usize = 2 << 20;
 
-/// So many windows of one byte, in memory that a disk can be given.
+/// `count` windows filled with one byte, aligned in memory as direct writes need it.
 fn windows(count: usize, byte: u8) -> MmapMut {
     let mut map = MmapMut::map_anon(count * WINDOW).unwrap();
     map.fill(byte);
@@ -32,7 +32,7 @@ fn is_in_cache(file: &dyn StoredFile) -> bool {
     file.try_read_at(WINDOW as u64, &mut [0; 1000]).unwrap().is_some()
 }
 
-/// What `sendfile` sends of a range.
+/// The bytes that `sendfile` sends of a range.
 fn sent(file: &dyn StoredFile, offset: i64, size: usize) -> Vec<u8> {
     let (mut reader, writer) = std::io::pipe().unwrap();
     std::thread::scope(|scope| {
@@ -63,14 +63,14 @@ fn whole_windows_bypass_the_page_cache_if_the_file_system_can() {
     }
     let other = storage.open(&at("/direct"), OpenMode::default(), Opaque::default()).unwrap();
     if is_in_cache(&*other) {
-        return eprintln!("this file system keeps what is written directly");
+        return eprintln!("this file system caches direct writes");
     }
     let file = new_file(&storage);
     file.write_at(0, &two).unwrap();
     assert!(!is_in_cache(&*file));
     assert!(all_of(&*file) == *two);
     file.write_at(WINDOW as u64, &[1; 8192]).unwrap();
-    assert!(is_in_cache(&*file), "little goes through the cache");
+    assert!(is_in_cache(&*file), "small writes go through the cache");
 }
 
 #[test]
@@ -81,25 +81,25 @@ fn readers_see_bytes_written_around_the_page_cache() {
     let path = folder.path().join("file");
     let mut expected = vec![1; 3 * WINDOW + 5];
     file.write_at(0, &expected).unwrap();
-    // SAFETY: nobody cuts the file, and bytes may have any value.
+    // SAFETY: the test does not truncate the file, and bytes may have any value.
     let map = unsafe { Mmap::map(&File::open(&path).unwrap()) }.unwrap();
     let see = |expected: &[u8]| {
         assert!(all_of(&*file) == expected);
         assert!(*map == *expected, "mapped");
         assert!(sent(&*file, 0, expected.len()) == expected, "sent by the kernel");
-        assert!(std::fs::read(&path).unwrap() == expected, "opened anew");
+        assert!(std::fs::read(&path).unwrap() == expected, "reopened");
         let mut some = vec![0; WINDOW + 10];
         if let Some(count) = file.try_read_at(WINDOW as u64 - 5, &mut some).unwrap() {
             assert!(some[..count] == expected[WINDOW - 5..][..count], "without blocking");
         }
     };
     see(&expected);
-    // Over what is in the cache, and not yet on disk.
+    // Over bytes that are in the cache and not yet on disk.
     for byte in 2..5 {
         file.write_at(WINDOW as u64, &windows(1, byte)).unwrap();
         expected[WINDOW..2 * WINDOW].fill(byte);
         see(&expected);
-        // Beside it and in it, through the cache again.
+        // At both ends of the window, through the cache again.
         file.write_at(WINDOW as u64 - 3, &[byte + 10; 6]).unwrap();
         file.write_at(2 * WINDOW as u64 - 3, &[byte + 20; 6]).unwrap();
         expected[WINDOW - 3..][..6].fill(byte + 10);
@@ -151,7 +151,7 @@ fn a_renamed_file_is_written_and_not_the_one_that_took_its_name() {
     assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"another");
 }
 
-/// The kernel fails a sync if a page that is in its cache, changed, was written past it.
+/// The kernel fails a sync if a changed page of its cache was meanwhile overwritten by a direct write.
 #[test]
 fn writers_of_neighbouring_windows_do_not_disturb_each_other() {
     const ROUNDS: u8 = 20;
@@ -170,7 +170,7 @@ fn writers_of_neighbouring_windows_do_not_disturb_each_other() {
                     let file = storage.open(&at("/file"), to_write(), Opaque::default()).unwrap();
                     for round in 1..=ROUNDS {
                         let window = windows(1, round);
-                        // One window past the cache, the next one through it.
+                        // One window bypasses the cache, the next one goes through it.
                         file.write_at((2 * index * WINDOW) as u64, &window).unwrap();
                         for part in (0..WINDOW).step_by(100_000) {
                             let end = (part + 100_000).min(WINDOW);

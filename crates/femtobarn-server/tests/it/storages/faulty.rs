@@ -29,7 +29,7 @@ fn a_fault_affects_only_the_calls_that_it_names() {
     assert_eq!(file.read_at(0, &mut [0; 4]), Ok(4));
     file.sync().unwrap();
     for _ in 0..3 {
-        assert_eq!(errno_of(file.sync()), Some(Errno::EIO), "from then on");
+        assert_eq!(errno_of(file.sync()), Some(Errno::EIO), "all later calls fail");
     }
     assert_eq!(errno_of(storage.remove_file(&at("/a"), Opaque::default())), Some(Errno::EROFS));
     storage.remove_file(&at("/a"), Opaque::default()).unwrap();
@@ -45,7 +45,9 @@ fn faults_shorten_or_defer_calls() {
     assert_eq!(file.read_at(0, &mut buffer), Ok(2));
     assert_eq!(&buffer, b"01xxxxxx");
     assert_eq!(file.read_at(0, &mut buffer), Ok(3));
-    let Err(StorageError::NotBefore(time, _)) = file.metadata() else { panic!("it is deferred") };
+    let Err(StorageError::NotBefore(time, _)) = file.metadata() else {
+        panic!("the call was not deferred")
+    };
     assert_eq!(time, Duration::from_millis(1500));
     assert_eq!(file.metadata().unwrap().size, 3);
     assert!(file.descriptor().is_none() && file.try_read_at(0, &mut buffer) == Ok(None));

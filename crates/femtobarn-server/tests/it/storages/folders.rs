@@ -205,7 +205,7 @@ fn total_space_is_at_least_the_free_space() {
     }
 }
 
-/// `xrdfs spaceinfo /` said 0 of 0 bytes where exports lie below the top.
+/// `xrdfs spaceinfo /` once reported 0 of 0 bytes where exports lie below the top.
 #[test]
 fn the_space_above_exports_counts_each_file_system_once() {
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

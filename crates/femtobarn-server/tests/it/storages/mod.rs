@@ -18,7 +18,7 @@ use femtobarn_server::physical::{
 };
 use nix::errno::Errno;
 
-/// A storage of one kind, empty, and what it stands upon.
+/// An empty storage of one kind, and its folder if it has one.
 pub(crate) struct Stage {
     pub kind: &'static str,
     pub storage: Arc<dyn Storage>,

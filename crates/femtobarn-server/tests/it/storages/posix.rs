@@ -134,7 +134,7 @@ fn a_file_in_the_page_cache_is_read_without_blocking() {
     let file = storage.open(&at("/file"), OpenMode::default(), Opaque::default()).unwrap();
     let mut bytes = vec![0; 100_000];
     assert_eq!(file.read_at(0, &mut bytes), Ok(100_000));
-    // What is read now was in memory a moment ago. File systems that cannot tell never say so.
+    // The bytes are in the page cache. File systems that cannot tell answer that the read would block.
     match file.try_read_at(1000, &mut bytes) {
         Ok(Some(read)) => assert_eq!(read, 99_000),
         Ok(None) => {}
@@ -165,7 +165,7 @@ fn changes_by_other_processes_are_visible() {
     assert!(errno_of(storage.open(&at("/new"), how(Creation::New), Opaque::default())).is_some());
 }
 
-/// Root may do everything, so this is the same test once more, as a user who may not.
+/// Root has all permissions, so as root this test runs itself once more as a user without them.
 #[test]
 fn metadata_reports_lost_permissions() {
     const FOLDER: &str = "FEMTOBARN_TEST_PERMISSION";
@@ -177,7 +177,7 @@ fn metadata_reports_lost_permissions() {
     if !nix::unistd::geteuid().is_root() {
         return without_permission(folder.path());
     }
-    // Neither the folder of this test's program nor that of temporary files need be open to others.
+    // Other users may have access neither to the folder of this program nor to that of temporary files.
     let (uid, name) = (65534, "storages::posix::metadata_reports_lost_permissions");
     for path in [folder.path(), &folder.path().join("file")] {
         nix::unistd::chown(path, Some(uid.into()), None).unwrap();
@@ -203,7 +203,7 @@ fn without_permission(folder: &Path) {
     assert_eq!(errno_of(open(OpenMode::default())), Some(Errno::EACCES));
     let metadata = storage.metadata(&at("/file"), Opaque::default()).unwrap();
     assert_eq!((metadata.is_readable, metadata.is_writable), (false, false));
-    // Who has it open goes on.
+    // An open file stays usable.
     file.write_at(0, b"M").unwrap();
     assert_eq!(all_of(&*file), b"Mine");
     let window = memmap2::MmapMut::map_anon(2 << 20).unwrap();

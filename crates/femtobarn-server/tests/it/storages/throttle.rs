@@ -24,7 +24,7 @@ impl Clock for TestClock {
     }
 }
 
-/// Ten blocks and ten seeks a second, room for ten blocks, and who writes waits for the disk.
+/// Ten blocks and ten seeks a second, a cache of ten blocks, and writers that wait for the disk.
 const DISK: DiskModel = DiskModel {
     bytes_per_second: 1000,
     seeks_per_second: 10,
@@ -51,7 +51,7 @@ impl<C: Clock + Default> Slow<C> {
         Slow { storage, throttle, clock }
     }
 
-    /// A new file, with so many bytes in it.
+    /// A new file of this size.
     fn file(&self, path: &str, size: usize) -> Arc<dyn StoredFile> {
         let how = femtobarn_server::physical::OpenMode { make_folders: true, ..how(Creation::New) };
         let file = self.storage.open(&at(path), how, Opaque::default()).unwrap();
@@ -61,7 +61,7 @@ impl<C: Clock + Default> Slow<C> {
         file
     }
 
-    /// Milliseconds that something takes.
+    /// Milliseconds that `act` takes.
     fn time(&self, act: impl FnOnce()) -> u128 {
         let before = self.clock.now();
         act();
@@ -97,13 +97,13 @@ fn transfers_and_seeks_take_the_time_of_the_model() {
     let (slow, file) = one_file(DISK);
     assert_eq!(slow.clock.now(), Duration::from_millis(10_100));
     assert_eq!(slow.read(&*file, 0, 1000), 1100);
-    assert_eq!(slow.read(&*file, 1000, 500), 500, "it goes on where it was");
+    assert_eq!(slow.read(&*file, 1000, 500), 500, "no seek: it continues the last read");
     assert_eq!(slow.read(&*file, 1500, 1), 100, "a block at least");
     assert_eq!(slow.read(&*file, 5000, 100), 200, "a seek");
     assert_eq!(slow.read(&*file, 6050, 100), 300, "two blocks and a seek");
     assert_eq!(slow.read(&*file, 7000, 0), 0);
-    assert_eq!(slow.write(&*file, 6200, 1), 100, "it goes on");
-    assert_eq!(slow.write(&*file, 6201, 1), 100, "within the block where the head is");
+    assert_eq!(slow.write(&*file, 6200, 1), 100, "no seek: the same block");
+    assert_eq!(slow.write(&*file, 6201, 1), 100, "no seek: the head is in this block");
     assert_eq!(slow.write(&*file, 6000, 100), 200);
     assert_eq!(slow.sync(&*file), 0);
 }
@@ -111,23 +111,23 @@ fn transfers_and_seeks_take_the_time_of_the_model() {
 #[test]
 fn blocks_stay_cached_until_they_are_evicted() {
     let (slow, file) = one_file(DISK);
-    assert_eq!(slow.read(&*file, 9000, 1000), 0, "it was written last");
+    assert_eq!(slow.read(&*file, 9000, 1000), 0, "written last, so cached");
     assert_eq!(slow.read(&*file, 0, 100), 200);
-    assert_eq!(slow.read(&*file, 10, 80), 0, "it was read");
-    assert_eq!(slow.read(&*file, 9000, 100), 200, "the oldest had to go");
-    assert_eq!(slow.read(&*file, 10, 80), 0, "but not what was read since");
-    assert_eq!(slow.read(&*file, 9050, 150), 100, "what is missing is fetched, and no more");
+    assert_eq!(slow.read(&*file, 10, 80), 0, "read before, so cached");
+    assert_eq!(slow.read(&*file, 9000, 100), 200, "the oldest block was evicted");
+    assert_eq!(slow.read(&*file, 10, 80), 0, "a block read since is still cached");
+    assert_eq!(slow.read(&*file, 9050, 150), 100, "only the missing block is fetched");
 }
 
 #[test]
 fn a_prefetch_starts_at_once_and_arrives_block_by_block() {
     let (slow, file) = one_file(DISK);
-    assert_eq!(slow.time(|| file.will_need(0, 3000)), 0, "nobody waits for it");
+    assert_eq!(slow.time(|| file.will_need(0, 3000)), 0, "an announcement does not wait");
     let other = slow.file("/b", 0);
     assert_eq!(slow.read(&*file, 0, 100), 200);
     assert_eq!(slow.read(&*file, 100, 100), 100);
-    assert_eq!(slow.write(&*other, 0, 100), 2800 + 200, "the disk does it before all else");
-    assert_eq!(slow.read(&*file, 200, 2800), 0, "more than room, but nobody had read it");
+    assert_eq!(slow.write(&*other, 0, 100), 2800 + 200, "the prefetch comes first");
+    assert_eq!(slow.read(&*file, 200, 2800), 0, "unread blocks are not evicted");
     assert_eq!(slow.account().seeks, 3);
     assert_eq!(slow.account().bytes_read, 3000);
 }
@@ -147,7 +147,7 @@ fn a_cached_block_that_is_announced_stays_until_it_is_read() {
 fn a_prefetch_ends_at_the_end_of_the_file() {
     let (slow, file) = one_file(DISK);
     file.will_need(8000, u64::MAX);
-    assert_eq!(slow.account().queue, Duration::from_millis(1100), "the rest was written last");
+    assert_eq!(slow.account().queue, Duration::from_millis(1100), "the rest is cached");
     file.will_need(10_000, 100);
     assert_eq!(slow.account().queue, Duration::from_millis(1100));
 }
@@ -157,7 +157,7 @@ fn prefetched_bytes_are_bounded() {
     let large = DiskModel { bytes_per_second: 64 << 20, block_size: 64 << 20, ..DISK };
     let slow = Slow::<StoppedClock>::new(large, &[]);
     let files: Vec<_> = (0..20).map(|number| slow.file(&format!("/{number}"), 1)).collect();
-    // Only what was written last is in memory.
+    // Only the file written last is cached.
     for _ in 0..100 {
         files[..19].iter().for_each(|file| file.will_need(0, 1));
     }
@@ -166,7 +166,7 @@ fn prefetched_bytes_are_bounded() {
     slow.clock.forward(Duration::from_secs(1000));
     files[16].will_need(0, 1);
     slow.clock.forward(Duration::from_secs(1000));
-    assert_eq!(slow.account().bytes_read, (1 << 30) + (64 << 20), "what came first makes room");
+    assert_eq!(slow.account().bytes_read, (1 << 30) + (64 << 20), "the oldest blocks make room");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_write_waits_only_above_the_allowed_backlog() {
     assert_eq!(slow.sync(&*file), 1000);
     assert_eq!(slow.write(&*file, 0, 900), 0);
     assert_eq!(slow.write(&*file, 900, 100), 100);
-    assert_eq!(slow.sync(&*slow.file("/b", 0)), 0, "nothing was written to it");
+    assert_eq!(slow.sync(&*slow.file("/b", 0)), 0, "the file has no unsynced bytes");
     assert_eq!(slow.sync(&*file), 1000);
     assert_eq!(slow.sync(&*file), 0);
 }
@@ -190,11 +190,11 @@ fn a_write_that_continues_a_queued_one_needs_no_seek() {
     let third = slow.file("/c", 0);
     for block in 1..10 {
         slow.write(&*second, block * 100, 50);
-        // Not quite where that ended, but in the same block.
+        // Not exactly where the first write ended, but in the same block.
         slow.write(&*second, block * 100 + 60, 40);
         slow.write(&*third, block * 300, 100);
     }
-    // The disk had begun the first one already.
+    // The disk had already begun the first write.
     slow.write(&*first, 100, 100);
     slow.sync(&*first);
     let account = slow.account();
@@ -251,7 +251,7 @@ fn the_account_counts_work_up_to_the_present() {
     assert_eq!(before.bytes_written, 10_000);
     assert_eq!((before.busy, before.seeks), (Duration::from_millis(10_100), 1));
     slow.clock.sleep(Duration::from_secs(100));
-    assert_eq!(slow.account(), before, "nobody asked for anything");
+    assert_eq!(slow.account(), before, "nothing was requested");
     file.will_need(0, 1000);
     slow.clock.sleep(Duration::from_millis(60));
     let account = slow.account();
@@ -275,8 +275,7 @@ fn a_rate_of_zero_is_no_limit() {
     assert_eq!(slow.clock.now(), Duration::from_millis(200));
 }
 
-/// A clock that only others move on: who sleeps comes back at once, as a thread does that waits
-/// beside others.
+/// A clock that only [`StoppedClock::forward`] moves: sleepers return at once.
 #[derive(Default)]
 struct StoppedClock(Mutex<Duration>);
 
@@ -298,7 +297,7 @@ impl Clock for StoppedClock {
 fn a_call_that_would_wait_too_long_is_deferred_and_succeeds_later() {
     let slowness = DiskModel { defer_above: Some(Duration::from_secs(3)), ..DISK };
     let slow = Slow::<StoppedClock>::new(slowness, &[]);
-    // It takes long, but nobody is before it.
+    // This write takes long, but it waits for no other call, so it is not deferred.
     let file = slow.file("/a", 10_000);
     let refusals =
         [file.read_at(0, &mut [0; 100]).map(drop), file.write_at(0, &[0; 100]), file.sync()];
@@ -308,13 +307,13 @@ fn a_call_that_would_wait_too_long_is_deferred_and_succeeds_later() {
         assert!(text.contains("/a"), "{text}");
     }
     file.will_need(0, 100);
-    assert_eq!(slow.account().queue, Duration::from_millis(10_100), "nothing was begun");
+    assert_eq!(slow.account().queue, Duration::from_millis(10_100), "nothing was queued");
     slow.clock.forward(Duration::from_millis(10_100));
     assert_eq!(file.read_at(0, &mut [0; 100]), Ok(100));
     assert_eq!(file.sync(), Ok(()));
 }
 
-/// A clock of several threads: time goes on, to when the first of them wakes, once all of them sleep.
+/// A clock of several threads: once all of them sleep, time jumps to the moment when the first one wakes.
 #[derive(Default)]
 struct SharedClock {
     times: Mutex<Times>,
@@ -329,7 +328,7 @@ struct Times {
 }
 
 impl SharedClock {
-    /// Ends a thread's part.
+    /// Removes a thread that has ended.
     fn leave(&self) {
         let mut times = self.times.lock().unwrap();
         times.awake -= 1;
@@ -364,7 +363,7 @@ impl Clock for SharedClock {
     }
 }
 
-/// Bytes a second that two readers of two files get together from one disk of 1998.
+/// Total bytes a second that two readers of two files get from one disk of 1998.
 fn rate_of_two_readers(read: impl Fn(&dyn StoredFile) + Sync) -> f64 {
     const DISK_OF_1998: DiskModel = DiskModel {
         bytes_per_second: 22_000_000,

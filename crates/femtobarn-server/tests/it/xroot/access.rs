@@ -51,7 +51,7 @@ fn unauthenticated_clients_are_refused() {
 
     let mut peer = server.greeted();
     peer.session = LoginAnswer::decode(&peer.ok(login())).unwrap().session;
-    // Nobody joins a session that is nobody's yet.
+    // No connection can be bound to a session before its login is complete.
     let mut early = server.greeted();
     assert_eq!(early.refused(Bind { session: peer.session }, &[]), ErrorCode::NOT_FOUND);
     peer.ok(unix("alice"));
@@ -179,7 +179,7 @@ fn clients_follow_redirects() {
     assert_eq!(&found, b"abc");
 }
 
-/// A server with TLS, and the file of who vouches for it.
+/// A server with TLS, whose certificate is in its folder.
 fn encrypted(requires_tls: bool) -> Server {
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -219,7 +219,7 @@ fn tls_connections_support_all_requests() {
     assert!(found == content, "read with checksums");
     file.close().unwrap();
     assert!(server.bytes_of("file") == content, "the file");
-    // Who does not want TLS need not have it.
+    // TLS is optional for clients.
     connect(&server, "root").unwrap();
 }
 
@@ -227,7 +227,7 @@ fn tls_connections_support_all_requests() {
 fn unencrypted_clients_are_refused_if_tls_is_required() {
     let server = encrypted(true);
     connect(&server, "roots").unwrap();
-    // A client that can encrypt is made to.
+    // A client that can encrypt is told to.
     connect(&server, "root").unwrap();
     let mut plain = server.greeted();
     assert_eq!(plain.refused(login(), &[]), ErrorCode::TLS_REQUIRED);

@@ -29,12 +29,12 @@ fn config(folder: &Path) -> Config {
     }
 }
 
-/// What a server's process runs: it serves a folder and writes down its port. It is no test by itself.
+/// Not a test: the server's process runs it. It serves a folder and writes its port to a file.
 #[test]
 #[ignore = "run by other tests as another process"]
 fn serves() {
-    let Some(told) = killable::told() else { return };
-    let (port, folder) = told.split_once('\n').unwrap();
+    let Some(argument) = killable::argument() else { return };
+    let (port, folder) = argument.split_once('\n').unwrap();
     let server = Whole::start(config(&PathBuf::from(folder))).unwrap();
     let begun = format!("{port}.new");
     std::fs::write(&begun, server.address().port().to_string()).unwrap();
@@ -54,9 +54,9 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let (outside, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let told =
+        let argument =
             format!("{}\n{}", outside.path().join("port").display(), folder.path().display());
-        let process = Killable::start("xroot::checkpoints::serves", told);
+        let process = Killable::start("xroot::checkpoints::serves", argument);
         Stage { outside, folder, process: Some(process) }
     }
 
@@ -143,7 +143,7 @@ fn an_incomplete_journal_record_is_ignored() {
         drop(Whole::start(config(stage.folder.path())).unwrap());
         assert_eq!(stage.bytes_of("file"), b"0123456789");
     }
-    // Of one that is no journal, nothing is taken for one.
+    // A file that is not a journal is ignored.
     for bytes in [&b""[..], b"\0\0\0\x01", &[0xFF; 100], &whole[1..]] {
         std::fs::write(&journal, bytes).unwrap();
         drop(Whole::start(config(stage.folder.path())).unwrap());

@@ -10,7 +10,7 @@ use super::*;
 /// Bytes of a file whose checksum takes far longer than [`PATIENCE`].
 const HUGE_BYTES: u64 = 8 << 40;
 
-/// Answers that a connection makes beside others, and one more.
+/// One more than the answers that a connection computes in the background.
 const CROWD: usize = 9;
 
 /// A server with a huge file.
@@ -34,7 +34,7 @@ fn wait_until_read(logical: &Logical, is_read: bool) {
     wait_until("a file's checksum", || (logical.files.count() > 0) == is_read);
 }
 
-/// Asks for so many checksums, and is told to wait for each.
+/// Requests `count` checksums, each of which is answered with a delay.
 fn ask(peer: &mut Peer, count: usize) {
     for _ in 0..count {
         peer.send(checksum(), &[]);

@@ -16,7 +16,7 @@ fn open_new_refuses_an_existing_file() {
     assert_eq!(
         peer.refused(open("/file", OpenOptions::UPDATE), &[]),
         ErrorCode::NOT_FOUND,
-        "it is not there yet"
+        "the file does not exist yet"
     );
     peer.open("/file", to_make());
     assert_eq!(peer.refused(open("/file", to_make()), &[]), ErrorCode::IT_EXISTS);
@@ -84,7 +84,7 @@ fn writev_and_readv_transfer_many_ranges() {
     let found = xrd::segment::decode_segment_data(&body).unwrap();
     let together: Vec<u8> = found.iter().flat_map(|piece| piece.data.to_vec()).collect();
     assert!(together == content, "what was read differs from what was written");
-    // A piece that is not there in full refuses all.
+    // If one piece ends beyond the file, the whole request is refused.
     let beyond = Segment { handle: one, length: 1000, offset: 149_001 };
     let many = ReadV { path: PathId(0), segments: vec![beyond] };
     assert_eq!(peer.refused(many, &[]), ErrorCode::ARG_INVALID);
@@ -128,7 +128,7 @@ fn checkpoints_are_rolled_back_or_committed() {
     assert!(matches!(peer.ask(change(0, b"new"), b"new"), Response::Ok(_)));
     peer.ok(Chkpoint::Commit(handle));
     assert_eq!(server.bytes_of("file"), b"new3456789");
-    // Who leaves without committing has changed nothing.
+    // A client that disconnects without a commit has changed nothing.
     peer.ok(Chkpoint::Begin(handle));
     assert!(matches!(peer.ask(change(0, b"lost"), b"lost"), Response::Ok(_)));
     drop(peer);
@@ -197,7 +197,7 @@ fn paths_are_created_changed_and_removed() {
     peer.ok(Rmdir { location: at("/a") });
 }
 
-/// What clients rely on, found by asking XRootD's own server.
+/// Behaviour that clients rely on, as observed with XRootD's own server.
 #[test]
 fn requests_about_paths_behave_as_with_other_servers() {
     let server = Server::start();
@@ -207,7 +207,7 @@ fn requests_about_paths_behave_as_with_other_servers() {
         |path: &str, mode| Mkdir { options: MkdirOptions(0), mode: Mode(mode), location: at(path) };
     let (rm, rmdir) = (|path| Rm { location: at(path) }, |path| Rmdir { location: at(path) });
     let mv = |from, to| Mv { from: at(from), to: at(to) };
-    // Making a folder that is there as it should be, and removing one that is not, is done already.
+    // It is no error to make a folder that exists with the same mode, nor to remove one that does not exist.
     peer.ok(mkdir("/a", 0o750));
     peer.ok(mkdir("/a", 0o750));
     assert_eq!(peer.refused(mkdir("/a", 0o700), &[]), ErrorCode::IT_EXISTS);
@@ -216,14 +216,16 @@ fn requests_about_paths_behave_as_with_other_servers() {
     peer.ok(rmdir("/nothere"));
     peer.ok(rmdir("/no/such"));
     assert_eq!(peer.refused(rmdir("/file"), &[]), ErrorCode::FS_ERROR);
-    // rm takes empty folders, too.
+    // rm removes empty folders, too.
     peer.ok(rm("/a"));
     peer.ok(mkdir("/full", 0o755));
     server.write("full/file", b"def");
     for request in [Request::from(rm("/full")), rmdir("/full").into()] {
-        let Response::Error(failure) = peer.ask(request, &[]) else { panic!("it was removed") };
+        let Response::Error(failure) = peer.ask(request, &[]) else {
+            panic!("the folder was removed")
+        };
         assert_eq!(failure.code, ErrorCode::IT_EXISTS);
-        // xrootdpyfs knows a full folder by this.
+        // xrootdpyfs recognises a full folder by this text.
         assert!(failure.message.ends_with("directory not empty"), "{}", failure.message);
     }
     assert_eq!(peer.refused(rm("/nothere"), &[]), ErrorCode::NOT_FOUND);
@@ -231,9 +233,9 @@ fn requests_about_paths_behave_as_with_other_servers() {
     peer.ok(mv("/file", "/deep/down/file"));
     assert_eq!(server.bytes_of("deep/down/file"), b"abc");
     assert_eq!(peer.refused(mv("/nothere", "/new/there"), &[]), ErrorCode::NOT_FOUND);
-    assert!(!server.folder.path().join("new").exists(), "a folder for nothing");
+    assert!(!server.folder.path().join("new").exists(), "the parent of the new name was made");
     assert_eq!(peer.refused(mv("/deep/down/file", "/full"), &[]), ErrorCode::IS_DIRECTORY);
-    // statx tells what names are, and nothing else.
+    // statx answers only the kind of each name.
     let statx = Statx { locations: vec![at("/"), at("/full/file")] };
     assert_eq!(&peer.ok(statx)[..], [2, 0]);
 }
@@ -291,7 +293,7 @@ fn long_lists_are_sent_in_parts() {
     let listed = DirectoryList::decode(&peer.ok(list(DirlistOptions::CHECKSUM))).unwrap();
     let checked = listed.entries.iter().find(|entry| &entry.name[..] == b"checked").unwrap();
     assert_eq!(checked.checksum.as_ref().unwrap().digest, "084b021f");
-    // What has no checksum is told so.
+    // A folder has no checksum.
     std::fs::create_dir(server.folder.path().join("folder")).unwrap();
     let listed = DirectoryList::decode(&peer.ok(list(DirlistOptions::CHECKSUM))).unwrap();
     let folder = listed.entries.iter().find(|entry| &entry.name[..] == b"folder").unwrap();
@@ -311,7 +313,7 @@ fn checksums_are_of_the_requested_kind() {
     let expected = [
         ("adler32", "084b021f"),
         ("crc32c", "353dd8be"),
-        // As `cksum` has it; zlib's is zcrc32, whose bytes XRootD tells from the lowest on.
+        // As `cksum` computes it; zcrc32 is that of zlib, whose bytes XRootD prints from the lowest on.
         ("crc32", "b3beab91"),
         ("zcrc32", "20303a36"),
         ("ZCRC32", "20303a36"),
@@ -322,8 +324,8 @@ fn checksums_are_of_the_requested_kind() {
         let body = peer.ok(checksum(&format!("/file?cks.type={kind}")));
         let answer = ChecksumAnswer::decode(&body).unwrap();
         assert_eq!(answer.digest, digest, "{kind}");
-        let told = if kind == "default" { "adler32" } else { kind };
-        assert!(answer.kind.eq_ignore_ascii_case(told), "{}", answer.kind);
+        let reported = if kind == "default" { "adler32" } else { kind };
+        assert!(answer.kind.eq_ignore_ascii_case(reported), "{}", answer.kind);
     }
     server.write("empty", b"");
     let body = peer.ok(checksum("/empty?cks.type=crc32"));
@@ -349,7 +351,7 @@ fn a_slow_checksum_does_not_delay_other_requests() {
     assert!(matches!(first.response, Ok(Response::WaitResp(_))));
     let Ok(Response::Attn(Attention::Response { stream, response })) = peer.response().response
     else {
-        panic!("there was no late answer")
+        panic!("no delayed answer arrived")
     };
     assert_eq!(stream, asked);
     let Response::Ok(body) = *response else { panic!("{response:?}") };
@@ -359,7 +361,7 @@ fn a_slow_checksum_does_not_delay_other_requests() {
         format!("{:08x}", hasher.finalize().swap_bytes())
     };
     assert_eq!(ChecksumAnswer::decode(&body).unwrap().digest, expected);
-    // It is known from now on.
+    // The checksum is cached from now on.
     peer.ok(checksum("/large?cks.type=zcrc32"));
     assert_eq!(ChecksumKind::of_name(b"crc32"), Some(ChecksumKind::Crc32));
 }

@@ -63,13 +63,13 @@ fn impossible_lengths_are_refused() {
 }
 
 #[test]
-fn a_body_that_is_too_long_is_skipped() {
+fn a_body_beyond_the_limit_is_refused_and_skipped() {
     let server = Server::start();
     let mut peer = server.client();
     let length = 1 << 20;
     peer.send_bytes(&head(RequestCode::OPEN, length));
     peer.send_bytes(&vec![b'/'; length as usize]);
-    let Response::Error(failure) = peer.joined() else { panic!("it was taken") };
+    let Response::Error(failure) = peer.joined() else { panic!("the request was accepted") };
     assert_eq!(failure.code, ErrorCode::ARG_TOO_LONG);
     peer.assert_well();
 }
@@ -181,7 +181,7 @@ fn a_session_cannot_open_more_files_than_its_limit() {
     let handles: Vec<_> = (0..100).map(|_| peer.open("/file", OpenOptions::READ)).collect();
     let refused = peer.refused(open("/file", OpenOptions::READ), &[]);
     assert_eq!(refused, ErrorCode::OVERLOADED);
-    // All of them are one file of the operating system's, and others are not limited by it.
+    // All handles share one file descriptor, and other sessions have limits of their own.
     assert_eq!(server.logical.files.count(), 1);
     server.client().open("/file", OpenOptions::READ);
     peer.ok(Close { handle: handles[50] });
@@ -206,9 +206,9 @@ fn a_client_that_receives_nothing_delays_no_other() {
     for _ in 0..100 {
         assert_eq!(quick.read(handle, 4096, 16_384).len(), 16_384);
     }
-    // Nobody reads for those who take nothing, nor keeps what was read.
+    // The server neither reads ahead for these clients nor keeps buffers for them.
     wait_until("giving buffers back", || server.buffers.used() <= 3);
-    // And what the slow ones asked for is still right, once they take it.
+    // The answer is still right when a slow client receives it.
     let Response::Status(status) = slow[3].response().response.unwrap() else { panic!() };
     assert_eq!(status.offset, 0);
 }
@@ -217,7 +217,7 @@ fn a_client_that_receives_nothing_delays_no_other() {
 fn stalled_writers_delay_no_other_client() {
     let server = Server::start();
     let content = pattern(1 << 20);
-    // More of them than may hold data at once.
+    // More writers than there are buffers.
     let mut stalled: Vec<_> = (0..80)
         .map(|index| {
             let mut peer = server.client();
@@ -245,7 +245,7 @@ fn an_interrupted_write_leaves_no_session_behind() {
     let posc = peer.open("/dropped", to_make() | OpenOptions::PERSIST_ON_CLOSE);
     peer.ok(Ping);
     assert!(matches!(peer.ask(write(posc, 0, b"abc"), b"abc"), Response::Ok(_)));
-    // A write of a gigabyte, of which little comes.
+    // A write of a gigabyte, of which only the beginning is sent.
     let promised = xrd::request::Write { length: 1 << 30, ..write(handle, 0, b"") };
     peer.send(promised, &pattern(100_000));
     peer.socket.shutdown(std::net::Shutdown::Write).unwrap();
@@ -270,7 +270,7 @@ fn clients_without_the_id_cannot_bind_to_or_end_a_session() {
     peer.assert_well();
 }
 
-/// 1,024 pieces may announce 2 TiB, which the server once waited for.
+/// 1,024 pieces may announce 2 TiB; the server once waited for them.
 #[test]
 fn a_writev_of_too_many_bytes_is_refused_at_once() {
     let server = Server::start();
@@ -283,7 +283,7 @@ fn a_writev_of_too_many_bytes_is_refused_at_once() {
         bytes.extend(0_u64.to_be_bytes());
     }
     peer.send_bytes(&bytes);
-    let Response::Error(failure) = peer.joined() else { panic!("it was taken") };
+    let Response::Error(failure) = peer.joined() else { panic!("the request was accepted") };
     assert_eq!(failure.code, ErrorCode::ARG_TOO_LONG);
     peer.assert_closed();
     assert_eq!(server.bytes_of("file"), b"");
@@ -306,7 +306,7 @@ fn random_bytes_do_no_harm() {
         let mut peer = if round % 3 == 0 { server.greeted() } else { server.client() };
         let mut bytes = Vec::new();
         for _ in 0..20 {
-            // A header that is nearly one, with a short body, so that many requests are understood.
+            // Headers that are nearly valid, with short bodies, so that many requests are accepted.
             let code = RequestCode(3000 + (random() % 34) as u16);
             let length = (random() % 64) as usize;
             let mut request = head(code, length as i32);
@@ -319,7 +319,7 @@ fn random_bytes_do_no_harm() {
             }
             bytes.extend(request);
         }
-        // The server may have closed it already.
+        // The server may have closed the connection already.
         let _ = peer.socket.write_all(&bytes);
         let _ = peer.socket.shutdown(std::net::Shutdown::Write);
         if round % 50 == 0 {

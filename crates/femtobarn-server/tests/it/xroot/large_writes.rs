@@ -8,7 +8,7 @@ use xrd::response::StatusKind;
 
 use super::*;
 
-/// Places and sizes: at borders of pieces and beside them.
+/// Offsets and sizes: at the borders of pieces and beside them.
 const WRITES: [(u64, usize); 6] = [
     (0, 3 << 20),
     ((3 << 20) - 5, (2 << 20) + 9),
@@ -18,7 +18,7 @@ const WRITES: [(u64, usize); 6] = [
     ((9 << 20) - 4097, 5000),
 ];
 
-/// What a file holds after all of these writes.
+/// The content of the file after all writes.
 fn expected() -> Vec<u8> {
     let mut content = Vec::new();
     for (index, (offset, size)) in WRITES.into_iter().enumerate() {
@@ -29,14 +29,14 @@ fn expected() -> Vec<u8> {
     content
 }
 
-/// What one of the writes writes.
+/// The data of one of the writes.
 fn data(index: usize, size: usize) -> Vec<u8> {
     let mut data = pattern(size + index);
     data.drain(..index);
     data
 }
 
-/// Sends bytes in parts that end anywhere, with time in between for the other end to take what is there.
+/// Sends bytes in parts that end anywhere, with pauses in which the server can read them.
 fn send_in_parts(peer: &mut Peer, bytes: &[u8]) {
     let mut left = bytes;
     for size in [24, 1, 70_000, 300_007, 1 << 20].into_iter().cycle() {
@@ -101,7 +101,7 @@ fn too_many_damaged_pages_of_a_large_write_keep_the_connection_usable() {
     let mut wire = vec![0xff; 4100 * 2000];
     let request = pgwrite(handle, 0, &wire, PageFlags(0));
     assert_eq!(peer.refused(request, &wire), ErrorCode::TOO_MANY_ERRORS);
-    // All data were passed over, and what comes behind them is understood.
+    // All data were skipped, and the next request is understood.
     wire.clear();
     let content = pattern(2 << 20);
     encode_pages(0, &content, &mut wire);
@@ -111,7 +111,7 @@ fn too_many_damaged_pages_of_a_large_write_keep_the_connection_usable() {
     assert!(decode_pages(0, &wire, &mut Vec::new()).unwrap().is_empty());
 }
 
-/// Notes what is written.
+/// Records the offset and size of each write.
 #[derive(Clone, Default)]
 struct Noted(Arc<Mutex<Vec<(u64, usize)>>>);
 
@@ -136,12 +136,12 @@ fn a_large_write_takes_few_storage_calls() {
     let content = pattern(16 << 20);
     let (first, second) = content.split_at(8 << 20);
     assert!(matches!(peer.ask(write(handle, 0, first), first), Response::Ok(_)));
-    // Behind one large write another one is expected, so that nothing of it comes with its header.
+    // After one large write the server expects another, and reads its header without any data.
     let calls_before = noted.0.lock().unwrap().len();
     let request = write(handle, first.len() as u64, second);
     assert!(matches!(peer.ask(request, second), Response::Ok(_)));
     let calls = noted.0.lock().unwrap()[calls_before..].to_vec();
-    // Of 2 MiB each; where memory is short, the kernel does not gather as much.
+    // Of 2 MiB each; the kernel gathers less if memory is short.
     assert!(calls.len() <= 8, "{calls:?}");
     assert_eq!(calls.iter().map(|(_, size)| size).sum::<usize>(), second.len());
     assert!(server.bytes_of("file") == content);
@@ -151,7 +151,7 @@ fn a_large_write_takes_few_storage_calls() {
 fn more_concurrent_large_writes_than_buffers_all_complete() {
     let server = Server::start();
     let content = pattern(3 << 20);
-    // None of them ends before all have begun, so that the kernel gathers for some of them only.
+    // All writes begin before the first one ends, so that only some of them get a large buffer.
     let mut peers: Vec<_> = (0..100)
         .map(|index| {
             let mut peer = server.client();

@@ -34,23 +34,23 @@ use xrd::{
     ResponseFramer, SessionId, StreamId,
 };
 
-/// How long anything may take before a test fails. It takes far less where nobody else works.
+/// The time after which a test fails. All steps take far less, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server, its folder and what it knows.
+/// A server, its folder and its state.
 pub(crate) struct Server {
     pub folder: TempDir,
     pub logical: Arc<Logical>,
     pub buffers: Arc<BufferPool>,
     pub address: SocketAddr,
-    /// None only while it ends.
+    /// `None` only while the server is dropped.
     runtime: Option<Runtime>,
 }
 
 impl Drop for Server {
-    /// What blocks is not waited for: a test that failed is not to hang.
+    /// Does not wait for blocked calls: a failed test must not hang.
     fn drop(&mut self) {
-        self.runtime.take().expect("it ends once").shutdown_background();
+        self.runtime.take().expect("a server is dropped once").shutdown_background();
     }
 }
 
@@ -72,7 +72,7 @@ impl Server {
         Server::of(folder, RootService::new(logical, Authenticator::open()))
     }
 
-    /// A server of anything.
+    /// A server of any service.
     pub(crate) fn of(folder: TempDir, shared: RootService) -> Server {
         let (logical, buffers) = (Arc::clone(&shared.logical), Arc::clone(&shared.buffers));
         let shared = Arc::new(shared);
@@ -100,7 +100,7 @@ impl Server {
         std::fs::read(self.folder.path().join(name)).unwrap()
     }
 
-    /// A client that has shaken hands, and nothing else.
+    /// A client after the handshake, before the login.
     pub(crate) fn greeted(&self) -> Peer {
         Peer::greeted(self.address)
     }
@@ -122,7 +122,7 @@ pub(crate) fn login() -> Login {
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds; `what` names it if it never does.
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
@@ -150,7 +150,7 @@ impl Peer {
         Peer { socket, session: SessionId::default(), framer, input: Bytes::new(), last_stream: 0 }
     }
 
-    /// One that has shaken hands, and nothing else.
+    /// A client after the handshake, before the login.
     pub(crate) fn greeted(address: SocketAddr) -> Peer {
         let mut peer = Peer::connect(address);
         peer.send_bytes(&HANDSHAKE);
@@ -169,7 +169,7 @@ impl Peer {
         self.socket.write_all(bytes).unwrap();
     }
 
-    /// Sends a request with data behind it; its stream.
+    /// Sends a request with data after it; returns its stream.
     pub(crate) fn send(&mut self, request: impl Into<Request>, data: &[u8]) -> StreamId {
         self.last_stream += 1;
         let stream = StreamId(self.last_stream.to_be_bytes());
@@ -192,7 +192,7 @@ impl Peer {
                 Ok(0) => return None,
                 Ok(count) => self.input = Bytes::copy_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("nothing was answered: {error}"),
+                Err(error) => panic!("no answer: {error}"),
             }
         }
     }
@@ -201,13 +201,13 @@ impl Peer {
         self.next().expect("the connection was closed")
     }
 
-    /// Asks and gets the whole answer, its parts joined.
+    /// Sends a request; returns the whole answer, its parts joined.
     pub(crate) fn ask(&mut self, request: impl Into<Request>, data: &[u8]) -> Response {
         self.send(request, data);
         self.joined()
     }
 
-    /// One whole answer.
+    /// The next whole answer, its parts joined.
     pub(crate) fn joined(&mut self) -> Response {
         let mut parts = Vec::new();
         loop {
@@ -222,7 +222,7 @@ impl Peer {
         }
     }
 
-    /// Asks for what must be answered with ok; the answer's body.
+    /// Sends a request that must succeed; returns the body of the answer.
     pub(crate) fn ok(&mut self, request: impl Into<Request>) -> Bytes {
         match self.ask(request, &[]) {
             Response::Ok(body) => body,
@@ -230,7 +230,7 @@ impl Peer {
         }
     }
 
-    /// Asks for what must be refused; the code.
+    /// Sends a request that must be refused; returns the error code.
     pub(crate) fn refused(&mut self, request: impl Into<Request>, data: &[u8]) -> ErrorCode {
         match self.ask(request, data) {
             Response::Error(failure) => failure.code,
@@ -247,12 +247,12 @@ impl Peer {
         self.ok(read(handle, offset, length))
     }
 
-    /// The other end works as it should.
+    /// Fails unless the server answers.
     pub(crate) fn assert_well(&mut self) {
         self.ok(Ping);
     }
 
-    /// The server closes the connection, whatever it says before.
+    /// Fails unless the server closes the connection; ignores earlier answers.
     pub(crate) fn assert_closed(&mut self) {
         while self.next().is_some() {}
     }
@@ -285,12 +285,12 @@ pub(crate) fn pgwrite(handle: FileHandle, offset: u64, wire: &[u8], flags: PageF
     PgWrite { handle, offset, path: PathId(0), flags, length: wire.len() as u32 }
 }
 
-/// Options of a file that is made.
+/// Options that create a file and open it for writing.
 pub(crate) fn to_make() -> OpenOptions {
     OpenOptions::NEW | OpenOptions::UPDATE
 }
 
-/// Bytes of which each differs from those near it.
+/// Bytes that each differ from the bytes near them.
 pub(crate) fn pattern(count: usize) -> Vec<u8> {
     (0..count as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }

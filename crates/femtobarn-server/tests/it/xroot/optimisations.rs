@@ -9,7 +9,7 @@ use femtobarn_server::physical::{
 
 use super::*;
 
-/// A folder that counts what is done to it.
+/// A folder that counts opens and syncs.
 struct Counting {
     below: PosixStorage,
     opens: Arc<AtomicUsize>,
@@ -87,7 +87,7 @@ impl Storage for Counting {
     }
 }
 
-/// It has no descriptor and nothing in memory, so that all reads take the long way.
+/// The file has no descriptor and no cached bytes, so that all reads use `read_at`.
 impl StoredFile for CountingFile {
     fn metadata(&self) -> StorageResult<Metadata> {
         self.below.metadata()
@@ -173,7 +173,7 @@ fn idle_files_are_closed_and_transparently_reopened() {
     // Files that are written to stay open.
     assert!(matches!(peer.ask(write(writer, 0, b"x"), b"x"), Response::Ok(_)));
     assert_eq!(opens.load(Ordering::SeqCst), 4);
-    // Another file of that name is not taken for it.
+    // Another file of that name is not taken for the old one.
     server.write("other", b"xyz");
     std::fs::rename(server.folder.path().join("other"), server.folder.path().join("gone")).unwrap();
     assert_eq!(peer.refused(read(gone, 0, 3), &[]), ErrorCode::IO_ERROR);

@@ -71,7 +71,7 @@ fn damaged_pages_are_reported_and_corrected() {
     assert_eq!(corrections.offsets.len(), 2);
     assert_eq!((corrections.offsets[0], corrections.first_bytes), (1000, 3096));
     assert_eq!(u64::from(corrections.last_bytes), 1_001_000 - last);
-    // What is left uncorrected makes close fail; what is corrected does not.
+    // Close fails while pages are uncorrected.
     for (offset, length) in [(1000, 3096), (last, 1_001_000 - last)] {
         let start = (offset - 1000) as usize;
         let mut page = Vec::new();

@@ -17,7 +17,7 @@ const RUN: &str = "/run7.root";
 /// A little more than the time that the server allows between a commit's timestamp and its visibility.
 const MARGIN_MS: u64 = 2005;
 
-/// A server of a federation with `run7`, of one container.
+/// A server of a federation with the database `run7`, which has one container.
 fn serve_run() -> (Server, Federation) {
     let mut federation = None;
     let server = Server::with(Settings::default(), |folder| {
@@ -48,7 +48,7 @@ fn create(transaction: &mut Transaction, database: &str, container: &str) {
     transaction.create_container(database, container, &class, ContainerOptions::default()).unwrap();
 }
 
-/// Another container in `run7`, so its file is another.
+/// Adds a container to `run7`, so that its file differs.
 fn grow(federation: &Federation, name: &str) {
     change(federation, |transaction| create(transaction, "run7", name));
 }
@@ -58,21 +58,21 @@ fn content(peer: &mut Peer) -> (FileHandle, Bytes) {
     (handle, peer.read(handle, 0, 1 << 20))
 }
 
-fn why_refused(peer: &mut Peer) -> String {
+fn refusal_text(peer: &mut Peer) -> String {
     match peer.ask(open(RUN, OpenOptions::READ), &[]) {
         Response::Error(failure) => failure.message,
         other => panic!("{other:?}"),
     }
 }
 
-/// A client that goes on from another one's session, as after error.
-fn go_on(server: &Server, from: SessionId) -> Peer {
+/// A client that continues the session of another one, as after a lost connection.
+fn recover(server: &Server, from: SessionId) -> Peer {
     let mut peer = server.client();
     peer.ok(Endsess { session: from });
     peer
 }
 
-/// The id of a session of another server that began so many milliseconds after 1970.
+/// The id of a session of another server, begun at a time in milliseconds since 1970.
 fn session_elsewhere(server: &Server, began_ms: u64) -> SessionId {
     let mut id = server.client().session.0;
     id[..6].copy_from_slice(&began_ms.to_be_bytes()[2..]);
@@ -80,7 +80,7 @@ fn session_elsewhere(server: &Server, began_ms: u64) -> SessionId {
     SessionId(id)
 }
 
-/// The time of the newest commit.
+/// The time of the newest commit, in milliseconds since 1970.
 fn head_ms(federation: &Federation) -> u64 {
     let csn = federation.head().unwrap();
     federation.catalog().commit_by_csn(csn).unwrap().time_us as u64 / 1000
@@ -96,15 +96,15 @@ fn reopened_files_show_the_same_snapshot() {
     let mut first = server.client();
     let before = content(&mut first).1;
     grow(&federation, "more");
-    let mut second = go_on(&server, first.session);
-    // A thread opens the file anew, and closes it, before the one that goes on comes to it.
+    let mut second = recover(&server, first.session);
+    // The client may reopen the file several times, from several threads.
     let (new, seen) = content(&mut second);
     let (again, seen_again) = content(&mut second);
     assert_eq!((&seen, &seen_again), (&before, &before));
     for handle in [new, again] {
         second.ok(Close { handle });
     }
-    assert_ne!(content(&mut second).1, before, "nothing is open as it was");
+    assert_ne!(content(&mut second).1, before, "all inherited files are closed");
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn files_are_inherited_through_sessions_that_do_not_open_them() {
     let mut first = server.client();
     let before = content(&mut first).1;
     grow(&federation, "more");
-    let second = go_on(&server, first.session);
-    let mut third = go_on(&server, second.session);
+    let second = recover(&server, first.session);
+    let mut third = recover(&server, second.session);
     assert_eq!(content(&mut third).1, before);
 }
 
@@ -130,8 +130,8 @@ fn a_vacuumed_snapshot_is_refused_once_and_then_the_newest_is_opened() {
     let options =
         VacuumOptions { keep_from: Some(federation.head().unwrap()), ..Default::default() };
     federation.vacuum(&options, &mut |_| true).unwrap();
-    let mut second = go_on(&server, session);
-    assert!(why_refused(&mut second).contains("snapshot"));
+    let mut second = recover(&server, session);
+    assert!(refusal_text(&mut second).contains("snapshot"));
     content(&mut second);
 }
 
@@ -139,15 +139,15 @@ fn a_vacuumed_snapshot_is_refused_once_and_then_the_newest_is_opened() {
 fn after_a_server_restart_only_unchanged_files_are_reopened() {
     let (server, federation) = serve_run();
     let old = session_elsewhere(&server, head_ms(&federation) + MARGIN_MS);
-    let mut first = go_on(&server, old);
+    let mut first = recover(&server, old);
     let before = content(&mut first).1;
-    let idle = go_on(&server, old);
+    let idle = recover(&server, old);
     std::thread::sleep(Duration::from_millis(10));
     grow(&federation, "more");
-    assert_eq!(content(&mut go_on(&server, first.session)).1, before);
-    assert!(why_refused(&mut go_on(&server, idle.session)).contains("start again"));
-    assert!(why_refused(&mut go_on(&server, old)).contains("start again"));
-    content(&mut go_on(&server, session_elsewhere(&server, now_ms() + MARGIN_MS)));
+    assert_eq!(content(&mut recover(&server, first.session)).1, before);
+    assert!(refusal_text(&mut recover(&server, idle.session)).contains("start again"));
+    assert!(refusal_text(&mut recover(&server, old)).contains("start again"));
+    content(&mut recover(&server, session_elsewhere(&server, now_ms() + MARGIN_MS)));
 }
 
 #[test]
@@ -169,6 +169,6 @@ fn a_dropped_container_or_a_reused_name_counts_as_a_changed_file() {
         let old = session_elsewhere(&server, head_ms(&federation) + MARGIN_MS);
         std::thread::sleep(Duration::from_millis(10));
         change(&federation, work);
-        assert!(why_refused(&mut go_on(&server, old)).contains("start again"));
+        assert!(refusal_text(&mut recover(&server, old)).contains("start again"));
     }
 }

@@ -42,7 +42,7 @@ fn write_on(path: PathId, handle: FileHandle, offset: u64, data: &[u8]) -> xrd::
     xrd::request::Write { path, ..write(handle, offset, data) }
 }
 
-/// The server once took the next requests' bytes for the data, and said that all was well.
+/// The server once took the bytes of the next requests for the data, and answered with success.
 #[test]
 fn a_write_takes_its_data_from_the_named_stream() {
     let server = Server::start();
@@ -63,13 +63,13 @@ fn a_write_takes_its_data_from_the_named_stream() {
         );
     }
     assert!(server.bytes_of("file") == content, "the file differs");
-    // The data may be there before their request.
+    // The data may arrive before their request.
     stream.send_bytes(b"overtaken");
     std::thread::sleep(Duration::from_millis(50));
     main.send(write_on(path, handle, 0, b"overtaken"), &[]);
     assert!(matches!(stream.joined(), Response::Ok(_)));
     assert_eq!(&server.bytes_of("file")[..10], [b"overtaken", &content[9..10]].concat());
-    // Nothing to write needs no stream.
+    // An empty write needs no data on the stream.
     assert!(matches!(main.ask(write_on(path, handle, 0, b""), &[]), Response::Ok(_)));
     main.assert_well();
 }
@@ -131,7 +131,7 @@ fn a_refused_write_consumes_its_data_on_the_named_stream() {
     assert_eq!(server.bytes_of("file"), b"kept");
 }
 
-/// Its data stayed on the stream, and were taken for those of the next write.
+/// Its data once stayed on the stream, and were taken for those of the next write.
 #[test]
 fn a_malformed_write_with_a_named_stream_ends_the_session() {
     let server = Server::start();
@@ -162,11 +162,11 @@ fn unexpected_bytes_on_a_bound_stream_are_not_a_request() {
     main.send(write_on(path, handle, 0, &ping), &[]);
     assert!(matches!(stream.joined(), Response::Ok(_)));
     assert_eq!(server.bytes_of("file"), ping);
-    // A client that goes is noticed, though what it sent is not read.
+    // The server notices that the client has closed the stream, although it reads no bytes from it.
     stream.send_bytes(&ping);
     drop(stream);
     wait_until("a free stream", || bound(&server, main.session).1 == path);
-    // Before the stream is bound its number is not known, and nothing can be meant for it.
+    // A client does not know the number of a stream before it is bound, so bytes after the request are an error.
     let mut hasty = server.greeted();
     let mut bytes = Vec::new();
     Request::from(Bind { session: main.session }).encode(StreamId([0, 1]), &mut bytes).unwrap();
@@ -197,7 +197,7 @@ fn ending_a_session_ends_all_its_connections() {
     let mut main = server.client();
     main.open("/file", OpenOptions::READ);
     let (mut stream, _) = bound(&server, main.session);
-    // As a client does that has connected anew.
+    // A client that has reconnected ends its old session like this.
     let mut anew = server.client();
     anew.ok(Endsess { session: main.session });
     main.assert_closed();
