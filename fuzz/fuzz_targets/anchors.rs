@@ -16,7 +16,7 @@ const OBJECT_LENGTH_MAX: u32 = 1 << 16;
 fuzz_target!(|bytes: &[u8]| {
     let file = bytes.to_vec();
     if let Ok(chain) = KeyChain::of_file(&file) {
-        assert!(chain.count() <= file.len(), "every key takes room");
+        assert!(chain.count() <= file.len(), "every key takes space");
     }
     let Ok(keys) = list_keys(&file) else { return };
     for key in keys.iter().filter(|key| key.length < OBJECT_LENGTH_MAX).take(PAGE_LISTS_MAX) {

@@ -1,5 +1,5 @@
-//! Arbitrary payloads of envelopes, behind a right checksum: whatever is decoded comes back from its
-//! own encoding.
+//! Arbitrary payloads of envelopes with a right checksum: decoded metadata are encoded and decoded to the same
+//! metadata again.
 
 #![no_main]
 
@@ -22,7 +22,7 @@ fn header(envelope: &[u8]) {
     if let Ok((header, _)) = Header::decode(envelope) {
         let again = header.encode();
         let (decoded, _) = Header::decode(&again).expect("our own header is sound");
-        // Compared as bytes, since a range that is not a number is not equal to itself.
+        // Compared as bytes, since a range of NaN is not equal to itself.
         assert_eq!(decoded.encode(), again);
     }
 }

@@ -1,6 +1,6 @@
-//! Arbitrary bytes as what a client, and what a server of XRootD's protocol says, in pieces of some size.
+//! Arbitrary bytes in pieces of some size, decoded as XRootD requests and as XRootD responses.
 //!
-//! What can be decoded and encoded is decoded to the same again.
+//! A decoded message that can be encoded decodes to the same message again.
 
 #![no_main]
 
@@ -27,13 +27,13 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((&size, bytes)) = bytes.split_first() else { return };
     let pieces = || bytes.chunks(usize::from(size) + 1).map(Bytes::copy_from_slice);
     for framer in [RequestFramer::new(), RequestFramer::after_handshake()] {
-        hear_requests(framer, pieces());
+        decode_requests(framer, pieces());
     }
-    hear_responses(pieces());
+    decode_responses(pieces());
     decode_answers(&Bytes::copy_from_slice(bytes));
 });
 
-fn hear_requests(mut framer: RequestFramer, pieces: impl Iterator<Item = Bytes>) {
+fn decode_requests(mut framer: RequestFramer, pieces: impl Iterator<Item = Bytes>) {
     for mut piece in pieces {
         loop {
             match framer.next(&mut piece) {
@@ -46,25 +46,26 @@ fn hear_requests(mut framer: RequestFramer, pieces: impl Iterator<Item = Bytes>)
                 Ok(Some(RequestEvent::Handshake)) => {}
                 Ok(None) => break,
                 Err(error) => {
-                    assert_eq!(framer.next(&mut piece), Err(error), "an error is for ever");
+                    assert_eq!(framer.next(&mut piece), Err(error), "an error is final");
                     return;
                 }
             }
         }
-        assert!(piece.is_empty(), "all of a piece is taken");
+        assert!(piece.is_empty(), "the framer consumes the whole piece");
     }
 }
 
 fn check_request(request: &Request) {
     let mut encoded = Vec::new();
-    request.encode(STREAM, &mut encoded).expect("what was decoded can be encoded");
-    let (header, body) = encoded.split_first_chunk::<HEADER_BYTES>().expect("it has a header");
-    let header = RequestHeader::decode(header).expect("the header is sound");
+    request.encode(STREAM, &mut encoded).expect("a decoded request can be encoded");
+    let (header, body) =
+        encoded.split_first_chunk::<HEADER_BYTES>().expect("requests have a header");
+    let header = RequestHeader::decode(header).expect("the header is valid");
     let body = Bytes::copy_from_slice(body);
     assert_eq!(Request::decode(&header, &body).as_ref(), Ok(request));
 }
 
-fn hear_responses(pieces: impl Iterator<Item = Bytes>) {
+fn decode_responses(pieces: impl Iterator<Item = Bytes>) {
     let (mut framer, mut answers) = (ResponseFramer::new(), AnswerJoiner::new());
     for mut piece in pieces {
         loop {
@@ -73,7 +74,7 @@ fn hear_responses(pieces: impl Iterator<Item = Bytes>) {
                     if let Ok(response) = &received.response {
                         check_response(response);
                     }
-                    // What is wrong with it is an error, and those behind it are heard.
+                    // An invalid response is an error; the responses after it are decoded.
                     drop(answers.push(received));
                 }
                 Ok(Some(ResponseEvent::Data { bytes, .. })) => assert!(!bytes.is_empty()),
@@ -86,7 +87,7 @@ fn hear_responses(pieces: impl Iterator<Item = Bytes>) {
 
 fn check_response(response: &Response) {
     let mut encoded = Vec::new();
-    // Texts of servers may hold what we would not send.
+    // Texts of servers may have bytes that the encoder refuses.
     if response.encode(STREAM, &mut encoded).is_err() {
         return;
     }

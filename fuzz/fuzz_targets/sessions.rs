@@ -1,7 +1,7 @@
-//! Two clients that ask a server of files in memory for anything in any order, at once.
+//! Two clients that send arbitrary requests at the same time to a server of files in memory.
 //!
-//! Each answer is sound. A client that keeps to the protocol has one to each question, and no others. When
-//! both have gone, nothing of theirs is left.
+//! Every answer is valid. A client that keeps to the protocol gets one answer to each request, and no others. When
+//! both clients have disconnected, the server has no session, open file or buffer left.
 
 #![no_main]
 
@@ -32,22 +32,22 @@ use xrd::{
     ResponseFramer, StreamId,
 };
 
-/// Questions of one client.
-const QUESTIONS_MAX: usize = 64;
+/// Requests of one client.
+const REQUESTS_MAX: usize = 64;
 /// Bytes of all files together.
 const STORAGE_BYTES: u64 = 1 << 20;
-/// Of the login.
+/// The stream of the login.
 const FIRST_STREAM: StreamId = StreamId([0, 1]);
 const NAMES: [&str; 8] = ["/", "/a", "/b", "/dir", "/dir/a", "/dir/b", "/a/x", "/none/x"];
 const OFFSETS: [u64; 12] =
     [0, 1, 7, 100, 4095, 4096, 4097, 65_536, 1 << 20, 1 << 31, 1 << 40, i64::MAX as u64];
-/// Of these, those that files are made as long as.
-const NEAR: usize = 9;
+/// The number of offsets that may be sizes of files.
+const FILE_SIZES: usize = 9;
 const SIZES: [u32; 8] = [0, 1, 7, 100, 4096, 4101, 40_000, 70_000];
 
 thread_local! {
     static RUNTIME: RefCell<Runtime> = RefCell::new(
-        Builder::new_current_thread().enable_all().build().expect("a runtime can be made"),
+        Builder::new_current_thread().enable_all().build().expect("the system allows a runtime"),
     );
 }
 
@@ -60,7 +60,7 @@ fuzz_target!(|bytes: &[u8]| {
     RUNTIME.with_borrow(|runtime| runtime.block_on(serve(clients)));
 });
 
-/// What is left of the fuzzer's bytes.
+/// The rest of the fuzzer's bytes.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -95,14 +95,14 @@ impl Input<'_> {
         Segment { handle, length, offset }
     }
 
-    /// A segment that is written: behind such a one, a file is not so long that its checksum takes minutes.
-    fn written(&mut self) -> Segment {
+    /// A segment to write. Its offset is small, so that the file's checksum does not take minutes.
+    fn segment_to_write(&mut self) -> Segment {
         let (handle, length, offset) = (self.handle(), self.one_of(&SIZES), self.size());
         Segment { handle, length, offset }
     }
 
     fn size(&mut self) -> u64 {
-        self.one_of(&OFFSETS[..NEAR])
+        self.one_of(&OFFSETS[..FILE_SIZES])
     }
 
     fn segments(&mut self) -> Vec<Segment> {
@@ -118,22 +118,22 @@ impl Input<'_> {
     }
 
     fn write(&mut self) -> Write {
-        let Segment { handle, length, offset } = self.written();
+        let Segment { handle, length, offset } = self.segment_to_write();
         Write { handle, offset, path: PathId(0), length }
     }
 
     fn writes(&mut self) -> WriteV {
         let options = WriteVOptions(self.any());
         let count = 1 + self.any() % 4;
-        WriteV { options, segments: (0..count).map(|_| self.written()).collect() }
+        WriteV { options, segments: (0..count).map(|_| self.segment_to_write()).collect() }
     }
 }
 
-/// What one client says.
+/// The bytes that one client sends.
 struct Script {
     bytes: Vec<u8>,
     asked: HashSet<StreamId>,
-    /// Whether it has said nothing after which the server may close the connection.
+    /// Whether the client sends nothing after which the server may close the connection.
     is_orderly: bool,
 }
 
@@ -155,16 +155,16 @@ impl Script {
     }
 
     fn ask(&mut self, kind: u8, input: &mut Input<'_>) {
-        if self.asked.len() > QUESTIONS_MAX {
+        if self.asked.len() > REQUESTS_MAX {
             return;
         }
         if kind == 127 {
-            return self.say_anything(input);
+            return self.add_random_bytes(input);
         }
         let stream = StreamId((self.asked.len() as u16).to_be_bytes());
         let mut encoded = Vec::new();
-        let Some((request, data)) = question(kind, input) else { return };
-        // What no client can say is not said.
+        let Some((request, data)) = random_request(kind, input) else { return };
+        // A request that cannot be encoded is left out.
         if request.encode(stream, &mut encoded).is_ok() {
             self.bytes.extend(encoded);
             self.bytes.extend(data);
@@ -172,8 +172,8 @@ impl Script {
         }
     }
 
-    /// A header of anything, with a few bytes behind it.
-    fn say_anything(&mut self, input: &mut Input<'_>) {
+    /// Adds a header with random fields, and a few random bytes after it.
+    fn add_random_bytes(&mut self, input: &mut Input<'_>) {
         let stream = StreamId((self.asked.len() as u16).to_be_bytes());
         self.bytes.extend(stream.0);
         self.bytes.extend((3000 + u16::from(input.any() % 34)).to_be_bytes());
@@ -184,9 +184,9 @@ impl Script {
     }
 }
 
-/// A request, and the data behind it.
-fn question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
-    if let Some(asked) = data_question(kind, input) {
+/// A request, and the data that follow it.
+fn random_request(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
+    if let Some(asked) = request_with_data(kind, input) {
         return Some(asked);
     }
     let request = match kind % 32 {
@@ -258,8 +258,8 @@ fn question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
     Some((request, vec![]))
 }
 
-/// A request that data follow.
-fn data_question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
+/// A request with data after it; `None` if the kind stands for a request without data.
+fn request_with_data(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> {
     let request: Request = match kind {
         32..64 => input.write().into(),
         64..72 => input.writes().into(),
@@ -272,9 +272,9 @@ fn data_question(kind: u8, input: &mut Input<'_>) -> Option<(Request, Vec<u8>)> 
     Some((request, data))
 }
 
-/// Pages, of which one may be damaged.
+/// A write of pages, one of which may be damaged.
 fn page_write(input: &mut Input<'_>) -> (Request, Vec<u8>) {
-    let Segment { handle, length, offset } = input.written();
+    let Segment { handle, length, offset } = input.segment_to_write();
     let mut data = Vec::new();
     encode_pages(offset, &vec![7; length as usize], &mut data);
     if let Some(byte) = data.get_mut(usize::from(input.word())) {
@@ -285,10 +285,10 @@ fn page_write(input: &mut Input<'_>) -> (Request, Vec<u8>) {
     (PgWrite { handle, offset, path: PathId(0), flags, length }.into(), data)
 }
 
-/// Lets a new server hear both clients at once.
+/// Runs both clients at the same time against a new server.
 async fn serve(clients: [Script; 2]) {
     let mut exports = Exports::default();
-    let top = StoragePath::new(b"/").expect("it is a path");
+    let top = StoragePath::new(b"/").expect("this is a path");
     let storage = Arc::new(MemoryStorage::new(STORAGE_BYTES));
     let options = ExportOptions { is_quick: true, is_read_only: false };
     exports.add(&top, storage, options).expect("nothing else is exported");
@@ -297,22 +297,22 @@ async fn serve(clients: [Script; 2]) {
     let [one, other] = clients;
     tokio::join!(converse(one, &service), converse(other, &service));
     assert_eq!(logical.sessions.count(), 0, "a session is left");
-    // What blocks may end a little later than the client that asked for it; what never ends takes too long.
+    // Blocking calls may end a little later than their client. If one never ends, the fuzzer reports a timeout.
     while logical.files.count() > 0 || service.buffers.used() > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
 async fn converse(script: Script, service: &Arc<RootService>) {
-    let (here, there) = UnixStream::pair().expect("there can be sockets");
+    let (here, there) = UnixStream::pair().expect("the system allows sockets");
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1094));
     let served = serve_from(stream(there), address, address, Arc::clone(service));
     tokio::join!(served, talk(script, stream(here)));
 }
 
-/// A socket that has no name.
+/// A TCP stream made of a Unix socket; the server does not ask for its address.
 fn stream(socket: UnixStream) -> TcpStream {
-    socket.set_nonblocking(true).expect("sockets need not block");
+    socket.set_nonblocking(true).expect("sockets can be non-blocking");
     let socket = std::net::TcpStream::from(OwnedFd::from(socket));
     TcpStream::from_std(socket).expect("there is a runtime")
 }
@@ -321,7 +321,7 @@ async fn talk(script: Script, stream: TcpStream) {
     let Script { bytes, mut asked, is_orderly } = script;
     let (mut from, mut to) = stream.into_split();
     let say = async {
-        // Who is not orderly may find the connection closed.
+        // The server may close the connection of a client that is not orderly.
         let said = to.write_all(&bytes).await;
         assert!(said.is_ok() || !is_orderly);
         if !is_orderly {
@@ -338,9 +338,9 @@ async fn talk(script: Script, stream: TcpStream) {
                 break;
             }
             let mut input = Bytes::copy_from_slice(&buffer[..count]);
-            while let Some(event) = framer.next(&mut input).expect("answers are sound") {
+            while let Some(event) = framer.next(&mut input).expect("the answers are valid") {
                 let ResponseEvent::Response(received) = event else { continue };
-                let answer = answers.push(received).expect("an answer is sound");
+                let answer = answers.push(received).expect("the answer is valid");
                 if let Some((stream, _)) = answer {
                     let was_asked = asked.remove(&stream);
                     assert!(was_asked || !is_orderly, "{stream:?} was not asked");

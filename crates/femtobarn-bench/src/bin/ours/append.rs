@@ -14,7 +14,7 @@ use femtobarn_bench::{Appends, Outcome, Pool, SMALL_BYTES, SMALL_OBJECTS, Stopwa
 /// The database that the writers share.
 pub(crate) const DATABASE: &str = "objects";
 
-/// Objects of other sizes are lists of bytes, which have a place for their length.
+/// Objects of this size are arrays of a fixed length. Others are lists of bytes, which store their length.
 pub(crate) const FIXED_BYTES: usize = 100;
 
 const FIXED: &str = r#"{"name": "bytes", "type": {"array": {"of": "uint8", "size": 100}}}"#;
@@ -47,7 +47,9 @@ row! {
 impl Fixed {
     /// An object of the pool.
     pub(crate) fn new(pool: &Pool, id: u64) -> Self {
-        Fixed { bytes: pool.object(id).try_into().expect("the pool's objects are so long") }
+        Fixed {
+            bytes: pool.object(id).try_into().expect("the objects of the pool have this length"),
+        }
     }
 }
 
@@ -58,7 +60,7 @@ impl Object {
     }
 }
 
-/// The class of objects of so many bytes and links.
+/// The class of objects with these numbers of bytes and links.
 pub(crate) fn class_of(size: usize, links: usize) -> Outcome<Class> {
     let (name, mut fields) = match size {
         FIXED_BYTES => ("Fixed", FIXED.to_owned()),
@@ -102,8 +104,8 @@ pub(crate) fn create(folder: &Path, of: &str, size: usize, links: usize, writers
     Ok(())
 }
 
-/// Appends objects to the writer's container, with as many links as its class has, each to an object
-/// before.
+/// Appends objects to the writer's container. Each of the links that the class has goes to an earlier
+/// object.
 pub(crate) fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
     let pool = &work.pool;
     let federation = crate::open(folder, OpenOptions::default())?;
@@ -166,8 +168,7 @@ fn append_rows<R: Cell>(
     if folder.is_dir() {
         watch.report_on_disk(work.count, work.bytes(), folder)
     } else {
-        // It is at a server.
-
+        // The files are at a server, so their size on disk is not known.
         watch.report(work.count, work.bytes(), 0);
         Ok(())
     }

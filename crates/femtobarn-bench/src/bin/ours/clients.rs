@@ -12,10 +12,10 @@ use uuid::Uuid;
 
 use crate::append::{self, DATABASE};
 
-/// How long a lock is waited for that nobody else wants.
+/// The longest wait for a lock; no other client wants it.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// Somebody who commits.
+/// A client that commits.
 trait Client: Sized {
     /// Opens a session, for the container of this number.
     fn open(url: &str, number: u64) -> Outcome<Self>;
@@ -36,7 +36,7 @@ pub(crate) fn run(url: &str, work: &str, clients: u64, seconds: f64) -> Outcome 
 }
 
 fn all<C: Client>(url: &str, clients: u64, seconds: f64, bytes_each: u64) -> Outcome {
-    // Who could not open a session comes here, too, or the others would wait for ever.
+    // A client that could not open a session passes the barrier, too; otherwise the others would wait for ever.
     let step = Barrier::new(clients as usize + 1);
     let one = |number| -> Outcome<u64> {
         let client = C::open(url, number);
@@ -83,7 +83,7 @@ impl Client for Transactions {
     }
 }
 
-/// Only what the catalogue does: each commit is a version that is like the one before.
+/// The catalogue's part alone: each commit publishes a version equal to the previous one.
 struct Publisher {
     catalogue: RemoteCatalogue,
     newest: VersionRow,

@@ -17,7 +17,7 @@
 //! ours scan PLACE CONTAINER NAMES THREADS     fields ("a,b" or "all") of a container, in order
 //! ours scan-file FILE NTUPLE NAMES THREADS     the same of a file that ROOT wrote, attached
 //! ours export TARGET FILE NTUPLE NAMES         the same into a plain file
-//! ours read-plain FILE cached|direct ENTRIES   that file, from the page cache or past it
+//! ours read-plain FILE cached|direct ENTRIES   that file, with or without the page cache
 //! ours read-pages FOLDER CONTAINER NAMES       the pages of fields, by nothing but pread
 //! ```
 //!

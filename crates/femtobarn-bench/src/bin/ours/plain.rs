@@ -1,5 +1,5 @@
-//! The physical limit of reading: a plain file of the same bytes, through the page cache or past it, or the same bytes
-//! at their place in the database.
+//! The physical limit of reading: a plain file of the same bytes, with or without the page cache, or the same bytes
+//! at their offsets in the database.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -14,10 +14,10 @@ use crate::scan::{Error, Seen};
 
 /// Bytes read at a time.
 const PIECE_BYTES: usize = 1 << 20;
-/// Reads past the page cache go to memory at multiples of this.
+/// Reads that bypass the page cache need memory at multiples of this.
 const ALIGNMENT: usize = 4096;
 
-/// Reads a file in order, and adds up its words; `entries` are what its bytes stand for.
+/// Reads a file in order, and adds up its words; `entries` is the number of entries that it holds.
 pub(crate) fn read(file: &Path, way: &str, entries: u64) -> Outcome {
     let flags = match way {
         "cached" => 0,

@@ -12,14 +12,14 @@ use femtobarn_bench::{Outcome, Pool, Random, Reads, sum};
 
 use crate::append::{FIXED_BYTES, Fixed, Object, class_of};
 
-/// What is kept in memory: all objects, as peers do it.
+/// Large enough for all objects, since peers keep them in memory, too.
 const CACHE_BYTES: u64 = 1 << 30;
 
 const HEAD: &str = r#"{"name": "Head", "version": 1, "fields": [
     {"name": "to", "type": {"link": "Object"}}]}"#;
 
-/// Makes a federation of objects, and of as many heads, each with a link to an object at random; objects
-/// that have numbers have an index of these.
+/// Creates a federation of objects and of as many heads, each with a link to a random object. Objects that have
+/// numbers are indexed by them.
 pub(crate) fn fill(folder: &Path, pool: &Pool, count: u64) -> Outcome {
     let federation = Federation::create(folder, "bench")?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
@@ -87,8 +87,8 @@ pub(crate) fn in_batches(folder: &Path, reads: &Reads) -> Outcome {
     })
 }
 
-/// Reads all objects in order: from the cache, where all are that were read before, or as one would
-/// who reads more than that holds.
+/// Reads all objects in order: from the cache, or forward, as a program would that reads more than the cache
+/// holds.
 pub(crate) fn scan(folder: &Path, way: &str, reads: &Reads) -> Outcome {
     let objects = open(folder)?.view("objects/objects")?.cursor::<Object>()?;
     let mut objects = match way {

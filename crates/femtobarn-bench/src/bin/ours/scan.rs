@@ -13,10 +13,10 @@ use rntuple::{Array, values_of};
 
 /// Bytes of values of a field that are read at a time, on average: some pages.
 const FIELD_BYTES: u64 = 512 << 10;
-/// Entries from which it is learnt how large they are.
+/// Entries that are read first to estimate the size of an entry.
 const PROBE_ENTRIES: u64 = 64;
 
-/// What goes wrong.
+/// An error of any type.
 pub(crate) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// Reads fields of a container, named "database/container".
@@ -28,12 +28,12 @@ pub(crate) fn own(folder: &Path, container: &str, names: &str, threads: u64) -> 
 pub(crate) fn attached(file: &Path, ntuple: &str, names: &str, threads: u64) -> Outcome {
     let folder = tempfile::tempdir()?;
     Federation::create(folder.path(), "bench")?.attach(file, Some("file"))?;
-    // Opened anew each time: what the first keeps of pages in its cache must not count.
+    // Opened for each run, so that pages cached by the first run do not count.
     let view = format!("file/{ntuple}");
     read(|| opened(folder.path(), &view), names, threads)
 }
 
-/// A container of a federation that starts no threads of its own: here each has its share of the entries.
+/// A container of a federation that starts no threads of its own; the threads here share the entries.
 fn opened(folder: &Path, container: &str) -> Result<View, Error> {
     let options = OpenOptions { threads: 1, ..OpenOptions::default() };
     Ok(crate::open(folder, options)?.snapshot(None)?.view(container)?)
@@ -101,7 +101,7 @@ fn all_of(view: &View, names: &str, threads: u64) -> Result<Seen, Error> {
         return read(entries(0));
     }
     std::thread::scope(|scope| {
-        // A thread cannot hand over any error, but its text.
+        // Errors are passed between threads as text, since some types cannot be.
         let part = |n| read(entries(n)).map_err(|error| error.to_string());
         let running: Vec<_> = (0..threads).map(|n| scope.spawn(move || part(n))).collect();
         let mut seen = Seen::default();
@@ -135,7 +135,7 @@ fn each(
     Ok(seen)
 }
 
-/// What was read.
+/// The size and the checksum of the values read.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub bytes: u64,
@@ -143,7 +143,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// More values.
+    /// Adds values.
     pub(crate) fn add(&mut self, values: &[u8]) {
         let words = values.chunks_exact(size_of::<u32>());
         let word = |word: &[u8]| u32::from_le_bytes(word.try_into().expect("four bytes"));

@@ -12,10 +12,10 @@ use femtobarn_bench::{Appends, Outcome, Random, Stopwatch};
 
 /// Objects are written in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
-/// What lies past the page cache is reached in multiples of this, from memory at such places.
+/// Direct writes and reads need offsets, sizes and memory addresses that are multiples of this.
 const ALIGNMENT: usize = 4096;
 
-/// Appends objects to a file of the writer's own, whose place on disk is set aside.
+/// Appends objects to a file of the writer's own, whose space on disk is reserved.
 pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
     let path = folder.join(format!("w{}", work.writer));
     let file = OpenOptions::new().write(true).create(true).custom_flags(O_DIRECT).open(&path)?;
@@ -50,22 +50,22 @@ pub(crate) fn blocks(path: &Path, bytes: u64, count: u64, depth: u64) -> Outcome
     let file = OpenOptions::new().read(true).custom_flags(O_DIRECT).open(path)?;
     let blocks = file.metadata()?.len() / bytes;
     let mut random = Random::default();
-    let places: Vec<u64> = (0..count).map(|_| random.below(blocks) * bytes).collect();
+    let offsets: Vec<u64> = (0..count).map(|_| random.below(blocks) * bytes).collect();
     let watch = Stopwatch::start();
     thread::scope(|scope| {
-        let of_one = places.chunks(count.div_ceil(depth) as usize);
+        let of_one = offsets.chunks(count.div_ceil(depth) as usize);
         let readers: Vec<_> =
-            of_one.map(|places| scope.spawn(|| read_blocks(&file, places, bytes))).collect();
+            of_one.map(|offsets| scope.spawn(|| read_blocks(&file, offsets, bytes))).collect();
         readers.into_iter().try_for_each(|reader| reader.join().expect("readers do not panic"))
     })?;
     watch.report(count, count * bytes, 0);
     Ok(())
 }
 
-fn read_blocks(file: &File, places: &[u64], bytes: u64) -> std::io::Result<()> {
+fn read_blocks(file: &File, offsets: &[u64], bytes: u64) -> std::io::Result<()> {
     let mut memory = vec![0; bytes as usize + ALIGNMENT];
     let block = aligned(&mut memory, bytes as usize);
-    places.iter().try_for_each(|place| file.read_exact_at(block, *place))
+    offsets.iter().try_for_each(|offset| file.read_exact_at(block, *offset))
 }
 
 fn aligned(memory: &mut [u8], bytes: usize) -> &mut [u8] {

@@ -30,7 +30,7 @@ pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
 
 /// Reads objects at random, by key.
 pub(crate) fn random(folder: &Path, reads: &Reads) -> Outcome {
-    // What is read ahead from the disk is of no use to a reader at random.
+    // Read-ahead from the disk is of no use to random reads.
     let flags = if reads.is_hot { EnvFlags::empty() } else { EnvFlags::NO_READ_AHEAD };
     let (env, table) = open(folder, 0, flags)?;
     let transaction = env.read_txn()?;

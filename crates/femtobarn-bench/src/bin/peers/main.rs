@@ -4,14 +4,14 @@
 //! peers append ENGINE PATH POOL SIZE COUNT COMMIT WRITER     objects one by one, COMMIT in a transaction
 //! peers random ENGINE PATH OBJECTS SIZE COUNT BATCH hot|cold
 //! peers scan ENGINE PATH OBJECTS SIZE                        all objects in order, hot
-//! peers blocks PATH BYTES COUNT DEPTH                        past the page cache, at random, DEPTH at once
+//! peers blocks PATH BYTES COUNT DEPTH                        without the page cache, at random, DEPTH at once
 //! peers commits ENGINE PATH WRITER SECONDS                   10 objects of 100 bytes a transaction
 //! peers syncs PATH WRITER SECONDS SYNCS GROUP                a write for each of GROUP, then SYNCS syncs
 //! peers evict PATH...                                        files leave the page cache
 //! peers warm PATH...                                         files are in the page cache, read in order
 //! ```
 //!
-//! Engines: `plain` (files written in pieces, read by pread), `direct` (past the page cache), `mmap`, `lmdb`,
+//! Engines: `plain` (files written in pieces, read by pread), `direct` (without the page cache), `mmap`, `lmdb`,
 //! `sqlite`. Prints one JSON object, as benches/README.md says.
 
 mod direct;

@@ -12,7 +12,7 @@ use femtobarn_bench::{Appends, Outcome, Reads, Stopwatch, commits, sum};
 
 /// Objects are written in pieces of this size.
 const PIECE_BYTES: usize = 1 << 20;
-/// What is written for a small transaction.
+/// Bytes written for a small transaction.
 const SMALL_WRITE_BYTES: usize = 4 << 10;
 
 /// Appends objects to a file of the writer's own.
@@ -81,13 +81,13 @@ pub(crate) fn scan_mapped(folder: &Path, reads: &Reads) -> Outcome {
     })
 }
 
-/// Appends 4 KB for each of a group of transactions, and makes them durable by so many syncs.
+/// Appends 4 KB for each transaction of a group, `syncs` times, with a sync after each time.
 pub(crate) fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcome {
     let mut file = File::create(path)?;
     let piece = vec![1; SMALL_WRITE_BYTES];
     let mut left = 0;
     commits(seconds, |_| {
-        // Whoever comes last in a group writes for itself alone what the first has not written.
+        // The first transaction of a group writes for all of them.
         if left == 0 {
             for _ in 0..syncs {
                 for _ in 0..group {
@@ -102,7 +102,7 @@ pub(crate) fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcom
     })
 }
 
-/// Makes a file, or all files of a folder, leave the page cache, and sees to it that they did.
+/// Removes a file, or all files of a folder, from the page cache; fails if more than a few pages stay.
 pub(crate) fn evict(path: &Path) -> Outcome {
     if path.is_dir() {
         return path.read_dir()?.try_for_each(|entry| evict(&entry?.path()));
@@ -118,8 +118,8 @@ pub(crate) fn evict(path: &Path) -> Outcome {
     }
 }
 
-/// Reads a file, or all files of a folder, in order: in the page cache they then are as the kernel keeps
-/// them best, in large pieces, whoever wrote them and how.
+/// Evicts and reads a file, or all files of a folder, in order. The kernel then caches them in large pieces,
+/// independent of how they were written.
 pub(crate) fn warm(path: &Path) -> Outcome {
     if path.is_dir() {
         return path.read_dir()?.try_for_each(|entry| warm(&entry?.path()));
@@ -146,6 +146,6 @@ fn resident(file: &File) -> Outcome<usize> {
 }
 
 fn mapped(path: &Path) -> Outcome<Mmap> {
-    // SAFETY: nobody writes to the data of benchmarks while they are read.
+    // SAFETY: no process writes to the data of benchmarks while they are read.
     Ok(unsafe { Mmap::map(&File::open(path)?)? })
 }

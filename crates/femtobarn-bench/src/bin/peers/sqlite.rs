@@ -24,7 +24,7 @@ pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
         drop(insert);
         transaction.commit()?;
     }
-    // Whoever closes it last moves what is left in the log into the database.
+    // The last process to close the database moves the rest of the log into it.
     drop(connection);
     watch.report_on_disk(work.count, work.bytes(), folder)
 }

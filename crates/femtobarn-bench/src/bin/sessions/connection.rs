@@ -24,14 +24,14 @@ pub(crate) struct Connection {
 
 /// A whole answer.
 pub(crate) struct Answered {
-    /// What its last response held, unless that is data.
+    /// The body of the last response, unless it is data.
     pub body: Bytes,
     /// Bytes of data.
     pub bytes: u64,
 }
 
 impl Connection {
-    /// Connects and logs in as nobody in particular.
+    /// Connects and logs in without credentials.
     pub(crate) async fn open(address: &str) -> Outcome<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;

@@ -19,7 +19,7 @@ pub(crate) struct Locks {
 }
 
 impl Locks {
-    /// Opens a session with the server of a federation. Others lock other containers.
+    /// Opens a session with the server of a federation. Sessions with other numbers lock other containers.
     pub(crate) async fn open(
         address: &str,
         federation: &str,
