@@ -1,9 +1,10 @@
-//! The options of a container: page size, cluster size and compression.
+//! The options of a container: page size, cluster size, compression, and whether it is a series of conditions.
 
 use rntuple::{Compression, WriteOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::series::SeriesOptions;
 
 /// How the pages of a container are compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +29,9 @@ pub struct ContainerOptions {
     pub cluster_size: u64,
     /// Compression of pages.
     pub compression: Profile,
+    /// Set if the container is a series of conditions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesOptions>,
 }
 
 impl Default for ContainerOptions {
@@ -36,6 +40,7 @@ impl Default for ContainerOptions {
             page_size: 64 << 10,
             cluster_size: 64 << 20,
             compression: Profile::Plain,
+            series: None,
         }
     }
 }

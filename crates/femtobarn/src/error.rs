@@ -59,6 +59,12 @@ pub enum Error {
         /// What is closed and what to do about it.
         what: String,
     },
+    /// A rule forbids the change.
+    #[error("{what}")]
+    Denied {
+        /// The rule and what to do about it.
+        what: String,
+    },
     /// Bytes of a database file are damaged.
     #[error("{what}")]
     Corrupt {
@@ -97,6 +103,7 @@ impl Error {
             Error::Exists { .. } => ErrorKind::Exists,
             Error::Conflict { .. } => ErrorKind::Conflict,
             Error::Closed { .. } => ErrorKind::Closed,
+            Error::Denied { .. } => ErrorKind::Denied,
             Error::Corrupt { .. } => ErrorKind::Corrupt,
         }
     }

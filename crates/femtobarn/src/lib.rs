@@ -43,6 +43,7 @@ pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
     Holder, LockTarget, Oid, Retention, TagRow, Waiter,
 };
+pub use femtobarn_format::series::{Overlap, SeriesClock, SeriesOptions, VALIDITY_FIELDS};
 pub use femtobarn_format::{ContainerOptions, Profile};
 pub use links::row::{ElementLink, Link};
 pub use maintenance::backup::{BackupReport, restore};

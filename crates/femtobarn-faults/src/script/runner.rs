@@ -84,7 +84,7 @@ impl Runner {
 
 /// Options that give small containers several clusters of several pages.
 pub fn small_pages(compression: Profile) -> ContainerOptions {
-    ContainerOptions { page_size: 4096, cluster_size: 8192, compression }
+    ContainerOptions { page_size: 4096, cluster_size: 8192, compression, ..Default::default() }
 }
 
 fn make(transaction: &mut Transaction, change: &ScriptChange) -> Result<()> {

@@ -39,6 +39,7 @@ use std::time::Instant;
 use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, LockGuard, LockOwner, clock};
 use uuid::Uuid;
 
+use crate::ContainerOptions;
 use crate::error::{Error, Result};
 use crate::federation::{Federation, Inner};
 use crate::options::TransactionOptions;
@@ -113,7 +114,7 @@ impl Transaction {
     fn begin(federation: Federation, options: TransactionOptions) -> Result<Self> {
         if federation.catalog().is_read_only() {
             let what = format!("federation {} is read-only", federation.folder().display());
-            return Err(femtobarn_catalog::Error::Denied { what }.into());
+            return Err(Error::Denied { what });
         }
         federation.catalog().check_not_failed()?;
         let owner = federation.inner.writers().take_owner();
@@ -146,6 +147,14 @@ impl Transaction {
     /// `NotFound` if the transaction has not opened the container.
     pub fn class(&self, key: ContainerKey) -> Result<&Class> {
         self.containers.get(&key).map(|open| &open.class).ok_or_else(unopened)
+    }
+
+    /// The options of a container.
+    ///
+    /// # Errors
+    /// `NotFound` if the transaction has not opened the container.
+    pub fn options(&self, key: ContainerKey) -> Result<ContainerOptions> {
+        self.containers.get(&key).map(|open| open.options).ok_or_else(unopened)
     }
 
     /// Number of entries of a container, including those that this transaction appended or deleted.

@@ -82,7 +82,12 @@ fn run(federation: &Federation, step: &Step, model: &Model, next: &mut u64) -> M
             transaction.create_database(database_name).unwrap()
         };
         let compression = [Profile::Plain, Profile::Fast, Profile::Archive][database];
-        let options = ContainerOptions { page_size: 4096, cluster_size: 8192, compression };
+        let options = ContainerOptions {
+            page_size: 4096,
+            cluster_size: 8192,
+            compression,
+            ..Default::default()
+        };
         let key = if changed.contains_key(&path) {
             transaction.container(id, name).unwrap()
         } else {

@@ -103,7 +103,12 @@ fn rows_of_every_type_are_read_back_from_many_clusters() {
     let of = type_of_class(&class);
     for compression in [Profile::Plain, Profile::Fast, Profile::Archive] {
         let (_folder, federation) = federation();
-        let options = ContainerOptions { page_size: 4096, cluster_size: 20_000, compression };
+        let options = ContainerOptions {
+            page_size: 4096,
+            cluster_size: 20_000,
+            compression,
+            ..Default::default()
+        };
         let mut transaction = begin(&federation);
         let database = transaction.create_database("db").unwrap();
         let key = transaction.create_container(database, "c", &class, options).unwrap();

@@ -123,7 +123,12 @@ fn is_nan(value: &Value) -> bool {
 fn create(federation: &Federation, compression: Profile) -> (Transaction, ContainerKey) {
     let mut transaction = begin(federation);
     let database = transaction.create_database("run7").unwrap();
-    let options = ContainerOptions { page_size: 4096, cluster_size: 1 << 13, compression };
+    let options = ContainerOptions {
+        page_size: 4096,
+        cluster_size: 1 << 13,
+        compression,
+        ..Default::default()
+    };
     let key = transaction.create_container(database, "events", &class(), options).unwrap();
     (transaction, key)
 }

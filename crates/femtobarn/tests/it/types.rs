@@ -111,6 +111,7 @@ fn options() -> impl Strategy<Value = ContainerOptions> {
             compression,
             page_size,
             cluster_size,
+            ..Default::default()
         },
     )
 }
@@ -229,7 +230,12 @@ fn huge_and_empty_collections_come_back() {
         [row(0, 0, 0), row(200_000, 0, 0), row(0, 1 << 20, 0), row(1, 1, 70_000), row(0, 0, 0)];
     for compression in [Profile::Plain, Profile::Archive] {
         let (_folder, federation) = federation();
-        let options = ContainerOptions { page_size: 4096, cluster_size: 4096, compression };
+        let options = ContainerOptions {
+            page_size: 4096,
+            cluster_size: 4096,
+            compression,
+            ..Default::default()
+        };
         write(&federation, &class, options, &rows);
         let view = federation.snapshot(None).unwrap().view("db/c").unwrap();
         assert_holds(&view, &of, &rows);

@@ -76,7 +76,12 @@ fn values_of(fields: &[&str], items: &[Vec<Value>]) -> Array {
 fn particles(federation: &Federation, count: u64, compression: Profile) {
     let mut transaction = begin(federation);
     let database = transaction.create_database("run7").unwrap();
-    let options = ContainerOptions { page_size: 4096, cluster_size: 40_000, compression };
+    let options = ContainerOptions {
+        page_size: 4096,
+        cluster_size: 40_000,
+        compression,
+        ..Default::default()
+    };
     let key = transaction.create_container(database, "particles", &class(), options).unwrap();
     for n in 0..count {
         transaction.append_value(key, particle(n)).unwrap();

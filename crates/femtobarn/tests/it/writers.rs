@@ -66,7 +66,12 @@ fn container(
         transaction.database(database).or_else(|_| transaction.create_database(database)).unwrap();
     match transaction.container(database, name) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let options = ContainerOptions { page_size: 4096, cluster_size: 16 << 10, compression };
+            let options = ContainerOptions {
+                page_size: 4096,
+                cluster_size: 16 << 10,
+                compression,
+                ..Default::default()
+            };
             transaction.create_container(database, name, class, options).unwrap()
         }
         opened => opened.unwrap(),

@@ -35,7 +35,12 @@ fn changed(stage: &Stage) {
     let mut transaction = stage.begin();
     let database = transaction.create_database("run8").unwrap();
     for (name, compression) in [("raw", Profile::Plain), ("packed", Profile::Archive)] {
-        let small = ContainerOptions { page_size: 4096, cluster_size: 8192, compression };
+        let small = ContainerOptions {
+            page_size: 4096,
+            cluster_size: 8192,
+            compression,
+            ..Default::default()
+        };
         let key = transaction.create_container(database, name, &class(), small).unwrap();
         for n in 0..2000 {
             transaction.append_value(key, event(n)).unwrap();

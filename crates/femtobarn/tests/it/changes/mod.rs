@@ -71,7 +71,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn options(database: usize) -> ContainerOptions {
     let compression = [Profile::Plain, Profile::Fast, Profile::Archive][database];
-    ContainerOptions { page_size: 4096, cluster_size: 8192, compression }
+    ContainerOptions { page_size: 4096, cluster_size: 8192, compression, ..Default::default() }
 }
 
 /// A transaction with the contents that it should show.

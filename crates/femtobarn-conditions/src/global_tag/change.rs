@@ -1,0 +1,194 @@
+//! Changes of global tags, checked against the state that they are based on.
+
+use std::collections::BTreeMap;
+
+use femtobarn::{
+    Csn, Error, ErrorKind, Federation, Holder, Result, Snapshot, TransactionOptions, View,
+};
+
+use super::record::{ChangeRecord, NEWEST, VersionRecord, chain, open_container};
+use super::{GlobalTag, GlobalTagState, SeriesVersion, newest};
+use crate::clock;
+use crate::series::Series;
+
+/// Changes after which a tag is stored whole.
+const CHANGES_MAX: usize = 64;
+
+/// A change of a global tag. What is `None` or empty stays as it is.
+#[derive(Clone, Debug, Default)]
+pub struct TagChange {
+    /// Makes a new tag, as a copy of the tag with this name if one is given.
+    pub create: Option<Option<String>>,
+    /// The new state.
+    pub state: Option<GlobalTagState>,
+    /// The commit as of which series without a version of their own are read; `Some(None)` for the newest.
+    pub csn: Option<Option<Csn>>,
+    /// Whether only the listed series belong to the tag.
+    pub only_listed: Option<bool>,
+    /// Series to list, with their versions.
+    pub set: BTreeMap<String, SeriesVersion>,
+    /// Series to remove from the list.
+    pub remove: Vec<String>,
+    /// The reason, for the tag's history.
+    pub message: String,
+}
+
+impl GlobalTag {
+    /// Changes a global tag, or makes one, in a commit of its own.
+    ///
+    /// # Errors
+    /// [`ErrorKind`](femtobarn::ErrorKind): `NotFound` if the tag, a series or a commit does not exist; `Exists` if the
+    /// tag to make exists; `Denied` if the tag is frozen, or locked and not opened by this change; `Conflict`
+    /// if somebody else changed a tag at the same time.
+    pub fn change(federation: &Federation, name: &str, change: &TagChange) -> Result<Self> {
+        check_name(name)?;
+        let reason = if change.message.is_empty() { "" } else { ": " };
+        let message = format!("global tag {name}{reason}{}", change.message);
+        let options = TransactionOptions { message, ..Default::default() };
+        let mut transaction = federation.transaction(options)?;
+        let key = open_container(&mut transaction)?;
+        let view = transaction.view_by_key(key)?;
+        let current = newest(&view, name)?;
+        let base = match (&change.create, current) {
+            (Some(_), Some(_)) => {
+                return Err(Error::Exists { what: format!("global tag {name:?} exists already") });
+            }
+            (Some(None), None) => None,
+            (Some(Some(from)), None) => Some(found(newest(&view, from)?, from)?),
+            (None, current) => Some(found(current, name)?),
+        };
+        let snapshot = federation.snapshot(None)?;
+        let record = changed(name, base.as_ref(), change, &view, &snapshot)?;
+        keep_commits(federation, name, &record)?;
+        transaction.rows(key)?.append(&record)?;
+        transaction.commit()?;
+        Self::find(&federation.snapshot(None)?, name)
+    }
+}
+
+fn found(tag: Option<GlobalTag>, name: &str) -> Result<GlobalTag> {
+    tag.ok_or_else(|| Error::NotFound { what: format!("global tag {name:?} does not exist") })
+}
+
+fn check_name(name: &str) -> Result<()> {
+    let is_plain = |character: char| character.is_alphanumeric() || "._-+".contains(character);
+    if name.is_empty() || name.len() > 128 || !name.chars().all(is_plain) {
+        return Err(Error::Invalid {
+            what: format!(
+                "invalid name {name:?} of a global tag: use 1 to 128 letters, digits and the characters . _ - +"
+            ),
+        });
+    }
+    Ok(())
+}
+
+/// The record of a change, checked against the state that it is based on.
+fn changed(
+    name: &str,
+    base: Option<&GlobalTag>,
+    change: &TagChange,
+    view: &View,
+    snapshot: &Snapshot,
+) -> Result<ChangeRecord> {
+    let is_new = change.create.is_some();
+    let old_state = base.filter(|_| !is_new).map_or(GlobalTagState::Open, |base| base.state);
+    let state = change.state.unwrap_or(old_state);
+    let refuse = |what: String| Err(Error::Denied { what });
+    match old_state {
+        GlobalTagState::Frozen => {
+            return refuse(format!(
+                "global tag {name:?} is frozen for ever; make a copy of it and change that"
+            ));
+        }
+        GlobalTagState::Locked if state == GlobalTagState::Locked => {
+            return refuse(format!("global tag {name:?} is locked; open it first"));
+        }
+        GlobalTagState::Locked | GlobalTagState::Open => {}
+    }
+    let old_csn = base.and_then(|base| base.csn);
+    let mut csn = change.csn.unwrap_or(old_csn);
+    if state == GlobalTagState::Frozen && csn.is_none() {
+        csn = Some(snapshot.csn());
+    }
+    check_commit(csn, snapshot)?;
+    let mut versions = vec![];
+    for (series, version) in &change.set {
+        let path = version.source.as_deref().unwrap_or(series);
+        if !snapshot.has(path)? {
+            return Err(Error::NotFound { what: format!("series {path:?} does not exist") });
+        }
+        Series::open(snapshot.view(path)?)?;
+        check_commit(version.csn, snapshot)?;
+        versions.push(version_record(series, version));
+    }
+    for series in &change.remove {
+        if !base.is_some_and(|base| base.series.contains_key(series)) {
+            return Err(Error::NotFound {
+                what: format!("global tag {name:?} does not list series {series:?}"),
+            });
+        }
+        versions.push(VersionRecord {
+            series: series.clone(),
+            is_removed: true,
+            ..Default::default()
+        });
+    }
+    let mut base_entry = base.map_or(-1, |base| base.entry as i64);
+    if let Some(base) = base
+        && chain(view, base.entry)?.len() >= CHANGES_MAX
+    {
+        let kept = base.series.iter().filter(|(series, _)| {
+            !change.set.contains_key(*series) && !change.remove.contains(series)
+        });
+        versions.retain(|version| !version.is_removed);
+        versions.extend(kept.map(|(series, version)| version_record(series, version)));
+        base_entry = -1;
+    }
+    Ok(ChangeRecord {
+        name: name.to_owned(),
+        state: state.name().to_owned(),
+        base: base_entry,
+        csn: csn.map_or(NEWEST, |csn| csn.0),
+        only_listed: change.only_listed.unwrap_or(base.is_some_and(|base| base.only_listed)),
+        versions,
+        time: clock::unix_nanoseconds(),
+        user: Holder::this_process().user,
+        message: change.message.clone(),
+    })
+}
+
+fn version_record(series: &str, version: &SeriesVersion) -> VersionRecord {
+    VersionRecord {
+        series: series.to_owned(),
+        csn: version.csn.map_or(NEWEST, |csn| csn.0),
+        source: version.source.clone().unwrap_or_default(),
+        is_removed: false,
+    }
+}
+
+fn check_commit(csn: Option<Csn>, snapshot: &Snapshot) -> Result<()> {
+    match csn {
+        Some(csn) if csn > snapshot.csn() || csn == Csn::ZERO => Err(Error::NotFound {
+            what: format!("commit {csn} does not exist; the newest is {}", snapshot.csn()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Tags the commits that a record names, so that vacuum keeps their snapshots.
+fn keep_commits(federation: &Federation, name: &str, record: &ChangeRecord) -> Result<()> {
+    let named = record.versions.iter().map(|version| version.csn).chain([record.csn]);
+    let mut named: Vec<u64> = named.filter(|csn| *csn != NEWEST).collect();
+    named.sort_unstable();
+    named.dedup();
+    for csn in named {
+        let kept =
+            federation.tag(&format!("{name}@{csn}"), Some(Csn(csn)), "kept for a global tag");
+        match kept {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::Exists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! The objects that global tags are stored as.
+
+use femtobarn::{
+    Class, ContainerKey, ContainerOptions, Error, Field, FieldType, Result, Snapshot, Transaction,
+    View,
+};
+use rntuple::row;
+
+/// The database and the container that hold the global tags.
+const DATABASE: &str = "conditions";
+const CONTAINER: &str = "global_tags";
+const CLASS: &str = "femtobarn::GlobalTag";
+const INDEX: &str = "by_name";
+/// The `csn` of a series or tag that follows the newest commit.
+pub(super) const NEWEST: u64 = 0;
+
+row! {
+    /// What a tag says of one series.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(super) struct VersionRecord {
+        pub series: String,
+        pub csn: u64,
+        pub source: String,
+        pub is_removed: bool,
+    }
+}
+
+row! {
+    /// One change of a tag.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub(super) struct ChangeRecord {
+        pub name: String,
+        pub state: String,
+        pub base: i64,
+        pub csn: u64,
+        pub only_listed: bool,
+        pub versions: Vec<VersionRecord>,
+        pub time: i64,
+        pub user: String,
+        pub message: String,
+    }
+}
+
+pub(super) fn open_container(transaction: &mut Transaction) -> Result<ContainerKey> {
+    let database = transaction.database_or_new(DATABASE, None)?;
+    if transaction.find_container(database, CONTAINER)?.is_some() {
+        return transaction.container(database, CONTAINER);
+    }
+    // Tags are read one by one.
+    let options = ContainerOptions { page_size: 4 << 10, ..Default::default() };
+    let key = transaction.create_container(database, CONTAINER, &class(), options)?;
+    transaction.create_index(key, INDEX, &["name"], false)?;
+    Ok(key)
+}
+
+fn class() -> Class {
+    let field = |name: &str, of: FieldType, description: &str| Field {
+        name: name.to_owned(),
+        of,
+        description: description.to_owned(),
+        was: String::new(),
+        default: None,
+    };
+    let version = FieldType::Record {
+        class: String::new(),
+        fields: vec![
+            field("series", FieldType::String, "path of the series"),
+            field("csn", FieldType::UInt64, "commit as of which it is read; 0: that of the tag"),
+            field("source", FieldType::String, "container that is read instead; empty: none"),
+            field("is_removed", FieldType::Bool, "whether the series is removed from the list"),
+        ],
+    };
+    Class {
+        name: CLASS.to_owned(),
+        version: 1,
+        fields: vec![
+            field("name", FieldType::String, "name of the tag"),
+            field("state", FieldType::String, "open, locked or frozen"),
+            field(
+                "base",
+                FieldType::Int64,
+                "entry of the change that this one is based on; -1: none",
+            ),
+            field("csn", FieldType::UInt64, "commit as of which series are read; 0: the newest"),
+            field("only_listed", FieldType::Bool, "whether the tag names only the listed series"),
+            field(
+                "versions",
+                FieldType::List(Box::new(version)),
+                "series that differ from the base",
+            ),
+            field("time", FieldType::Int64, "time of the change [ns since 1970]"),
+            field("user", FieldType::String, "user who made the change"),
+            field("message", FieldType::String, "reason of the change"),
+        ],
+    }
+}
+
+pub(super) fn container(snapshot: &Snapshot) -> Result<Option<View>> {
+    let path = format!("{DATABASE}/{CONTAINER}");
+    if snapshot.has(&path)? { snapshot.view(&path).map(Some) } else { Ok(None) }
+}
+
+/// The changes that a change builds on, itself first.
+pub(super) fn chain(view: &View, entry: u64) -> Result<Vec<ChangeRecord>> {
+    let mut changes = view.cursor::<ChangeRecord>()?;
+    let mut chain = vec![];
+    let mut next = entry;
+    loop {
+        let change = changes.get(next)?;
+        let base = change.base;
+        chain.push(change);
+        match u64::try_from(base) {
+            Err(_) => return Ok(chain),
+            // Bases come before what is based on them, so that a damaged chain ends, too.
+            Ok(base) if base < next => next = base,
+            Ok(base) => {
+                return Err(Error::Corrupt {
+                    what: format!(
+                        "{}: change {next} is based on change {base}, which is not earlier",
+                        view.path()
+                    ),
+                });
+            }
+        }
+    }
+}

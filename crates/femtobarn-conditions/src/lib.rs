@@ -1,0 +1,32 @@
+//! Conditions: which calibration, detector state or slow-control value was valid when, as of any commit.
+//!
+//! # Map
+//!
+//! A module may import those above it in this table.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `timeline` | [`Interval`]; the rows of a series resolved to disjoint segments, by channel |
+//! | `class` | [`series_class`]: the class of a series' objects, from the class of its payload |
+//! | `windows` | the parts of a series' clock that are read together |
+//! | `series` | [`Series`], [`SeriesCursor`]: look-ups in one series as of a snapshot |
+//! | `global_tag` | [`GlobalTag`]: names for a version of every series, with their history |
+//! | `job` | [`Job`]: a global tag that was resolved once, and its series |
+//!
+//! 1. An answer depends on the snapshot and the arguments alone, never on what is committed meanwhile or cached.
+//! 2. A validity is half-open: `since <= t < until`. A time without a valid object is an answer, too: a gap.
+//! 3. Entries of a container are in the order of their commits, so of two objects the later entry is the newer.
+
+mod class;
+mod clock;
+mod global_tag;
+mod job;
+mod series;
+mod timeline;
+mod windows;
+
+pub use class::{payload_class, series_class};
+pub use global_tag::{GlobalTag, GlobalTagState, SeriesVersion, TagChange};
+pub use job::{Job, JobOptions};
+pub use series::{Series, SeriesCursor};
+pub use timeline::{Interval, Timeline, ValidityRow};

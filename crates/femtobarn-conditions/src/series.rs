@@ -1,0 +1,269 @@
+//! Look-ups in one series as of a snapshot.
+//!
+//! A series reads the validities of a window of its clock at the first look-up in it, and keeps the resolved
+//! timeline. From then on every look-up in the window is answered without reading anything.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use femtobarn::{ContainerOptions, Error, Result, Selection, SeriesOptions, VALIDITY_FIELDS, View};
+use parking_lot::Mutex;
+use rntuple::Array;
+
+use crate::class::payload_class;
+use crate::timeline::{Interval, Timeline, ValidityRow};
+use crate::windows::{Window, windows_of};
+
+/// A series as of a snapshot. Threads may share it.
+pub struct Series {
+    view: View,
+    options: SeriesOptions,
+    validity: Selection,
+    /// In order; they cover the clock.
+    windows: Vec<LoadedWindow>,
+    /// Held by the thread that reads a window, so that others wait for it instead of reading the same.
+    loading: Mutex<()>,
+}
+
+struct LoadedWindow {
+    window: Window,
+    timeline: OnceLock<Arc<Timeline>>,
+}
+
+impl Series {
+    /// The series in a container of a snapshot.
+    ///
+    /// # Errors
+    /// [`ErrorKind`](femtobarn::ErrorKind): `Invalid` if the container is not a series; `Corrupt` if its statistics
+    /// are damaged.
+    pub fn open(view: View) -> Result<Self> {
+        let options = ContainerOptions::from_json(&view.container().options)?;
+        let options = options.series.ok_or_else(|| Error::Invalid {
+            what: format!(
+                "{} is not a series of conditions but an ordinary container",
+                view.path()
+            ),
+        })?;
+        payload_class(view.class())?;
+        let windows = windows_of(&view, options.overlap)?.into_iter();
+        Ok(Series {
+            validity: view.select(&VALIDITY_FIELDS)?,
+            options,
+            windows: windows
+                .map(|window| LoadedWindow { window, timeline: OnceLock::new() })
+                .collect(),
+            loading: Mutex::new(()),
+            view,
+        })
+    }
+
+    /// The container that holds the objects.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Its clock, and the meaning of validities that overlap.
+    pub fn options(&self) -> SeriesOptions {
+        self.options
+    }
+
+    /// The interval of a channel at a moment of the clock. It is cut off at the edges of the window that was
+    /// read for it, so the answer may hold for longer than it says.
+    ///
+    /// # Errors
+    /// [`ErrorKind`](femtobarn::ErrorKind): `Corrupt` if the stored bytes are damaged; `Unavailable` if the server
+    /// does not answer.
+    pub fn at(&self, channel: i64, at: i64) -> Result<Interval> {
+        self.cursor().at(channel, at)
+    }
+
+    /// As [`at`](Self::at), if the window of the moment has been read.
+    #[inline]
+    pub fn loaded_at(&self, channel: i64, at: i64) -> Option<Interval> {
+        let LoadedWindow { window, timeline } = &self.windows[self.window_at(at)];
+        Some(timeline.get()?.at(channel, at).within(&window.range))
+    }
+
+    /// The whole interval of a channel at a moment. Unlike [`at`](Self::at), it may read the windows around that of
+    /// the moment.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    pub fn interval(&self, channel: i64, at: i64) -> Result<Interval> {
+        let mut whole = self.at(channel, at)?;
+        let mut place = self.window_at(at);
+        while place > 0 && whole.since == self.windows[place].window.range.start {
+            place -= 1;
+            let before = self.edge(place, channel, whole.since - 1)?;
+            if before.entry != whole.entry {
+                break;
+            }
+            whole.since = before.since;
+        }
+        place = self.window_at(at);
+        while place + 1 < self.windows.len() && whole.until == self.windows[place].window.range.end
+        {
+            place += 1;
+            let after = self.edge(place, channel, whole.until)?;
+            if after.entry != whole.entry {
+                break;
+            }
+            whole.until = after.until;
+        }
+        Ok(whole)
+    }
+
+    /// The interval at a moment within a window.
+    fn edge(&self, place: usize, channel: i64, at: i64) -> Result<Interval> {
+        Ok(self.timeline(place)?.at(channel, at).within(&self.windows[place].window.range))
+    }
+
+    /// A cursor for many look-ups, fastest in the order of time.
+    pub fn cursor(&self) -> SeriesCursor<'_> {
+        SeriesCursor {
+            series: self,
+            range: 0..0,
+            timeline: None,
+            channel: 0,
+            segments: 0..0,
+            hint: 0,
+        }
+    }
+
+    /// The intervals of a channel that meet a range of the clock and have a valid object, in order.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    pub fn intervals(&self, channel: i64, range: Range<i64>) -> Result<Vec<Interval>> {
+        let mut found: Vec<Interval> = vec![];
+        for place in self.window_at(range.start)..self.windows.len() {
+            if self.windows[place].window.range.start >= range.end {
+                break;
+            }
+            for next in self.timeline(place)?.intervals(channel, &range) {
+                match found.last_mut() {
+                    Some(last) if last.entry == next.entry && last.until == next.since => {
+                        last.until = next.until;
+                    }
+                    _ => found.push(next),
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// All channels that have a valid object at some time in a range of the clock, ascending.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    pub fn channels(&self, range: Range<i64>) -> Result<Vec<i64>> {
+        let mut channels = vec![];
+        for place in self.window_at(range.start)..self.windows.len() {
+            if self.windows[place].window.range.start >= range.end {
+                break;
+            }
+            let timeline = self.timeline(place)?;
+            let is_in = |channel: &&i64| timeline.intervals(**channel, &range).next().is_some();
+            channels.extend(timeline.channels().iter().filter(is_in).copied());
+        }
+        channels.sort_unstable();
+        channels.dedup();
+        Ok(channels)
+    }
+
+    /// Bytes of the timelines that were read.
+    pub fn held_bytes(&self) -> u64 {
+        let held = self.windows.iter().filter_map(|it| it.timeline.get());
+        held.map(|timeline| timeline.size()).sum()
+    }
+
+    fn window_at(&self, at: i64) -> usize {
+        self.windows.partition_point(|it| it.window.range.start <= at).saturating_sub(1)
+    }
+
+    /// The timeline of a window, read at its first use.
+    fn timeline(&self, place: usize) -> Result<&Arc<Timeline>> {
+        let LoadedWindow { window, timeline } = &self.windows[place];
+        if let Some(timeline) = timeline.get() {
+            return Ok(timeline);
+        }
+        let _loading = self.loading.lock();
+        if let Some(timeline) = timeline.get() {
+            return Ok(timeline);
+        }
+        let mut rows = vec![];
+        for entries in &window.entries {
+            self.read_rows(entries.clone(), &mut rows)?;
+        }
+        let resolved = Timeline::resolve(rows, self.options.overlap, window.range.clone());
+        Ok(timeline.get_or_init(|| Arc::new(resolved)))
+    }
+
+    fn read_rows(&self, entries: Range<u64>, rows: &mut Vec<ValidityRow>) -> Result<()> {
+        let array = self.view.read(&self.validity, entries.clone())?;
+        let live = self.view.live_runs(entries)?.into_iter().flatten();
+        let [since, until, channel] = VALIDITY_FIELDS.map(|name| self.column(&array, name));
+        let columns = since?.iter().zip(until?).zip(channel?).zip(live);
+        rows.extend(columns.map(|(((&since, &until), &channel), entry)| ValidityRow {
+            channel,
+            since,
+            until,
+            entry,
+        }));
+        Ok(())
+    }
+
+    fn column<'a>(&self, array: &'a Array, name: &str) -> Result<&'a [i64]> {
+        let damaged = || Error::Corrupt {
+            what: format!("{}: field {name:?} has no int64 values", self.view.path()),
+        };
+        let Array::Record { members, .. } = array else { return Err(damaged()) };
+        let member = members.iter().find(|(member, _)| member == name);
+        let Some((_, Array::Primitive { values, .. })) = member else { return Err(damaged()) };
+        rntuple::values_of(values).map_err(|_| damaged())
+    }
+}
+
+/// Looks up many moments, one after the other. It belongs to one thread.
+pub struct SeriesCursor<'a> {
+    series: &'a Series,
+    /// The window of the last look-up.
+    range: Range<i64>,
+    timeline: Option<&'a Timeline>,
+    /// The channel of the last look-up, and its segments in the window.
+    channel: i64,
+    segments: Range<usize>,
+    hint: usize,
+}
+
+impl<'a> SeriesCursor<'a> {
+    /// The interval of a channel at a moment; see [`Series::at`].
+    ///
+    /// # Errors
+    /// As [`Series::at`].
+    #[inline]
+    pub fn at(&mut self, channel: i64, at: i64) -> Result<Interval> {
+        let timeline = match self.timeline {
+            Some(timeline) if self.range.contains(&at) => timeline,
+            _ => self.enter(at)?,
+        };
+        if channel != self.channel || self.segments.is_empty() {
+            self.channel = channel;
+            self.segments = timeline.segments_of(channel);
+            self.hint = self.segments.start;
+        }
+        let found = timeline.find(self.segments.clone(), at, &mut self.hint);
+        Ok(found.within(&self.range))
+    }
+
+    /// Goes to the window of a moment.
+    #[cold]
+    fn enter(&mut self, at: i64) -> Result<&'a Timeline> {
+        let place = self.series.window_at(at);
+        let timeline = self.series.timeline(place)?;
+        self.timeline = Some(timeline);
+        self.range = self.series.windows[place].window.range.clone();
+        self.segments = 0..0;
+        Ok(timeline)
+    }
+}

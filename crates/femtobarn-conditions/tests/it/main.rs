@@ -1,0 +1,8 @@
+//! Tests of conditions at the crate's public seam.
+
+#![allow(clippy::unwrap_used)]
+
+mod global_tags;
+mod jobs;
+mod support;
+mod windows;
