@@ -20,6 +20,12 @@ array([1.5, 2.5], dtype=float32)
 
 from __future__ import annotations
 
+from ._conditions.comparisons import Difference, changed
+from ._conditions.global_tags import Conditions
+from ._conditions.jobs import Job
+from ._conditions.run_tables import RunTable
+from ._conditions.series import Interval, Series
+from ._conditions.series_writers import SeriesWriter
 from ._exceptions import (
     BusyError,
     ClosedError,
@@ -83,19 +89,23 @@ __all__ = [
     "CheckReport",
     "ClosedError",
     "Compacted",
+    "Conditions",
     "ConflictError",
     "ContainerWriter",
     "CorruptError",
     "Database",
     "Definition",
     "DeniedError",
+    "Difference",
     "ElementRef",
     "ExistsError",
     "Federation",
     "FemtobarnError",
     "Imported",
     "InternalError",
+    "Interval",
     "InvalidError",
+    "Job",
     "LinkList",
     "LinkRef",
     "Model",
@@ -106,7 +116,10 @@ __all__ = [
     "OidRange",
     "Problem",
     "RepairReport",
+    "RunTable",
     "Savepoint",
+    "Series",
+    "SeriesWriter",
     "Server",
     "Snapshot",
     "StorageError",
@@ -121,6 +134,7 @@ __all__ = [
     "bitset",
     "bool_",
     "byte",
+    "changed",
     "char",
     "create",
     "definition_of",

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from ._conditions.global_tags import Conditions
 from ._exceptions import InvalidError, check_text
 from ._exchange.exports import Progress as ObjectProgress
 from ._exchange.imports import Imports
@@ -217,6 +218,11 @@ class Federation(Upkeep, Imports):
         check_text(message, "message")
         is_serializable = isolation == "serializable"
         return Transaction(self, self._handle.begin(message, _seconds(lock_timeout), is_serializable))
+
+    @property
+    def conditions(self) -> Conditions:
+        """The conditions of the federation, as in ``fed.conditions("prod-2026")["tpc/gain"].at(time)``."""
+        return Conditions(self)
 
     def databases(self) -> list[dict[str, Any]]:
         """Return name, number, state and file of each database."""

@@ -13,9 +13,11 @@ __all__ = [
     "Buffer",
     "ExportHandle",
     "FederationHandle",
+    "JobHandle",
     "Object",
     "Oid",
     "SavepointHandle",
+    "SeriesHandle",
     "ServerHandle",
     "SnapshotHandle",
     "TransactionHandle",
@@ -23,14 +25,20 @@ __all__ = [
     "ViewHandle",
     "WriterHandle",
     "__version__",
+    "change_global_tag",
     "compact",
     "count_fork",
     "default_config",
+    "global_tag_history",
+    "global_tags",
     "identify",
     "oid_records",
+    "open_job",
+    "payload_definition",
     "read_branches",
     "rebuild_catalogue",
     "restore",
+    "series_definition",
     "start_log",
     "tidy",
     "vacuum",
@@ -232,6 +240,7 @@ class TransactionHandle:
         page_size: int | None,
         cluster_size: int | None,
         compression: str | None,
+        series: tuple[str, str] | None,
     ) -> WriterHandle: ...
     def commit(self) -> int: ...
     def checkpoint(self) -> int: ...
@@ -256,6 +265,8 @@ class WriterHandle:
 
     @property
     def definition(self) -> str: ...
+    @property
+    def series(self) -> tuple[str, str] | None: ...
     @property
     def database(self) -> int: ...
     @property
@@ -344,4 +355,57 @@ def tidy(
 ) -> dict[str, Any]: ...
 def rebuild_catalogue(
     folder: str | os.PathLike[str], name: str | None, progress: Callable[..., object] | None
+) -> dict[str, Any]: ...
+
+@final
+class JobHandle:
+    """The conditions that a job reads."""
+
+    @property
+    def csn(self) -> int: ...
+    @property
+    def resolved_at(self) -> int: ...
+    def global_tag(self) -> dict[str, Any] | None: ...
+    def snapshot(self) -> SnapshotHandle: ...
+    def names(self) -> list[str]: ...
+    def series(self, path: str) -> SeriesHandle: ...
+
+@final
+class SeriesHandle:
+    """A series as of a commit."""
+
+    @staticmethod
+    def open(view: ViewHandle) -> SeriesHandle: ...
+    @property
+    def view(self) -> ViewHandle: ...
+    @property
+    def snapshot(self) -> SnapshotHandle: ...
+    @property
+    def settings(self) -> tuple[str, str]: ...
+    @property
+    def version(self) -> tuple[int, int, int]: ...
+    def at(self, view: View, at: int, channel: int) -> Object | None: ...
+    def interval(self, channel: int, at: int) -> tuple[int, int, int | None]: ...
+    def entries_at(
+        self, times: ReadableBuffer, channels: ReadableBuffer | None, channel: int
+    ) -> tuple[Buffer, Buffer]: ...
+    def intervals(self, channel: int, since: int, until: int) -> tuple[Buffer, Buffer, Buffer]: ...
+    def channels(self, since: int, until: int) -> list[int]: ...
+
+def series_definition(payload: str) -> str: ...
+def payload_definition(class_: str) -> str: ...
+def open_job(federation: FederationHandle, global_tag: str | None, csn: int | None) -> JobHandle: ...
+def global_tags(snapshot: SnapshotHandle) -> list[dict[str, Any]]: ...
+def global_tag_history(snapshot: SnapshotHandle, name: str) -> list[dict[str, Any]]: ...
+def change_global_tag(
+    federation: FederationHandle,
+    name: str,
+    message: str,
+    create: bool,
+    copy_of: str | None,
+    state: str | None,
+    csn: int | None,
+    only_listed: bool | None,
+    set: dict[str, tuple[int | None, str | None]],
+    remove: list[str],
 ) -> dict[str, Any]: ...

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from ._conditions.series_writers import SeriesWriter
 from ._exceptions import InvalidError, check_text
+from ._femtobarn import series_definition
 from ._schema.classes import definition_of
 from ._snapshots import Snapshot, check_container_path
 from ._views.view import View
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from ._femtobarn import SavepointHandle, TransactionHandle
 
 __all__ = ["Savepoint", "Transaction"]
+
+CLUSTER_SIZE = "2 MiB"
+"""Size of a cluster of a series: what a look-up reads at once."""
 
 
 class Transaction:
@@ -79,6 +85,76 @@ class Transaction:
         with hint_to_create("the database", create):
             self._handle.database(name, create, place)
         return Database(self, name)
+
+    def series(
+        self,
+        path: str,
+        cls: Any = None,
+        *,
+        create: bool = False,
+        clock: Literal["time", "run"] | None = None,
+        overlap: Literal["newest", "open", "refuse"] | None = None,
+        place: str | None = None,
+    ) -> SeriesWriter:
+        """Return a series of conditions to write to; its write lock is held until the transaction ends.
+
+        Parameters
+        ----------
+        path
+            Path of the series: a database and a container, such as ``"tpc/gain"``.
+        cls
+            The class of its conditions, without their validity: a persistent class, a definition, or its
+            JSON. It may be left out for an existing series.
+        create
+            Whether to make the series, and its database, if it does not exist.
+        clock
+            Of a new series: ``"time"``, nanoseconds UTC (the default), or ``"run"``, runs and luminosity
+            blocks.
+        overlap
+            Of a new series: what it means that two conditions of a channel are valid at the same time.
+            ``"newest"``: the one that was put last hides the other (the default). ``"open"``: each is valid
+            until the next one begins. ``"refuse"``: it is an error.
+        place
+            Of a new database: the folder for its file, as for :meth:`database`.
+
+        Raises
+        ------
+        NotFoundError
+            If the series does not exist and `create` is false.
+        InvalidError
+            If the container is not a series, has another class, clock or meaning of overlaps, or the class
+            has a field named ``since``, ``until`` or ``channel``.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Gain:
+        ...     value: fb.float32
+        >>> with fed.transaction(message="gains of January") as txn:
+        ...     gains = txn.series("tpc/gain", Gain, create=True)
+        ...     gains.extend({"value": [1.5, 1.6]}, since=[0, 100], until=[100, 200], channel=7)
+        OidRange(1, 1, 0, 2)
+        """
+        check_container_path(path)
+        database, slash, name = path.partition("/")
+        if not slash:
+            raise InvalidError(f"{path!r} is not the path of a series, which is like tpc/gain")
+        form = None
+        if cls is not None:
+            form = json.loads(series_definition(definition_json(definition_of(cls))))
+        settings = (clock or "time", overlap or "newest")
+        container = self.database(database, create=create, place=place).container(
+            name, form, create=create, cluster_size=CLUSTER_SIZE, _series=settings
+        )
+        found = container._handle.series
+        if found is None:
+            raise InvalidError(
+                f"{path} is not a series of conditions but an ordinary container; choose another path"
+            )
+        _check_settings(path, (clock, overlap), found)
+        return SeriesWriter(path, container, found)
 
     def __getitem__(self, name: str) -> View:
         """Return a container, such as ``txn["run7/events"]``, with the changes of this transaction so far.
@@ -211,3 +287,10 @@ class _OwnSnapshot(Snapshot):
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InvalidError("uncommitted changes cannot be passed to another process; commit first")
+
+
+def _check_settings(path: str, wanted: tuple[str | None, ...], found: tuple[str, ...]) -> None:
+    """Refuse a clock or a meaning of overlaps that differs from that of an existing series."""
+    for name, asked, actual in zip(("clock", "overlap"), wanted, found, strict=True):
+        if asked not in (None, actual):
+            raise InvalidError(f"series {path} has {name} {actual!r}, not {asked!r}, which cannot be changed")

@@ -41,6 +41,7 @@ class Database:
         page_size: int | str | None = None,
         cluster_size: int | str | None = None,
         compression: str | None = None,
+        _series: tuple[str, str] | None = None,
     ) -> ContainerWriter:
         """Return a container to write to; its write lock is held until the transaction ends.
 
@@ -81,6 +82,7 @@ class Database:
                 _bytes(page_size),
                 _bytes(cluster_size),
                 compression,
+                _series,
             )
         return ContainerWriter(self, name, handle)
 

@@ -305,8 +305,7 @@ def test_edm4hep_is_defined_and_stored(files: Samples, fed: fb.Federation, tmp_p
             container = database.container(name.replace("::", "_"), cls, create=True)
             assert container.append(values[name]).entry == 0
         particles = database.container("edm4hep_MCParticle")
-        container = (particles.database_id, particles.container_id)
-        mother = fb.Oid(*container, 0)
+        mother = fb.Oid(particles.database_id, particles.container_id, 0)
         particles.append(model.MCParticle(parents=[mother], momentum=model.Vector3d(x=1.0)))
         states = [model.TrackState(D0=0.5), model.TrackState(D0=1.5)]
         tracks = database.container("edm4hep_Track")

@@ -23,8 +23,16 @@ FLOORS: dict[str, set[str]] = {
     "femtobarn-rpc": {"femtobarn-catalog"},
     "femtobarn-format": {"rntuple", "femtobarn-catalog"},
     "femtobarn": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
+    "femtobarn-conditions": {"rntuple", "femtobarn"},
     "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
-    "femtobarn-bench": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn"},
+    "femtobarn-bench": {
+        "rntuple",
+        "xrd",
+        "femtobarn-catalog",
+        "femtobarn-rpc",
+        "femtobarn",
+        "femtobarn-conditions",
+    },
     "femtobarn-server": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
     "femtobarn-python": {
         "rntuple",
@@ -32,6 +40,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-catalog",
         "femtobarn-rpc",
         "femtobarn",
+        "femtobarn-conditions",
         "femtobarn-server",
     },
 }

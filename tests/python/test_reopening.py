@@ -53,8 +53,8 @@ def append(fed: fb.Federation, first: int, count: int) -> None:
 class CuttingProxy:
     """Forwards bytes, and cuts the first connection whose answers exceed `bytes_max`.
 
-    Between the cut and the end of `before_reconnect` no connection is closed, and none to the server opened: a
-    client that connects while the server restarts is refused, and xrdcp does not try again.
+    Between the cut and the end of `before_reconnect` no connection is closed, and none to the server opened:
+    a client that connects while the server restarts is refused, and xrdcp does not try again.
     """
 
     def __init__(self, port: int, bytes_max: int) -> None:

@@ -2,7 +2,10 @@
 
 use std::cmp::Ordering;
 
-use femtobarn::{Class, ContainerKey, ContainerOptions, Profile, Transaction};
+use femtobarn::{
+    Class, ContainerKey, ContainerOptions, Overlap, Profile, SeriesClock, SeriesOptions,
+    Transaction,
+};
 use pyo3::prelude::*;
 
 use crate::error::{OrRaise, exception};
@@ -29,7 +32,7 @@ pub(crate) fn find_container(
             transaction.create_container(database, name, class, options).or_raise()?
         }
         (true, None) => {
-            let text = format!("new container {name:?} needs a class; pass class_=");
+            let text = format!("new container {name:?} needs a class; pass cls");
             return Err(exception("invalid", text));
         }
     };
@@ -83,6 +86,7 @@ pub(crate) fn container_options(
     page_size: Option<usize>,
     cluster_size: Option<u64>,
     compression: Option<&str>,
+    series: Option<SeriesOptions>,
 ) -> PyResult<ContainerOptions> {
     let default = ContainerOptions::default();
     Ok(ContainerOptions {
@@ -98,5 +102,46 @@ pub(crate) fn container_options(
                 return Err(exception("invalid", text));
             }
         },
+        series,
     })
+}
+
+/// The options of a series with this clock and this meaning of overlaps.
+///
+/// # Errors
+/// `InvalidError` for an unknown name.
+pub(crate) fn series_options(clock: &str, overlap: &str) -> PyResult<SeriesOptions> {
+    let clock = match clock {
+        "time" => SeriesClock::Time,
+        "run" => SeriesClock::Run,
+        other => {
+            return Err(exception("invalid", format!("unknown clock {other:?}: use time or run")));
+        }
+    };
+    let overlap = match overlap {
+        "newest" => Overlap::Newest,
+        "open" => Overlap::Open,
+        "refuse" => Overlap::Refuse,
+        other => {
+            return Err(exception(
+                "invalid",
+                format!("unknown overlap {other:?}: use newest, open or refuse"),
+            ));
+        }
+    };
+    Ok(SeriesOptions { clock, overlap })
+}
+
+/// The names of the clock and of the meaning of overlaps.
+pub(crate) fn series_names(options: SeriesOptions) -> (&'static str, &'static str) {
+    let clock = match options.clock {
+        SeriesClock::Time => "time",
+        SeriesClock::Run => "run",
+    };
+    let overlap = match options.overlap {
+        Overlap::Newest => "newest",
+        Overlap::Open => "open",
+        Overlap::Refuse => "refuse",
+    };
+    (clock, overlap)
 }

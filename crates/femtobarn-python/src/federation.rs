@@ -180,6 +180,11 @@ impl FederationHandle {
 }
 
 impl FederationHandle {
+    /// The engine's federation, with its guard.
+    pub(crate) fn guard(&self) -> &ForkGuard<Federation> {
+        &self.federation
+    }
+
     /// A handle on a federation that was just opened.
     fn over(federation: Federation) -> Self {
         Self { federation: ForkGuard::new(federation, &HandleGroup::new()) }

@@ -12,6 +12,7 @@
 mod baskets;
 mod buffer;
 mod columns;
+mod conditions;
 mod containers;
 mod durations;
 mod error;
@@ -37,6 +38,11 @@ mod _femtobarn {
     use super::baskets::read_branches;
     #[pymodule_export]
     use super::buffer::Buffer;
+    #[pymodule_export]
+    use super::conditions::{
+        JobHandle, SeriesHandle, change_global_tag, global_tag_history, global_tags, open_job,
+        payload_definition, series_definition,
+    };
     #[pymodule_export]
     use super::export::ExportHandle;
     #[pymodule_export]

@@ -17,7 +17,7 @@ use pyo3::sync::MutexExt;
 
 use crate::buffer::bytes_of;
 use crate::columns::array_of;
-use crate::containers::{container_options, find_container};
+use crate::containers::{container_options, find_container, series_names, series_options};
 use crate::error::{OrRaise, exception};
 use crate::handles::{ForkGuard, HandleGroup};
 use crate::oid::PyOid;
@@ -172,9 +172,11 @@ impl TransactionHandle {
         page_size: Option<usize>,
         cluster_size: Option<u64>,
         compression: Option<&str>,
+        series: Option<(String, String)>,
     ) -> PyResult<WriterHandle> {
         let class = class_.map(Class::from_json).transpose().or_raise()?;
-        let options = container_options(page_size, cluster_size, compression)?;
+        let series = series.map(|(clock, overlap)| series_options(&clock, &overlap)).transpose()?;
+        let options = container_options(page_size, cluster_size, compression, series)?;
         let mut open = lock(py, &self.open)?;
         let transaction = if evolve { open.flush_all(py)? } else { open.transaction.get_mut()? };
         let (key, class) = py.detach(|| {
@@ -319,6 +321,14 @@ impl WriterHandle {
     #[getter]
     fn definition(&self) -> &str {
         &self.definition
+    }
+
+    /// The clock of a series and the meaning of overlaps in it; `None` for an ordinary container.
+    #[getter]
+    fn series(&self, py: Python<'_>) -> PyResult<Option<(&'static str, &'static str)>> {
+        let open = lock(py, &self.open)?;
+        let options = open.transaction.get()?.options(self.key).or_raise()?;
+        Ok(options.series.map(series_names))
     }
 
     #[getter]

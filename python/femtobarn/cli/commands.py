@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import exchange, planning, serving, testbed, upkeep
+from . import conditions, exchange, planning, serving, testbed, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -401,6 +401,7 @@ ALL = (
     Command("export", "export objects to a file", _export_arguments, exchange.export),
     Command("rename", "rename a database or container", _rename_arguments, exchange.rename),
     Command("drop", "drop databases and containers", _drop_arguments, exchange.drop),
+    Command("conditions", "look up and put conditions, tag them", conditions.arguments, conditions.run),
     Command("tag", "list, make or remove tags", _tag_arguments, upkeep.tag),
     Command("catalogue", "print the content of the catalogue", _catalogue_arguments, upkeep.catalogue),
     Command("what", "print what files are", _file_arguments, upkeep.what),

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._schema.types import ElementLink, Fixed, Link, List, Node, Optional, Record
 
-__all__ = ["emit", "emit_line", "human_size", "human_time", "plain_entry", "table", "text_entry"]
+__all__ = ["emit", "emit_line", "human_size", "human_time", "plain", "plain_entry", "table", "text_entry"]
 
 
 def emit(options: argparse.Namespace, facts: Any, text: str) -> None:
@@ -74,23 +74,24 @@ def human_time(time: datetime) -> str:
 
 def plain_entry(entry: Any, node: Record) -> str:
     """Return an object as one line of JSON. Links are OIDs; NaN and infinity, which JSON lacks, are null."""
-    return json.dumps(_plain(entry, node), separators=(",", ":"), allow_nan=False)
+    return json.dumps(plain(entry, node), separators=(",", ":"), allow_nan=False)
 
 
 def text_entry(entry: Any, node: Record) -> str:
     """Return an object as one line of text."""
-    members = _plain(entry, node)
+    members = plain(entry, node)
     return "  ".join(f"{name}={_text(value)}" for name, value in members.items())
 
 
-def _plain(value: Any, node: Node) -> Any:
+def plain(value: Any, node: Node) -> Any:
+    """Return a value as JSON has it. Links are OIDs, bytes are hexadecimal, NaN and infinity are null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
         item = node.item if isinstance(node, List | Fixed) else node
-        return [_plain(each, item) for each in value]
+        return [plain(each, item) for each in value]
     if isinstance(value, dict):
         return _plain_record(value, node)
     return value
@@ -98,12 +99,12 @@ def _plain(value: Any, node: Node) -> Any:
 
 def _plain_record(value: dict[str, Any], node: Node) -> Any:
     if isinstance(node, Optional):
-        return _plain(value, node.item)
+        return plain(value, node.item)
     if isinstance(node, Link | ElementLink):
         oid = f"{value['database']}-{value['container']}-{value['entry']}"
         return {"oid": oid, "element": value["element"]} if "element" in value else oid
     members = node.by_name if isinstance(node, Record) else {}
-    return {name: _plain(item, members.get(name, node)) for name, item in value.items()}
+    return {name: plain(item, members.get(name, node)) for name, item in value.items()}
 
 
 def _text(value: Any) -> str:

@@ -21,6 +21,11 @@ impl SnapshotHandle {
     pub fn new(snapshot: Snapshot, group: &HandleGroup) -> Self {
         Self { snapshot: ForkGuard::new(snapshot, group) }
     }
+
+    /// The engine's snapshot, with its guard.
+    pub(crate) fn guard(&self) -> &ForkGuard<Snapshot> {
+        &self.snapshot
+    }
 }
 
 #[pymethods]

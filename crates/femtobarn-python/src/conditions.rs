@@ -1,0 +1,352 @@
+//! Conditions, as Python reads and names them: jobs, series, global tags.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use femtobarn::Csn;
+use femtobarn_conditions::{
+    GlobalTag, GlobalTagState, Job, JobOptions, Series, SeriesVersion, TagChange,
+};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::buffer::{Buffer, bytes_of};
+use crate::containers::series_names;
+use crate::error::{OrRaise, exception};
+use crate::federation::FederationHandle;
+use crate::handles::ForkGuard;
+use crate::read::object::Object;
+use crate::read::snapshot::SnapshotHandle;
+use crate::read::view::ViewHandle;
+
+fn invalid(text: String) -> PyErr {
+    exception("invalid", text)
+}
+
+/// The class of the objects of a series, from the class of its payload; both as JSON.
+#[pyfunction]
+pub(crate) fn series_definition(payload: &str) -> PyResult<String> {
+    let payload = femtobarn::Class::from_json(payload).or_raise()?;
+    Ok(femtobarn_conditions::series_class(&payload).or_raise()?.to_json())
+}
+
+/// The class of a series' payload, from the class of its objects; both as JSON.
+#[pyfunction]
+pub(crate) fn payload_definition(class_: &str) -> PyResult<String> {
+    let class = femtobarn::Class::from_json(class_).or_raise()?;
+    Ok(femtobarn_conditions::payload_class(&class).or_raise()?.to_json())
+}
+
+/// Resolve a global tag, or all series if there is none, as of a commit or the newest.
+#[pyfunction]
+pub(crate) fn open_job(
+    py: Python<'_>,
+    federation: &FederationHandle,
+    global_tag: Option<String>,
+    csn: Option<u64>,
+) -> PyResult<JobHandle> {
+    let guard = federation.guard();
+    let federation = guard.get()?;
+    let options = JobOptions { global_tag, csn: csn.map(Csn) };
+    let job = py.detach(|| Job::open(federation, &options)).or_raise()?;
+    Ok(JobHandle { job: ForkGuard::new(job, guard.group()) })
+}
+
+/// The conditions that a job reads.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct JobHandle {
+    job: ForkGuard<Job>,
+}
+
+#[pymethods]
+impl JobHandle {
+    #[getter]
+    fn csn(&self) -> PyResult<u64> {
+        Ok(self.job.get()?.snapshot().csn().0)
+    }
+
+    /// The commit as of which the global tag was read.
+    #[getter]
+    fn resolved_at(&self) -> PyResult<u64> {
+        Ok(self.job.get()?.resolved_at().0)
+    }
+
+    /// The global tag; `None` if the job reads all series.
+    fn global_tag<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        self.job.get()?.global_tag().map(|tag| row_of(py, tag)).transpose()
+    }
+
+    /// A handle on the snapshot of all series without a commit of their own.
+    fn snapshot(&self) -> PyResult<SnapshotHandle> {
+        Ok(SnapshotHandle::new(self.job.get()?.snapshot().clone(), self.job.group()))
+    }
+
+    fn names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let job = self.job.get()?;
+        py.detach(|| job.names()).or_raise()
+    }
+
+    fn series(&self, py: Python<'_>, path: &str) -> PyResult<SeriesHandle> {
+        let job = self.job.get()?;
+        let series = py.detach(|| job.series(path)).or_raise()?;
+        let view = Py::new(py, ViewHandle::new(series.view().clone(), self.job.group()))?;
+        let series = ForkGuard::new(series, self.job.group());
+        Ok(SeriesHandle { series, view, last: Mutex::new(None) })
+    }
+}
+
+/// A series as of a commit.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct SeriesHandle {
+    series: ForkGuard<Arc<Series>>,
+    view: Py<ViewHandle>,
+    /// The object that was last found, which most often is the next one, too.
+    last: Mutex<Option<(u64, Py<Object>)>>,
+}
+
+#[pymethods]
+impl SeriesHandle {
+    /// The series in a container.
+    #[staticmethod]
+    fn open(py: Python<'_>, view: Py<ViewHandle>) -> PyResult<Self> {
+        let handle = view.get();
+        let series = py.detach(|| Series::open(handle.view()?.clone()).or_raise())?;
+        let series = ForkGuard::new(Arc::new(series), handle.guard().group());
+        Ok(SeriesHandle { series, view, last: Mutex::new(None) })
+    }
+
+    /// The handle on the container.
+    #[getter]
+    fn view(&self, py: Python<'_>) -> Py<ViewHandle> {
+        self.view.clone_ref(py)
+    }
+
+    #[getter]
+    fn snapshot(&self) -> PyResult<SnapshotHandle> {
+        let snapshot = self.series.get()?.view().snapshot().clone();
+        Ok(SnapshotHandle::new(snapshot, self.series.group()))
+    }
+
+    /// The clock, and the meaning of overlaps.
+    #[getter]
+    fn settings(&self) -> PyResult<(&'static str, &'static str)> {
+        Ok(series_names(self.series.get()?.options()))
+    }
+
+    /// The version of the container: numbers of the database, of the container, and of the commit that made it.
+    /// Series of the same version have the same conditions.
+    #[getter]
+    fn version(&self) -> PyResult<(u32, u32, u64)> {
+        let version = *self.series.get()?.view().version();
+        Ok((version.database.0, version.container.0, version.csn.0))
+    }
+
+    /// The object that is valid at a moment; `view` is the Python object of the container.
+    fn at(
+        &self,
+        py: Python<'_>,
+        view: &Bound<'_, PyAny>,
+        at: i64,
+        channel: i64,
+    ) -> PyResult<Option<Py<Object>>> {
+        let series = self.series.get()?;
+        let found = series.loaded_at(channel, at);
+        let found = match found {
+            Some(found) => found,
+            None => py.detach(|| series.at(channel, at)).or_raise()?,
+        };
+        let Some(entry) = found.entry else { return Ok(None) };
+        let mut last = self.last.lock();
+        if let Some((last, object)) = &*last
+            && *last == entry
+        {
+            return Ok(Some(object.clone_ref(py)));
+        }
+        let object = Py::new(py, Object::alone(self.view.bind(py), view, entry))?;
+        *last = Some((entry, object.clone_ref(py)));
+        Ok(Some(object))
+    }
+
+    /// The interval around a moment: its ends, and the entry of the valid object.
+    fn interval(&self, py: Python<'_>, channel: i64, at: i64) -> PyResult<(i64, i64, Option<u64>)> {
+        let series = self.series.get()?;
+        let found = py.detach(|| series.interval(channel, at)).or_raise()?;
+        Ok((found.since, found.until, found.entry))
+    }
+
+    /// The entries of the objects that are valid at many moments, each once in the order in which they are first
+    /// met (`uint64`), and for each moment the position of its entry there or -1 (`int64`). Moments and channels
+    /// are `int64`; without channels, `channel` is that of all.
+    fn entries_at(
+        &self,
+        py: Python<'_>,
+        times: &Bound<'_, PyAny>,
+        channels: Option<&Bound<'_, PyAny>>,
+        channel: i64,
+    ) -> PyResult<(Buffer, Buffer)> {
+        let series = self.series.get()?;
+        let times = bytes_of(times)?;
+        let channels = channels.map(bytes_of).transpose()?;
+        let found = py.detach(|| entries_at(series, &times, channels.as_ref(), channel));
+        let (entries, positions) = found.or_raise()?;
+        Ok((Buffer(rntuple::bytes_of(entries)), Buffer(rntuple::bytes_of(positions))))
+    }
+
+    /// The intervals of a channel with a valid object that meet a range: beginnings, ends (`int64`) and entries
+    /// (`uint64`).
+    fn intervals(
+        &self,
+        py: Python<'_>,
+        channel: i64,
+        since: i64,
+        until: i64,
+    ) -> PyResult<(Buffer, Buffer, Buffer)> {
+        let series = self.series.get()?;
+        let found = py.detach(|| series.intervals(channel, since..until)).or_raise()?;
+        let since: Vec<i64> = found.iter().map(|it| it.since).collect();
+        let until: Vec<i64> = found.iter().map(|it| it.until).collect();
+        let entries: Vec<u64> = found.iter().filter_map(|it| it.entry).collect();
+        let buffer = |values: Bytes| Buffer(values);
+        Ok((
+            buffer(rntuple::bytes_of(since)),
+            buffer(rntuple::bytes_of(until)),
+            buffer(rntuple::bytes_of(entries)),
+        ))
+    }
+
+    /// The channels that have a valid object at some time in a range.
+    fn channels(&self, py: Python<'_>, since: i64, until: i64) -> PyResult<Vec<i64>> {
+        let series = self.series.get()?;
+        py.detach(|| series.channels(since..until)).or_raise()
+    }
+}
+
+fn entries_at(
+    series: &Series,
+    times: &[u8],
+    channels: Option<&Bytes>,
+    channel: i64,
+) -> femtobarn::Result<(Vec<u64>, Vec<i64>)> {
+    let integers = |bytes| {
+        let values = rntuple::values_of::<i64>(bytes);
+        values.map_err(|error| femtobarn::Error::Invalid { what: error.to_string() })
+    };
+    let times = integers(times)?;
+    let channels = channels.map(|bytes| integers(bytes)).transpose()?;
+    if let Some(channels) = channels.filter(|channels| channels.len() != times.len()) {
+        return Err(femtobarn::Error::Invalid {
+            what: format!(
+                "{} moments but {} channels; give as many channels as moments, or one",
+                times.len(),
+                channels.len()
+            ),
+        });
+    }
+    let mut cursor = series.cursor();
+    let mut distinct: Vec<u64> = vec![];
+    let mut places: HashMap<u64, i64> = HashMap::new();
+    let mut last = (None, -1);
+    let mut positions = Vec::with_capacity(times.len());
+    for (index, &at) in times.iter().enumerate() {
+        let channel = channels.map_or(channel, |channels| channels[index]);
+        let entry = cursor.at(channel, at)?.entry;
+        if entry != last.0 {
+            let place = entry.map_or(-1, |entry| {
+                *places.entry(entry).or_insert_with(|| {
+                    distinct.push(entry);
+                    distinct.len() as i64 - 1
+                })
+            });
+            last = (entry, place);
+        }
+        positions.push(last.1);
+    }
+    Ok((distinct, positions))
+}
+
+/// All global tags as of a snapshot.
+#[pyfunction]
+pub(crate) fn global_tags<'py>(
+    py: Python<'py>,
+    snapshot: &SnapshotHandle,
+) -> PyResult<Bound<'py, PyList>> {
+    let snapshot = snapshot.guard().get()?;
+    rows_of(py, &py.detach(|| GlobalTag::all(snapshot)).or_raise()?)
+}
+
+/// The states that a global tag had, the oldest first.
+#[pyfunction]
+pub(crate) fn global_tag_history<'py>(
+    py: Python<'py>,
+    snapshot: &SnapshotHandle,
+    name: &str,
+) -> PyResult<Bound<'py, PyList>> {
+    let snapshot = snapshot.guard().get()?;
+    rows_of(py, &py.detach(|| GlobalTag::history(snapshot, name)).or_raise()?)
+}
+
+/// What Python says of the version of a series: a commit, and the container that is read instead.
+type VersionArguments = (Option<u64>, Option<String>);
+
+/// Change a global tag, or make one.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
+pub(crate) fn change_global_tag<'py>(
+    py: Python<'py>,
+    federation: &FederationHandle,
+    name: &str,
+    message: String,
+    create: bool,
+    copy_of: Option<String>,
+    state: Option<&str>,
+    csn: Option<u64>,
+    only_listed: Option<bool>,
+    set: BTreeMap<String, VersionArguments>,
+    remove: Vec<String>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let federation = federation.guard().get()?;
+    let state = state.map(|name| {
+        GlobalTagState::from_name(name)
+            .ok_or_else(|| invalid(format!("unknown state {name:?}: use open, locked or frozen")))
+    });
+    let set = set
+        .into_iter()
+        .map(|(series, (csn, source))| (series, SeriesVersion { csn: csn.map(Csn), source }));
+    let change = TagChange {
+        create: create.then_some(copy_of),
+        state: state.transpose()?,
+        // The facade passes 0 for a tag that is to follow the newest commit.
+        csn: csn.map(|csn| (csn > 0).then_some(Csn(csn))),
+        only_listed,
+        set: set.collect(),
+        remove,
+        message,
+    };
+    let changed = py.detach(|| GlobalTag::change(federation, name, &change)).or_raise()?;
+    row_of(py, &changed)
+}
+
+fn rows_of<'py>(py: Python<'py>, tags: &[GlobalTag]) -> PyResult<Bound<'py, PyList>> {
+    let rows = PyList::empty(py);
+    tags.iter().try_for_each(|tag| rows.append(row_of(py, tag)?))?;
+    Ok(rows)
+}
+
+fn row_of<'py>(py: Python<'py>, tag: &GlobalTag) -> PyResult<Bound<'py, PyDict>> {
+    let series = PyDict::new(py);
+    for (path, version) in &tag.series {
+        series.set_item(path, (version.csn.map(|csn| csn.0), version.source.as_deref()))?;
+    }
+    let row = PyDict::new(py);
+    row.set_item("name", &tag.name)?;
+    row.set_item("state", tag.state.name())?;
+    row.set_item("csn", tag.csn.map(|csn| csn.0))?;
+    row.set_item("only_listed", tag.only_listed)?;
+    row.set_item("series", series)?;
+    row.set_item("time_ns", tag.time)?;
+    row.set_item("user", &tag.user)?;
+    row.set_item("message", &tag.message)?;
+    Ok(row)
+}

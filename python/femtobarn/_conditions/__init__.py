@@ -1,0 +1,16 @@
+"""Conditions: calibrations and detector states, each valid for a range of time or of runs.
+
+Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
+
+- ``clocks``: times and runs as the integers that are stored, and back.
+- ``channels``: channels as the integers that are stored.
+- ``series``: reading one series as of a snapshot.
+- ``series_writers``: inserting into a series, within a transaction.
+- ``run_tables``: from times to runs and back.
+- ``event_joins``: events with the conditions at their moments.
+- ``jobs``: the series that a global tag names, resolved once.
+- ``comparisons``: what differs between two jobs, and when.
+- ``global_tags``: names for a version of every series.
+
+Each imports only those before it.
+"""

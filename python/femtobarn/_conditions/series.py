@@ -1,0 +1,238 @@
+"""Series: the conditions of one kind as of a snapshot, by the time at which they are valid."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+import numpy as np
+
+from .._data.results import as_library
+from .._exceptions import ClosedError, InvalidError, NotFoundError
+from .._femtobarn import payload_definition
+from .._query.paths import Expressions
+from .._query.projections import Projection
+from .._schema.types import Definition
+from .._views.view import View
+from .channels import channel_of, channels_of
+from .clocks import BEGINNING, FOREVER, is_many, moment_of, moments_of, shown
+
+if TYPE_CHECKING:
+    from .._femtobarn import SeriesHandle
+    from .._objects.objects import Object
+
+__all__ = ["Interval", "Series", "payload_of"]
+
+DEFINITIONS_MAX = 1024
+"""Classes that a process keeps parsed."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A range of a series' clock with one answer."""
+
+    since: int
+    """The first moment of the range."""
+    until: int
+    """The first moment after the range."""
+    entry: int | None
+    """The entry of the condition that is valid in all of it; None in a gap."""
+
+
+class Series:
+    """The conditions of one kind as of a snapshot. Threads may share it.
+
+    The snapshot alone decides what was valid at a moment. The validities of a part of the clock are read at
+    the first look-up in it; later look-ups there read only the conditions that they return.
+    """
+
+    def __init__(self, path: str, view: View, handle: SeriesHandle) -> None:
+        self.path = path
+        """Path of the series, such as ``"tpc/gain"``."""
+        self.view = view
+        """The container with all conditions of the series, hidden ones included."""
+        self.clock, self.overlap = handle.settings
+        self._handle = handle
+
+    @property
+    def definition(self) -> Definition:
+        """The class of the conditions, without the fields of their validity."""
+        return payload_of(self.view._handle.definition)
+
+    def at(
+        self,
+        when: Any,
+        expressions: Expressions = None,
+        *,
+        channel: Any = 0,
+        required: bool = False,
+        library: str = "ak",
+    ) -> Any:
+        """Return what was valid at a moment, or at many.
+
+        Parameters
+        ----------
+        when
+            A moment of the series' clock: an integer as it is stored; a datetime with a time zone or a text
+            such as ``"2026-01-01T00:00:00Z"``; or a pair of a run and a luminosity block. Many moments: an
+            array of integers or of `numpy.datetime64`, a list, or a pair of arrays: runs and blocks.
+        expressions
+            For many moments: the fields to read, as for :meth:`View.arrays`; those of the class if not given.
+        channel
+            A channel; for many moments also an array, one for each.
+        required
+            Whether a gap is an error.
+        library
+            For many moments: the kind of the result, as for :meth:`View.arrays`.
+
+        Returns
+        -------
+        Object or None, or an array with a condition or a missing value for each moment
+            None stands for a gap: nothing was valid.
+
+        Raises
+        ------
+        NotFoundError
+            If there is a gap and `required` is true.
+        InvalidError
+            If a moment is malformed or out of range.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Gain:
+        ...     value: fb.float32
+        >>> with fed.transaction() as txn:
+        ...     gains = txn.series("tpc/gain", Gain, create=True)
+        ...     day = gains.put(Gain(value=1.5), since=0, until=100)
+        ...     hour = gains.put(Gain(value=2.0), since=50, until=60)
+        >>> gain = fed.conditions()["tpc/gain"]
+        >>> gain.at(10).value, gain.at(55).value, gain.at(60).value, gain.at(100)
+        (1.5, 2.0, 1.5, None)
+        >>> gain.at([10, 55, 100], "value").to_list()
+        [{'value': 1.5}, {'value': 2.0}, None]
+        """
+        if type(when) is not int:
+            if is_many(when, self.clock):
+                return self._at_many(when, expressions, channel, required, library)
+            when = moment_of(when, self.clock)
+        try:
+            found = self._handle.at(self.view, when, channel)
+        except (OverflowError, TypeError):
+            raise self._malformed(when, channel) from None
+        if found is None and required:
+            raise self._gap(when, channel)
+        return found
+
+    def entries_at(self, when: Any, *, channel: Any = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Return the conditions at many moments as entries of the container.
+
+        Returns
+        -------
+        entries, positions : numpy.ndarray
+            The different entries (``uint64``), and for each moment the position of its entry there, or -1 for
+            a gap (``int64``).
+        """
+        times = moments_of(when, self.clock)
+        channels, one = None, 0
+        if np.ndim(channel) == 0:
+            one = channel_of(channel)
+        else:
+            channels = channels_of(channel, len(times)).view(np.uint8).data
+        entries, positions = self._handle.entries_at(times.view(np.uint8).data, channels, one)
+        return np.frombuffer(memoryview(entries), np.uint64), np.frombuffer(memoryview(positions), np.int64)
+
+    def interval(self, when: Any, *, channel: SupportsIndex = 0) -> Interval:
+        """Return the range around a moment in which the same condition is valid, or none is.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> form = {"name": "Flag", "fields": [{"name": "on", "type": "bool"}]}
+        >>> with fed.transaction() as txn:
+        ...     flags = txn.series("tpc/flag", form, create=True)
+        ...     oid = flags.put({"on": True}, since=50, until=60)
+        >>> fed.conditions()["tpc/flag"].interval(55)
+        Interval(since=50, until=60, entry=0)
+        """
+        return Interval(*self._handle.interval(channel_of(channel), moment_of(when, self.clock)))
+
+    def intervals(
+        self, since: Any = None, until: Any = None, *, channel: SupportsIndex = 0
+    ) -> list[Interval]:
+        """Return the ranges of a part of the clock in which a condition is valid, in order."""
+        columns = self._handle.intervals(channel_of(channel), *self._range(since, until))
+        begins, ends, entries = (
+            np.frombuffer(memoryview(column), kind).tolist()
+            for column, kind in zip(columns, ("i8", "i8", "u8"), strict=True)
+        )
+        return [Interval(*row) for row in zip(begins, ends, entries, strict=True)]
+
+    def channels(self, since: Any = None, until: Any = None) -> list[int]:
+        """Return the channels with a valid condition at some time in a part of the clock."""
+        return self._handle.channels(*self._range(since, until))
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Numbers of the database, of the container, and of the commit that made its state.
+
+        Series of the same version in one federation have the same conditions.
+        """
+        return self._handle.version
+
+    def shown(self, moment: int) -> str:
+        """Return a moment of the series' clock as text."""
+        return shown(moment, self.clock)
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(self.view)
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def __repr__(self) -> str:
+        try:
+            return f"<Series {self.path!r}: {len(self):,} conditions of class {self.definition.name}>"
+        except ClosedError:
+            return f"<Series {self.path!r} of a closed federation>"
+
+    def _at_many(
+        self, when: Any, expressions: Expressions, channel: Any, required: bool, library: str
+    ) -> Any:
+        entries, positions = self.entries_at(when, channel=channel)
+        if required and (gaps := np.flatnonzero(positions < 0)).size:
+            first = int(gaps[0])
+            channels = channels_of(channel, len(positions))
+            raise self._gap(int(moments_of(when, self.clock)[first]), int(channels[first]))
+        if expressions is None:
+            expressions = list(self.definition.record.by_name)
+        array = self.view.snapshot._in_order([self.view.fetch(entries, expressions)], positions)
+        return as_library(array, Projection.of(expressions, self.view.definition).record, library)
+
+    def _range(self, since: Any, until: Any) -> tuple[int, int]:
+        return (
+            BEGINNING if since is None else moment_of(since, self.clock),
+            FOREVER if until is None else moment_of(until, self.clock),
+        )
+
+    def _malformed(self, when: int, channel: Any) -> InvalidError:
+        moment_of(when, self.clock)
+        return InvalidError(f"{channel!r} is not a channel: give an integer of 64 bits for one moment")
+
+    def _gap(self, moment: int, channel: int) -> NotFoundError:
+        around = self._handle.interval(channel, moment)
+        return NotFoundError(
+            f"{self.path} has no condition at {self.shown(moment)} for channel {channel}: there is a gap "
+            f"from {self.shown(around[0])} to {self.shown(around[1])}"
+        )
+
+
+@functools.lru_cache(maxsize=DEFINITIONS_MAX)
+def payload_of(definition: str) -> Definition:
+    """Return the class of a series' conditions, from that of its objects in JSON."""
+    return Definition.from_json(payload_definition(definition))
