@@ -7,6 +7,7 @@ NAMES = (
     "commits",
     "selection",
     "growth",
+    "conditions",
     "python",
     "serving",
     "locking",

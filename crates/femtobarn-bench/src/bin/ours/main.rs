@@ -19,6 +19,7 @@
 //! ours export TARGET FILE NTUPLE NAMES         the same into a plain file
 //! ours read-plain FILE cached|direct ENTRIES   that file, with or without the page cache
 //! ours read-pages FOLDER CONTAINER NAMES       the pages of fields, by nothing but pread
+//! ours conditions FOLDER ours|sorted-array ordered|random EVENTS    all series for each event
 //! ```
 //!
 //! PLACE is a folder, or the URL of a federation that a server has. Prints one JSON object, as benches/README.md
@@ -26,6 +27,7 @@
 
 mod append;
 mod clients;
+mod conditions;
 mod objects;
 mod plain;
 mod random;
@@ -53,6 +55,9 @@ fn main() -> Outcome {
         }
         ["clients", url, work, clients, seconds] => {
             clients::run(url, work, clients.parse()?, seconds.parse()?)
+        }
+        ["conditions", folder, way, order, events] => {
+            conditions::look_up(Path::new(folder), way, order, events.parse()?)
         }
         ["fill", folder, pool, size, count] => {
             let pool = Pool::open(Path::new(pool), size.parse()?)?;

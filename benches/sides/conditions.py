@@ -1,0 +1,210 @@
+"""The chapter conditions from Python: `conditions.py fill|insert|put|single|arrays SIDE FOLDER ...`.
+
+    fill femtobarn FOLDER                 100 series of 4,000 conditions over 100 days, in a federation
+    insert femtobarn|sqlite FOLDER        the same, timed
+    put femtobarn|sqlite FOLDER COUNT     conditions one by one, each in a durable commit
+    copy femtobarn FOLDER COUNT           copies of a global tag that has all series
+    single SIDE FOLDER ordered|random     one look-up at a time in one series
+    arrays SIDE FOLDER ordered|random     all events at once in each series
+
+Sides of look-ups: `femtobarn`; `bisect` and `sqlite` for single ones; for arrays `numpy`, which is
+searchsorted in a sorted array.
+"""
+
+from __future__ import annotations
+
+import bisect
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from timing import Seen, measure, measure_once
+
+SERIES, CONDITIONS, EVENTS = 100, 4000, 20_000
+START, SPAN = 1_767_225_600_000_000_000, 100 * 86_400 * 10**9
+FORM = {"name": "Gain", "fields": [{"name": "value", "type": "float64"}]}
+
+
+def main() -> None:
+    """Run one side."""
+    what, side, folder, *rest = sys.argv[1:]
+    work: dict[str, Callable[..., None]] = {
+        "fill": fill, "insert": insert, "put": put, "copy": copy, "single": single, "arrays": arrays,
+    }  # fmt: skip
+    work[what](side, Path(folder), *rest)
+
+
+def conditions(series: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Beginnings, ends and values of a series: gaps of a tenth of a validity between neighbours."""
+    numbers = np.random.default_rng(series)
+    lengths = np.exp(numbers.uniform(np.log(600), np.log(86_400), CONDITIONS))
+    ends = (np.cumsum(lengths) / lengths.sum() * SPAN).astype(np.int64) + START
+    begins = np.concatenate([[START], ends[:-1]])
+    return begins, ends - (ends - begins) // 10, numbers.random(CONDITIONS)
+
+
+def moments(order: str) -> np.ndarray[Any, Any]:
+    """Moments of the events, in the order of time or at random."""
+    times = np.sort(np.random.default_rng(7).integers(START, START + SPAN, EVENTS))
+    return np.random.default_rng(8).permutation(times) if order == "random" else times
+
+
+def fill(_: str, folder: Path) -> None:
+    """Make the federation that look-ups read."""
+    measure_once(lambda: None, lambda _: by_femtobarn(folder))
+
+
+def insert(side: str, folder: Path) -> None:
+    """Insert all conditions in one transaction."""
+    measure_once(lambda: None, lambda _: (by_femtobarn if side == "femtobarn" else by_sqlite)(folder))
+
+
+def by_femtobarn(folder: Path) -> Seen:
+    """All series in one transaction."""
+    import femtobarn as fb
+
+    with fb.create(folder) as federation, federation.transaction() as txn:
+        for series in range(SERIES):
+            begins, ends, values = conditions(series)
+            writer = txn.series(f"det/s{series}", FORM, create=True)
+            writer.extend({"value": values}, since=begins, until=ends)
+    return Seen(items=SERIES * CONDITIONS)
+
+
+def by_sqlite(folder: Path) -> Seen:
+    """One table with an index, as small conditions databases have it."""
+    folder.mkdir(parents=True)
+    with sqlite3.connect(folder / "conditions.sqlite") as connection:
+        connection.execute(
+            "CREATE TABLE iov (series INTEGER, since INTEGER, until INTEGER, value REAL, "
+            "PRIMARY KEY (series, since)) WITHOUT ROWID"
+        )
+        for series in range(SERIES):
+            columns = (column.tolist() for column in conditions(series))
+            rows = ((series, *row) for row in zip(*columns, strict=True))
+            connection.executemany("INSERT INTO iov VALUES (?, ?, ?, ?)", rows)
+    return Seen(items=SERIES * CONDITIONS)
+
+
+def put(side: str, folder: Path, count: str) -> None:
+    """Put conditions one by one, each in a commit of its own."""
+    measure_once(
+        lambda: None,
+        lambda _: (put_by_femtobarn if side == "femtobarn" else put_by_sqlite)(folder, int(count)),
+    )
+
+
+def put_by_femtobarn(folder: Path, count: int) -> Seen:
+    """A transaction for each."""
+    import femtobarn as fb
+
+    with fb.create(folder) as federation:
+        with federation.transaction() as txn:
+            txn.series("det/s", FORM, create=True)
+        for n in range(count):
+            with federation.transaction() as txn:
+                txn.series("det/s").put({"value": 1.0}, since=n, until=n + 1)
+    return Seen(items=count)
+
+
+def put_by_sqlite(folder: Path, count: int) -> Seen:
+    """A synced transaction for each, with a write-ahead log."""
+    folder.mkdir(parents=True)
+    connection = sqlite3.connect(folder / "conditions.sqlite", isolation_level=None)
+    connection.executescript("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE iov (since INTEGER PRIMARY KEY, until INTEGER, value REAL)")
+    for n in range(count):
+        connection.execute("INSERT INTO iov VALUES (?, ?, 1.0)", (n, n + 1))
+    return Seen(items=count)
+
+
+def copy(_: str, folder: Path, count: str) -> None:
+    """Copy a global tag that lists all series, again and again."""
+    import femtobarn as fb
+
+    by_femtobarn(folder)
+    federation = fb.open(folder)
+    federation.conditions.create_tag("first", list(federation.conditions()))
+
+    def copies(_: Any) -> Seen:
+        for n in range(int(count)):
+            federation.conditions.create_tag(f"copy{n}", copy_of="first")
+        return Seen(items=int(count))
+
+    measure_once(lambda: None, copies)
+
+
+def single(side: str, folder: Path, order: str) -> None:
+    """Look one series up, moment by moment."""
+    times = moments(order).tolist()
+    begins, ends, _ = conditions(0)
+
+    def by_job(series: Any) -> Seen:
+        return found(series.at(at) is not None for at in times)
+
+    def by_bisect(lists: tuple[list[int], list[int]]) -> Seen:
+        since, until = lists
+        return found(at < until[bisect.bisect_right(since, at) - 1] for at in times)
+
+    def by_query(connection: sqlite3.Connection) -> Seen:
+        query = (
+            "SELECT value FROM iov WHERE series = 0 AND since <= ?1 AND until > ?1 "
+            "ORDER BY since DESC LIMIT 1"
+        )
+        return found(connection.execute(query, (at,)).fetchone() is not None for at in times)
+
+    if side == "femtobarn":
+        measure(lambda: opened(folder)["det/s0"], by_job)
+    elif side == "bisect":
+        measure(lambda: (begins.tolist(), ends.tolist()), by_bisect)
+    else:
+        measure(lambda: sqlite3.connect(folder / "conditions.sqlite"), by_query)
+
+
+def arrays(side: str, folder: Path, order: str) -> None:
+    """Look all events up in each series."""
+    times = moments(order)
+
+    def by_job(job: Any) -> Seen:
+        seen = Seen()
+        for series in range(SERIES):
+            _, positions = job[f"det/s{series}"].entries_at(times)
+            seen.items += len(times)
+            seen.check += int((positions >= 0).sum())
+        return seen
+
+    def known() -> list[tuple[np.ndarray[Any, Any], ...]]:
+        return [conditions(series) for series in range(SERIES)]
+
+    def by_searchsorted(series: list[tuple[np.ndarray[Any, Any], ...]]) -> Seen:
+        seen = Seen()
+        for begins, ends, _ in series:
+            places = np.searchsorted(begins, times, "right") - 1
+            seen.items += len(times)
+            seen.check += int((times < ends[places]).sum())
+        return seen
+
+    if side == "femtobarn":
+        measure(lambda: opened(folder), by_job)
+    else:
+        measure(known, by_searchsorted)
+
+
+def opened(folder: Path) -> Any:
+    """A job with all series."""
+    import femtobarn as fb
+
+    return fb.open(folder).conditions()
+
+
+def found(results: Any) -> Seen:
+    """How many look-ups there were, and how many of them found a condition."""
+    answers = list(results)
+    return Seen(items=len(answers), check=sum(answers))
+
+
+if __name__ == "__main__":
+    main()
