@@ -92,6 +92,7 @@ class Transaction:
         cls: Any = None,
         *,
         create: bool = False,
+        evolve: bool = False,
         clock: Literal["time", "run"] | None = None,
         overlap: Literal["newest", "open", "refuse"] | None = None,
         place: str | None = None,
@@ -107,6 +108,9 @@ class Transaction:
             JSON. It may be left out for an existing series.
         create
             Whether to make the series, and its database, if it does not exist.
+        evolve
+            Whether to convert the conditions to ``cls``, if that is a newer version of their class. Earlier
+            snapshots keep the older one.
         clock
             Of a new series: ``"time"``, nanoseconds UTC (the default), or ``"run"``, runs and luminosity
             blocks.
@@ -146,7 +150,7 @@ class Transaction:
             form = json.loads(series_definition(definition_json(definition_of(cls))))
         settings = (clock or "time", overlap or "newest")
         container = self.database(database, create=create, place=place).container(
-            name, form, create=create, cluster_size=CLUSTER_SIZE, _series=settings
+            name, form, create=create, evolve=evolve, cluster_size=CLUSTER_SIZE, _series=settings
         )
         found = container._handle.series
         if found is None:

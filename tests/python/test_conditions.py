@@ -321,6 +321,35 @@ def test_repr_works_after_the_federation_was_closed(gains: fb.Federation) -> Non
     assert ["closed" in text for text in map(repr, held)] == [True, True, True, False, True]
 
 
+def test_class_of_conditions_evolves_and_earlier_jobs_keep_theirs(gains: fb.Federation) -> None:
+    before = gains.conditions()["tpc/gain"]
+    fields = [{"name": "value", "type": "float64"}, {"name": "error", "type": "float32", "default": 0.5}]
+    with gains.transaction() as txn:
+        series = txn.series("tpc/gain", {"name": "Gain", "version": 2, "fields": fields}, evolve=True)
+        series.put({"value": 3.0, "error": 0.1}, since=10, until=20)
+    after = gains.conditions()["tpc/gain"]
+    assert before.at(50).fields == ["since", "until", "channel", "value"]
+    assert (after.at(50).value, after.at(50).error) == (2.0, 0.5)
+    assert after.at(15).value == 3.0
+
+
+def test_conditions_are_read_and_written_through_a_server(gains: fb.Federation) -> None:
+    with fb.serve(gains.path, port=0, anonymous="all") as server:
+        remote = fb.open(server.url("/lhc.fed"))
+        gain = remote.conditions()["tpc/gain"]
+        assert [gain.at(t).value for t in (10, 50)] == [1.0, 2.0]
+        assert gain.at(range(100), "value").value.to_list() == [
+            2.0 if 40 <= t < 60 else 1.0 for t in range(100)
+        ]
+        with remote.transaction() as txn:
+            txn.series("tpc/gain").put(Gain(value=3.0), since=50, until=70)
+        remote.conditions.create_tag("far", state="frozen")
+        assert remote.conditions("far")["tpc/gain"].at(55).value == 3.0
+        assert gains.conditions("far")["tpc/gain"].at(55).value == 3.0
+        assert gain.at(55).value == 2.0
+        remote.close()
+
+
 def test_series_is_a_container_like_any_other(gains: fb.Federation, tmp_path: Path) -> None:
     view = gains["tpc/gain"]
     assert view.fields == ["since", "until", "channel", "value"]

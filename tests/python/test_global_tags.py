@@ -56,6 +56,31 @@ def test_appended_record_does_not_change_a_frozen_tag(gains: fb.Federation) -> N
     assert tags.tag("prod")["state"] == "frozen"
 
 
+def test_check_finds_altered_tags_and_commits_that_are_not_kept(gains: fb.Federation) -> None:
+    tags = gains.conditions
+    tags.create_tag("prod", state="frozen")
+    assert tags.check() == []
+    with gains.transaction() as txn:
+        last = gains["conditions/global_tags"][-1].to_dict()
+        txn.database("conditions").container("global_tags").append(last | {"state": "open", "csn": 0})
+    [altered] = tags.check()
+    assert "alters global tag 'prod', which was frozen before" in altered
+    csn = tags.tag("prod")["csn"]
+    gains.untag(f"prod@{csn}")
+    assert any(f"names commit {csn}, but no tag of the federation keeps" in each for each in tags.check())
+    with gains.transaction() as txn:
+        txn.series("tpc/gain").put(Gain(value=9.0), since=0)
+    gains.set_retention(keep_commits=1)
+    gains.vacuum()
+    assert any("cannot be opened" in each for each in tags.check())
+
+
+def test_tag_of_the_federation_with_a_taken_name_is_not_trusted(gains: fb.Federation) -> None:
+    gains.tag("prod@1", csn=2)
+    with pytest.raises(fb.ExistsError, match='tag "prod@1", which would keep commit 1, exists already'):
+        gains.conditions.create_tag("prod", csn=1)
+
+
 def test_locked_tag_changes_only_after_it_is_opened(gains: fb.Federation) -> None:
     tags = gains.conditions
     tags.create_tag("online")

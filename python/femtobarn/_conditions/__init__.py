@@ -10,6 +10,7 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``event_joins``: events with the conditions at their moments.
 - ``jobs``: the series that a global tag names, resolved once.
 - ``comparisons``: what differs between two jobs, and when.
+- ``checks``: whether global tags still name what they named.
 - ``global_tags``: names for a version of every series.
 
 Each imports only those before it.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from .._exceptions import InvalidError, WrongTypeError, check_text
 from .._femtobarn import change_global_tag, global_tag_history, global_tags, open_job
+from .checks import problems
 from .comparisons import Difference, differences
 from .jobs import Job
 
@@ -184,6 +185,14 @@ class Conditions:
             If the tag, a series or a commit does not exist.
         """
         return self._change(name, message, state=state, csn=csn, series=series, remove=remove)
+
+    def check(self) -> list[str]:
+        """Return what is wrong with series and global tags, a sentence each; nothing if all is well.
+
+        :meth:`Federation.check` looks after catalogue, files and pages. This looks after what global tags
+        promise: frozen tags were not altered, and what tags name is kept from vacuum, and can be read.
+        """
+        return problems(self.federation)
 
     def diff(
         self,

@@ -182,11 +182,19 @@ fn keep_commits(federation: &Federation, name: &str, record: &ChangeRecord) -> R
     named.sort_unstable();
     named.dedup();
     for csn in named {
-        let kept =
-            federation.tag(&format!("{name}@{csn}"), Some(Csn(csn)), "kept for a global tag");
-        match kept {
+        let tag = format!("{name}@{csn}");
+        match federation.tag(&tag, Some(Csn(csn)), "kept for a global tag") {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Exists => {}
+            Err(error) if error.kind() == ErrorKind::Exists => {
+                let known = federation.catalog().tag(&tag)?.csn;
+                if known != Csn(csn) {
+                    return Err(Error::Exists {
+                        what: format!(
+                            "tag {tag:?}, which would keep commit {csn}, exists already and names commit {known}; remove it"
+                        ),
+                    });
+                }
+            }
             Err(error) => return Err(error),
         }
     }

@@ -1,0 +1,68 @@
+"""Checks of what the engine does not know: that global tags name what they named."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .._exceptions import NotFoundError
+from .jobs import Job
+
+if TYPE_CHECKING:
+    from .._federations import Federation
+
+__all__ = ["problems"]
+
+TAGS = "conditions/global_tags"
+"""The container with the changes of global tags."""
+
+
+def problems(federation: Federation) -> list[str]:
+    """Return what is wrong with the conditions of a federation, a sentence each."""
+    found = _changes_of_frozen_tags(federation)
+    kept = {tag["name"]: tag["csn"] for tag in federation.tags()}
+    for tag in federation.conditions.tags():
+        commits = {tag["csn"], *(csn for csn, _ in tag["series"].values())} - {None}
+        for csn in sorted(commits):
+            if kept.get(f"{tag['name']}@{csn}") != csn:
+                found.append(
+                    f"global tag {tag['name']!r} names commit {csn}, but no tag of the federation keeps its "
+                    f"snapshot from vacuum; make it with: femtobarn tag FEDERATION {tag['name']}@{csn} --csn {csn}"
+                )
+        found += _unreadable_series(federation, tag["name"])
+    return found
+
+
+def _changes_of_frozen_tags(federation: Federation) -> list[str]:
+    snapshot = federation.snapshot()
+    if TAGS not in snapshot:
+        return []
+    changes = snapshot[TAGS].arrays(["name", "state"]).to_list()
+    frozen: set[str] = set()
+    found = []
+    for entry, change in enumerate(changes):
+        if change["name"] in frozen:
+            found.append(
+                f"change {entry} of {TAGS} alters global tag {change['name']!r}, which was frozen before; "
+                "readers ignore it, but it was not written by the functions for global tags"
+            )
+        if change["state"] == "frozen":
+            frozen.add(change["name"])
+    return found
+
+
+def _unreadable_series(federation: Federation, name: str) -> list[str]:
+    try:
+        job = federation.conditions(name)
+        paths = list(job)
+    except NotFoundError as error:
+        return [f"global tag {name!r} cannot be opened: {error}"]
+    return [problem for path in paths if (problem := _unreadable(job, name, path)) is not None]
+
+
+def _unreadable(job: Job, name: str, path: str) -> str | None:
+    try:
+        series = job[path]
+        series.channels()
+    except (NotFoundError, ValueError) as error:
+        return f"series {path} of global tag {name!r} cannot be read: {error}"
+    return None
