@@ -26,7 +26,7 @@ def problems(federation: Federation) -> list[str]:
             if kept.get(f"{tag['name']}@{csn}") != csn:
                 found.append(
                     f"global tag {tag['name']!r} names commit {csn}, but no tag of the federation keeps its "
-                    f"snapshot from vacuum; make it with: femtobarn tag FEDERATION {tag['name']}@{csn} --csn {csn}"
+                    f"snapshot from vacuum; make one with: femtobarn tag FED {tag['name']}@{csn} --csn {csn}"
                 )
         found += _unreadable_series(federation, tag["name"])
     return found
