@@ -141,10 +141,7 @@ class Transaction:
         ...     gains.extend({"value": [1.5, 1.6]}, since=[0, 100], until=[100, 200], channel=7)
         OidRange(1, 1, 0, 2)
         """
-        check_container_path(path)
-        database, slash, name = path.partition("/")
-        if not slash:
-            raise InvalidError(f"{path!r} is not the path of a series, which is like tpc/gain")
+        database, name = _series_path(path)
         form = None
         if cls is not None:
             form = json.loads(series_definition(definition_json(definition_of(cls))))
@@ -152,12 +149,7 @@ class Transaction:
         container = self.database(database, create=create, place=place).container(
             name, form, create=create, evolve=evolve, cluster_size=CLUSTER_SIZE, _series=settings
         )
-        found = container._handle.series
-        if found is None:
-            raise InvalidError(
-                f"{path} is not a series of conditions but an ordinary container; choose another path"
-            )
-        _check_settings(path, (clock, overlap), found)
+        found = _checked_settings(path, (clock, overlap), container._handle.series)
         return SeriesWriter(path, container, found)
 
     def __getitem__(self, name: str) -> View:
@@ -293,8 +285,24 @@ class _OwnSnapshot(Snapshot):
         raise InvalidError("uncommitted changes cannot be passed to another process; commit first")
 
 
-def _check_settings(path: str, wanted: tuple[str | None, ...], found: tuple[str, ...]) -> None:
-    """Refuse a clock or a meaning of overlaps that differs from that of an existing series."""
+def _series_path(path: str) -> tuple[str, str]:
+    """Return the database and the container of a series."""
+    check_container_path(path)
+    database, slash, name = path.partition("/")
+    if not slash:
+        raise InvalidError(f"{path!r} is not the path of a series, which is like tpc/gain")
+    return database, name
+
+
+def _checked_settings(
+    path: str, wanted: tuple[str | None, str | None], found: tuple[str, str] | None
+) -> tuple[str, str]:
+    """Return the clock and the meaning of overlaps of an existing series, if they are the ones asked for."""
+    if found is None:
+        raise InvalidError(
+            f"{path} is not a series of conditions but an ordinary container; choose another path"
+        )
     for name, asked, actual in zip(("clock", "overlap"), wanted, found, strict=True):
         if asked not in (None, actual):
             raise InvalidError(f"series {path} has {name} {actual!r}, not {asked!r}, which cannot be changed")
+    return found
