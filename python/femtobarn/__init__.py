@@ -23,6 +23,7 @@ from __future__ import annotations
 from ._conditions.comparisons import Difference, changed
 from ._conditions.global_tags import Conditions
 from ._conditions.jobs import Job
+from ._conditions.payloads import LinkedPayload, Payload, payload_bytes
 from ._conditions.run_tables import RunTable
 from ._conditions.series import Interval, Series
 from ._conditions.series_writers import SeriesWriter
@@ -108,12 +109,14 @@ __all__ = [
     "Job",
     "LinkList",
     "LinkRef",
+    "LinkedPayload",
     "Model",
     "NotFoundError",
     "Object",
     "Oid",
     "OidArray",
     "OidRange",
+    "Payload",
     "Problem",
     "RepairReport",
     "RunTable",
@@ -152,6 +155,7 @@ __all__ = [
     "link",
     "load_model",
     "open",
+    "payload_bytes",
     "persistent",
     "quantised",
     "rebuild_catalogue",

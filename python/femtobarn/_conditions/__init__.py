@@ -4,6 +4,7 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 
 - ``clocks``: times and runs as the integers that are stored, and back.
 - ``channels``: channels as the integers that are stored.
+- ``payloads``: conditions that are opaque bytes, with their hash.
 - ``series``: reading one series as of a snapshot.
 - ``series_writers``: inserting into a series, within a transaction.
 - ``run_tables``: from times to runs and back.
