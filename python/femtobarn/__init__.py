@@ -27,6 +27,8 @@ from ._conditions.payloads import LinkedPayload, Payload, payload_bytes
 from ._conditions.run_tables import RunTable
 from ._conditions.series import Interval, Series
 from ._conditions.series_writers import SeriesWriter
+from ._conditions_exchange.exports import export_conditions
+from ._conditions_exchange.imports import ImportedConditions, import_conditions
 from ._exceptions import (
     BusyError,
     ClosedError,
@@ -103,6 +105,7 @@ __all__ = [
     "Federation",
     "FemtobarnError",
     "Imported",
+    "ImportedConditions",
     "InternalError",
     "Interval",
     "InvalidError",
@@ -142,11 +145,13 @@ __all__ = [
     "create",
     "definition_of",
     "element_link",
+    "export_conditions",
     "field",
     "float16",
     "float32",
     "float64",
     "identify",
+    "import_conditions",
     "int8",
     "int16",
     "int32",

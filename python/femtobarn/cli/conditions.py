@@ -13,6 +13,7 @@ from .._conditions.jobs import Job
 from .._conditions.series import Interval, Series
 from .._exceptions import InvalidError, NotFoundError
 from .._schema.types import Record, String
+from .conditions_exchange import export_arguments, export_series, import_arguments, import_source
 from .output import emit, human_time, plain, table, text_entry
 
 __all__ = ["arguments", "run"]
@@ -36,6 +37,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("tags", "list the global tags", _federation, _tags),
         ("tag", "show, make, change, lock or freeze a global tag", _tag_arguments, _tag),
         ("history", "list the changes of a global tag", _history_arguments, _history),
+        ("import", "import conditions of another system, or a file", import_arguments, import_source),
+        ("export", "export what is valid when to a file", export_arguments, export_series),
     ):
         part = parts.add_parser(name, help=text, description=text)
         declare(part)
