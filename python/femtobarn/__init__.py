@@ -21,6 +21,7 @@ array([1.5, 2.5], dtype=float32)
 from __future__ import annotations
 
 from ._conditions.comparisons import Difference, changed
+from ._conditions.conditions_files import ConditionsFile
 from ._conditions.global_tags import Conditions
 from ._conditions.jobs import Job
 from ._conditions.payloads import LinkedPayload, Payload, payload_bytes
@@ -49,6 +50,7 @@ from ._exchange.import_target import Imported
 from ._federations import Attached, Federation, create, open
 from ._femtobarn import __version__
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
+from ._offline_conditions import open_conditions
 from ._oid import Oid, OidArray, OidRange
 from ._recovery import identify, rebuild_catalogue, restore
 from ._schema.annotations import (
@@ -93,6 +95,7 @@ __all__ = [
     "ClosedError",
     "Compacted",
     "Conditions",
+    "ConditionsFile",
     "ConflictError",
     "ContainerWriter",
     "CorruptError",
@@ -160,6 +163,7 @@ __all__ = [
     "link",
     "load_model",
     "open",
+    "open_conditions",
     "payload_bytes",
     "persistent",
     "quantised",

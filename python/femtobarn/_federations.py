@@ -367,9 +367,19 @@ class Federation(Upkeep, Imports):
     @contextmanager
     def _attached_alone(file: Path) -> Iterator[Snapshot]:
         """Attach a ROOT file to a temporary federation in which there is nothing else."""
-        with tempfile.TemporaryDirectory() as folder, create(Path(folder) / "import.fed") as federation:
+        with Federation._temporary() as federation:
             federation.attach(file.absolute(), "file")
             yield federation.snapshot()
+
+    @staticmethod
+    @contextmanager
+    def _temporary(beside: Path | None = None) -> Iterator[Federation]:
+        """Make a federation that is removed at the end, in a folder in which its files can be renamed."""
+        with (
+            tempfile.TemporaryDirectory(prefix=".femtobarn-", dir=beside) as folder,
+            create(Path(folder) / "temporary.fed") as federation,
+        ):
+            yield federation
 
     def close(self) -> None:
         """Close the federation; its views and snapshots can no longer be read."""

@@ -12,6 +12,10 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``jobs``: the series that a global tag names, resolved once.
 - ``comparisons``: what differs between two jobs, and when.
 - ``checks``: whether global tags still name what they named.
+- ``coverages``: the parts of series that snapshot files have.
+- ``manifests``: what a snapshot file has, and its hashes.
+- ``conditions_files``: snapshot files as jobs.
+- ``snapshot_files``: writing them.
 - ``global_tags``: names for a version of every series.
 
 Each imports only those before it.

@@ -17,7 +17,7 @@ from .series import Series
 if TYPE_CHECKING:
     from .jobs import Job
 
-__all__ = ["joined_batches"]
+__all__ = ["Moments", "joined_batches", "missing_fields", "times_of"]
 
 Moments = str | tuple[str, str] | Callable[[Any], Any]
 """Where the moments of events come from: a field, a pair of fields (run, block), or a function of a batch."""
@@ -44,11 +44,11 @@ def joined_batches(
         )
     opened = {name: job[path] for path, name in named.items()}
     kept = list(Projection.of(expressions, events.definition).record.by_name)
-    read = None if callable(moments) and expressions is None else [*kept, *_missing(moments, kept)]
+    read = None if callable(moments) and expressions is None else [*kept, *missing_fields(moments, kept)]
     return _batches(events, opened, read, kept, where, moments, channel, required, step_size)
 
 
-def _missing(moments: Moments, kept: list[str]) -> list[str]:
+def missing_fields(moments: Moments, kept: list[str]) -> list[str]:
     """Return the fields with the moments that are not read anyway."""
     fields = () if callable(moments) else (moments,) if isinstance(moments, str) else moments
     return [field for field in fields if field not in kept]
@@ -66,14 +66,15 @@ def _batches(
     step_size: int | str,
 ) -> Iterator[ak.Array]:
     for batch in events.iterate(read, where, step_size=step_size):
-        times = _times_of(batch, moments)
+        times = times_of(batch, moments)
         joined = batch if read is None else batch[kept]
         for name, series in opened.items():
             joined[name] = series.at(times, channel=channel, required=required)
         yield joined
 
 
-def _times_of(batch: ak.Array, moments: Moments) -> Any:
+def times_of(batch: ak.Array, moments: Moments) -> Any:
+    """Return the moments of the events of a batch."""
     if callable(moments):
         return moments(batch)
     if isinstance(moments, str):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .._exceptions import ClosedError, WrongTypeError, check_text
@@ -103,6 +104,106 @@ class Job(Mapping[str, Series]):
         [2.0, 3.0, 3.0]
         """
         return joined_batches(self, events, series, expressions, where, moments, channel, required, step_size)
+
+    def write_snapshot(
+        self,
+        path: str | os.PathLike[str],
+        series: Iterable[str] | None = None,
+        *,
+        since: Any = None,
+        until: Any = None,
+        since_run: Any = None,
+        until_run: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Write what this job reads to a file, with which jobs run without the federation.
+
+        It is a sealed ROOT file with one RNTuple for each series; :func:`femtobarn.open_conditions` opens it.
+
+        Parameters
+        ----------
+        path
+            A new file, by custom ``.root``.
+        series
+            Paths of series; all of this job if not given.
+        since, until
+            The first moment and the first that is not in the file, for series on the clock ``time``; without
+            bounds if not given.
+        since_run, until_run
+            The same for series on the clock ``run``.
+        progress
+            Called with the series written so far and the series in all.
+
+        Raises
+        ------
+        ExistsError
+            If the file exists.
+        UnsupportedError
+            If a class has links, because their targets would not be in the file.
+        InvalidError
+            If a range is empty.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> form = {"name": "Flag", "fields": [{"name": "on", "type": "bool"}]}
+        >>> with fed.transaction() as txn:
+        ...     oid = txn.series("tpc/flag", form, create=True).put({"on": True}, since=50, until=60)
+        >>> fed.conditions().write_snapshot(folder + "/flags.root", ["tpc/flag"], since=0, until=100)
+        >>> flag = fb.open_conditions(folder + "/flags.root")["tpc/flag"]
+        >>> flag.at(55).on, flag.at(70)
+        (True, None)
+        """
+        from .snapshot_files import write_snapshot  # That module imports this one.
+
+        bounds = {"time": (since, until), "run": (since_run, until_run)}
+        write_snapshot(self, path, series, bounds, progress)
+
+    def write_job_file(
+        self,
+        path: str | os.PathLike[str],
+        events: View | Sequence[View],
+        series: Iterable[str] | None = None,
+        *,
+        moments: Moments | Mapping[str, Moments],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Write what some events need to a file: the smallest with which they can be processed.
+
+        The file knows the answers around the moments of the events, for all channels, and no others.
+
+        Parameters
+        ----------
+        path, series, progress
+            As for :meth:`write_snapshot`.
+        events
+            Containers with events, or views of some of their events.
+        moments
+            Where the moments of events are, as for :meth:`for_events`. If the series are on both clocks, a
+            mapping: ``{"time": "seconds", "run": ("run", "block")}``.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> forms = [{"name": name, "fields": [{"name": "n", "type": "int64"}]} for name in ("Event", "Gain")]
+        >>> with fed.transaction() as txn:
+        ...     events = txn.database("run7", create=True).container("events", forms[0], create=True)
+        ...     oids = events.extend({"n": [5, 7]})
+        ...     gains = txn.series("tpc/gain", forms[1], create=True)
+        ...     oids = gains.extend({"n": [1, 2]}, since=[0, 10], until=[10, 20])
+        >>> job = fed.conditions()
+        >>> job.write_job_file(folder + "/run7.root", job.snapshot["run7/events"], moments="n")
+        >>> gain = fb.open_conditions(folder + "/run7.root")["tpc/gain"]
+        >>> gain.at(6).n, len(gain)
+        (1, 1)
+        """
+        from .snapshot_files import write_job_file  # That module imports this one.
+
+        write_job_file(self, path, events, series, moments, progress)
 
     def __getitem__(self, path: str) -> Series:
         series = self._series.get(path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
+from .._data.casts import Values
 from .._data.results import as_library
 from .._exceptions import ClosedError, InvalidError, NotFoundError
 from .._femtobarn import payload_definition
@@ -166,12 +167,19 @@ class Series:
         self, since: Any = None, until: Any = None, *, channel: SupportsIndex = 0
     ) -> list[Interval]:
         """Return the ranges of a part of the clock in which a condition is valid, in order."""
+        columns = self.segments(since, until, channel=channel)
+        return [Interval(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+    def segments(
+        self, since: Any = None, until: Any = None, *, channel: SupportsIndex = 0
+    ) -> tuple[Values, Values, Values]:
+        """Return :meth:`intervals` as arrays: beginnings, ends (``int64``) and entries (``uint64``)."""
         columns = self._handle.intervals(channel_of(channel), *self._range(since, until))
         begins, ends, entries = (
-            np.frombuffer(memoryview(column), kind).tolist()
+            np.frombuffer(memoryview(column), kind)
             for column, kind in zip(columns, ("i8", "i8", "u8"), strict=True)
         )
-        return [Interval(*row) for row in zip(begins, ends, entries, strict=True)]
+        return begins, ends, entries
 
     def channels(self, since: Any = None, until: Any = None) -> list[int]:
         """Return the channels with a valid condition at some time in a part of the clock."""
@@ -225,10 +233,10 @@ class Series:
         return InvalidError(f"{channel!r} is not a channel: give an integer of 64 bits for one moment")
 
     def _gap(self, moment: int, channel: int) -> NotFoundError:
-        around = self._handle.interval(channel, moment)
+        around = self.interval(moment, channel=channel)
         return NotFoundError(
             f"{self.path} has no condition at {self.shown(moment)} for channel {channel}: there is a gap "
-            f"from {self.shown(around[0])} to {self.shown(around[1])}"
+            f"from {self.shown(around.since)} to {self.shown(around.until)}"
         )
 
 

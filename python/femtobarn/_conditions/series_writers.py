@@ -18,7 +18,7 @@ from .series import Series, payload_of
 if TYPE_CHECKING:
     from .._writers import ContainerWriter
 
-__all__ = ["SeriesWriter"]
+__all__ = ["SeriesWriter", "with_validity"]
 
 VALIDITY = ("since", "until", "channel")
 
@@ -125,7 +125,7 @@ class SeriesWriter:
         if self.overlap == "refuse":
             self._check_free(begins, ends, channels)
         first_entry = self.container.num_entries
-        self.container.extend_columns(_with_validity(columns, begins, ends, channels))
+        self.container.extend_columns(with_validity(columns, begins, ends, channels))
         place = self.container.database_id, self.container.container_id
         return OidRange(*place, first_entry, first_entry + length)
 
@@ -241,7 +241,7 @@ class SeriesWriter:
         )
 
 
-def _with_validity(columns: Tree, begins: Values, ends: Values, channels: Values) -> Tree:
+def with_validity(columns: Tree, begins: Values, ends: Values, channels: Values) -> Tree:
     """Return the columns of a series' class, from those of its payload."""
     _, length, names, contents = columns
     integers = (begins, ends, channels)

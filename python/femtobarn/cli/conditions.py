@@ -7,12 +7,14 @@ import json
 from typing import Any
 
 from .. import _federations
-from .._conditions.clocks import BEGINNING, FOREVER, moment_of
+from .._conditions.clocks import FOREVER
 from .._conditions.global_tags import State
 from .._conditions.jobs import Job
 from .._conditions.series import Interval, Series
 from .._exceptions import InvalidError, NotFoundError
 from .._schema.types import Record, String
+from . import conditions_snapshots
+from .conditions_arguments import federation_argument, moment_from, open_job, reader_arguments
 from .conditions_exchange import export_arguments, export_series, import_arguments, import_source
 from .output import emit, human_time, plain, table, text_entry
 
@@ -24,8 +26,6 @@ CONDITION_WIDTH_MAX = 100
 STATES: dict[str, State] = {"open": "open", "lock": "locked", "freeze": "frozen"}
 """The states of a global tag, by the options that set them."""
 
-ENDS = {"beginning": BEGINNING, "forever": FOREVER}
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the commands of ``conditions``."""
@@ -34,11 +34,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("ls", "list the series, or the conditions of one", _ls_arguments, _ls),
         ("at", "print what was valid at a time", _at_arguments, _at),
         ("put", "insert a condition into a series", _put_arguments, _put),
-        ("tags", "list the global tags", _federation, _tags),
+        ("tags", "list the global tags", federation_argument, _tags),
         ("tag", "show, make, change, lock or freeze a global tag", _tag_arguments, _tag),
         ("history", "list the changes of a global tag", _history_arguments, _history),
         ("import", "import conditions of another system, or a file", import_arguments, import_source),
         ("export", "export what is valid when to a file", export_arguments, export_series),
+        *conditions_snapshots.COMMANDS,
     ):
         part = parts.add_parser(name, help=text, description=text)
         declare(part)
@@ -51,27 +52,11 @@ def run(options: argparse.Namespace) -> None:
     options.part(options)
 
 
-def _federation(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("federation", metavar="FEDERATION", help="folder, or root://host//name")
-
-
-def _reader(parser: argparse.ArgumentParser) -> None:
-    _federation(parser)
-    parser.add_argument(
-        "--tag", metavar="NAME", help="read the series of this global tag; all series by default"
-    )
-    parser.add_argument("--csn", type=int, help="as of this commit instead of the newest")
-
-
-def _job(options: argparse.Namespace) -> Job:
-    return _federations.open(options.federation).conditions(options.tag, csn=options.csn)
-
-
 # ---- series
 
 
 def _ls_arguments(parser: argparse.ArgumentParser) -> None:
-    _reader(parser)
+    reader_arguments(parser)
     parser.add_argument("series", nargs="?", metavar="SERIES", help="list the conditions of this series")
     parser.add_argument("--since", metavar="TIME", help="only what is valid at this time or later")
     parser.add_argument("--until", metavar="TIME", help="only what is valid before this time")
@@ -80,12 +65,15 @@ def _ls_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _ls(options: argparse.Namespace) -> None:
-    job = _job(options)
+    job = open_job(options)
     if options.series is None:
         _list_series(options, job)
         return
     series = job[options.series]
-    range_ = [None if text is None else _moment(text, series) for text in (options.since, options.until)]
+    range_ = [
+        None if text is None else moment_from(text, series.clock, series.path)
+        for text in (options.since, options.until)
+    ]
     channels = series.channels(*range_) if options.channel is None else [options.channel]
     found = [(each, one) for each in channels for one in series.intervals(*range_, channel=each)]
     facts, rows = _conditions(series, found[: options.number])
@@ -120,7 +108,7 @@ def _list_series(options: argparse.Namespace, job: Job) -> None:
 
 
 def _at_arguments(parser: argparse.ArgumentParser) -> None:
-    _reader(parser)
+    reader_arguments(parser)
     parser.add_argument(
         "time",
         metavar="TIME",
@@ -131,12 +119,12 @@ def _at_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _at(options: argparse.Namespace) -> None:
-    job = _job(options)
+    job = open_job(options)
     facts: list[dict[str, Any]] = []
     rows: list[list[str]] = []
     for path in options.series:
         series = job[path]
-        found = _valid_at(series, _moment(options.time, series), options.channel)
+        found = _valid_at(series, moment_from(options.time, series.clock, series.path), options.channel)
         more_facts, more_rows = _conditions(series, found)
         facts += [{"series": path, **fact} for fact in more_facts]
         rows += [[path, *row] for row in more_rows]
@@ -191,20 +179,8 @@ def _short(text: str) -> str:
     return text if len(text) <= CONDITION_WIDTH_MAX else text[: CONDITION_WIDTH_MAX - 3] + "..."
 
 
-def _moment(text: str, series: Series) -> int:
-    """Return the moment of a series' clock that a text on the command line stands for."""
-    if text in ENDS:
-        return ENDS[text]
-    if series.clock == "time":
-        return moment_of(int(text) if text.lstrip("-").isdecimal() else text, series.clock)
-    run, colon, block = text.partition(":")
-    if not run.isdecimal() or (colon and not block.isdecimal()):
-        raise InvalidError(f"{text!r} is not a moment of {series.path}: write RUN:BLOCK, or RUN")
-    return moment_of((int(run), int(block or 0)), series.clock)
-
-
 def _put_arguments(parser: argparse.ArgumentParser) -> None:
-    _federation(parser)
+    federation_argument(parser)
     parser.add_argument("series", metavar="SERIES", help="an existing series, such as tpc/gain")
     parser.add_argument(
         "values", metavar="FIELD=VALUE", nargs="+", help="such as value=1.5; lists and records in JSON"
@@ -221,8 +197,8 @@ def _put(options: argparse.Namespace) -> None:
     federation = _federations.open(options.federation)
     series = federation.conditions()[options.series]
     values = _values(options.values, series)
-    since = _moment(options.since, series)
-    until = _moment(options.until or "forever", series)
+    since = moment_from(options.since, series.clock, series.path)
+    until = moment_from(options.until or "forever", series.clock, series.path)
     message = options.message or f"condition of {options.series}"
     with federation.transaction(message=message) as txn:
         oid = txn.series(options.series).put(values, since=since, until=until, channel=options.channel)
@@ -269,7 +245,7 @@ def _tags(options: argparse.Namespace) -> None:
 
 
 def _tag_arguments(parser: argparse.ArgumentParser) -> None:
-    _federation(parser)
+    federation_argument(parser)
     parser.add_argument("name", metavar="NAME", help="the global tag; show it if nothing else is given")
     parser.add_argument(
         "series",
@@ -333,7 +309,7 @@ def _version(text: str) -> tuple[str, int | str | None]:
 
 
 def _history_arguments(parser: argparse.ArgumentParser) -> None:
-    _federation(parser)
+    federation_argument(parser)
     parser.add_argument("name", metavar="NAME", help="name of the global tag")
 
 

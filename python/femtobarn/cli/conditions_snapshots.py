@@ -1,0 +1,152 @@
+"""The commands that take conditions along: write snapshot files and job files, and verify them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from .._conditions.conditions_files import ConditionsFile
+from .._conditions.event_joins import Moments
+from .._exceptions import InvalidError
+from .._offline_conditions import open_conditions
+from .conditions_arguments import moment_from, open_job, reader_arguments
+from .output import emit, human_size, table
+
+__all__ = ["COMMANDS"]
+
+
+def _snapshot_arguments(parser: argparse.ArgumentParser) -> None:
+    _writer_arguments(parser)
+    for option, text in (("since", "what is valid at this moment or later"), ("until", "before this moment")):
+        parser.add_argument(f"--{option}", metavar="TIME", help=f"of series of times: only {text}")
+        parser.add_argument(f"--{option}-run", metavar="RUN[:BLOCK]", help=f"of series of runs: only {text}")
+
+
+def _writer_arguments(parser: argparse.ArgumentParser) -> None:
+    reader_arguments(parser)
+    parser.add_argument("file", metavar="FILE", help="new file, such as conditions.root")
+    parser.add_argument("series", nargs="*", metavar="SERIES", help="all series by default")
+
+
+def _snapshot(options: argparse.Namespace) -> None:
+    job = open_job(options)
+    bounds: dict[str, Any] = {}
+    for name, clock in (("since", "time"), ("until", "time"), ("since_run", "run"), ("until_run", "run")):
+        text = getattr(options, name)
+        bounds[name] = None if text is None else moment_from(text, clock, f"a series of {clock}s")
+    with _series_bar(options.file) as tell:
+        job.write_snapshot(options.file, options.series or None, progress=tell, **bounds)
+    _report(options, "wrote")
+
+
+def _job_file_arguments(parser: argparse.ArgumentParser) -> None:
+    _writer_arguments(parser)
+    parser.add_argument(
+        "--events",
+        metavar="CONTAINER",
+        action="append",
+        required=True,
+        help="such as run7/events; repeatable",
+    )
+    parser.add_argument(
+        "--moments",
+        metavar="FIELD",
+        help="field of the events with nanoseconds since 1970, for series of times",
+    )
+    parser.add_argument(
+        "--run-moments", metavar="RUN,BLOCK", help="fields with run and luminosity block, for series of runs"
+    )
+
+
+def _job_file(options: argparse.Namespace) -> None:
+    job = open_job(options)
+    moments: dict[str, Moments] = {}
+    if options.moments:
+        moments["time"] = options.moments
+    if options.run_moments:
+        run, comma, block = options.run_moments.partition(",")
+        if not comma:
+            raise InvalidError(
+                f"{options.run_moments!r} is one field; write those of run and block: RUN,BLOCK"
+            )
+        moments["run"] = run, block
+    snapshot = job.snapshot
+    events = [snapshot[name] for name in options.events]
+    with _series_bar(options.file) as tell:
+        job.write_job_file(options.file, events, options.series or None, moments=moments, progress=tell)
+    _report(options, "wrote")
+
+
+def _verify_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a snapshot file or job file")
+
+
+def _verify(options: argparse.Namespace) -> None:
+    with open_conditions(options.file) as job, _series_bar(options.file) as tell:
+        job.verify(progress=tell)
+    _report(options, "verified")
+
+
+@contextmanager
+def _series_bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar of the series done, on standard error, and only on a terminal."""
+    with tqdm(desc=title, unit=" series", disable=None, leave=False) as bar:
+
+        def tell(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield tell
+
+
+def _report(options: argparse.Namespace, done: str) -> None:
+    """Print what a file has."""
+    with open_conditions(options.file) as job:
+        size = Path(options.file).stat().st_size
+        emit(options, {"file": options.file, "bytes": size, **_plain(job)}, _text(job, size, done))
+
+
+def _plain(job: ConditionsFile) -> dict[str, Any]:
+    facts = job.facts
+    for series in facts["series"]:
+        # A job file covers up to one range for each event.
+        series["covered_ranges"] = len(series.pop("covered_since"))
+        del series["covered_until"]
+    return facts
+
+
+def _text(job: ConditionsFile, size: int, done: str) -> str:
+    facts = job.facts
+    tag = (
+        f"global tag {facts['global_tag']} ({facts['global_tag_state']})"
+        if facts["global_tag"]
+        else "no global tag"
+    )
+    rows = [
+        [each["path"], each["clock"], str(each["conditions"]), str(each["csn"]), each["sha256"][:12]]
+        for each in facts["series"]
+    ]
+    lines = [
+        f"{done} {job.file}, {human_size(size)}: {facts['federation']} as of csn {job.csn}, {tag}",
+        f"root hash {job.sha256}",
+        table(["series", "clock", "conditions", "as of csn", "hash"], rows, right={2, 3}),
+    ]
+    return "\n".join(lines)
+
+
+COMMANDS = (
+    ("snapshot", "write what is valid in a range to a file for jobs", _snapshot_arguments, _snapshot),
+    ("job-file", "write what some events need to a file for jobs", _job_file_arguments, _job_file),
+    (
+        "verify",
+        "read a snapshot file or job file, and compare it with its hashes",
+        _verify_arguments,
+        _verify,
+    ),
+)
+"""Name, help, arguments and action of each command."""
