@@ -67,6 +67,7 @@ def test_snapshot_is_written_and_verified(
     assert [(each["path"], each["conditions"], each["covered_ranges"]) for each in facts["series"]] == [
         ("beam/spot", 2, 1), ("tpc/gain", 2, 1),
     ]  # fmt: skip
+    assert (facts["since"], facts["until_run"]) == ("2026-03-10T00:00:00Z", "forever")
     assert facts_of(capsys, "verify", out) == facts
     with fb.open_conditions(out) as file:
         assert file.sha256 == facts["sha256"]

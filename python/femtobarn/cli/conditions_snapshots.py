@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from .._conditions.clocks import shown
 from .._conditions.conditions_files import ConditionsFile
 from .._conditions.event_joins import Moments
 from .._exceptions import InvalidError
@@ -113,6 +114,8 @@ def _report(options: argparse.Namespace, done: str) -> None:
 
 def _plain(job: ConditionsFile) -> dict[str, Any]:
     facts = job.facts
+    for name, clock in (("since", "time"), ("until", "time"), ("since_run", "run"), ("until_run", "run")):
+        facts[name] = shown(facts[name], clock)
     for series in facts["series"]:
         # A job file covers up to one range for each event.
         series["covered_ranges"] = len(series.pop("covered_since"))
