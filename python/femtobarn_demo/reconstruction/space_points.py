@@ -165,12 +165,11 @@ class Surfaces:
     """
 
     def __init__(self, points: Points, free: Array) -> None:
-        self._points: list[Array] = []
-        self._indices: list[AzimuthIndex] = []
-        for number in range(len(SURFACES)):
-            chosen = np.flatnonzero(free & (points.surface == number))
-            self._points.append(chosen)
-            self._indices.append(AzimuthIndex(points.event[chosen], points.azimuth[chosen]))
+        rows = np.flatnonzero(free)
+        surface = points.surface[rows].astype(np.int16)
+        ends = np.cumsum(np.bincount(surface, minlength=len(SURFACES)))
+        self._points = np.split(rows[np.argsort(surface, kind="stable")], ends[:-1])
+        self._indices = [AzimuthIndex(points.event[own], points.azimuth[own]) for own in self._points]
 
     def on(self, surface: int) -> Array:
         """The free points of the surface."""

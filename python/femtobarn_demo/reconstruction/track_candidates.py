@@ -32,32 +32,33 @@ def arc_length(curvature: Array, radius: Array) -> Array:
 
 
 class _Line:
-    """Weighted straight-line fits, one per candidate, as running sums of shape (candidates, 5)."""
+    """Weighted straight-line fits, one per candidate, as running sums of shape (5, candidates)."""
 
     def __init__(self, sums: Array) -> None:
         self._sums = sums
 
     @classmethod
     def empty(cls, candidates: int) -> _Line:
-        return cls(np.zeros((candidates, 5)))
+        return cls(np.zeros((5, candidates)))
 
     def add(self, which: Array, x: Array, y: Array, error: Array) -> None:
         weight = 1.0 / error**2
         terms = (weight, weight * x, weight * x * x, weight * y, weight * x * y)
-        self._sums[which] += np.stack(terms, axis=1)
+        for sums, term in zip(self._sums, terms, strict=True):
+            sums[which] += term
 
     def take(self, which: Array) -> _Line:
-        return _Line(self._sums[which])
+        return _Line(self._sums[:, which])
 
     def solve(self, which: Array) -> tuple[Array, Array]:
         """Intercepts and gradients, each of shape (which,)."""
-        w, wx, wxx, wy, wxy = self._sums[which].T
+        w, wx, wxx, wy, wxy = (sums[which] for sums in self._sums)
         determinant = w * wxx - wx * wx
         return (wxx * wy - wx * wxy) / determinant, (w * wxy - wx * wy) / determinant
 
     def variance(self, which: Array, x: Array) -> Array:
         """Variance of the line at x, shape (which,)."""
-        w, wx, wxx = self._sums[which, :3].T
+        w, wx, wxx = (sums[which] for sums in self._sums[:3])
         variance: Array = (wxx - 2.0 * x * wx + x * x * w) / (w * wxx - wx * wx)
         return variance
 

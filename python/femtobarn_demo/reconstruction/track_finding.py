@@ -13,7 +13,7 @@ import numpy as np
 from femtobarn.jagged import Array
 from femtobarn_demo.reconstruction.space_points import SURFACES, Points, Surfaces, wrap
 from femtobarn_demo.reconstruction.track_candidates import SINE_MAX, Candidates, arc_length
-from femtobarn_demo.sources.detector.geometry import CURVATURE_PER_MOMENTUM, PIXEL, Barrel
+from femtobarn_demo.sources.detector.geometry import CURVATURE_PER_MOMENTUM, PIXEL, Barrel, Disk
 
 __all__ = ["MOMENTUM_MIN", "FoundTracks", "find_tracks"]
 
@@ -147,19 +147,35 @@ def _visit(candidates: Candidates, surfaces: Surfaces, surface: int) -> None:
 def _crossing(candidates: Candidates, surface: int) -> tuple[Array, Array]:
     """Candidates that cross the surface and have no point there yet, and the arc length to it."""
     layer = SURFACES[surface].layer
+    missing = candidates.point[:, surface] < 0
     if isinstance(layer, Barrel):
-        reached = np.abs(candidates.curvature) * layer.radius < SINE_MAX
-        length = arc_length(candidates.curvature, np.full(len(candidates), layer.radius))
-        inside = np.abs(candidates.z0 + candidates.slope * length) < layer.half_length + 0.02
-    else:
-        away = np.where(np.abs(candidates.slope) < 1e-3, 1e-3, candidates.slope)
-        length = (layer.z - candidates.z0) / away
-        turn = candidates.curvature * length
-        reached = (length > 0.0) & (np.abs(turn) < np.arcsin(SINE_MAX))
-        bend = np.where(np.abs(turn) < 1e-6, 1.0, np.sin(turn) / np.where(turn == 0.0, 1.0, turn))
-        inside = (length * bend > layer.inner - 0.01) & (length * bend < layer.outer + 0.01)
-    chosen = np.flatnonzero(reached & inside & (candidates.point[:, surface] < 0))
-    return chosen, length[chosen]
+        return _crossing_barrel(candidates, layer, missing)
+    return _crossing_disk(candidates, layer, missing)
+
+
+def _crossing_barrel(candidates: Candidates, layer: Barrel, missing: Array) -> tuple[Array, Array]:
+    """Among the candidates that miss a point: those that cross a barrel, and the arc length to it."""
+    end = layer.half_length + 0.02
+    # The arc is longer than the radius, so a candidate that is beyond the end there never comes back.
+    may = missing & (np.abs(candidates.curvature) * layer.radius < SINE_MAX)
+    may &= np.abs(candidates.slope) * layer.radius - np.abs(candidates.z0) < end
+    chosen = np.flatnonzero(may)
+    length = arc_length(candidates.curvature[chosen], np.full(len(chosen), layer.radius))
+    inside = np.abs(candidates.z0[chosen] + candidates.slope[chosen] * length) < end
+    return chosen[inside], length[inside]
+
+
+def _crossing_disk(candidates: Candidates, layer: Disk, missing: Array) -> tuple[Array, Array]:
+    """Among the candidates that miss a point: those that cross a disk, and the arc length to it."""
+    away = np.where(np.abs(candidates.slope) < 1e-3, 1e-3, candidates.slope)
+    length = (layer.z - candidates.z0) / away
+    turn = candidates.curvature * length
+    # The radius is at most the arc length.
+    chosen = np.flatnonzero(missing & (length > layer.inner - 0.01) & (np.abs(turn) < np.arcsin(SINE_MAX)))
+    length, turn = length[chosen], turn[chosen]
+    bend = np.where(np.abs(turn) < 1e-6, 1.0, np.sin(turn) / np.where(turn == 0.0, 1.0, turn))
+    inside = (length * bend > layer.inner - 0.01) & (length * bend < layer.outer + 0.01)
+    return chosen[inside], length[inside]
 
 
 def _resolve_sharing(candidates: Candidates, points: int) -> Candidates:
