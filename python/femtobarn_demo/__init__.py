@@ -4,12 +4,15 @@
 
 a. imports and attaches files of experiments that public packages ship;
 b. streams simulated raw events from several writer processes, each into its own database;
-c. reconstructs them in several processes, into other databases, with links back to the raw objects;
-d. selects events by tag and follows their links to the space points;
-e. seals a database and opens it with ROOT and uproot;
-f. writes ``report.html`` and prints the numbers.
+c. reconstructs them in several processes, into other databases, with links back to the raw objects and with
+   nominal constants of calibration;
+d. measures better constants by hours of the run, reconstructs some events again with them, and repeats the
+   first pass on some events to show that it gives the same bytes;
+e. selects events by tag and follows their links to the space points;
+f. seals a database and opens it with ROOT and uproot;
+g. writes ``report.html`` and prints the numbers.
 
-Needs the extra `demo`. `steps` has these steps, over `acquisition` (b and c, in processes of `workers`),
-`external_readers` (e) and `demo_report` (f); `sources` simulates events, `reconstruction` reconstructs
-them, `report` draws plain arrays.
+Needs the extra `demo`. `steps` has these steps, over `acquisition` (b and c) and `reprocessing` (d), in
+processes of `workers`, `calibration` (d), `external_readers` (f) and `demo_report` (g); `sources` simulates
+events, `reconstruction` reconstructs them, `report` draws plain arrays.
 """

@@ -25,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     run.facts["samples"] = _step("real events", run.import_samples)
     _step("raw events", run.write_raw_events)
     _step("reconstruction", run.reconstruct)
+    _step("calibration", run.calibrate)
+    _step("second pass", run.reprocess)
     _step("selection", run.select_events)
     _step("sealing", run.seal_database)
     report = plan.folder / "report.html"

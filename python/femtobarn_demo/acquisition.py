@@ -7,19 +7,34 @@ transaction is random, since writers that start together would otherwise commit 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import awkward as ak
 import numpy as np
 
 import femtobarn
 from femtobarn.linking import Target, links
 from femtobarn_demo.reconstruction import CONTAINERS as RECONSTRUCTED
-from femtobarn_demo.reconstruction import NEEDED, RECONSTRUCTED_CLASSES, reconstruct
+from femtobarn_demo.reconstruction import (
+    NEEDED,
+    RECONSTRUCTED_CLASSES,
+    Constants,
+    Reconstruction,
+    reconstruct,
+)
 from femtobarn_demo.sources import CONTAINERS, PARTS, RAW_CLASSES, EventPool, RawEvents
 
-__all__ = ["database_of", "prepare_reconstruction", "prepare_writer"]
+__all__ = [
+    "Block",
+    "blocks_of",
+    "database_of",
+    "prepare_reconstruction",
+    "prepare_writer",
+    "reconstruct_block",
+    "target_of",
+    "write_block",
+]
 
 BATCH_EVENTS = 12
 """Events that are written together: as many as a client of the GIOD tests held in memory."""
@@ -28,22 +43,46 @@ TRANSACTION_BATCHES = 8
 """Mean number of batches in a transaction."""
 
 RECONSTRUCTION_EVENTS = 50
+"""Events that are reconstructed together."""
 
 Work = Callable[[Callable[[int], None]], tuple[int, int]]
 """Does the work and reports its progress in events; returns the numbers of objects and bytes."""
 
 
-def database_of(run: int, *, reconstructed: bool = False) -> str:
-    """Name of the database of a run."""
-    return f"run{run}-reco" if reconstructed else f"run{run}"
+@dataclass(frozen=True)
+class Block:
+    """Events ``start:stop`` of a run, which are reconstructed together."""
+
+    run: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
 
 
-def prepare_writer(federation: str, cache: Path, pool_events: int, run: int, events: int) -> Work:
-    """Prepare a process that writes the raw events of one run."""
+def blocks_of(run: int, events: int) -> list[Block]:
+    """All blocks of a run."""
+    starts = range(0, events, RECONSTRUCTION_EVENTS)
+    return [Block(run, start, min(start + RECONSTRUCTION_EVENTS, events)) for start in starts]
+
+
+def database_of(run: int, global_tag: str | None = None) -> str:
+    """Name of the database with the raw events of a run, or with those reconstructed under a global tag."""
+    return f"run{run}-{global_tag}" if global_tag else f"run{run}"
+
+
+def prepare_writer(
+    federation: str, cache: Path, pool_events: int, run: int, events: int, period: int
+) -> Work:
+    """Prepare a process that writes the raw events of one run, at a mean distance of `period` (ns)."""
     pool = EventPool.load(cache, events=pool_events, progress=False)
     fed = femtobarn.open(federation)
     first = (run - 1) * events
-    batches = list(pool.batches(run=run, first=first, events=events, size=BATCH_EVENTS))
+    batches = [
+        batch.as_measured()
+        for batch in pool.batches(run=run, first=first, events=events, size=BATCH_EVENTS, period=period)
+    ]
     random = np.random.default_rng(run)
 
     def work(report_progress: Callable[[int], None]) -> tuple[int, int]:
@@ -68,58 +107,53 @@ def _write(
             for definition in RAW_CLASSES
         }
         for batch in batches:
-            targets = {part: _target(writers[part].extend(batch.part(part))) for part in PARTS}
+            targets = {part: target_of(writers[part].extend(batch.part(part))) for part in PARTS}
             writers["RawEvent"].extend(batch.headers(targets))
     report_progress(sum(len(batch) for batch in batches))
 
 
-def prepare_reconstruction(federation: str, runs: list[int]) -> Work:
-    """Prepare a process that reconstructs some runs, each into a database of its own."""
+def prepare_reconstruction(federation: str, blocks: list[Block], global_tag: str) -> Work:
+    """Prepare a process that reconstructs blocks with the constants of a global tag."""
     fed = femtobarn.open(federation)
+    job = fed.conditions(global_tag)
     snapshot = fed.snapshot()
 
     def work(report_progress: Callable[[int], None]) -> tuple[int, int]:
         size = 0
-        events = 0
-        for run in runs:
-            headers = snapshot[f"{database_of(run)}/{CONTAINERS['RawEvent']}"]
-            for start in range(0, len(headers), RECONSTRUCTION_EVENTS):
-                stop = min(start + RECONSTRUCTION_EVENTS, len(headers))
-                size += _reconstruct(fed, snapshot, run, headers[start:stop])
-                report_progress(stop - start)
-            events += len(headers)
-        return events * len(RECONSTRUCTED_CLASSES), size
+        for block in blocks:
+            size += write_block(fed, block, global_tag, reconstruct_block(snapshot, job, block))
+            report_progress(len(block))
+        return sum(map(len, blocks)) * len(RECONSTRUCTED_CLASSES), size
 
     return work
 
 
-def _reconstruct(
-    fed: femtobarn.Federation, snapshot: femtobarn.Snapshot, run: int, view: femtobarn.View
-) -> int:
-    """Read a batch by its links, reconstruct it, and write the results in one transaction."""
+def reconstruct_block(snapshot: femtobarn.Snapshot, job: femtobarn.Job, block: Block) -> Reconstruction:
+    """Read a block by its links, and reconstruct it with the constants of a job."""
+    view = snapshot[f"{database_of(block.run)}/{CONTAINERS['RawEvent']}"][block.start : block.stop]
     headers = view.arrays()
     parts = {part: snapshot.fetch(headers[PARTS[part]]) for part in NEEDED}
-    raw = links(_target(view.oids), len(headers))
-    found = reconstruct(headers, raw, parts)
-    with fed.transaction(message=f"run {run}: reconstruction from event {view.oids.start}") as txn:
-        database = txn.database(database_of(run, reconstructed=True), create=True)
+    constants = Constants.at(job, headers.time.to_numpy())
+    return reconstruct(headers, links(target_of(view.oids), len(headers)), parts, constants)
+
+
+def write_block(fed: femtobarn.Federation, block: Block, global_tag: str, found: Reconstruction) -> int:
+    """Write a reconstructed block in one transaction; return its bytes, those that were read included."""
+    with fed.transaction(message=f"run {block.run}: reconstruction from event {block.start}") as txn:
+        database = txn.database(database_of(block.run, global_tag), create=True)
         writers = {
             definition["name"]: database.container(RECONSTRUCTED[definition["name"]], definition, create=True)
             for definition in RECONSTRUCTED_CLASSES
         }
-        tracks, clusters = found.tracks(), found.clusters()
-        at_tracks = _target(writers["Tracks"].extend(tracks))
-        at_clusters = _target(writers["Clusters"].extend(clusters))
-        jets = found.jets(at_tracks, at_clusters)
-        at_jets = _target(writers["Jets"].extend(jets))
-        tags = found.tags(at_tracks, at_clusters, at_jets)
-        writers["Tag"].extend(tags)
-    return _bytes([headers, *parts.values(), tracks, clusters, jets, tags])
+        targets: dict[str, Target] = {}
+        size = found.bytes_read
+        for name, writer in writers.items():
+            array = found.objects(name, targets)
+            targets[name] = target_of(writer.extend(array))
+            size += int(array.nbytes)
+    return size
 
 
-def _target(oids: Any) -> Target:
+def target_of(oids: Any) -> Target:
+    """The objects at consecutive OIDs, for links to them."""
     return Target(oids.database, oids.container, oids.start)
-
-
-def _bytes(arrays: list[ak.Array]) -> int:
-    return sum(int(array.nbytes) for array in arrays)

@@ -1,4 +1,4 @@
-"""Step (f): the report of a finished run, with pictures of its data."""
+"""Step (g): the report of a finished run, with pictures of its data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 import femtobarn
 from femtobarn.jagged import Array
+from femtobarn_demo.calibration import FINAL, PROMPT
 from femtobarn_demo.report import (
     Report,
     draw_dimuon_spectrum,
@@ -17,9 +18,14 @@ from femtobarn_demo.report import (
     draw_jet_momenta,
     draw_jet_response,
     draw_rates,
+    draw_residuals,
+    draw_responses,
+    draw_timelines,
     draw_z_peak,
     invariant_mass,
 )
+from femtobarn_demo.sources import START
+from femtobarn_demo.sources.detector.geometry import ECAL_SECTORS
 from femtobarn_demo.steps import DIMUON_NTUPLE, SELECTION, Run, database_name
 from femtobarn_reports.page import Picture
 from femtobarn_reports.style import png, style, svg
@@ -33,12 +39,14 @@ def make_report(run: Run) -> Report:
     writing = next(stage for stage in run.stages if stage.name == "write raw events")
     with style():
         pictures = [*_event(run), *_rates(run), *_muons(run.fed.snapshot()), *_jets(run)]
+        conditions = _conditions(run)
     return Report(
         title="Femtobarn: collision events in an object database",
         summary=(
             "Real events of CMS and ATLAS and simulated ones of ILD and FCC were imported or attached; "
             f"{run.plan.runs} processes streamed simulated LHC events into one federation at once; other "
-            "processes reconstructed them; a selection by tags led by links back to the raw data."
+            "processes reconstructed them with conditions; a selection by tags led by links back to the raw "
+            "data."
         ),
         tiles=[
             (f"{writing.events:,}", "raw events written"),
@@ -50,6 +58,8 @@ def make_report(run: Run) -> Report:
         ],
         stages=run.stages,
         pictures=pictures,
+        conditions=_facts_of_conditions(run),
+        timelines=conditions,
         notes=_notes(run),
     )
 
@@ -128,6 +138,47 @@ def _jets(run: Run) -> list[Picture]:
             "Jet response",
             "Transverse momentum of the hardest jet divided by that of the simulated hard process.",
             svg(draw_jet_response(facts["leading"], facts["scales"])),
+        ),
+    ]
+
+
+def _facts_of_conditions(run: Run) -> list[str]:
+    facts = run.facts
+    return [
+        f"The first pass reads the conditions of the global tag {PROMPT!r}: a gain of 1 for each of the "
+        f"{ECAL_SECTORS} sectors of the electromagnetic calorimeter, and no shift of the strip tracker.",
+        "The simulated detector is worse: all gains fall, one sector works at a lower voltage for some "
+        "hours, and the two barrels of the strip tracker move.",
+        "The calibration measures gains from the energies of cells, and shifts from the residuals of "
+        "tracks. It puts them with validities, where they hide the first ones. Both tags are frozen.",
+        f"The second pass reads the conditions of the tag {FINAL!r}, for {facts['second']:,} events.",
+        f"After that the job of the first pass ran again for {facts['repeated']:,} events. All columns have "
+        f"the same bytes as before (SHA-256 {facts['digest'][:16]}…).",
+    ]
+
+
+def _conditions(run: Run) -> list[Picture]:
+    """Constants by time, and what they do to events."""
+    passes = run.facts["passes"]
+    start = np.datetime64(START, "ns")
+    return [
+        Picture(
+            f"Conditions of {start.astype('datetime64[D]')}",
+            "Each bar is a condition, drawn from the beginning to the end of its validity.",
+            svg(draw_timelines(run.facts["timelines"], int(str(start)[11:13]))),
+            True,
+        ),
+        Picture(
+            "Energies before and after",
+            f"Electromagnetic energies of {len(passes.responses[1]):,} clusters above 5 GeV, divided by "
+            "those in a detector with a gain of 1.",
+            svg(draw_responses(*passes.responses)),
+        ),
+        Picture(
+            "Residuals before and after",
+            "Mean distances of points from their tracks, by azimuth, in the first layer of the outer barrel "
+            f"of the strip tracker ({passes.residuals[1].shape[1]:,} tracks).",
+            svg(draw_residuals(*passes.residuals)),
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Step (e): ROOT and uproot read a sealed database."""
+"""Step (f): ROOT and uproot read a sealed database."""
 
 from __future__ import annotations
 

@@ -16,11 +16,27 @@ from tqdm import tqdm
 
 import femtobarn
 from femtobarn.importers import Samples
-from femtobarn_demo.acquisition import database_of, prepare_reconstruction, prepare_writer
+from femtobarn_demo.acquisition import (
+    Block,
+    blocks_of,
+    database_of,
+    prepare_reconstruction,
+    prepare_writer,
+)
+from femtobarn_demo.calibration import (
+    FINAL,
+    PROMPT,
+    calibrate,
+    put_nominal,
+    timelines,
+    typical_errors,
+)
 from femtobarn_demo.external_readers import root_entries, total, uproot_sum
 from femtobarn_demo.reconstruction import CONTAINERS as RECONSTRUCTED
 from femtobarn_demo.report import EventPicture, Stage
-from femtobarn_demo.sources import CONTAINERS, PARTS, EventPool
+from femtobarn_demo.reprocessing import combined, compare_passes, prepare_reprocessing
+from femtobarn_demo.sources import CONTAINERS, PARTS, START, EventPool
+from femtobarn_demo.sources.detector.state import HOUR
 from femtobarn_demo.workers import cpu_seconds, run_workers
 
 __all__ = ["DIMUON_NTUPLE", "SELECTION", "Plan", "Run", "database_name"]
@@ -43,6 +59,12 @@ DIMUON_NTUPLE = "Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root"
 
 NO_ROOT = "not checked with ROOT, which is not installed; `make setup` installs it (570 MB)"
 """Printed where ROOT is not installed."""
+
+RUN_HOURS = 12
+"""Time over which the raw events are spread."""
+
+SECOND_PASS_EVERY, REPEATED_EVERY = 8, 16
+"""One in so many blocks is in the second pass, and one in so many repeats the first."""
 
 SELECTION = "n_jets >= 4 and lead_jet_pt > 90"
 """Condition on the tags of the selected events."""
@@ -135,8 +157,10 @@ class Run:
         plan = self.plan
         EventPool.load(plan.cache, events=plan.pool_events, progress=plan.progress)
         each = plan.events // plan.runs
+        period = RUN_HOURS * HOUR // (each * plan.runs)
         arguments = [
-            (plan.federation, plan.cache, plan.pool_events, run, each) for run in range(1, plan.runs + 1)
+            (plan.federation, plan.cache, plan.pool_events, run, each, period)
+            for run in range(1, plan.runs + 1)
         ]
         done = run_workers(
             prepare_writer, arguments, total=each * plan.runs, label="writing", progress=plan.progress
@@ -157,10 +181,14 @@ class Run:
         ]
 
     def reconstruct(self) -> list[str]:
-        """Step (c): several processes reconstruct the raw events."""
+        """Step (c): several processes reconstruct the raw events with nominal constants."""
         plan = self.plan
-        runs = list(range(1, plan.runs + 1))
-        arguments = [(plan.federation, runs[client :: plan.clients]) for client in range(plan.clients)]
+        put_nominal(self.fed, START)
+        runs = self._blocks()
+        arguments = [
+            (plan.federation, [block for run in runs[client :: plan.clients] for block in run], PROMPT)
+            for client in range(plan.clients)
+        ]
         events = plan.events // plan.runs * plan.runs
         done = run_workers(
             prepare_reconstruction, arguments, total=events, label="reconstructing", progress=plan.progress
@@ -181,8 +209,71 @@ class Run:
             f"{milliseconds:.0f} ms of CPU time per event"
         ]
 
+    def calibrate(self) -> list[str]:
+        """Step (d): measure constants by intervals of the run, and put them with validities."""
+        plan = self.plan
+        runs = range(1, plan.runs + 1)
+        raw = [f"{database_of(run)}/{CONTAINERS['RawEvent']}" for run in runs]
+        tracks = [self._reconstructed("Tracks", run) for run in runs]
+        with self._measure("calibrate") as done:
+            done.events = plan.events // plan.runs * plan.runs
+            done.objects = calibrate(self.fed, raw, tracks, RUN_HOURS)
+        before, after = (typical_errors(self.fed.conditions(tag), RUN_HOURS) for tag in (PROMPT, FINAL))
+        self.facts["timelines"] = timelines(self.fed, RUN_HOURS)
+        return [
+            f"{done.objects} constants with validities, put as a correction",
+            f"gains were wrong by {before[0]:.1%}, now by {after[0]:.1%}; shifts of the tracker by "
+            f"{1e6 * before[1]:.0f} µm, now by {1e6 * after[1]:.0f} µm",
+        ]
+
+    def reprocess(self) -> list[str]:
+        """Step (d): reconstruct some events with the new constants, and repeat the first pass on some."""
+        plan = self.plan
+        clients = range(plan.clients)
+        blocks = [block for run in self._blocks() for block in run]
+        second, repeated = (
+            blocks[min(every, len(blocks)) // 2 :: every] for every in (SECOND_PASS_EVERY, REPEATED_EVERY)
+        )
+        # One process has all blocks of a run, since it writes them into one database.
+        shares = [
+            [
+                [block for block in chosen if block.run % plan.clients == client]
+                for chosen in (second, repeated)
+            ]
+            for client in clients
+        ]
+        arguments = [(plan.federation, mine, FINAL, again, PROMPT) for mine, again in shares]
+        events, again = (sum(map(len, chosen)) for chosen in (second, repeated))
+        done = run_workers(
+            prepare_reprocessing, arguments, total=events + again, label="second pass", progress=plan.progress
+        )
+        objects, size = (sum(getattr(each, name) for each in done.results) for name in ("objects", "bytes"))
+        self.stages.append(
+            Stage(
+                "second pass, and repeat",
+                plan.clients,
+                events + again,
+                objects,
+                size,
+                done.seconds,
+                done.cpu_seconds,
+            )
+        )
+        found = combined(done.results)
+        self.facts |= {"second": events, "repeated": again, "digest": found}
+        self.facts["passes"] = compare_passes(self.fed, second)
+        return [
+            f"{events:,} events with the tag {FINAL!r}",
+            f"{again:,} events again with the tag {PROMPT!r}: all columns as before, SHA-256 {found[:12]}",
+        ]
+
+    def _blocks(self) -> list[list[Block]]:
+        """The blocks of each run."""
+        each = self.plan.events // self.plan.runs
+        return [blocks_of(run, each) for run in range(1, self.plan.runs + 1)]
+
     def select_events(self) -> list[str]:
-        """Step (d): select events by tag, and follow links to their raw data."""
+        """Step (e): select events by tag, and follow links to their raw data."""
         snapshot = self.fed.snapshot()
         with self._measure("select by tag") as done:
             views = [snapshot[self._reconstructed("Tag", run)] for run in range(1, self.plan.runs + 1)]
@@ -241,7 +332,7 @@ class Run:
         self.facts["jets"] = np.concatenate(every)
 
     def seal_database(self) -> list[str]:
-        """Step (e): seal a database, and read its file with uproot and ROOT."""
+        """Step (f): seal a database, and read its file with uproot and ROOT."""
         name = database_of(1)
         snapshot = self.fed.snapshot()
         view = snapshot[f"{name}/{CONTAINERS['PixelHits']}"]
@@ -271,7 +362,7 @@ class Run:
         return sum(entry["entries"] for entry in containers), sum(entry["bytes"] for entry in containers)
 
     def _reconstructed(self, class_name: str, run: int) -> str:
-        return f"{database_of(run, reconstructed=True)}/{RECONSTRUCTED[class_name]}"
+        return f"{database_of(run, PROMPT)}/{RECONSTRUCTED[class_name]}"
 
     def _bytes_in(self, database: str) -> int:
         return sum(int(entry["bytes"]) for entry in self.fed.snapshot().containers(database))

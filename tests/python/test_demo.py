@@ -16,6 +16,10 @@ pytest.importorskip("uproot", reason="the extra `io` is not installed")
 import femtobarn as fb
 from femtobarn.importers import Samples
 from femtobarn_demo.__main__ import main
+from femtobarn_demo.acquisition import Block, reconstruct_block
+from femtobarn_demo.calibration import FINAL, PROMPT, typical_errors
+from femtobarn_demo.reprocessing import repeat_block
+from femtobarn_demo.steps import RUN_HOURS
 from femtobarn_demo.workers import run_workers
 
 EVENTS, POOL, RUNS = 24, 6, 2
@@ -43,12 +47,12 @@ def test_federation_has_all_events_with_all_parts(folder: Path) -> None:
             assert events.event.to_list() == list(range((run - 1) * EVENTS // RUNS, run * EVENTS // RUNS))
             assert set(events.run.to_list()) == {run}
         for container in ("tracks", "clusters", "jets", "tags"):
-            assert len(snapshot[f"run{run}-reco/{container}"]) == EVENTS // RUNS
+            assert len(snapshot[f"run{run}-prompt/{container}"]) == EVENTS // RUNS
 
 
 def test_links_lead_from_a_tag_to_raw_points_in_another_file(folder: Path) -> None:
     snapshot = fb.open(folder / "events.fed").snapshot()
-    tag: Any = snapshot["run2-reco/tags"][3]
+    tag: Any = snapshot["run2-prompt/tags"][3]
     assert (tag.raw.run, tag.raw.event) == (tag.run, tag.event)
     track = max(tag.tracks.tracks, key=lambda track: track.pt)
     assert track.pt == pytest.approx(tag.lead_track_pt)
@@ -63,11 +67,41 @@ def test_only_the_sealed_database_is_sealed(folder: Path) -> None:
     assert states["run2"] == "open"
 
 
+def test_measured_constants_are_closer_to_the_truth_than_nominal_ones(folder: Path) -> None:
+    fed = fb.open(folder / "events.fed")
+    (gain, shift), (final_gain, final_shift) = (
+        typical_errors(fed.conditions(tag), RUN_HOURS) for tag in (PROMPT, FINAL)
+    )
+    assert final_gain < 0.8 * gain
+    assert final_shift < 0.6 * shift
+
+
+def test_first_pass_gives_the_same_bytes_under_its_tag_and_others_under_another(folder: Path) -> None:
+    fed = fb.open(folder / "events.fed")
+    snapshot, block = fed.snapshot(), Block(2, 0, EVENTS // RUNS)
+    stored, again = repeat_block(
+        reconstruct_block(snapshot, fed.conditions(PROMPT), block), snapshot, block, PROMPT
+    )
+    assert stored == again
+    stored, other = repeat_block(
+        reconstruct_block(snapshot, fed.conditions(FINAL), block), snapshot, block, PROMPT
+    )
+    assert stored == again != other
+
+
+def test_both_global_tags_are_frozen(folder: Path) -> None:
+    fed = fb.open(folder / "events.fed")
+    with pytest.raises(fb.DeniedError):
+        fed.conditions.change_tag(PROMPT, csn=fed.head())
+    assert {tag["name"]: tag["state"] for tag in fed.conditions.tags()} == {PROMPT: "frozen", FINAL: "frozen"}
+
+
 def test_report_has_the_numbers_of_the_run(folder: Path) -> None:
     text = (folder / "report.html").read_text(encoding="utf-8")
     assert re.search(rf"write raw events</th><td>{RUNS}</td><td>{EVENTS}</td><td>{7 * EVENTS}</td>", text)
     assert text.count("<figure") == text.count("data:image/")
     assert "uproot reads the same 12 events" in text
+    assert "the same bytes as before" in text
 
 
 def prepare_failure(reason: str) -> Callable[[Callable[[int], None]], None]:

@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib", reason="the extra `demo` is not installed")
 
 from matplotlib.figure import Figure
 
+from femtobarn_demo.calibration import Timeline
 from femtobarn_demo.report import (
     HEADINGS,
     EventPicture,
@@ -26,6 +27,9 @@ from femtobarn_demo.report import (
     draw_jet_momenta,
     draw_jet_response,
     draw_rates,
+    draw_residuals,
+    draw_responses,
+    draw_timelines,
     draw_z_peak,
     invariant_mass,
     table,
@@ -74,6 +78,13 @@ def toy_event(points: int, tracks: int, jets: int) -> EventPicture:
     )
 
 
+HOURS = np.linspace(0.0, 12.0, 50)
+TIMELINE = Timeline(
+    "Gain", "", HOURS, 1.0 - 0.01 * HOURS, [(0.0, 12.0, 1.0)], [(0.0, 6.0, 0.97), (6.0, 12.0, 0.91)]
+)
+POINTS = np.random.default_rng(1).uniform(-3.1, 3.1, 200), np.random.default_rng(2).normal(0.0, 3e-5, 200)
+NO_POINTS = np.array([]), np.array([])
+
 PICTURES: dict[str, Callable[[], Figure]] = {
     "rates": lambda: draw_rates([WRITE, NOTHING]),
     "z peak": lambda: draw_z_peak(np.random.default_rng(1).normal(91, 3, 500)),
@@ -83,6 +94,11 @@ PICTURES: dict[str, Callable[[], Figure]] = {
     "jets": lambda: draw_jet_momenta(np.array([60.0, 70.0]), np.array([20.0, 60.0, 70.0])),
     "no jets": lambda: draw_jet_momenta(np.array([]), np.array([])),
     "response": lambda: draw_jet_response(np.array([60.0, 0.0]), np.array([50.0, 0.0])),
+    "timelines": lambda: draw_timelines([TIMELINE, TIMELINE], 6),
+    "responses": lambda: draw_responses(np.full(50, 0.9), np.full(50, 1.0)),
+    "no clusters": lambda: draw_responses(np.array([]), np.array([])),
+    "residuals": lambda: draw_residuals(POINTS, POINTS),
+    "no residuals": lambda: draw_residuals(NO_POINTS, NO_POINTS),
     "event": lambda: draw_event(toy_event(500, 40, 8)),
     "empty event": lambda: draw_event(toy_event(0, 0, 0)),
 }
@@ -146,7 +162,9 @@ class Page(HTMLParser):
 def test_page_is_valid_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     with style():
         picture = Picture("Rates & more", "<all>", svg(draw_rates([WRITE])), wide=True)
-    report = Report("A title", "What & why", [("2,000", "events")], [WRITE], [picture], ["a <note>"])
+    report = Report(
+        "A title", "What & why", [("2,000", "events")], [WRITE], [picture], ["a & b"], [], ["a <note>"]
+    )
     report.write(tmp_path / "demo" / "report.html")
     text = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     page = Page()
@@ -154,5 +172,5 @@ def test_page_is_valid_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert page.open == []
     assert all(source.startswith("data:") for source in page.sources)
     assert not re.search(r"\$\w|https?://(?!www\.w3\.org)", re.sub(r"data:[^\"]*", "", text))
-    for shown in ("write &lt;raw&gt;", "Rates &amp; more", "a &lt;note&gt;", "What &amp; why"):
+    for shown in ("write &lt;raw&gt;", "Rates &amp; more", "a &lt;note&gt;", "a &amp; b", "What &amp; why"):
         assert shown in text

@@ -11,6 +11,7 @@ import numpy as np
 from femtobarn.jagged import Array, Jagged, offsets_of
 from femtobarn.linking import Target, element_links, links
 from femtobarn_demo.reconstruction.clusters import Clusters, find_clusters
+from femtobarn_demo.reconstruction.constants import Constants
 from femtobarn_demo.reconstruction.jets import Jets, find_jets
 from femtobarn_demo.reconstruction.muons import find_muons
 from femtobarn_demo.reconstruction.space_points import Points
@@ -38,10 +39,13 @@ class Reconstruction:
         The `RawEvent` objects, whose numbers and links are copied.
     raw
         Shape (events,): links to those objects.
+    bytes_read
+        Bytes of the headers and of the parts.
     """
 
     headers: ak.Array
     raw: ak.Array
+    bytes_read: int
     points: Points
     found: FoundTracks
     fitted: FittedTracks
@@ -52,6 +56,16 @@ class Reconstruction:
 
     def __len__(self) -> int:
         return len(self.headers)
+
+    def objects(self, class_name: str, targets: Mapping[str, Target]) -> ak.Array:
+        """Return the objects of a class, given where those of the classes before it were written."""
+        if class_name == "Tracks":
+            return self.tracks()
+        if class_name == "Clusters":
+            return self.clusters()
+        if class_name == "Jets":
+            return self.jets(targets["Tracks"], targets["Clusters"])
+        return self.tags(targets["Tracks"], targets["Clusters"], targets["Jets"])
 
     def tracks(self) -> ak.Array:
         """The `Tracks` objects."""
@@ -177,7 +191,9 @@ class Reconstruction:
         return {"met": np.hypot(px, py).astype(np.float32), "met_phi": np.arctan2(py, px).astype(np.float32)}
 
 
-def reconstruct(headers: ak.Array, raw: ak.Array, parts: Mapping[str, ak.Array]) -> Reconstruction:
+def reconstruct(
+    headers: ak.Array, raw: ak.Array, parts: Mapping[str, ak.Array], constants: Constants | None = None
+) -> Reconstruction:
     """Find tracks, vertices, muons, clusters and jets.
 
     Parameters
@@ -188,17 +204,21 @@ def reconstruct(headers: ak.Array, raw: ak.Array, parts: Mapping[str, ak.Array])
         Links to them.
     parts
         The objects of each class in `NEEDED` that the headers link to, in the same order.
+    constants
+        The constants of calibration; those of a perfect detector if not given.
     """
+    constants = constants or Constants.perfect(len(headers))
     hits = {name: Jagged.from_awkward(parts[name][collection_of(name)]) for name in NEEDED}
     events = len(headers)
-    points = Points.from_hits(hits["PixelHits"], hits["StripHits"])
+    points = Points.from_hits(hits["PixelHits"], constants.correct_position(hits["StripHits"]))
     found = find_tracks(points)
     fitted = fit_tracks(points, found)
     vertices = find_vertices(fitted, events)
-    clusters = find_clusters(hits["EcalCells"], hits["HcalCells"])
+    clusters = find_clusters(constants.correct_energy(hits["EcalCells"]), hits["HcalCells"])
     return Reconstruction(
         headers=headers,
         raw=raw,
+        bytes_read=sum(int(array.nbytes) for array in (headers, *parts.values())),
         points=points,
         found=found,
         fitted=fitted,

@@ -16,7 +16,7 @@ from femtobarn_demo.reconstruction.track_candidates import SINE_MAX, arc_length
 from femtobarn_demo.reconstruction.track_finding import FoundTracks
 from femtobarn_demo.sources.detector.geometry import CURVATURE_PER_MOMENTUM
 
-__all__ = ["FittedTracks", "fit_tracks"]
+__all__ = ["FittedTracks", "fit_tracks", "track_azimuth"]
 
 ITERATIONS = 2
 PARAMETERS = 5
@@ -132,11 +132,16 @@ def _fit_transverse(rows: _Rows, found: FoundTracks) -> tuple[Array, Array]:
 
 def _azimuth(rows: _Rows, d0: Array, phi: Array, curvature: Array) -> tuple[Array, list[Array]]:
     """Predicted azimuths, shape (rows,), and their derivatives by the three parameters."""
-    sine = np.clip(curvature[rows.track] * rows.radius, -SINE_MAX, SINE_MAX)
+    of = rows.track
+    return track_azimuth(rows.radius, d0[of], phi[of], curvature[of])
+
+
+def track_azimuth(radius: Array, d0: Array, phi: Array, curvature: Array) -> tuple[Array, list[Array]]:
+    """Azimuths of tracks at a radius, and their derivatives by d0, phi and curvature; all of one shape."""
+    sine = np.clip(curvature * radius, -SINE_MAX, SINE_MAX)
     cosine = np.sqrt(1.0 - sine**2)
-    by_d0 = (1.0 - 2.0 * sine**2) / (rows.radius * cosine)
-    predicted = phi[rows.track] - np.arcsin(sine) + d0[rows.track] * by_d0
-    return predicted, [by_d0, np.ones_like(sine), -rows.radius / cosine]
+    by_d0 = (1.0 - 2.0 * sine**2) / (radius * cosine)
+    return phi - np.arcsin(sine) + d0 * by_d0, [by_d0, np.ones_like(sine), -radius / cosine]
 
 
 def _pack(transverse: Array, height: Array) -> Array:

@@ -1,9 +1,10 @@
-"""The demo's report: pictures of rates (`stages`), spectra and one event (`event_display`), and their page
-(`contents`).
+"""The demo's report: pictures of rates (`stages`), `spectra`, `conditions` and one event
+(`event_display`), and their page (`contents`).
 
 The functions draw plain arrays and never read a federation. Needs the extra `plots`.
 """
 
+from femtobarn_demo.report.conditions import draw_residuals, draw_responses, draw_timelines
 from femtobarn_demo.report.contents import Report
 from femtobarn_demo.report.event_display import EventPicture, draw_event
 from femtobarn_demo.report.spectra import (
@@ -25,6 +26,9 @@ __all__ = [
     "draw_jet_momenta",
     "draw_jet_response",
     "draw_rates",
+    "draw_residuals",
+    "draw_responses",
+    "draw_timelines",
     "draw_z_peak",
     "invariant_mass",
     "table",

@@ -25,6 +25,8 @@ class Report:
         Rows of the table.
     pictures
         Pictures in the order of the page.
+    conditions, timelines
+        What the run did with conditions, and pictures of it.
     notes
         Remarks on the meaning of the numbers.
     """
@@ -34,6 +36,8 @@ class Report:
     tiles: list[tuple[str, str]]
     stages: list[Stage]
     pictures: list[Picture]
+    conditions: list[str]
+    timelines: list[Picture]
     notes: list[str]
 
     def html(self) -> str:
@@ -42,6 +46,8 @@ class Report:
             tiles(self.tiles),
             section("Stages", grid(HEADINGS, table(self.stages))),
             figures(self.pictures),
+            section("Conditions", listed(self.conditions)),
+            figures(self.timelines),
             section("How to read this", listed(self.notes)),
         )
         return document(self.title, self.summary, "\n".join(parts))

@@ -16,6 +16,6 @@ The size, structure and cost of these events are realistic; their physics is a t
 from femtobarn_demo.sources.model import CONTAINERS, PARTS, RAW_CLASSES
 from femtobarn_demo.sources.pool import EventPool
 from femtobarn_demo.sources.pythia import GeneratorSettings
-from femtobarn_demo.sources.raw import RawEvents
+from femtobarn_demo.sources.raw import START, RawEvents
 
-__all__ = ["CONTAINERS", "PARTS", "RAW_CLASSES", "EventPool", "GeneratorSettings", "RawEvents"]
+__all__ = ["CONTAINERS", "PARTS", "RAW_CLASSES", "START", "EventPool", "GeneratorSettings", "RawEvents"]

@@ -102,7 +102,7 @@ _RAW_EVENT = define(
     "RawEvent",
     ("run", "uint32"),
     ("event", "uint64"),
-    ("time", "uint64", "ns since the start of the run"),
+    ("time", "uint64", "ns since 1970, UTC"),
     ("bunch_crossing", "uint16"),
     ("interactions", "uint16", "simultaneous collisions that were simulated"),
     ("momentum_scale", "float32", "transverse momentum of the hard process, GeV"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from femtobarn.jagged import Array, Jagged
 from femtobarn_demo.sources.detector import simulate
 from femtobarn_demo.sources.model import PARTS
 from femtobarn_demo.sources.pythia import Generator, GeneratorSettings
-from femtobarn_demo.sources.raw import RawEvents
+from femtobarn_demo.sources.raw import EVENT_PERIOD, RawEvents
 
 __all__ = ["EventPool"]
 
@@ -101,7 +101,9 @@ class EventPool:
     def __len__(self) -> int:
         return len(self.events)
 
-    def batches(self, *, run: int, events: int, size: int, first: int = 0) -> Iterator[RawEvents]:
+    def batches(
+        self, *, run: int, events: int, size: int, first: int = 0, period: int = EVENT_PERIOD
+    ) -> Iterator[RawEvents]:
         """Events ``first`` to ``first + events`` of a run, in batches that share the pool's memory.
 
         A batch ends early at the end of the pool: events on both sides of it could not share memory.
@@ -111,7 +113,7 @@ class EventPool:
             start = number % len(self)
             stop = min(start + min(size, last - number), len(self))
             picked = self.events.slice(start, stop)
-            yield RawEvents(run, number, picked.interactions, picked.momentum_scale, picked.parts)
+            yield replace(picked, run=run, first=number, period=period)
             number += stop - start
 
     def _save(self, path: Path) -> None:

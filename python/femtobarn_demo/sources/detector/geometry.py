@@ -16,12 +16,14 @@ from femtobarn.jagged import Array
 
 __all__ = [
     "ECAL",
+    "ECAL_SECTORS",
     "FIELD",
     "HCAL",
     "MUON_RADII",
     "MUON_SUBLAYERS",
     "PIXEL",
     "STRIP",
+    "STRIP_BARRELS",
     "TRIGGER_ETA",
     "TRIGGER_PHI",
     "Barrel",
@@ -29,7 +31,9 @@ __all__ = [
     "Disk",
     "Tracker",
     "bending",
+    "ecal_sector",
     "muon_bending",
+    "strip_barrel",
 ]
 
 FIELD = 3.8
@@ -122,8 +126,29 @@ STRIP = Tracker(
     z_resolution=1.0e-4,
 )
 
+STRIP_BARRELS = ((1, 4), (5, 10))
+"""First and last layer of the inner and the outer barrel of the strip tracker; each moves as a whole."""
+
 ECAL = Calorimeter(eta_max=3.0, cells_phi=360)
 HCAL = Calorimeter(eta_max=5.0, cells_phi=72)
+
+ECAL_SECTORS = 12
+"""Sectors of the electromagnetic calorimeter in azimuth; each has a gain of its own."""
+
+
+def ecal_sector(cell: Array) -> Array:
+    """Sectors of cells, from 0."""
+    sector: Array = (cell & 1023) // (ECAL.cells_phi // ECAL_SECTORS)
+    return sector
+
+
+def strip_barrel(module: Array) -> Array:
+    """Barrels of strip modules: 0 for the inner and 1 for the outer one, -1 for disks."""
+    layer = module >> 24
+    barrel = np.full(len(layer), -1)
+    for number, (first, last) in enumerate(STRIP_BARRELS):
+        barrel[(layer >= first) & (layer <= last)] = number
+    return barrel
 
 
 def bending(momentum: Array, charge: Array, radius: float) -> Array:
