@@ -20,7 +20,8 @@ MODULE := python/femtobarn/_femtobarn.abi3.so
 # What makes the module where a step only has to load it; `make test` has built it with all else.
 MODULE_BY := $(if $(wildcard python/femtobarn/_femtobarn.abi3.so),,extension)
 FUZZERS := anchors envelopes messages read_file
-WORKSPACE := --workspace --locked --quiet
+# Fuzzers are compiled by themselves, with tools/rustc-for-fuzzing.
+WORKSPACE := --workspace --exclude femtobarn-fuzz --locked --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench testbed docs fmt lint fuzz test-long release pin clean
@@ -76,13 +77,13 @@ pin: .venv/test.stamp ## resolve the Python packages anew and write requirements
 	    pyproject.toml --output-file requirements/constraints.txt
 
 clean: ## remove everything that was built or installed
-	rm -rf .venv .cache target demo fuzz/target fuzz/artifacts $(MODULE)
+	rm -rf .venv .cache target demo fuzz/artifacts $(MODULE)
 
 # ---- the targets' steps, in the order in which they are begun
 
 .PHONY: steps-of-test steps-of-lint steps-of-test-long
-steps-of-test: .venv/test.stamp lint-rust programs format-rust format-python build build-fuzzers \
-    test-python test-rust docs-of-crates lint-python types stubs site $(FUZZERS:%=fuzz-%)
+steps-of-test: .venv/test.stamp lint-rust programs format-rust format-python build lint-python types \
+    build-fuzzers test-python test-rust docs-of-crates stubs site $(FUZZERS:%=fuzz-%)
 steps-of-lint: format-rust lint-rust format-python lint-python types stubs
 steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) fuzz-sessions
 
@@ -169,20 +170,22 @@ test-python-long: .venv/test.stamp programs build
 
 # ---- what is fuzzed: from the kept corpus; new inputs go to .cache/fuzz, inputs that fail to fuzz/artifacts
 
-FUZZ_BUILD := env --chdir=fuzz RUSTC_BOOTSTRAP=1 cargo build --locked --quiet --release
-FUZZ_PROGRAMS = fuzz/target/$(shell rustc -vV | sed -n 's/^host: //p')/release
+# Fuzzers share the artifacts of all other builds for crates that are not of this workspace. `--workspace` selects
+# the same features of those crates as `build`, so that they are not compiled again.
+FUZZ_BUILD := env RUSTC_WORKSPACE_WRAPPER='$(CURDIR)/tools/rustc-for-fuzzing' CARGO_INCREMENTAL=0 \
+    cargo build --workspace --locked --quiet
 
 .PHONY: build-fuzzers build-fuzzer-sessions
 build-fuzzers:
-	$(STEP) 'build fuzzers' $(FUZZ_BUILD)
+	$(STEP) 'build fuzzers' $(FUZZ_BUILD) $(FUZZERS:%=--bin fuzz-%)
 
 build-fuzzer-sessions:
-	$(STEP) 'build fuzzer sessions' $(FUZZ_BUILD) --features server --bin sessions
+	$(STEP) 'build fuzzer sessions' $(FUZZ_BUILD) --features femtobarn-fuzz/server --bin fuzz-sessions
 
 fuzz-sessions: build-fuzzer-sessions
 $(FUZZERS:%=fuzz-%): build-fuzzers
 fuzz-%:
 	@mkdir -p .cache/fuzz/$* fuzz/artifacts/$*
-	$(STEP) 'fuzz $*' env ASAN_OPTIONS=detect_odr_violation=0 $(FUZZ_PROGRAMS)/$* \
+	$(STEP) 'fuzz $*' env ASAN_OPTIONS=detect_odr_violation=0 target/debug/$@ \
 	    .cache/fuzz/$* $(wildcard fuzz/corpus/$*) -artifact_prefix=fuzz/artifacts/$*/ \
 	    -max_total_time=$(FUZZ_SECONDS) -timeout=20 -rss_limit_mb=3072

@@ -34,6 +34,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-conditions",
     },
     "femtobarn-server": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
+    "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-server"},
     "femtobarn-python": {
         "rntuple",
         "xrd",
