@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import pickle
 
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import femtobarn as fb
+from femtobarn.cli import main
 
 
 @fb.persistent
@@ -106,3 +108,21 @@ def test_differences_are_where_the_answers_differ(
         assert fb.changed(found, "tpc/gain", range(40)).tolist() == expected
         for one, other in itertools.pairwise(found):
             assert one.until < other.since or (one.before, one.after) != (other.before, other.after)
+
+
+def test_commands_print_differences_and_problems(
+    gains: fb.Federation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["conditions", "diff", gains.path, "first"]) == 0
+    assert "no difference" in capsys.readouterr().out
+    with gains.transaction() as txn:
+        txn.series("tpc/gain").put(Gain(value=2.0), since=40, until=60)
+    assert main(["conditions", "diff", gains.path, "first", "--json", "--series", "tpc/gain"]) == 0
+    [found] = json.loads(capsys.readouterr().out)
+    assert (found["series"], found["channel"], found["after"]) == ("tpc/gain", 0, {"value": 2.0})
+    assert main(["conditions", "diff", gains.path, "1", "first"]) == 0
+    assert "no difference" in capsys.readouterr().out
+    assert main(["conditions", "check", gains.path]) == 0
+    gains.untag(f"first@{gains.conditions.tag('first')['csn']}")
+    assert main(["conditions", "check", gains.path]) == 7
+    assert "no tag of the federation keeps" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from .._conditions.jobs import Job
 from .._conditions.series import Interval, Series
 from .._exceptions import InvalidError, NotFoundError
 from .._schema.types import Record, String
-from . import conditions_snapshots
+from . import conditions_comparisons, conditions_snapshots
 from .conditions_arguments import federation_argument, moment_from, open_job, reader_arguments
 from .conditions_exchange import export_arguments, export_series, import_arguments, import_source
 from .output import emit, human_time, plain, table, text_entry
@@ -39,6 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("history", "list the changes of a global tag", _history_arguments, _history),
         ("import", "import conditions of another system, or a file", import_arguments, import_source),
         ("export", "export what is valid when to a file", export_arguments, export_series),
+        *conditions_comparisons.COMMANDS,
         *conditions_snapshots.COMMANDS,
     ):
         part = parts.add_parser(name, help=text, description=text)

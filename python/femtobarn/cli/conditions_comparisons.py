@@ -1,0 +1,76 @@
+"""The commands that compare and check conditions."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from .. import _federations
+from .._conditions.clocks import shown
+from .._conditions.comparisons import Difference
+from .._exceptions import CorruptError
+from .conditions_arguments import federation_argument, moment_from
+from .output import emit, emit_line, table
+
+__all__ = ["COMMANDS"]
+
+SHOWN_MAX = 40
+"""Differences that a table lists unless asked for more."""
+
+
+def _diff_arguments(parser: argparse.ArgumentParser) -> None:
+    federation_argument(parser)
+    parser.add_argument("before", metavar="TAG|CSN", help="global tag, or a commit of all series")
+    parser.add_argument("after", metavar="TAG|CSN", nargs="?", help="as before; the newest commit by default")
+    parser.add_argument("--series", action="append", metavar="SERIES", help="only this series")
+    parser.add_argument("--since", metavar="TIME", help="only what differs at this time or later")
+    parser.add_argument("--until", metavar="TIME", help="only what differs before this time")
+    parser.add_argument("-n", "--number", type=int, default=SHOWN_MAX, help=f"lines at most ({SHOWN_MAX})")
+
+
+def _diff(options: argparse.Namespace) -> None:
+    conditions = _federations.open(options.federation).conditions
+    before, after = (
+        conditions(csn=int(name)) if name is not None and name.isdecimal() else conditions(name)
+        for name in (options.before, options.after)
+    )
+    paths = options.series or sorted({*before, *after})
+    found: list[Difference] = []
+    for path in paths:
+        clock = (before if path in before else after)[path].clock
+        since, until = (
+            None if text is None else moment_from(text, clock, path)
+            for text in (options.since, options.until)
+        )
+        found += conditions.diff(before, after, [path], since=since, until=until)
+    facts = [_facts_of(each) for each in found]
+    rows = [[str(fact[name]) for name in HEAD] for fact in facts[: options.number]]
+    text = table(HEAD, rows, right={1}) if rows else "no difference"
+    if len(rows) < len(facts):
+        text += f"\nand {len(facts) - len(rows):,} more"
+    emit(options, facts, text)
+
+
+HEAD = ("series", "channel", "since", "until", "before", "after")
+
+
+def _facts_of(difference: Difference) -> dict[str, Any]:
+    ends = (shown(moment, difference.clock) for moment in (difference.since, difference.until))
+    values = (difference.series, difference.channel, *ends, difference.before, difference.after)
+    return dict(zip(HEAD, values, strict=True))
+
+
+def _check(options: argparse.Namespace) -> None:
+    problems = _federations.open(options.federation).conditions.check()
+    if problems and not options.json:
+        for problem in problems:
+            emit_line(problem)
+        raise CorruptError(f"{len(problems)} problems with conditions of {options.federation}")
+    emit(options, problems, "series and global tags are as they should be")
+
+
+COMMANDS = (
+    ("diff", "list what differs between two global tags or commits", _diff_arguments, _diff),
+    ("check", "check that global tags name what they named", federation_argument, _check),
+)
+"""Name, help, arguments and function of each command."""
