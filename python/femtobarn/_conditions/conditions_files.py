@@ -69,7 +69,7 @@ class ConditionsFile(Job):
         if path not in snapshot:
             raise InvalidError(f"{file} is not a snapshot file of conditions: it has no {CONTAINER}")
         self._manifest, self.sha256 = read_manifest(snapshot[path], file)
-        """The root hash: two files with the same one have the same conditions."""
+        """The root hash. Two files with the same one have the same conditions."""
         self._facts = {facts.path: facts for facts in self._manifest.series}
 
     @property
@@ -87,7 +87,7 @@ class ConditionsFile(Job):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the manifest says: where the file came from, and what it has of each series."""
+        """The manifest, which says where the file came from, and what it has of each series."""
         return {**asdict(self._manifest), "sha256": self.sha256}
 
     @property
