@@ -25,6 +25,8 @@ from ._conditions.conditions_files import ConditionsFile
 from ._conditions.global_tags import Conditions
 from ._conditions.jobs import Job
 from ._conditions.payloads import LinkedPayload, Payload, payload_bytes
+from ._conditions.reduction_runs import Reduced
+from ._conditions.reductions import DeadBand, Function, Mean, RawField
 from ._conditions.run_tables import RunTable
 from ._conditions.series import Interval, Series
 from ._conditions.series_writers import SeriesWriter
@@ -100,6 +102,7 @@ __all__ = [
     "ContainerWriter",
     "CorruptError",
     "Database",
+    "DeadBand",
     "Definition",
     "DeniedError",
     "Difference",
@@ -107,6 +110,7 @@ __all__ = [
     "ExistsError",
     "Federation",
     "FemtobarnError",
+    "Function",
     "Imported",
     "ImportedConditions",
     "InternalError",
@@ -116,6 +120,7 @@ __all__ = [
     "LinkList",
     "LinkRef",
     "LinkedPayload",
+    "Mean",
     "Model",
     "NotFoundError",
     "Object",
@@ -124,6 +129,8 @@ __all__ = [
     "OidRange",
     "Payload",
     "Problem",
+    "RawField",
+    "Reduced",
     "RepairReport",
     "RunTable",
     "Savepoint",

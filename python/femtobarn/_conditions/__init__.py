@@ -16,6 +16,10 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``manifests``: what a snapshot file has, and its hashes.
 - ``conditions_files``: snapshot files as jobs.
 - ``snapshot_files``: writing them.
+- ``readings``, ``reading_lines``, ``mqtt_source``: raw values from text and messages, checked and converted.
+- ``recorders``, ``reading_sources``: recording them, a transaction for each batch.
+- ``segments``: what is valid when in one channel, as arrays; what differs.
+- ``reductions``, ``derived_series``, ``reduction_runs``: offline series that are derived from raw ones.
 - ``global_tags``: names for a version of every series.
 
 Each imports only those before it.

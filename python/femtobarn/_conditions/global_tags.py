@@ -11,6 +11,8 @@ from .._femtobarn import change_global_tag, global_tag_history, global_tags, ope
 from .checks import problems
 from .comparisons import Difference, differences
 from .jobs import Job
+from .reduction_runs import Reduced, reduce_all
+from .reductions import Reduction
 
 if TYPE_CHECKING:
     from .._federations import Federation
@@ -229,6 +231,41 @@ class Conditions:
         """
         first, second = (each if isinstance(each, Job) else self(each) for each in (before, after))
         return list(differences(first, second, series, since, until))
+
+    def reduce(
+        self, reductions: Reduction | Iterable[Reduction], *, since: Any = None, until: Any = None
+    ) -> list[Reduced]:
+        """Derive series from raw ones, and put only what differs from what was derived before.
+
+        Parameters
+        ----------
+        reductions
+            One or more of :class:`DeadBand`, :class:`Mean` and :class:`Function`, in the order in which they
+            are run; each is one transaction.
+        since, until
+            The range to derive again, such as that of a correction in the raw series. If neither is given, a
+            run derives what conditions that were inserted into the raw series since the last run can have
+            changed, or everything if the reduction is another one than in the last run.
+
+        Returns
+        -------
+        list of Reduced
+            What each reduction did.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> form = {"name": "Value", "fields": [{"name": "value", "type": "float64"}]}
+        >>> with fed.transaction() as txn:
+        ...     raw = txn.series("dcs/hv", form, create=True, overlap="open")
+        ...     oids = raw.extend({"value": [1.0, 3.0, 8.0]}, since=[0, 3 * 10**9, 4 * 10**9])
+        >>> [done] = fed.conditions.reduce(fb.Mean(to="offline/hv", source="dcs/hv", every="4 s"))
+        >>> done.put, fed.conditions()["offline/hv"].at(0).mean
+        (1, 1.5)
+        """
+        listed = [reductions] if isinstance(reductions, Reduction) else reductions
+        return reduce_all(self.federation, listed, since, until)
 
     def _change(
         self,

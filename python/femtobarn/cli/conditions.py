@@ -16,6 +16,7 @@ from .._schema.types import Record, String
 from . import conditions_comparisons, conditions_snapshots
 from .conditions_arguments import federation_argument, moment_from, open_job, reader_arguments
 from .conditions_exchange import export_arguments, export_series, import_arguments, import_source
+from .conditions_recording import record, record_arguments, reduce, reduce_arguments
 from .output import emit, human_time, plain, table, text_entry
 
 __all__ = ["arguments", "run"]
@@ -34,6 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("ls", "list the series, or the conditions of one", _ls_arguments, _ls),
         ("at", "print what was valid at a time", _at_arguments, _at),
         ("put", "insert a condition into a series", _put_arguments, _put),
+        ("record", "record values as they come, into a series", record_arguments, record),
+        ("reduce", "derive series from raw ones", reduce_arguments, reduce),
         ("tags", "list the global tags", federation_argument, _tags),
         ("tag", "show, make, change, lock or freeze a global tag", _tag_arguments, _tag),
         ("history", "list the changes of a global tag", _history_arguments, _history),

@@ -1,0 +1,106 @@
+"""Derived series: what differs is put, so that a later run changes only what has to change.
+
+1. A condition that answers as the new one does stays as it is, with the entries that it was derived from.
+2. Earlier commits answer as they did.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._data.casts import Values
+from .clocks import BEGINNING, FOREVER
+from .segments import Differences, Segments, differences_of, read_segments
+from .series import Series
+from .series_writers import SeriesWriter
+
+__all__ = ["put_differences", "stored_before"]
+
+
+def stored_before(
+    series: Series, channels: list[int], starts: dict[int, int]
+) -> dict[int, dict[str, Any] | None]:
+    """Return the conditions that are valid up to a moment of each channel."""
+    if not channels:
+        return {}
+    moments = np.array([max(starts[channel] - 1, -(2**63)) for channel in channels], np.int64)
+    found = series.at(moments, channel=np.array(channels, np.int64)).to_list()
+    return dict(zip(channels, found, strict=True))
+
+
+def put_differences(
+    writer: SeriesWriter,
+    derived: dict[int, Segments],
+    spans: dict[int, tuple[int, int]],
+    compared: tuple[str, ...],
+    csn: int,
+) -> tuple[int, int]:
+    """Make a series answer within a range of each channel as new segments do.
+
+    Returns
+    -------
+    put, cut
+        Numbers of conditions that were put, and of ranges in which nothing is valid any more.
+    """
+    stored = writer.series()
+    names = list(writer.definition.record.by_name)
+    put: list[tuple[int, Segments]] = []
+    gaps: list[tuple[int, int, int]] = []
+    for span in set(spans.values()):
+        channels = [channel for channel in derived if spans[channel] == span]
+        old = read_segments(stored, channels, *span, compared)
+        for channel in channels:
+            changes = differences_of(old[channel], derived[channel], compared)
+            parts, gap = _around_gaps(changes, derived[channel])
+            put += [(channel, part) for part in parts if len(part)]
+            gaps += [(channel, *each) for each in gap]
+    for channel, since, until in gaps:
+        _cut(writer, channel, since, until)
+    count = sum(len(part) for _, part in put)
+    if count:
+        parts = [part for _, part in put]
+        columns = {name: np.concatenate([each.fields[name] for each in parts]) for name in parts[0].fields}
+        kinds = {name: node.dtype for name, node in writer.definition.record.by_name.items()}  # type: ignore[attr-defined]
+        columns["raw_csn"] = np.full(count, csn)
+        writer.extend(
+            {name: columns[name].astype(kinds[name]) for name in names},
+            since=np.concatenate([each.since for each in parts]),
+            until=np.concatenate([each.until for each in parts]),
+            channel=np.concatenate([np.full(len(each), channel) for channel, each in put]),
+        )
+    return count, len(gaps)
+
+
+def _around_gaps(changes: Differences, derived: Segments) -> tuple[list[Segments], list[tuple[int, int]]]:
+    """Return what to put, and the range to cut before: that from the first gap to the last.
+
+    A cut searches the container, so that there is one for each channel; what is valid between gaps is put
+    after it.
+    """
+    if len(changes.gaps) <= 1:
+        return [changes.put], changes.gaps
+    begin, end = changes.gaps[0][0], changes.gaps[-1][1]
+    outside = [changes.put.within(BEGINNING, begin), changes.put.within(end, FOREVER)]
+    return [outside[0], derived.within(begin, end), outside[1]], [(begin, end)]
+
+
+def _cut(writer: SeriesWriter, channel: int, since: int, until: int) -> None:
+    """Make a gap. What was valid after it is put again, where it was not hidden."""
+    view = writer.container.view()
+    entries = view.entries(f"channel == {channel} and since < {until} and until > {since}")
+    validity = view.fetch(entries, ["since", "until"], library="np")
+    begins, end = np.asarray(validity["since"]), int(np.max(validity["until"]))
+    again = None
+    if end > until:
+        names = list(writer.definition.record.by_name)
+        after = read_segments(writer.series(), [channel], until, end, names)[channel]
+        again = after.where(np.isin(after.entries, entries.astype(np.int64)))
+    is_before: Values = begins < since
+    if is_before.any():
+        writer.container.update(entries[is_before], {"until": np.full(int(is_before.sum()), since)})
+    if not is_before.all():
+        writer.container.delete(entries[~is_before])
+    if again is not None and len(again):
+        writer.extend(again.fields, since=again.since, until=again.until, channel=channel)
