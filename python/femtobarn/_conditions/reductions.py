@@ -267,7 +267,7 @@ class Function(Reduction):
         The condition, such as ``"state == 1"``. Where it does not hold there is a gap.
     """
 
-    inputs: Mapping[str, RawField | str | Mapping[str, Any]]
+    inputs: dict[str, RawField | str | dict[str, Any]]
     value: str
     where: str | None = None
 

@@ -46,7 +46,7 @@ def record_arguments(parser: argparse.ArgumentParser) -> None:
         help="a file, a topic such as mqtt://localhost:1883/dcs/hv/#, or - for standard input, the default",
     )
     parser.add_argument(
-        "--format", choices=PARSERS, help="of lines: JSON (the default), or CSV, as of files named *.csv"
+        "--format", choices=PARSERS, help="of lines: JSON (the default), or CSV, as of files named .csv"
     )
     parser.add_argument(
         "--class", dest="class_", metavar="CLASS",
