@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -19,8 +19,11 @@ from .._schema.types import Definition
 from .._views.view import View
 from .channels import channel_of, channels_of
 from .clocks import BEGINNING, FOREVER, is_many, moment_of, moments_of, shown
+from .plots import draw_series
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from .._femtobarn import SeriesHandle
     from .._objects.objects import Object
 
@@ -184,6 +187,40 @@ class Series:
     def channels(self, since: Any = None, until: Any = None) -> list[int]:
         """Return the channels with a valid condition at some time in a part of the clock."""
         return self._handle.channels(*self._range(since, until))
+
+    def plot(
+        self,
+        field: str | None = None,
+        since: Any = None,
+        until: Any = None,
+        *,
+        channel: SupportsIndex | Iterable[SupportsIndex] | None = None,
+        axes: Axes | None = None,
+    ) -> Axes:
+        """Draw a number of the conditions by the time at which they are valid. Gaps stay empty.
+
+        Parameters
+        ----------
+        field
+            Path of the number; not needed if the class has only one.
+        since, until
+            The part of the clock to draw; without them, from the first to the last change.
+        channel
+            One channel or several; all if not given, of which there may be ten.
+        axes
+            Where to draw; by default a new picture.
+
+        Raises
+        ------
+        InvalidError
+            If the field is not a number, or the field or the channels must be named.
+        UnsupportedError
+            If Matplotlib, the extra ``plots``, is not installed.
+        """
+        channels = None
+        if channel is not None:
+            channels = [channel_of(one) for one in (channel if isinstance(channel, Iterable) else [channel])]
+        return draw_series(self, field, *self._range(since, until), channels, axes)
 
     @property
     def version(self) -> tuple[int, int, int]:

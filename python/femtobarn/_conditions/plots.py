@@ -1,0 +1,130 @@
+"""Pictures of series: a number of the conditions by the time at which they are valid. Needs Matplotlib."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .._data.casts import Values
+from .._exceptions import InvalidError, UnsupportedError
+from .._schema.types import Primitive
+from .clocks import BEGINNING, FOREVER, LUMI_MAX, RUN_BITS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .series import Series
+
+__all__ = ["draw_series"]
+
+CHANNELS_MAX = 10
+"""Channels that are drawn if none is named: as many as Matplotlib has colours."""
+
+MARGIN = 0.05
+"""What is drawn before the first and after the last change, as a part of the range between them."""
+
+ALONE = {"time": 3_600_000_000_000, "run": 1 << RUN_BITS}
+"""What is drawn on both sides of a single change: an hour, a run."""
+
+Segments = tuple[Values, Values, Values]
+"""Beginnings, ends and entries of intervals."""
+
+
+def draw_series(
+    series: Series, field: str | None, since: int, until: int, channels: list[int] | None, axes: Axes | None
+) -> Axes:
+    """Draw a field of a series by time: a line at its value for each interval, none in gaps.
+
+    Raises
+    ------
+    InvalidError
+        If the field is not a number, if it is not given and the class has several, or if no channel is given
+        and there are more than `CHANNELS_MAX`.
+    UnsupportedError
+        If Matplotlib is not installed.
+    """
+    field = _number(series, field)
+    if channels is None:
+        channels = series.channels(since, until)
+        if len(channels) > CHANNELS_MAX:
+            raise InvalidError(f"{series.path} has {len(channels)} channels: name some, as in channel=[0, 1]")
+    segments = [series.segments(since, until, channel=channel) for channel in channels]
+    first, last = _range(segments, series.clock, since, until)
+    axes = _new_axes() if axes is None else axes
+    for channel, (begins, ends, entries) in zip(channels, segments, strict=True):
+        x, y = _steps(begins.clip(first, last), ends.clip(first, last), _values(series, field, entries))
+        axes.plot(_places(x, series.clock), y, label=f"channel {channel}", solid_capstyle="butt")
+    if len(channels) > 1:
+        axes.legend()
+    axes.set(title=series.path, xlabel="time (UTC)" if series.clock == "time" else "run", ylabel=field)
+    left, right = _places(np.array([first, last]), series.clock)
+    axes.set_xlim(left, right)
+    return axes
+
+
+def _number(series: Series, field: str | None) -> str:
+    """Return the path of the field to draw, checked."""
+    definition = series.definition
+    numbers = [part.name for part in definition.fields if _is_number(part.type)]
+    if field is None:
+        if len(numbers) != 1:
+            raise InvalidError(f"name the field of {definition.name} to draw; numbers are {numbers}")
+        return numbers[0]
+    if not _is_number(definition.resolve(field)):
+        raise InvalidError(f"field {field!r} of {definition.name} is not a number; numbers are {numbers}")
+    return field
+
+
+def _is_number(node: object) -> bool:
+    return isinstance(node, Primitive) and node.dtype.kind in "biuf"
+
+
+def _range(segments: list[Segments], clock: str, since: int, until: int) -> tuple[int, int]:
+    """Return the range to draw: as given, or from the first to the last change with a margin."""
+    edges = np.concatenate([np.empty(0, np.int64), *(column for it in segments for column in it[:2])])
+    edges = edges[(edges > BEGINNING) & (edges < FOREVER)]
+    first, last = (int(edges.min()), int(edges.max())) if len(edges) else (0, 0)
+    margin = int((last - first) * MARGIN) or ALONE[clock]
+    return (
+        max(first - margin, BEGINNING) if since == BEGINNING else since,
+        min(last + margin, FOREVER) if until == FOREVER else until,
+    )
+
+
+def _steps(begins: Values, ends: Values, values: Values) -> tuple[Values, Values]:
+    """Return the corners of a line that is at each interval's value, and interrupted in gaps."""
+    x = np.stack([begins, ends, ends], axis=1).ravel()
+    y = np.stack([values, values, np.full(len(values), np.nan)], axis=1).ravel()
+    drawn = np.ones(len(x), bool)
+    drawn[2::3][:-1] = ends[:-1] < begins[1:]
+    return x[drawn], y[drawn]
+
+
+def _values(series: Series, field: str, entries: Values) -> Values:
+    """Return the field of conditions by their entries."""
+    different, positions = np.unique(entries, return_inverse=True)
+    read = series.view.fetch(different, field)
+    return np.asarray(read, np.float64)[positions]
+
+
+def _places(moments: Values, clock: str) -> Values:
+    """Return where moments are on the axis: times as such, runs with their blocks as a fraction."""
+    if clock == "time":
+        return moments.astype("datetime64[ns]")
+    blocks = moments & LUMI_MAX
+    fractions: Values = blocks / (int(blocks.max(initial=0)) + 1)
+    return (moments >> RUN_BITS) + fractions
+
+
+def _new_axes() -> Axes:
+    """Return the axes of a new picture: in a notebook that of its cell."""
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] != "matplotlib":
+            raise
+        raise UnsupportedError(
+            "pictures need Matplotlib, which is not installed: pip install 'femtobarn[plots]'"
+        ) from error
+    return pyplot.subplots(figsize=(9.0, 3.5), layout="constrained")[1]
