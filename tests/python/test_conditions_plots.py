@@ -77,6 +77,15 @@ def test_runs_are_on_the_axis_with_their_blocks(fed: fb.Federation, axes: Axes) 
     assert axes.get_xlabel() == "run"
 
 
+def test_channels_and_open_ends_share_the_places_of_blocks(fed: fb.Federation, axes: Axes) -> None:
+    with fed.transaction() as txn:
+        spots = txn.series("beam/spot", Spot, create=True, clock="run")
+        spots.put(Spot(x=1.0, y=0.0), since=(7, 1))
+        spots.put(Spot(x=2.0, y=0.0), since=(7, 1), until=(8, 9), channel=1)
+    fed.conditions()["beam/spot"].plot("x", axes=axes)
+    assert [float(line.get_xdata()[0]) for line in axes.lines] == [7.1, 7.1]
+
+
 def test_what_cannot_be_drawn_is_refused(fed: fb.Federation, axes: Axes) -> None:
     with fed.transaction() as txn:
         txn.series("beam/spot", Spot, create=True, clock="run").put(Spot(x=1.0, y=0.0), since=(7, 0))

@@ -50,15 +50,17 @@ def draw_series(
         if len(channels) > CHANNELS_MAX:
             raise InvalidError(f"{series.path} has {len(channels)} channels: name some, as in channel=[0, 1]")
     segments = [series.segments(since, until, channel=channel) for channel in channels]
-    first, last = _range(segments, series.clock, since, until)
+    changes = _changes(segments)
+    first, last = _range(changes, series.clock, since, until)
+    blocks = int((changes & LUMI_MAX).max(initial=0)) + 1
     axes = _new_axes() if axes is None else axes
     for channel, (begins, ends, entries) in zip(channels, segments, strict=True):
         x, y = _steps(begins.clip(first, last), ends.clip(first, last), _values(series, field, entries))
-        axes.plot(_places(x, series.clock), y, label=f"channel {channel}", solid_capstyle="butt")
+        axes.plot(_places(x, series.clock, blocks), y, label=f"channel {channel}", solid_capstyle="butt")
     if len(channels) > 1:
         axes.legend()
     axes.set(title=series.path, xlabel="time (UTC)" if series.clock == "time" else "run", ylabel=field)
-    left, right = _places(np.array([first, last]), series.clock)
+    left, right = _places(np.array([first, last]), series.clock, blocks)
     axes.set_xlim(left, right)
     return axes
 
@@ -80,11 +82,15 @@ def _is_number(node: object) -> bool:
     return isinstance(node, Primitive) and node.dtype.kind in "biuf"
 
 
-def _range(segments: list[Segments], clock: str, since: int, until: int) -> tuple[int, int]:
-    """Return the range to draw: as given, or from the first to the last change with a margin."""
+def _changes(segments: list[Segments]) -> Values:
+    """Return the moments at which an interval begins or ends, without the ends of the clock."""
     edges = np.concatenate([np.empty(0, np.int64), *(column for it in segments for column in it[:2])])
-    edges = edges[(edges > BEGINNING) & (edges < FOREVER)]
-    first, last = (int(edges.min()), int(edges.max())) if len(edges) else (0, 0)
+    return edges[(edges > BEGINNING) & (edges < FOREVER)]
+
+
+def _range(changes: Values, clock: str, since: int, until: int) -> tuple[int, int]:
+    """Return the range to draw: as given, or from the first to the last change with a margin."""
+    first, last = (int(changes.min()), int(changes.max())) if len(changes) else (0, 0)
     margin = int((last - first) * MARGIN) or ALONE[clock]
     return (
         max(first - margin, BEGINNING) if since == BEGINNING else since,
@@ -108,13 +114,12 @@ def _values(series: Series, field: str, entries: Values) -> Values:
     return np.asarray(read, np.float64)[positions]
 
 
-def _places(moments: Values, clock: str) -> Values:
-    """Return where moments are on the axis: times as such, runs with their blocks as a fraction."""
+def _places(moments: Values, clock: str, blocks: int) -> Values:
+    """Return where moments are on the axis: times as such, runs with the part of their `blocks` before it."""
     if clock == "time":
         return moments.astype("datetime64[ns]")
-    blocks = moments & LUMI_MAX
-    fractions: Values = blocks / (int(blocks.max(initial=0)) + 1)
-    return (moments >> RUN_BITS) + fractions
+    parts: Values = np.minimum((moments & LUMI_MAX) / blocks, 1.0)
+    return (moments >> RUN_BITS) + parts
 
 
 def _new_axes() -> Axes:
