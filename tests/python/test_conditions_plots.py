@@ -83,7 +83,7 @@ def test_channels_and_open_ends_share_the_places_of_blocks(fed: fb.Federation, a
         spots.put(Spot(x=1.0, y=0.0), since=(7, 1))
         spots.put(Spot(x=2.0, y=0.0), since=(7, 1), until=(8, 9), channel=1)
     fed.conditions()["beam/spot"].plot("x", axes=axes)
-    assert [float(line.get_xdata()[0]) for line in axes.lines] == [7.1, 7.1]
+    assert [np.asarray(line.get_xdata())[0] for line in axes.lines] == [7.1, 7.1]
 
 
 def test_what_cannot_be_drawn_is_refused(fed: fb.Federation, axes: Axes) -> None:
