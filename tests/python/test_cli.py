@@ -154,6 +154,14 @@ def test_import_of_a_tree(run: Command, location: str, tmp_path: Path) -> None:
     assert run.error("import", location, str(tmp_path / "none.root"))[0] == EXIT_CODES["not-found"]
 
 
+@pytest.mark.parametrize("csn", ["-1", str(2**64)])
+def test_commit_out_of_range_is_invalid(run: Command, location: str, csn: str) -> None:
+    for command in (["info", location], ["tag", location, "v1"], ["conditions", "ls", location]):
+        code, text = run.error(*command, "--csn", csn)
+        assert code == EXIT_CODES["invalid"]
+        assert csn in text
+
+
 def test_errors_are_one_line_with_the_code_of_their_kind(run: Command, location: str, tmp_path: Path) -> None:
     code, text = run.error("cat", location, "run7/event")
     assert code == EXIT_CODES["not-found"]

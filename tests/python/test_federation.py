@@ -49,6 +49,23 @@ def test_snapshots_never_change(fed: fb.Federation) -> None:
         fed.snapshot(csn=1, time=0)
 
 
+@pytest.mark.parametrize("csn", [-1, 2**64, 10**30])
+def test_number_that_no_commit_can_have_is_invalid(fed: fb.Federation, csn: int) -> None:
+    # It was an OverflowError, which the command line showed as a traceback.
+    for read in (
+        lambda: fed.snapshot(csn=csn),
+        lambda: fed.tag("v1", csn=csn),
+        lambda: fed.conditions(csn=csn),
+        lambda: fed.conditions.create_tag("v1", csn=csn),
+    ):
+        with pytest.raises(fb.InvalidError, match=f"{csn} is not the number of a commit: give an integer"):
+            read()
+    with pytest.raises(fb.NotFoundError):
+        fed.snapshot(csn=2**64 - 1)
+    with pytest.raises(fb.WrongTypeError, match=r"must be an integer, not 1\.5"):
+        fed.snapshot(csn=1.5)  # type: ignore[arg-type]
+
+
 def test_snapshot_is_a_mapping(fed: fb.Federation) -> None:
     fill(fed)
     snapshot = fed.snapshot()

@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::buffer::{Buffer, bytes_of};
 use crate::containers::series_names;
+use crate::csn::CsnArgument;
 use crate::error::{OrRaise, exception};
 use crate::federation::FederationHandle;
 use crate::handles::ForkGuard;
@@ -45,11 +46,11 @@ pub(crate) fn open_job(
     py: Python<'_>,
     federation: &FederationHandle,
     global_tag: Option<String>,
-    csn: Option<u64>,
+    csn: Option<CsnArgument>,
 ) -> PyResult<JobHandle> {
     let guard = federation.guard();
     let federation = guard.get()?;
-    let options = JobOptions { global_tag, csn: csn.map(Csn) };
+    let options = JobOptions { global_tag, csn: csn.map(|it| it.0) };
     let job = py.detach(|| Job::open(federation, &options)).or_raise()?;
     Ok(JobHandle { job: ForkGuard::new(job, guard.group()) })
 }
@@ -288,7 +289,7 @@ pub(crate) fn global_tag_history<'py>(
 }
 
 /// What Python says of the version of a series: a commit, and the container that is read instead.
-type VersionArguments = (Option<u64>, Option<String>);
+type VersionArguments = (Option<CsnArgument>, Option<String>);
 
 /// Change a global tag, or make one.
 #[pyfunction]
@@ -301,7 +302,7 @@ pub(crate) fn change_global_tag<'py>(
     create: bool,
     copy_of: Option<String>,
     state: Option<&str>,
-    csn: Option<u64>,
+    csn: Option<CsnArgument>,
     only_listed: Option<bool>,
     set: BTreeMap<String, VersionArguments>,
     remove: Vec<String>,
@@ -313,12 +314,12 @@ pub(crate) fn change_global_tag<'py>(
     });
     let set = set
         .into_iter()
-        .map(|(series, (csn, source))| (series, SeriesVersion { csn: csn.map(Csn), source }));
+        .map(|(series, (csn, source))| (series, SeriesVersion { csn: csn.map(|it| it.0), source }));
     let change = TagChange {
         create: create.then_some(copy_of),
         state: state.transpose()?,
         // The facade passes 0 for a tag that is to follow the newest commit.
-        csn: csn.map(|csn| (csn > 0).then_some(Csn(csn))),
+        csn: csn.map(|CsnArgument(csn)| (csn > Csn::ZERO).then_some(csn)),
         only_listed,
         set: set.collect(),
         remove,

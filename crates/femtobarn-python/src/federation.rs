@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use femtobarn::{Csn, Federation, Isolation, OpenOptions, TransactionOptions};
+use femtobarn::{Federation, Isolation, OpenOptions, TransactionOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::csn::CsnArgument;
 use crate::durations::{lock_wait_of, server_timeout};
 use crate::error::OrRaise;
 use crate::handles::{ForkGuard, HandleGroup};
@@ -80,9 +81,9 @@ impl FederationHandle {
         Ok(py.detach(|| federation.head()).or_raise()?.0)
     }
 
-    fn snapshot(&self, py: Python<'_>, csn: Option<u64>) -> PyResult<SnapshotHandle> {
+    fn snapshot(&self, py: Python<'_>, csn: Option<CsnArgument>) -> PyResult<SnapshotHandle> {
         let federation = self.federation.get()?;
-        let snapshot = py.detach(|| federation.snapshot(csn.map(Csn))).or_raise()?;
+        let snapshot = py.detach(|| federation.snapshot(csn.map(|it| it.0))).or_raise()?;
         Ok(SnapshotHandle::new(snapshot, self.federation.group()))
     }
 

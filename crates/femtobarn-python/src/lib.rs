@@ -14,6 +14,7 @@ mod buffer;
 mod columns;
 mod conditions;
 mod containers;
+mod csn;
 mod durations;
 mod error;
 mod export;

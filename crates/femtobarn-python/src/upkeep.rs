@@ -9,6 +9,7 @@ use femtobarn::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::csn::CsnArgument;
 use crate::durations::lock_wait_of;
 use crate::error::OrRaise;
 use crate::handles::{ForkGuard, HandleGroup};
@@ -38,9 +39,15 @@ impl UpkeepHandle {
 #[pymethods]
 impl UpkeepHandle {
     #[pyo3(signature = (name, csn, message))]
-    fn tag(&self, py: Python<'_>, name: &str, csn: Option<u64>, message: &str) -> PyResult<u64> {
+    fn tag(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        csn: Option<CsnArgument>,
+        message: &str,
+    ) -> PyResult<u64> {
         let federation = self.federation.get()?;
-        let tag = py.detach(|| federation.tag(name, csn.map(Csn), message)).or_raise()?;
+        let tag = py.detach(|| federation.tag(name, csn.map(|it| it.0), message)).or_raise()?;
         Ok(tag.csn.0)
     }
 
