@@ -23,8 +23,12 @@ from __future__ import annotations
 from ._conditions.comparisons import Difference, changed
 from ._conditions.conditions_files import ConditionsFile
 from ._conditions.global_tags import Conditions
+from ._conditions.job_plans import JobPlan
 from ._conditions.jobs import Job
 from ._conditions.payloads import LinkedPayload, Payload, payload_bytes
+from ._conditions.plan_costs import PlanCosts, SeriesCosts
+from ._conditions.plan_files import load_plan
+from ._conditions.planned_jobs import PlannedJob
 from ._conditions.reduction_runs import Reduced
 from ._conditions.reductions import DeadBand, Function, Mean, RawField
 from ._conditions.run_tables import RunTable
@@ -117,6 +121,7 @@ __all__ = [
     "Interval",
     "InvalidError",
     "Job",
+    "JobPlan",
     "LinkList",
     "LinkRef",
     "LinkedPayload",
@@ -128,6 +133,8 @@ __all__ = [
     "OidArray",
     "OidRange",
     "Payload",
+    "PlanCosts",
+    "PlannedJob",
     "Problem",
     "RawField",
     "Reduced",
@@ -135,6 +142,7 @@ __all__ = [
     "RunTable",
     "Savepoint",
     "Series",
+    "SeriesCosts",
     "SeriesWriter",
     "Server",
     "Snapshot",
@@ -169,6 +177,7 @@ __all__ = [
     "is_persistent",
     "link",
     "load_model",
+    "load_plan",
     "open",
     "open_conditions",
     "payload_bytes",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._data.casts import Values
 from ._data.results import as_library
 from ._exceptions import ClosedError, WrongTypeError, check_text, is_text
 from ._exchange.exports import Progress, export_views
@@ -17,6 +18,7 @@ from ._oid import Oid, OidRange
 from ._query.paths import Expressions, all_paths
 from ._query.projections import Projection
 from ._schema.types import Definition, Link, Record, innermost, plain_name
+from ._views.picked import PickedView
 from ._views.view import View
 
 if TYPE_CHECKING:
@@ -180,17 +182,43 @@ class Snapshot(Mapping[str, View]):
 
         chosen_fields = list(expressions) if isinstance(expressions, Iterator) else expressions
         records = link_records(oids)
-        places = records["database"].astype(np.uint64) << np.uint64(32) | records["container"]
         parts: list[ak.Array] = []
         positions = np.full(len(records), -1, np.int64)
         merged = None
-        for place in np.unique(places[records["container"] != 0]).tolist():
-            chosen = np.flatnonzero(places == place)
+        for place, chosen in _by_container(records):
             view = self._view_of(place >> 32, place & 0xFFFFFFFF)
             merged = merged or Projection.of(chosen_fields, view.definition).record
             positions[chosen] = sum(len(part) for part in parts) + np.arange(len(chosen))
             parts.append(view.fetch(records["entry"][chosen], chosen_fields))
         return as_library(self._in_order(parts, positions), merged or Record("", ()), library)
+
+    def views_of(self, oids: Any) -> list[View]:
+        """Return the objects with some OIDs as views: one for each container, in the order of the OIDs.
+
+        Parameters
+        ----------
+        oids
+            As for :meth:`fetch`; null links are left out.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [10, 11, 12]})
+        >>> [view] = fed.snapshot().views_of([oids[2], None, oids[0]])
+        >>> view["n"].to_list()
+        [12, 10]
+        """
+        from ._objects.link_arrays import link_records  # This imports awkward.
+
+        records = link_records(oids)
+        return [
+            PickedView(self._view_of(place >> 32, place & 0xFFFFFFFF), records["entry"][chosen])
+            for place, chosen in _by_container(records)
+        ]
 
     def export(
         self,
@@ -273,6 +301,13 @@ def _links_to(definition: Definition, class_name: str, known: set[str]) -> list[
         if isinstance(inner, Link)
     }
     return [path for path, target in targets.items() if target == class_name or target not in known]
+
+
+def _by_container(records: Values) -> Iterator[tuple[int, Values]]:
+    """Yield each container, its database's number in the upper 32 bits, and the positions of its OIDs."""
+    places = records["database"].astype(np.uint64) << np.uint64(32) | records["container"]
+    for place in np.unique(places[records["container"] != 0]).tolist():
+        yield place, np.flatnonzero(places == place)
 
 
 def _snapshot_at(federation: Federation, csn: int) -> Snapshot:

@@ -9,6 +9,9 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``series_writers``: inserting into a series, within a transaction.
 - ``run_tables``: from times to runs and back.
 - ``event_joins``: events with the conditions at their moments.
+- ``planned_jobs``: events of any containers, in the order of time.
+- ``event_lists``, ``plan_costs``, ``job_plans``: events divided into such jobs, and what that saves.
+- ``plan_files``: plans as JSON.
 - ``jobs``: the series that a global tag names, resolved once.
 - ``comparisons``: what differs between two jobs, and when.
 - ``checks``: whether global tags still name what they named.

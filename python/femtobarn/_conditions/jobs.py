@@ -11,6 +11,9 @@ from .._query.paths import Expressions
 from .._snapshots import Snapshot
 from .._views.view import View
 from .event_joins import Moments, joined_batches
+from .event_lists import Events
+from .job_plans import JobPlan, plan_jobs
+from .planned_jobs import PlannedJob
 from .series import Series
 
 if TYPE_CHECKING:
@@ -48,12 +51,12 @@ class Job(Mapping[str, Series]):
 
     def for_events(
         self,
-        events: View,
+        events: View | PlannedJob,
         series: Sequence[str] | Mapping[str, str],
         expressions: Expressions = None,
         where: str | None = None,
         *,
-        moments: Moments,
+        moments: Moments | Mapping[str, Moments],
         channel: int = 0,
         required: bool = False,
         step_size: int | str = "64 MB",
@@ -64,6 +67,7 @@ class Job(Mapping[str, Series]):
         ----------
         events
             A container of events. ``job.snapshot["run7/events"]`` is of the same commit as the conditions.
+            Or a job of :meth:`plan_jobs`, whose events come in the order of time.
         series
             Paths of series, which become fields named as the path with ``_`` for ``/``; or a mapping from
             paths to names of fields.
@@ -72,7 +76,8 @@ class Job(Mapping[str, Series]):
         moments
             Where the moments of events are: a field with integers of the series' clock, a pair of fields with
             run and luminosity block, or a function that returns the moments of a batch, such as
-            ``lambda batch: batch.seconds * 1_000_000_000``.
+            ``lambda batch: batch.seconds * 1_000_000_000``. If the series are on both clocks, a mapping:
+            ``{"time": "seconds", "run": ("run", "block")}``.
         channel
             The channel of all series.
         required
@@ -104,6 +109,66 @@ class Job(Mapping[str, Series]):
         [2.0, 3.0, 3.0]
         """
         return joined_batches(self, events, series, expressions, where, moments, channel, required, step_size)
+
+    def plan_jobs(
+        self,
+        events: Events,
+        series: Iterable[str] | None = None,
+        where: str | None = None,
+        *,
+        moments: Moments | Mapping[str, Moments],
+        jobs: int | None = None,
+        events_per_job: int | None = None,
+        channel: Any = None,
+    ) -> JobPlan:
+        """Divide events of many containers among jobs in the order of time, and count what that saves.
+
+        Each job needs the conditions of a short time only, wherever its events lie. All jobs have the same
+        number of events, or one more.
+
+        Parameters
+        ----------
+        events
+            Containers with events, or views of some of their events; or OIDs or links, as for
+            :meth:`Snapshot.fetch`. An event that is listed twice is planned once.
+        series
+            Paths of the series that the jobs read; all of this job if not given.
+        where
+            Plan only events that meet this condition, as for :meth:`View.arrays`.
+        moments
+            Where the moments of events are, as for :meth:`for_events`. With both clocks the order is that of
+            ``time``.
+        jobs, events_per_job
+            Either the number of jobs, of which there are no more than events, or the events in each.
+        channel
+            Channels that the jobs read, one or an array; all if not given. Only the counts depend on it.
+
+        Raises
+        ------
+        InvalidError
+            If events have different fields, or the number of jobs is not given.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> forms = [{"name": name, "fields": [{"name": "n", "type": "int64"}]} for name in ("Event", "Gain")]
+        >>> with fed.transaction() as txn:
+        ...     for name in ("file1", "file2"):
+        ...         events = txn.database(name, create=True).container("events", forms[0], create=True)
+        ...         oids = events.extend({"n": [5, 15, 25, 35]})
+        ...     gains = txn.series("tpc/gain", forms[1], create=True)
+        ...     oids = gains.extend({"n": [1, 2, 3, 4]}, since=[0, 10, 20, 30], until=[10, 20, 30, 40])
+        >>> job = fed.conditions()
+        >>> events = [job.snapshot["file1/events"], job.snapshot["file2/events"]]
+        >>> plan = job.plan_jobs(events, moments="n", jobs=4)
+        >>> plan
+        <JobPlan: 4 jobs with 8 events, which need 4 intervals of conditions instead of 8>
+        >>> for batch in job.for_events(plan[1], {"tpc/gain": "gain"}, moments="n"):
+        ...     print(batch.n.to_list(), batch.gain.n.to_list())
+        [15, 15] [2, 2]
+        """
+        return plan_jobs(self, events, series, where, moments, jobs, events_per_job, channel)
 
     def write_snapshot(
         self,

@@ -1,7 +1,11 @@
-"""Pictures of series: a number of the conditions by the time at which they are valid. Needs Matplotlib."""
+"""Pictures of series, a number of the conditions by the time at which they are valid, and of plans.
+
+They need Matplotlib.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,10 +17,11 @@ from .clocks import BEGINNING, FOREVER, LUMI_MAX, RUN_BITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from .series import Series
 
-__all__ = ["draw_series"]
+__all__ = ["draw_plan", "draw_series"]
 
 CHANNELS_MAX = 10
 """Channels that are drawn if none is named: as many as Matplotlib has colours."""
@@ -26,6 +31,8 @@ MARGIN = 0.05
 
 ALONE = {"time": 3_600_000_000_000, "run": 1 << RUN_BITS}
 """What is drawn on both sides of a single change: an hour, a run."""
+
+AXIS_LABELS = {"time": "time (UTC)", "run": "run"}
 
 Segments = tuple[Values, Values, Values]
 """Beginnings, ends and entries of intervals."""
@@ -53,13 +60,13 @@ def draw_series(
     changes = _changes(segments)
     first, last = _range(changes, series.clock, since, until)
     blocks = int((changes & LUMI_MAX).max(initial=0)) + 1
-    axes = _new_axes() if axes is None else axes
+    axes = _new_figure(3.5).subplots() if axes is None else axes
     for channel, (begins, ends, entries) in zip(channels, segments, strict=True):
         x, y = _steps(begins.clip(first, last), ends.clip(first, last), _values(series, field, entries))
         axes.plot(_places(x, series.clock, blocks), y, label=f"channel {channel}", solid_capstyle="butt")
     if len(channels) > 1:
         axes.legend()
-    axes.set(title=series.path, xlabel="time (UTC)" if series.clock == "time" else "run", ylabel=field)
+    axes.set(title=series.path, xlabel=AXIS_LABELS[series.clock], ylabel=field)
     left, right = _places(np.array([first, last]), series.clock, blocks)
     axes.set_xlim(left, right)
     return axes
@@ -122,8 +129,35 @@ def _places(moments: Values, clock: str, blocks: int) -> Values:
     return (moments >> RUN_BITS) + parts
 
 
-def _new_axes() -> Axes:
-    """Return the axes of a new picture: in a notebook that of its cell."""
+def draw_plan(clock: str, spans: Mapping[str, tuple[Values, Values]]) -> Figure:
+    """Draw the jobs of plans, a panel for each: a bar from the first to the last moment of each job.
+
+    Parameters
+    ----------
+    spans
+        For each panel its title, and the first and last moments of the jobs.
+
+    Raises
+    ------
+    UnsupportedError
+        If Matplotlib is not installed.
+    """
+    figure = _new_figure(5.0)
+    panels = figure.subplots(len(spans), 1, sharex=True, squeeze=False)[:, 0]
+    every = np.concatenate([moments for span in spans.values() for moments in span])
+    blocks = int((every & LUMI_MAX).max(initial=0)) + 1
+    for axes, (title, (first, last)) in zip(panels, spans.items(), strict=True):
+        left, right = (_places(moments, clock, blocks) for moments in (first, last))
+        axes.barh(np.arange(len(left)), right - left, height=1.0, left=left, edgecolor="white", linewidth=0.2)
+        # A job of a single moment has a bar without width.
+        axes.plot(left, np.arange(len(left)), "|", color="C0", markersize=2.0)
+        axes.set(title=title, ylabel="job", ylim=(max(len(left), 1) - 0.5, -0.5))
+    panels[-1].set_xlabel(AXIS_LABELS[clock])
+    return figure
+
+
+def _new_figure(height: float) -> Figure:
+    """Return a new picture of a height in inches: in a notebook that of its cell."""
     try:
         from matplotlib import pyplot
     except ModuleNotFoundError as error:
@@ -132,4 +166,4 @@ def _new_axes() -> Axes:
         raise UnsupportedError(
             "pictures need Matplotlib, which is not installed: pip install 'femtobarn[plots]'"
         ) from error
-    return pyplot.subplots(figsize=(9.0, 3.5), layout="constrained")[1]
+    return pyplot.figure(figsize=(9.0, height), layout="constrained")

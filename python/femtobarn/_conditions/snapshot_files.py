@@ -35,10 +35,10 @@ from .._query.projections import Projection
 from .._schema.types import ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
 from .._views.view import View
 from .._writers import Database, definition_json
-from .clocks import BEGINNING, FOREVER, moment_of, moments_of, shown
+from .clocks import BEGINNING, FOREVER, moment_of, shown
 from .conditions_files import ConditionsFile, Progress, content_hash, in_steps
 from .coverages import Coverage, Segments, segments_at, segments_within
-from .event_joins import Moments, missing_fields, times_of
+from .event_joins import Moments, iterate_moments, moments_by_clock, opened_series
 from .jobs import Job
 from .manifests import CONTAINER, DEFINITION, Kind, Manifest, SeriesFacts, manifest_object
 from .series import Series
@@ -123,10 +123,7 @@ def _opened(job: Job, paths: Iterable[str] | None) -> list[Series]:
     """
     if isinstance(job, ConditionsFile):
         raise InvalidError(f"{job.file} is a snapshot file itself; write another one from the federation")
-    wanted = list(job) if paths is None else [paths] if isinstance(paths, str) else list(dict.fromkeys(paths))
-    opened = [job[path] for path in wanted]
-    if not opened:
-        raise InvalidError("there are no series to write; put conditions first, or name series")
+    opened = opened_series(job, paths)
     for series in opened:
         for field in series.definition.fields:
             if _has_links(field.type):
@@ -151,27 +148,12 @@ def _needed(
     events: Sequence[View], opened: Sequence[Series], moments: Moments | Mapping[str, Moments]
 ) -> dict[str, Values]:
     """Return the moments of events on the clocks of series, sorted and each once."""
-    clocks = {series.clock: series.path for series in reversed(opened)}
-    if not isinstance(moments, Mapping):
-        if len(clocks) > 1:
-            listed = " and ".join(f"{path} on the clock {clock}" for clock, path in sorted(clocks.items()))
-            raise InvalidError(f"{listed} need different moments; give a mapping from clocks to moments")
-        moments = dict.fromkeys(clocks, moments)
-    absent = [clock for clock in clocks if clock not in moments]
-    if absent:
-        raise InvalidError(
-            f"{clocks[absent[0]]} is on the clock {absent[0]}; give moments of it, or name the series to "
-            "write"
-        )
-    found: dict[str, list[Values]] = {clock: [np.empty(0, np.int64)] for clock in clocks}
-    fields: list[str] = []
-    for clock in clocks:
-        fields += missing_fields(moments[clock], fields)
-    read = None if any(callable(moments[clock]) for clock in clocks) else fields
+    of_clocks = moments_by_clock(opened, moments)
+    found: dict[str, list[Values]] = {clock: [np.empty(0, np.int64)] for clock in of_clocks}
     for view in events:
-        for batch in view.iterate(read):
-            for clock in clocks:
-                found[clock].append(np.unique(moments_of(times_of(batch, moments[clock]), clock)))
+        for batch in iterate_moments(view, of_clocks):
+            for clock, each in batch.items():
+                found[clock].append(np.unique(each))
     return {clock: np.unique(np.concatenate(parts)) for clock, parts in found.items()}
 
 

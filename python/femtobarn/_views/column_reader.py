@@ -7,7 +7,6 @@ cannot meet the condition.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from .._data.arrays import Tree
 from .._data.casts import Values
 from .._data.results import awkward_of, tree_nbytes
-from .._exceptions import InvalidError
 from .._lazy import ak
 from .._objects.live_entries import LiveEntries
 from .._query.paths import all_paths
@@ -23,7 +21,7 @@ from .._query.projections import Projection
 from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
 from .._query.selection import COUNT, Selection
 from .._schema.types import Definition, Record
-from .._sizes import bytes_of_size
+from .batches import read_in_batches
 from .scans import Scan, is_flat
 
 if TYPE_CHECKING:
@@ -40,9 +38,6 @@ SEEK_SECONDS = 3e-6
 
 PROBE_ENTRIES = 64
 """Entries that are read to estimate the size of an entry, for the choice between reading on and seeking."""
-
-FIRST_STEP_ENTRIES = 1000
-"""Entries in the first batch of an iteration by bytes; each batch gives the size of an entry for the next."""
 
 
 class ColumnReader:
@@ -96,32 +91,7 @@ class ColumnReader:
     def _batches(
         self, projection: Projection, selection: Selection | None, window: range, step_size: int | str
     ) -> Iterator[ak.Array]:
-        target = None if isinstance(step_size, int) else bytes_of_size(step_size)
-        step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
-        if step < 1:
-            raise InvalidError(f"invalid step_size {step_size}: must be 1 or more entries")
-        return self._read_ahead(projection, selection, window, step, target)
-
-    def _read_ahead(
-        self,
-        projection: Projection,
-        selection: Selection | None,
-        window: range,
-        step: int,
-        target: int | None,
-    ) -> Iterator[ak.Array]:
-        """Yield batches of `step` entries, or of about `target` bytes; a thread reads the next meanwhile."""
-        with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
-            part = window[:step]
-            reading = reader.submit(self._array_of, projection, selection, part)
-            while len(part):
-                array = reading.result()
-                if target is not None:
-                    step = _next_step(target, array.nbytes, len(part))
-                part = range(part.stop, min(part.stop + step, window.stop))
-                if len(part):
-                    reading = reader.submit(self._array_of, projection, selection, part)
-                yield array
+        return read_in_batches(lambda part: self._array_of(projection, selection, part), window, step_size)
 
     def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
         """Return the fields of the selected objects in a part of the range."""
@@ -192,10 +162,3 @@ class ColumnReader:
 
     def _awkward(self, projection: Projection, tree: Tree) -> ak.Array:
         return awkward_of(projection.arrange(tree), projection.record, **self.snapshot.array_settings)
-
-
-def _next_step(target: int, size: int, entries: int) -> int:
-    """Return the entries that fill `target` bytes, if the next ones are as large as those just read."""
-    per_entry = max(size, 1) / entries
-    # At most ten times as many: the first entries may be smaller than the rest.
-    return max(1, min(int(target / per_entry), entries * 10))

@@ -13,7 +13,7 @@ from .._conditions.jobs import Job
 from .._conditions.series import Interval, Series
 from .._exceptions import InvalidError, NotFoundError
 from .._schema.types import Record, String
-from . import conditions_comparisons, conditions_snapshots
+from . import conditions_comparisons, conditions_plans, conditions_snapshots
 from .conditions_arguments import federation_argument, moment_from, open_job, reader_arguments
 from .conditions_exchange import export_arguments, export_series, import_arguments, import_source
 from .conditions_recording import record, record_arguments, reduce, reduce_arguments
@@ -44,6 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         ("export", "export what is valid when to a file", export_arguments, export_series),
         *conditions_comparisons.COMMANDS,
         *conditions_snapshots.COMMANDS,
+        *conditions_plans.COMMANDS,
     ):
         part = parts.add_parser(name, help=text, description=text)
         declare(part)

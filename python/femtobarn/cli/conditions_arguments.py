@@ -1,4 +1,4 @@
-"""Arguments that the commands of conditions share: a federation, a global tag, and moments as texts."""
+"""Arguments that the commands of conditions share: a federation, a global tag, events, moments as texts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ import argparse
 
 from .. import _federations
 from .._conditions.clocks import BEGINNING, FOREVER, moment_of
+from .._conditions.event_joins import Moments
 from .._conditions.jobs import Job
 from .._exceptions import InvalidError
 
-__all__ = ["federation_argument", "moment_from", "open_job", "reader_arguments"]
+__all__ = [
+    "events_arguments",
+    "federation_argument",
+    "moment_from",
+    "moments_from",
+    "open_job",
+    "reader_arguments",
+]
 
 ENDS = {"beginning": BEGINNING, "forever": FOREVER}
 
@@ -31,6 +39,40 @@ def reader_arguments(parser: argparse.ArgumentParser) -> None:
 def open_job(options: argparse.Namespace) -> Job:
     """Open the job that the options name."""
     return _federations.open(options.federation).conditions(options.tag, csn=options.csn)
+
+
+def events_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare containers of events, and the fields with their moments."""
+    parser.add_argument(
+        "--events",
+        metavar="CONTAINER",
+        action="append",
+        required=True,
+        help="such as run7/events; repeatable",
+    )
+    parser.add_argument(
+        "--moments",
+        metavar="FIELD",
+        help="field of the events with nanoseconds since 1970, for series of times",
+    )
+    parser.add_argument(
+        "--run-moments", metavar="RUN,BLOCK", help="fields with run and luminosity block, for series of runs"
+    )
+
+
+def moments_from(options: argparse.Namespace) -> dict[str, Moments]:
+    """Return where the moments of the events are, by clock."""
+    moments: dict[str, Moments] = {}
+    if options.moments:
+        moments["time"] = options.moments
+    if options.run_moments:
+        run, comma, block = options.run_moments.partition(",")
+        if not comma:
+            raise InvalidError(
+                f"{options.run_moments!r} is one field; write those of run and block: RUN,BLOCK"
+            )
+        moments["run"] = run, block
+    return moments
 
 
 def moment_from(text: str, clock: str, of: str) -> int:

@@ -12,10 +12,8 @@ from tqdm import tqdm
 
 from .._conditions.clocks import shown
 from .._conditions.conditions_files import ConditionsFile
-from .._conditions.event_joins import Moments
-from .._exceptions import InvalidError
 from .._offline_conditions import open_conditions
-from .conditions_arguments import moment_from, open_job, reader_arguments
+from .conditions_arguments import events_arguments, moment_from, moments_from, open_job, reader_arguments
 from .output import emit, human_size, table
 
 __all__ = ["COMMANDS"]
@@ -47,37 +45,13 @@ def _snapshot(options: argparse.Namespace) -> None:
 
 def _job_file_arguments(parser: argparse.ArgumentParser) -> None:
     _writer_arguments(parser)
-    parser.add_argument(
-        "--events",
-        metavar="CONTAINER",
-        action="append",
-        required=True,
-        help="such as run7/events; repeatable",
-    )
-    parser.add_argument(
-        "--moments",
-        metavar="FIELD",
-        help="field of the events with nanoseconds since 1970, for series of times",
-    )
-    parser.add_argument(
-        "--run-moments", metavar="RUN,BLOCK", help="fields with run and luminosity block, for series of runs"
-    )
+    events_arguments(parser)
 
 
 def _job_file(options: argparse.Namespace) -> None:
     job = open_job(options)
-    moments: dict[str, Moments] = {}
-    if options.moments:
-        moments["time"] = options.moments
-    if options.run_moments:
-        run, comma, block = options.run_moments.partition(",")
-        if not comma:
-            raise InvalidError(
-                f"{options.run_moments!r} is one field; write those of run and block: RUN,BLOCK"
-            )
-        moments["run"] = run, block
-    snapshot = job.snapshot
-    events = [snapshot[name] for name in options.events]
+    events = [job.snapshot[name] for name in options.events]
+    moments = moments_from(options)
     with _series_bar(options.file) as tell:
         job.write_job_file(options.file, events, options.series or None, moments=moments, progress=tell)
     _report(options, "wrote")

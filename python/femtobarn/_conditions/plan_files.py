@@ -1,0 +1,142 @@
+"""Files of plans: JSON with the events of each job, which every job of a plan can read."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._exceptions import ExistsError, InvalidError, NotFoundError, StorageError
+from .._views.view import View
+from .job_plans import JobPlan
+from .plan_costs import PlanCosts, SeriesCosts
+from .planned_jobs import PlannedJob
+
+if TYPE_CHECKING:
+    from .._federations import Federation
+
+__all__ = ["load_plan", "write_plan"]
+
+FORMAT = 1
+"""Version of these files."""
+
+
+def write_plan(plan: JobPlan, path: str | os.PathLike[str]) -> None:
+    """Write a plan to a new file; see :meth:`JobPlan.write`."""
+    moments = plan[0].moments if len(plan) else None
+    if callable(moments):
+        raise InvalidError("moments that are a function cannot be written; give fields, or pickle the jobs")
+    views = {id(view): view for job in plan for view in job.views}
+    numbers = {each: number for number, each in enumerate(views)}
+    federation = next(iter(views.values())).snapshot.federation if views else None
+    facts = {
+        "format": FORMAT,
+        "federation": federation and federation.name,
+        "federation_uuid": federation and federation.uuid,
+        "clock": plan.clock,
+        "moments": moments,
+        "before": _costs_facts(plan.before),
+        "after": _costs_facts(plan.after),
+        "containers": [
+            {"name": view.name, "csn": view.snapshot.csn, "class_version": view._recast_to}
+            for view in views.values()
+        ],
+        "jobs": [
+            {
+                "first": job.first,
+                "last": job.last,
+                "containers": [numbers[id(view)] for view in job.views],
+                "runs": [runs.tolist() for runs in job.runs],
+            }
+            for job in plan
+        ],
+    }
+    text = json.dumps(facts, separators=(",", ":"))
+    try:
+        with Path(path).open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ExistsError(f"file {path} exists; remove it, or choose another name") from None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error}") from error
+
+
+def load_plan(path: str | os.PathLike[str], federation: Federation) -> JobPlan:
+    """Read a plan that :meth:`JobPlan.write` wrote.
+
+    Parameters
+    ----------
+    federation
+        The federation with the events, opened by any of its addresses.
+
+    Raises
+    ------
+    NotFoundError
+        If the file does not exist.
+    InvalidError
+        If the file is no plan, or one for another federation.
+    """
+    try:
+        facts = json.loads(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise NotFoundError(f"file {path} does not exist") from None
+    except ValueError as error:
+        raise InvalidError(f"{path} is not JSON: {error}") from error
+    try:
+        return _plan(facts, federation)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InvalidError(f"{path} is not a plan of this release: {error!r}") from error
+
+
+def _plan(facts: dict[str, Any], federation: Federation) -> JobPlan:
+    if facts["format"] != FORMAT:
+        raise ValueError(f"its format is {facts['format']}, and {FORMAT} is known")
+    if facts["jobs"] and facts["federation_uuid"] != federation.uuid:
+        raise InvalidError(
+            f"the plan is for the events of {facts['federation']} ({facts['federation_uuid']}), not of "
+            f"{federation.name} ({federation.uuid}); open that federation"
+        )
+    views = _views(facts["containers"], federation)
+    moments = facts["moments"] if isinstance(facts["moments"], str) else tuple(facts["moments"] or ())
+    jobs = [
+        PlannedJob(
+            number,
+            facts["clock"],
+            moments,
+            job["first"],
+            job["last"],
+            tuple(views[each] for each in job["containers"]),
+            tuple(np.array(runs, np.min_scalar_type(max(runs))) for runs in job["runs"]),
+        )
+        for number, job in enumerate(facts["jobs"])
+    ]
+    return JobPlan(jobs, facts["clock"], _costs(facts["before"]), _costs(facts["after"]))
+
+
+def _views(containers: list[dict[str, Any]], federation: Federation) -> list[View]:
+    snapshots = {csn: federation.snapshot(csn=csn) for csn in {each["csn"] for each in containers}}
+    views = []
+    for each in containers:
+        view = snapshots[each["csn"]][each["name"]]
+        version = each["class_version"]
+        views.append(view if version is None else view.as_class(version))
+    return views
+
+
+def _costs_facts(costs: PlanCosts) -> dict[str, Any]:
+    return {
+        **vars(costs),
+        "first": costs.first.tolist(),
+        "last": costs.last.tolist(),
+        "series": {path: asdict(each) for path, each in costs.series.items()},
+    }
+
+
+def _costs(facts: dict[str, Any]) -> PlanCosts:
+    series = {path: SeriesCosts(**each) for path, each in facts["series"].items()}
+    first, last = (np.array(facts[name], np.int64) for name in ("first", "last"))
+    return PlanCosts(**{**facts, "first": first, "last": last, "series": series})

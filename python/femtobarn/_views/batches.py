@@ -1,0 +1,66 @@
+"""Batches of entries: a range read part by part, with read-ahead of one part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from .._exceptions import InvalidError
+from .._sizes import bytes_of_size
+
+if TYPE_CHECKING:
+    from .._lazy import ak
+
+__all__ = ["read_in_batches"]
+
+FIRST_STEP_ENTRIES = 1000
+"""Entries in the first batch of an iteration by bytes; each batch gives the size of an entry for the next."""
+
+
+def read_in_batches(
+    read: Callable[[range], ak.Array], window: range, step_size: int | str
+) -> Iterator[ak.Array]:
+    """Return the batches of a range.
+
+    Parameters
+    ----------
+    read
+        Reads a part of the range. It is called in another thread.
+    step_size
+        Entries of a batch, or its size in memory, such as ``"64 MB"``.
+
+    Raises
+    ------
+    InvalidError
+        At once if `step_size` is less than one entry or not a size.
+    """
+    target = None if isinstance(step_size, int) else bytes_of_size(step_size)
+    step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
+    if step < 1:
+        raise InvalidError(f"invalid step_size {step_size}: must be 1 or more entries")
+    return _read_ahead(read, window, step, target)
+
+
+def _read_ahead(
+    read: Callable[[range], ak.Array], window: range, step: int, target: int | None
+) -> Iterator[ak.Array]:
+    """Yield batches of `step` entries, or of about `target` bytes; a thread reads the next meanwhile."""
+    with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
+        part = window[:step]
+        reading = reader.submit(read, part)
+        while len(part):
+            array = reading.result()
+            if target is not None:
+                step = _next_step(target, array.nbytes, len(part))
+            part = range(part.stop, min(part.stop + step, window.stop))
+            if len(part):
+                reading = reader.submit(read, part)
+            yield array
+
+
+def _next_step(target: int, size: int, entries: int) -> int:
+    """Return the entries that fill `target` bytes, if the next ones are as large as those just read."""
+    per_entry = max(size, 1) / entries
+    # At most ten times as many: the first entries may be smaller than the rest.
+    return max(1, min(int(target / per_entry), entries * 10))
