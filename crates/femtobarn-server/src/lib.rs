@@ -32,4 +32,5 @@ pub mod status;
 pub mod tls;
 
 pub use config::Config;
+pub use protocol::http::mounts::{Mount, ServedFederation};
 pub use server::{Server, StartError};

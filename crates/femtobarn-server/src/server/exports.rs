@@ -17,6 +17,7 @@ use crate::physical::{
     DiskModel, FaultyStorage, FederationStorage, MachineClock, PosixStorage, Storage, StorageError,
     StoragePath, ThrottledStorage,
 };
+use crate::protocol::http::mounts::ServedFederation;
 
 /// The opened exports of a server.
 pub(super) struct OpenExports {
@@ -25,6 +26,8 @@ pub(super) struct OpenExports {
     pub names: Vec<String>,
     /// The exports that are federations.
     pub federations: Vec<Arc<FederationService>>,
+    /// The same, for mounts.
+    pub served: Vec<ServedFederation>,
     /// The simulated disks of throttled exports.
     pub disks: Vec<ExportDisks>,
 }
@@ -42,6 +45,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         exports: Exports::default(),
         names: vec![],
         federations: vec![],
+        served: vec![],
         disks: vec![],
     };
     for export in &config.exports {
@@ -70,6 +74,11 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
             let federation = FederationStorage::new(service.catalog().clone(), storage);
             storage = Arc::new(federation.writable(Arc::new(Arc::clone(&service))));
             exported.federations.push(service);
+            exported.served.push(ServedFederation {
+                name: name.clone(),
+                folder: export.folder.clone(),
+                is_read_only: options.is_read_only,
+            });
         } else if !options.is_read_only {
             restore_all(&storage);
         }

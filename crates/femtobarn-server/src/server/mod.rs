@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -37,6 +38,7 @@ use tokio::task::JoinHandle;
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::logical::{Logical, Settings};
+use crate::protocol::http::mounts::{self, Mount, ServedFederation};
 use crate::protocol::http::{self, Site};
 use crate::protocol::listener::{self, ConnectionCounts, Protocols, ServeRoot};
 use crate::protocol::workers::Workers;
@@ -78,8 +80,19 @@ impl Server {
     /// # Errors
     /// [`StartError`], which names the setting, folder or address.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        Self::start_with_mounts(config, |_| Ok(vec![]))
+    }
+
+    /// As [`start`](Self::start), with the pages that `mounts` makes for a federation.
+    ///
+    /// # Errors
+    /// [`StartError`], also if `mounts` fails; its text tells why.
+    pub fn start_with_mounts(
+        config: Config,
+        mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
+    ) -> Result<Self, StartError> {
         config.check().map_err(StartError::Config)?;
-        let OpenExports { exports, names, federations, disks } = exports::open(&config)?;
+        let OpenExports { exports, names, federations, served, disks } = exports::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let (tls, certificates) = tls.unzip();
@@ -101,12 +114,13 @@ impl Server {
         });
         let site = Arc::new(site(&state, &config, authenticator.clone()));
         let remote = rpc::routes(state.federations.clone(), authenticator.clone());
+        let pages = http::routes(site).merge(mounted(served, mounts, &authenticator)?);
         let mut root = xroot::RootService::new(Arc::clone(&state.logical), authenticator);
         root.tls.clone_from(&tls);
         root.requires_tls = config.tls.required;
         let protocols = Arc::new(Protocols {
             root: serve_root(root, root_workers),
-            http: http::routes(site).merge(remote),
+            http: pages.merge(remote),
             http_workers,
             tls,
             is_tls_required: config.tls.required,
@@ -220,6 +234,21 @@ fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator)
             .collect(),
         authenticator,
     }
+}
+
+/// The mounts of all federations.
+fn mounted(
+    served: Vec<ServedFederation>,
+    mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
+    authenticator: &Authenticator,
+) -> Result<Router, StartError> {
+    let mut pages = Router::new();
+    for federation in served {
+        for mount in mounts(&federation).map_err(StartError::System)? {
+            pages = pages.merge(mounts::mounted(mount, federation.clone(), authenticator.clone()));
+        }
+    }
+    Ok(pages)
 }
 
 /// Serves connections of `root://` on these threads.

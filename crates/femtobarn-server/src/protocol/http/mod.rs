@@ -8,9 +8,11 @@
 //! | `/api/status` | [`ServerStatus`] as JSON |
 //! | `/api/federations` | the names of the served federations |
 //! | `/api/federations/NAME?csn=` | the contents of one, as of a commit |
+//! | `/PREFIX/NAME/...` | pages of a federation that others make: its mounts |
 //!
 //! All requests only read. Contents of catalogues and the status are for clients that may read the path; a request
-//! without a token has the rights of anonymous clients. `catalogue` has the contents, `metrics` their text format.
+//! without a token has the rights of anonymous clients. `catalogue` has the contents, `metrics` their text format,
+//! `mounts` the rights to pages that others make.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +36,7 @@ use crate::status::ServerStatus;
 
 mod catalogue;
 mod metrics;
+pub mod mounts;
 
 /// How long a request waits for its turn to read the status, and then for the status.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,83 @@
+//! Mounts: pages beside the server's own, which the program that embeds the server makes for each federation.
+//!
+//! The server knows of a mount where it is and who may use it, not what it answers. `GET` and `HEAD` need the right
+//! to read the federation, every other method the right to modify it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use http::{Method, StatusCode};
+
+use super::{identity, said};
+use crate::auth::{Action, Authenticator, Refusal};
+use crate::protocol::listener::Peer;
+
+/// A served federation, for which mounts are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServedFederation {
+    /// The name of its export, such as `/lhc`.
+    pub name: String,
+    /// Its folder on this machine.
+    pub folder: PathBuf,
+    /// Whether clients cannot change it, whatever their rights.
+    pub is_read_only: bool,
+}
+
+/// Pages of a federation.
+pub struct Mount {
+    /// The first part of their paths, such as `/conditions`; the federation's name is the next.
+    pub prefix: &'static str,
+    /// The pages, with paths below that.
+    pub routes: Router,
+}
+
+/// The pages of a mount below its prefix and the federation's name, for clients with the rights to them.
+pub fn mounted(mount: Mount, of: ServedFederation, authenticator: Authenticator) -> Router {
+    let path = format!("{}{}", mount.prefix, of.name);
+    let gate = Arc::new(Gate { of, authenticator });
+    Router::new().nest(&path, mount.routes.layer(from_fn_with_state(gate, Gate::pass)))
+}
+
+/// Lets only those clients through that have the right.
+struct Gate {
+    of: ServedFederation,
+    authenticator: Authenticator,
+}
+
+impl Gate {
+    async fn pass(State(gate): State<Arc<Self>>, request: Request, next: Next) -> Response {
+        match gate.refusal(&request) {
+            None => next.run(request).await,
+            Some(answer) => answer,
+        }
+    }
+
+    /// The answer to a request that is not allowed; none if it is.
+    fn refusal(&self, request: &Request) -> Option<Response> {
+        let name = &self.of.name;
+        let Some(peer) = request.extensions().get::<Peer>() else {
+            return Some(said(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the client's address is unknown",
+            ));
+        };
+        let is_reading = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        let (action, what) =
+            if is_reading { (Action::Read, "read") } else { (Action::Modify, "change") };
+        match identity(&self.authenticator, request.headers(), *peer) {
+            Ok(identity) if !identity.may(action, name.as_bytes()) => {
+                let who = identity.name;
+                Some(said(StatusCode::FORBIDDEN, &format!("{who} may not {what} {name}")))
+            }
+            Ok(_) if !is_reading && self.of.is_read_only => {
+                Some(said(StatusCode::FORBIDDEN, &format!("{name} is served read-only")))
+            }
+            Ok(_) => None,
+            Err(Refusal(what)) => Some(said(StatusCode::UNAUTHORIZED, &what)),
+        }
+    }
+}
