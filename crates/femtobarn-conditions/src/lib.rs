@@ -12,6 +12,7 @@
 //! | `series` | [`Series`], [`SeriesCursor`]: look-ups in one series as of a snapshot |
 //! | `global_tag` | [`GlobalTag`]: names for a version of every series, with their history |
 //! | `job` | [`Job`]: a global tag that was resolved once, and its series |
+//! | `http` | [`routes`]: conditions over HTTP, for programs without XRootD and for caches |
 //!
 //! 1. An answer depends on the snapshot and the arguments alone, never on what is committed meanwhile or cached.
 //! 2. A validity is half-open: `since <= t < until`. A time without a valid object is an answer, too: a gap.
@@ -20,6 +21,7 @@
 mod class;
 mod clock;
 mod global_tag;
+mod http;
 mod job;
 mod series;
 mod timeline;
@@ -27,6 +29,7 @@ mod windows;
 
 pub use class::{payload_class, series_class};
 pub use global_tag::{GlobalTag, GlobalTagState, SeriesVersion, TagChange};
+pub use http::routes;
 pub use job::{Job, JobOptions};
 pub use series::{Series, SeriesCursor};
 pub use timeline::{Interval, Timeline, ValidityRow};

@@ -171,6 +171,22 @@ impl Series {
         Ok(channels)
     }
 
+    /// The windows of its clock, which are read each as a whole: in order, and without gaps.
+    pub fn windows(&self) -> impl ExactSizeIterator<Item = Range<i64>> {
+        self.windows.iter().map(|it| it.window.range.clone())
+    }
+
+    /// What is valid when in a window.
+    ///
+    /// # Errors
+    /// As [`at`](Self::at).
+    ///
+    /// # Panics
+    /// If there is no window with this number.
+    pub fn window(&self, number: usize) -> Result<Arc<Timeline>> {
+        self.timeline(number).cloned()
+    }
+
     /// Bytes of the timelines that were read.
     pub fn held_bytes(&self) -> u64 {
         let held = self.windows.iter().filter_map(|it| it.timeline.get());

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use femtobarn::{Federation, OpenOptions};
 use femtobarn_server::config::Allowed;
-use femtobarn_server::{Config, Server, StartError};
+use femtobarn_server::{Config, Mount, ServedFederation, Server, StartError};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
@@ -61,12 +62,15 @@ impl ServerHandle {
         let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
         let overrides = ConfigOverrides { folders, port, address, anonymous, read_only };
         let config = overrides.config(config).map_err(invalid)?;
-        let server = py.detach(|| Server::start(config)).map_err(|error| match error {
-            StartError::Config(what) => exception("invalid", what),
-            StartError::Denied(what) => exception("denied", what),
-            StartError::System(what) => exception("storage", what),
-            other => exception("storage", other.to_string()),
-        })?;
+        let server =
+            py.detach(|| Server::start_with_mounts(config, mounts)).map_err(
+                |error| match error {
+                    StartError::Config(what) => exception("invalid", what),
+                    StartError::Denied(what) => exception("denied", what),
+                    StartError::System(what) => exception("storage", what),
+                    other => exception("storage", other.to_string()),
+                },
+            )?;
         Ok(ServerHandle {
             port: server.address().port(),
             exports: server.exports(),
@@ -121,6 +125,14 @@ impl ServerHandle {
             }
         });
     }
+}
+
+/// The pages of a federation's conditions.
+fn mounts(served: &ServedFederation) -> Result<Vec<Mount>, String> {
+    let federation = Federation::open_with(&served.folder, OpenOptions::default());
+    let federation = federation
+        .map_err(|error| format!("cannot serve the conditions of {}: {error}", served.name))?;
+    Ok(vec![Mount { prefix: "/conditions", routes: femtobarn_conditions::routes(federation) }])
 }
 
 /// Start logging to standard error, as a configuration file says.

@@ -1,0 +1,106 @@
+//! Heads: which version of each series is the newest, or the one that a global tag names.
+
+use femtobarn::{Csn, Federation, Overlap, Result, SeriesClock};
+use serde::Serialize;
+
+use super::answers::Page;
+use super::versions::name_of;
+use crate::global_tag::GlobalTag;
+use crate::job::{Job, JobOptions};
+use crate::series::Series;
+
+#[derive(Serialize)]
+struct Head {
+    federation: String,
+    uuid: String,
+    global_tag: Option<String>,
+    state: Option<&'static str>,
+    /// The commit as of which series without one of their own are read.
+    csn: u64,
+    /// The commit as of which the global tag was read: with `?csn=` of it, this answer is the same for ever.
+    resolved_at: u64,
+    series: Vec<SeriesHead>,
+}
+
+#[derive(Serialize)]
+struct SeriesHead {
+    series: String,
+    /// The path of its pages.
+    path: String,
+    version: String,
+    clock: SeriesClock,
+    overlap: Overlap,
+    conditions: u64,
+}
+
+/// The head of a global tag; of all series if there is none.
+pub(super) fn head(
+    federation: &Federation,
+    global_tag: Option<String>,
+    csn: Option<Csn>,
+    series: Option<&str>,
+) -> Result<Page> {
+    let job = Job::open(federation, &JobOptions { global_tag, csn })?;
+    let chosen: Option<Vec<&str>> = series.map(|series| series.split(',').collect());
+    let is_chosen = |name: &str| {
+        chosen.as_ref().is_none_or(|chosen| {
+            chosen.iter().any(|it| *it == name || (it.ends_with('/') && name.starts_with(it)))
+        })
+    };
+    let names = job.names()?.into_iter().filter(|name| is_chosen(name));
+    let heads = names.map(|name| {
+        let series = job.series(&name)?;
+        series_head(name, &series)
+    });
+    let tag = job.global_tag();
+    Page::json(&Head {
+        federation: federation.name().to_owned(),
+        uuid: federation.uuid().to_string(),
+        global_tag: tag.map(|tag| tag.name.clone()),
+        state: tag.map(|tag| tag.state.name()),
+        csn: job.snapshot().csn().0,
+        resolved_at: job.resolved_at().0,
+        series: heads.collect::<Result<_>>()?,
+    })
+}
+
+fn series_head(name: String, series: &Series) -> Result<SeriesHead> {
+    let view = series.view();
+    let options = series.options();
+    Ok(SeriesHead {
+        series: name,
+        path: view.path(),
+        version: name_of(view.snapshot().federation(), view.version().csn)?,
+        clock: options.clock,
+        overlap: options.overlap,
+        conditions: view.live(),
+    })
+}
+
+#[derive(Serialize)]
+struct TagHead {
+    name: String,
+    state: &'static str,
+    csn: Option<u64>,
+    only_listed: bool,
+    series: usize,
+    time: i64,
+    user: String,
+    message: String,
+}
+
+/// All global tags.
+pub(super) fn tags(federation: &Federation) -> Result<Page> {
+    let tags = GlobalTag::all(&federation.snapshot(None)?)?;
+    let head = |tag: GlobalTag| TagHead {
+        name: tag.name,
+        state: tag.state.name(),
+        csn: tag.csn.map(|csn| csn.0),
+        only_listed: tag.only_listed,
+        series: tag.series.len(),
+        time: tag.time,
+        user: tag.user,
+        message: tag.message,
+    };
+    Page::json(&tags.into_iter().map(head).collect::<Vec<_>>())
+}

@@ -1,0 +1,62 @@
+//! The pages that never change, kept by their addresses.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use femtobarn::Result;
+use http::{HeaderMap, Uri};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::answers::{Coding, Page, failed};
+use super::blocking;
+
+/// Pages within a budget of bytes.
+pub(super) struct LastingPages {
+    cache: Cache<String, Arc<Page>, LastingPageWeight>,
+}
+
+#[derive(Clone)]
+struct LastingPageWeight;
+
+impl Weighter<String, Arc<Page>> for LastingPageWeight {
+    fn weight(&self, address: &String, page: &Arc<Page>) -> u64 {
+        address.len() as u64 + page.weight()
+    }
+}
+
+impl LastingPages {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        /// What a page has in most cases.
+        const USUAL_BYTES: u64 = 64 << 10;
+        let items = (bytes_max / USUAL_BYTES) as usize;
+        LastingPages { cache: Cache::with_weighter(items, bytes_max, LastingPageWeight) }
+    }
+
+    /// The response with the page of an address, which `make` makes if it is not kept.
+    pub(super) async fn answer(
+        &self,
+        address: &Uri,
+        request: &HeaderMap,
+        make: impl FnOnce() -> Result<Page> + Send + 'static,
+    ) -> Response {
+        let address = address.path_and_query().map_or("/", |it| it.as_str());
+        let made = async { blocking(make).await.map(Arc::new) };
+        let page = match self.cache.get_or_insert_async(address, made).await {
+            Ok(page) => page,
+            Err(error) => return failed(&error),
+        };
+        let coding = Coding::of(request);
+        if !page.has(coding) {
+            let page = page.clone();
+            let encoded = blocking(move || {
+                page.encode(coding);
+                Ok(())
+            });
+            if let Err(error) = encoded.await {
+                return failed(&error);
+            }
+        }
+        page.for_ever(request)
+    }
+}

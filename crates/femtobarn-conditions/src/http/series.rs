@@ -1,0 +1,146 @@
+//! Pages of a series: its description, what is valid when in a window, the values of entries.
+
+use std::ops::Range;
+
+use femtobarn::{Error, Overlap, Result, SeriesClock, View};
+use rntuple::Value;
+use serde::Serialize;
+
+use super::answers::Page;
+use super::json::JsonValue;
+use crate::class::payload_class;
+use crate::series::Series;
+
+/// Entries of one page, at most.
+const ENTRIES_MAX: u64 = 64 << 10;
+
+#[derive(Serialize)]
+struct SeriesDescription<'a> {
+    path: &'a str,
+    version: &'a str,
+    clock: SeriesClock,
+    overlap: Overlap,
+    /// Entries, with those that are hidden or deleted.
+    entries: u64,
+    class: serde_json::Value,
+    windows: Vec<WindowRange>,
+}
+
+#[derive(Serialize)]
+struct WindowRange {
+    since: i64,
+    until: i64,
+}
+
+/// A series, and the windows of its clock.
+pub(super) fn description(series: &Series, version: &str, path: &str) -> Result<Page> {
+    let options = series.options();
+    let class = payload_class(series.view().class())?.to_json();
+    Page::json(&SeriesDescription {
+        path,
+        version,
+        clock: options.clock,
+        overlap: options.overlap,
+        entries: series.view().entries(),
+        class: serde_json::from_str(&class).expect("a class is written as JSON"),
+        windows: series
+            .windows()
+            .map(|Range { start, end }| WindowRange { since: start, until: end })
+            .collect(),
+    })
+}
+
+/// The intervals of all channels in a window, by channel and beginning, as columns.
+#[derive(Default, Serialize)]
+struct Intervals {
+    since: i64,
+    until: i64,
+    channels: Vec<i64>,
+    /// The place of each channel's first interval, and the number of intervals.
+    starts: Vec<usize>,
+    intervals: IntervalColumns,
+}
+
+#[derive(Default, Serialize)]
+struct IntervalColumns {
+    since: Vec<i64>,
+    until: Vec<i64>,
+    entry: Vec<u64>,
+}
+
+/// What is valid when in a window.
+pub(super) fn window(series: &Series, number: usize) -> Result<Page> {
+    let Some(range) = series.windows().nth(number) else {
+        let count = series.windows().len();
+        return Err(not_found(format!("there is no window {number}; the series has {count}")));
+    };
+    let timeline = series.window(number)?;
+    let mut found = Intervals { since: range.start, until: range.end, ..Default::default() };
+    let columns = &mut found.intervals;
+    for channel in timeline.channels() {
+        found.channels.push(*channel);
+        found.starts.push(columns.since.len());
+        for interval in timeline.intervals(*channel, &range) {
+            columns.since.push(interval.since);
+            columns.until.push(interval.until);
+            columns.entry.extend(interval.entry);
+        }
+    }
+    found.starts.push(columns.since.len());
+    Page::json(&found)
+}
+
+#[derive(Serialize)]
+struct Conditions {
+    first: u64,
+    last: u64,
+    /// Null for a deleted entry.
+    values: Vec<Option<JsonValue>>,
+}
+
+/// The values of the entries of a range, such as `0-1023`.
+pub(super) fn conditions(series: &Series, entries: &str, fields: Option<&str>) -> Result<Page> {
+    let view = series.view();
+    let range = range_of(entries, view.entries())?;
+    let selection = match fields {
+        Some(names) => view.select(&names.split(',').collect::<Vec<_>>())?,
+        None => {
+            let class = payload_class(view.class())?;
+            let names: Vec<String> = class.fields.into_iter().map(|field| field.name).collect();
+            view.select(&names)?
+        }
+    };
+    let array = view.read(&selection, range.clone())?;
+    let mut values: Vec<Option<JsonValue>> =
+        std::iter::repeat_with(|| None).take((range.end - range.start) as usize).collect();
+    for (place, entry) in view.live_entries(range.clone())?.into_iter().enumerate() {
+        values[(entry - range.start) as usize] = Some(JsonValue(value_at(view, &array, place)?));
+    }
+    Page::json(&Conditions { first: range.start, last: range.end - 1, values })
+}
+
+fn value_at(view: &View, array: &rntuple::Array, place: usize) -> Result<Value> {
+    array.value(place).map_err(|source| Error::Storage { what: view.path(), source })
+}
+
+fn range_of(entries: &str, end: u64) -> Result<Range<u64>> {
+    let pair = entries.split_once('-').unwrap_or((entries, entries));
+    let (Ok(first), Ok(last)) = (pair.0.parse::<u64>(), pair.1.parse::<u64>()) else {
+        return Err(Error::Invalid {
+            what: format!("{entries:?} is not a range of entries, such as 0-1023"),
+        });
+    };
+    if first > last || first >= end {
+        return Err(not_found(format!("there are no entries {entries}; the series has {end}")));
+    }
+    if last - first >= ENTRIES_MAX {
+        return Err(Error::Invalid {
+            what: format!("entries {entries} are too many; ask for {ENTRIES_MAX} at most"),
+        });
+    }
+    Ok(first..last.saturating_add(1).min(end))
+}
+
+fn not_found(what: String) -> Error {
+    Error::NotFound { what }
+}

@@ -1,0 +1,96 @@
+//! Versions of series: their names, and the series of a name.
+//!
+//! A version's name is the number of the commit that made it and the beginning of the commit's UUID: `57-1f0c9ab24d3e`.
+
+use std::sync::Arc;
+
+use femtobarn::{Csn, Error, ErrorKind, Federation, Result, Snapshot, View};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use crate::series::Series;
+
+/// Hexadecimal digits of the commit's UUID in a version's name.
+const DIGITS: usize = 12;
+/// Memory of the series that are kept, about.
+const BYTES_MAX: u64 = 256 << 20;
+/// Memory for each condition of a series that was read, and for the series itself, about.
+const CONDITION_BYTES: u64 = 32;
+const SERIES_BYTES: u64 = 8 << 10;
+
+/// The series that were asked for, by path and version.
+pub(super) struct Versions {
+    federation: Federation,
+    opened: Cache<(String, String), Arc<Series>, SeriesWeight>,
+}
+
+#[derive(Clone)]
+struct SeriesWeight;
+
+impl Weighter<(String, String), Arc<Series>> for SeriesWeight {
+    fn weight(&self, _: &(String, String), series: &Arc<Series>) -> u64 {
+        SERIES_BYTES + CONDITION_BYTES * series.view().entries()
+    }
+}
+
+impl Versions {
+    pub(super) fn new(federation: Federation) -> Self {
+        let items = (BYTES_MAX / (4 * SERIES_BYTES)) as usize;
+        Versions { federation, opened: Cache::with_weighter(items, BYTES_MAX, SeriesWeight) }
+    }
+
+    /// The series with a path in a version.
+    ///
+    /// # Errors
+    /// `NotFound` if the series never had this version, or no snapshot has it any more.
+    pub(super) fn find(&self, path: &str, version: &str) -> Result<Arc<Series>> {
+        let key = (path.to_owned(), version.to_owned());
+        self.opened
+            .get_or_insert_with(&key, || Ok(Arc::new(Series::open(self.view(path, version)?)?)))
+    }
+
+    fn view(&self, path: &str, version: &str) -> Result<View> {
+        let missing = || Error::NotFound {
+            what: format!(
+                "series {path:?} has no version {version:?} here; ask for the head again"
+            ),
+        };
+        let number = version.split_once('-').and_then(|(csn, _)| csn.parse().ok());
+        let csn = Csn(number.ok_or_else(missing)?);
+        if name_of(&self.federation, csn)? != version {
+            return Err(missing());
+        }
+        let newest = self.federation.snapshot(None)?;
+        if let Some(view) = at(&newest, path, csn)? {
+            return Ok(view);
+        }
+        let tags = self.federation.tags()?;
+        let tagged = tags.iter().map(|tag| tag.csn).filter(|tagged| *tagged >= csn);
+        for kept in std::iter::once(csn).chain(tagged) {
+            let snapshot = match self.federation.snapshot(Some(kept)) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                snapshot => snapshot?,
+            };
+            if let Some(view) = at(&snapshot, path, csn)? {
+                return Ok(view);
+            }
+        }
+        Err(missing())
+    }
+}
+
+/// The name of the version that a commit made.
+pub(super) fn name_of(federation: &Federation, csn: Csn) -> Result<String> {
+    let commit = federation.catalog().commit_by_csn(csn)?;
+    let digits = commit.transaction.simple().to_string();
+    Ok(format!("{csn}-{}", &digits[..DIGITS]))
+}
+
+/// The container with a path, if the snapshot has the version of it that a commit made.
+fn at(snapshot: &Snapshot, path: &str, csn: Csn) -> Result<Option<View>> {
+    if !snapshot.has(path)? {
+        return Ok(None);
+    }
+    let view = snapshot.view(path)?;
+    Ok((view.version().csn == csn).then_some(view))
+}
