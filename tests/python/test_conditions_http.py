@@ -174,6 +174,12 @@ def test_every_answer_is_as_the_description_says(site: Site) -> None:
             jsonschema.validate(answer.json, {**schema, "components": description["components"]})
 
 
+def test_a_federation_without_commits_has_a_head(fed: fb.Federation) -> None:
+    with fb.serve(fed.path, port=0, address="127.0.0.1") as server:
+        head = Site(fed, server).ask("heads").json
+    assert (head["csn"], head["series"]) == (0, [])
+
+
 def test_chosen_series_and_fields(site: Site) -> None:
     assert [it["series"] for it in site.ask("heads?series=tpc/").json["series"]] == ["tpc/gain", "tpc/map"]
     assert [it["series"] for it in site.ask("heads?series=tpc/map,run/state").json["series"]] == [

@@ -33,14 +33,14 @@ struct SeriesHead {
     conditions: u64,
 }
 
-/// The head of a global tag; of all series if there is none.
+/// The head of a global tag as of a commit; of all series if there is no tag.
 pub(super) fn head(
     federation: &Federation,
     global_tag: Option<String>,
-    csn: Option<Csn>,
+    csn: Csn,
     series: Option<&str>,
 ) -> Result<Page> {
-    let job = Job::open(federation, &JobOptions { global_tag, csn })?;
+    let job = Job::open(federation, &JobOptions { global_tag, csn: Some(csn) })?;
     let chosen: Option<Vec<&str>> = series.map(|series| series.split(',').collect());
     let is_chosen = |name: &str| {
         chosen.as_ref().is_none_or(|chosen| {

@@ -38,7 +38,7 @@ mod payloads;
 mod series;
 mod versions;
 
-use answers::{failed, fixed};
+use answers::{Coding, failed, fixed};
 use pages::LastingPages;
 use versions::Versions;
 
@@ -129,9 +129,20 @@ async fn head_of(
     Query(HeadQuery { csn, series }): Query<HeadQuery>,
     headers: HeaderMap,
 ) -> Response {
-    let made =
-        blocking(move || heads::head(&site.federation, tag, csn.map(Csn), series.as_deref()));
-    match made.await {
+    // The newest head is that of the newest commit, which never changes.
+    let federation = site.federation.clone();
+    let newest = async { blocking(move || federation.head()).await };
+    let as_of = match csn {
+        Some(csn) => Csn(csn),
+        None => match newest.await {
+            Ok(newest) => newest,
+            Err(error) => return failed(&error),
+        },
+    };
+    let address = format!("/heads/{tag:?}?csn={as_of}&series={series:?}");
+    let from = site.clone();
+    let make = move || heads::head(&from.federation, tag, as_of, series.as_deref());
+    match site.pages.find(&address, Coding::of(&headers), make).await {
         Ok(page) if csn.is_some() => page.for_ever(&headers),
         Ok(page) => page.short_lived(&headers),
         Err(error) => failed(&error),

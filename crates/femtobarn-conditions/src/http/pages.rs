@@ -41,22 +41,29 @@ impl LastingPages {
         make: impl FnOnce() -> Result<Page> + Send + 'static,
     ) -> Response {
         let address = address.path_and_query().map_or("/", |it| it.as_str());
+        match self.find(address, Coding::of(request), make).await {
+            Ok(page) => page.for_ever(request),
+            Err(error) => failed(&error),
+        }
+    }
+
+    /// The page of an address, with its body in a coding.
+    pub(super) async fn find(
+        &self,
+        address: &str,
+        coding: Coding,
+        make: impl FnOnce() -> Result<Page> + Send + 'static,
+    ) -> Result<Arc<Page>> {
         let made = async { blocking(make).await.map(Arc::new) };
-        let page = match self.cache.get_or_insert_async(address, made).await {
-            Ok(page) => page,
-            Err(error) => return failed(&error),
-        };
-        let coding = Coding::of(request);
+        let page = self.cache.get_or_insert_async(address, made).await?;
         if !page.has(coding) {
             let page = page.clone();
-            let encoded = blocking(move || {
+            let encode = move || {
                 page.encode(coding);
                 Ok(())
-            });
-            if let Err(error) = encoded.await {
-                return failed(&error);
-            }
+            };
+            blocking(encode).await?;
         }
-        page.for_ever(request)
+        Ok(page)
     }
 }
