@@ -32,8 +32,12 @@ class JobPlan(Sequence[PlannedJob]):
     A sequence of :class:`PlannedJob`.
     """
 
-    def __init__(self, jobs: Iterable[PlannedJob], clock: str, before: PlanCosts, after: PlanCosts) -> None:
-        self._jobs = list(jobs)
+    def __init__(
+        self, jobs: Sequence[PlannedJob], num_events: int, clock: str, before: PlanCosts, after: PlanCosts
+    ) -> None:
+        self._jobs = jobs
+        self.num_events = num_events
+        """Number of events of all jobs."""
         self.clock = clock
         """The clock whose order the events have."""
         self.before = before
@@ -42,17 +46,12 @@ class JobPlan(Sequence[PlannedJob]):
         self.after = after
         """What the jobs of the plan read."""
 
-    @property
-    def num_events(self) -> int:
-        """Number of events of all jobs."""
-        return sum(map(len, self._jobs))
-
     @overload
     def __getitem__(self, index: SupportsIndex) -> PlannedJob: ...
     @overload
-    def __getitem__(self, index: slice) -> list[PlannedJob]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> PlannedJob | list[PlannedJob]:
-        return self._jobs[index]
+    def __getitem__(self, index: slice) -> Sequence[PlannedJob]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> PlannedJob | Sequence[PlannedJob]:
+        return self._jobs[index]  # type: ignore[index]
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -124,8 +123,8 @@ def plan_jobs(
     after = np.empty_like(before)
     after[order] = before
     costs = [costs_of_jobs(listed, each, job_count, clock, opened, channels) for each in (before, after)]
-    planned = _planned_jobs(listed, order, bounds, clock, of_clocks[clock])
-    return JobPlan(planned, clock, *costs)
+    planned = list(_planned_jobs(listed, order, bounds, clock, of_clocks[clock]))
+    return JobPlan(planned, count, clock, *costs)
 
 
 def _planned_jobs(

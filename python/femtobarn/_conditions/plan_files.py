@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from .._exceptions import ExistsError, InvalidError, NotFoundError, StorageError
+from .._snapshots import Snapshot
 from .._views.view import View
 from .job_plans import JobPlan
 from .plan_costs import PlanCosts, SeriesCosts
@@ -86,45 +88,62 @@ def load_plan(path: str | os.PathLike[str], federation: Federation) -> JobPlan:
         raise NotFoundError(f"file {path} does not exist") from None
     except ValueError as error:
         raise InvalidError(f"{path} is not JSON: {error}") from error
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise InvalidError(f"{path} is not a plan, or of another release")
     try:
-        return _plan(facts, federation)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        jobs = _StoredJobs(facts, federation)
+        if len(jobs) and facts["federation_uuid"] != federation.uuid:
+            raise InvalidError(
+                f"the plan is for the events of {facts['federation']} ({facts['federation_uuid']}), not of "
+                f"{federation.name} ({federation.uuid}); open that federation"
+            )
+        events = sum(sum(runs[1::2]) for job in facts["jobs"] for runs in job["runs"])
+        return JobPlan(jobs, events, facts["clock"], _costs(facts["before"]), _costs(facts["after"]))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidError(f"{path} is not a plan of this release: {error!r}") from error
 
 
-def _plan(facts: dict[str, Any], federation: Federation) -> JobPlan:
-    if facts["format"] != FORMAT:
-        raise ValueError(f"its format is {facts['format']}, and {FORMAT} is known")
-    if facts["jobs"] and facts["federation_uuid"] != federation.uuid:
-        raise InvalidError(
-            f"the plan is for the events of {facts['federation']} ({facts['federation_uuid']}), not of "
-            f"{federation.name} ({federation.uuid}); open that federation"
-        )
-    views = _views(facts["containers"], federation)
-    moments = facts["moments"] if isinstance(facts["moments"], str) else tuple(facts["moments"] or ())
-    jobs = [
-        PlannedJob(
+class _StoredJobs(Sequence[PlannedJob]):
+    """The jobs of a file. The containers of a job are looked up when the job is asked for."""
+
+    def __init__(self, facts: dict[str, Any], federation: Federation) -> None:
+        self._jobs = facts["jobs"]
+        self._clock = facts["clock"]
+        self._containers = facts["containers"]
+        self._federation = federation
+        self._snapshots: dict[int, Snapshot] = {}
+        moments = facts["moments"]
+        self._moments = moments if isinstance(moments, str) else tuple(moments or ())
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    @overload
+    def __getitem__(self, index: int) -> PlannedJob: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[PlannedJob]: ...
+    def __getitem__(self, index: Any) -> PlannedJob | list[PlannedJob]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(len(self))[index]]
+        number = range(len(self))[index]
+        job = self._jobs[number]
+        return PlannedJob(
             number,
-            facts["clock"],
-            moments,
+            self._clock,
+            self._moments,
             job["first"],
             job["last"],
-            tuple(views[each] for each in job["containers"]),
+            tuple(self._view(self._containers[each]) for each in job["containers"]),
             tuple(np.array(runs, np.min_scalar_type(max(runs))) for runs in job["runs"]),
         )
-        for number, job in enumerate(facts["jobs"])
-    ]
-    return JobPlan(jobs, facts["clock"], _costs(facts["before"]), _costs(facts["after"]))
 
-
-def _views(containers: list[dict[str, Any]], federation: Federation) -> list[View]:
-    snapshots = {csn: federation.snapshot(csn=csn) for csn in {each["csn"] for each in containers}}
-    views = []
-    for each in containers:
-        view = snapshots[each["csn"]][each["name"]]
-        version = each["class_version"]
-        views.append(view if version is None else view.as_class(version))
-    return views
+    def _view(self, container: dict[str, Any]) -> View:
+        csn, version = container["csn"], container["class_version"]
+        snapshot = self._snapshots.get(csn)
+        if snapshot is None:
+            snapshot = self._snapshots[csn] = self._federation.snapshot(csn=csn)
+        view = snapshot[container["name"]]
+        return view if version is None else view.as_class(version)
 
 
 def _costs_facts(costs: PlanCosts) -> dict[str, Any]:

@@ -84,12 +84,12 @@ class PlannedJob:
         """
         if where is not None:
             raise InvalidError("the events of a planned job were selected already; give where to plan_jobs")
-        fields = list(Projection.of(expressions, self.definition).record.by_name)
+        projection = Projection.of(expressions, self.definition)
         places, entries = self._in_order()
 
         def read(part: range) -> ak.Array:
             chosen = slice(part.start, part.stop)
-            return self._read(fields, places[chosen], entries[chosen])
+            return self._read(projection, places[chosen], entries[chosen])
 
         return read_in_batches(read, range(len(entries)), step_size)
 
@@ -106,14 +106,14 @@ class PlannedJob:
         places = np.repeat(np.arange(len(entries)), [len(each) for each in entries])
         return places[order], np.concatenate(entries)[order]
 
-    def _read(self, fields: list[str], places: Values, entries: Values) -> ak.Array:
+    def _read(self, projection: Projection, places: Values, entries: Values) -> ak.Array:
         parts: list[ak.Array] = []
         positions = np.empty(len(places), np.int64)
         done = 0
         for place in np.unique(places).tolist():
             chosen = np.flatnonzero(places == place)
             chosen = chosen[np.argsort(entries[chosen])]
-            parts.append(PickedView(self.views[place], entries[chosen]).arrays(fields))
+            parts.append(self.views[place]._read_entries(projection, entries[chosen]))
             positions[chosen] = np.arange(done, done + len(chosen))
             done += len(chosen)
         return self.views[0].snapshot._in_order(parts, positions)

@@ -26,7 +26,7 @@ def read_in_batches(
     Parameters
     ----------
     read
-        Reads a part of the range. It is called in another thread.
+        Reads a part of the range. It is called in another thread if there are several.
     step_size
         Entries of a batch, or its size in memory, such as ``"64 MB"``.
 
@@ -46,6 +46,9 @@ def _read_ahead(
     read: Callable[[range], ak.Array], window: range, step: int, target: int | None
 ) -> Iterator[ak.Array]:
     """Yield batches of `step` entries, or of about `target` bytes; a thread reads the next meanwhile."""
+    if 0 < len(window) <= step:
+        yield read(window)
+        return
     with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
         part = window[:step]
         reading = reader.submit(read, part)
