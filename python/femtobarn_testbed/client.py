@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, MutableSequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
@@ -22,6 +23,7 @@ import femtobarn as fb
 from .data import Item, LinkedItem, Payloads, names_of, repeat_links
 from .recorder import Recorder
 from .scenario import Kind, Scenario, Step
+from .streams import StreamReader
 
 __all__ = ["SERIES_SECONDS", "Assignment", "Outcome", "Start", "run"]
 
@@ -42,6 +44,8 @@ class Assignment:
     location: str
     """Folder or ``root://`` address of the federation."""
     seed: int
+    folder: Path
+    """A folder of this machine that all clients of a federation share."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,14 @@ class _Client:
         self.rest_of_first_pass: list[Callable[[], None]] = []
         self.count: Callable[[Any], int] = len
         self.event_began = time.monotonic()
-        self.federation = fb.open(assignment.location, **self.scenario.open)
+        self.location, self.folder = assignment.location, assignment.folder
+        self.options: dict[str, Any] = {
+            name: value.format(folder=self.folder) if isinstance(value, str) else value
+            for name, value in self.scenario.open.items()
+            if value != ""
+        }
+        self.stream: StreamReader | None = None
+        self.federation = fb.open(self.location, **self.options)
         self.times = {"ready": ready, "opened": time.monotonic()}
         self.snapshot = self.federation.snapshot()
         self.actions = self._actions()
@@ -192,6 +203,8 @@ class _Client:
 
     def close(self) -> None:
         """Close the federation."""
+        if self.stream is not None:
+            self.stream.close()
         self.federation.close()
 
     # The actions of a loop.
@@ -220,6 +233,9 @@ class _Client:
 
             self.count = ak.count
             return [lambda: self._select(step)]
+        if step.action == "conditions":
+            self.stream = StreamReader(step, self.location, self.options, self.folder, self.random, self._add)
+            return [self._next_event]
         if step.action == "pair":
             return [lambda: self._pair(step)] * step.objects
         if step.bulk:
@@ -238,6 +254,13 @@ class _Client:
             while time.thread_time() < until:
                 _burn_cpu()
         self._done("compute", start, seconds)
+
+    def _next_event(self) -> None:
+        assert self.stream is not None
+        self.stream.next_event()
+        if not self.first_object:
+            self.first_object = time.monotonic()
+        self._check_time()
 
     def _read(self, step: Step) -> None:
         start = time.monotonic()

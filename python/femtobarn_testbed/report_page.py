@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.figure import Figure
 
 from femtobarn_reports.page import Picture, details, document, figures, grid, listed, section, tiles
 from femtobarn_reports.style import png, style
 
+from .conditions_plots import draw_event_costs
+from .event_costs import event_costs_of, event_costs_table
 from .monarc import cells_of, size_table
 from .papers import paper_of
 from .rate_plots import draw_bars, draw_curves, has_curves, split
 from .summaries import (
+    Run,
     describe_limits,
     describe_origin,
     describe_simulation,
@@ -27,8 +29,6 @@ from .summaries import (
 from .time_plots import draw_object_sizes, draw_starts, draw_time_shares
 
 __all__ = ["page_of"]
-
-Run = Mapping[str, Any]
 
 START_FIGURE = "[SCAL] Figure 5"
 OBJECT_SIZES = "[MONARC]"
@@ -107,6 +107,8 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
     tables = [grid(*points_table(run))]
     if OBJECT_SIZES in run["paper"] and cells_of(run):
         tables.insert(0, grid(*size_table(run)))
+    if event_costs_of(run):
+        tables.insert(0, grid(*event_costs_table(run)))
     yield section("All points", *tables)
     yield details("Latencies: median / 99 % / longest (ms)", grid(*latency_table(run)))
     yield details("Start-up of clients (s since their launch), and memory", grid(*start_table(run)))
@@ -133,5 +135,8 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]
         for file, part in zip(("rates", "rates-fast"), split(run), strict=False):
             yield file, title, " ".join(describe_simulation(part)), draw_curves, part
             title = "Rates of the faster variants"
+    if event_costs_of(run):
+        caption = f"Dashed: the first variant, as much faster as the paper's jobs became. {simulated}"
+        yield "events", "Time in database code", caption, draw_event_costs, run
     caption = "All clients of a point together. Their own loop is Python code between operations."
     yield "time", "Where the clients' time goes", caption, draw_time_shares, run

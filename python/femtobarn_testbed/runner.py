@@ -27,6 +27,7 @@ from .resources import Counters, machine, read_counters, resident_bytes, usage_b
 from .results import FORMAT, source_commit
 from .scenario import Kind, Scenario
 from .site import Site
+from .streams import prepare_stream
 from .verdict import judge, knee
 from .workload import Workload
 
@@ -195,6 +196,10 @@ class _Point:
             for size in prepare(federation, replace(self.scenario, data=needed), self.clients):
                 total += size
                 self.progress(f"preparing data, {total / 1e6:,.0f} MB")
+            if self.scenario.stream is not None:
+                for size in prepare_stream(federation, self.scenario.stream, self.folder):
+                    total += size
+                    self.progress(f"preparing data, {total / 1e6:,.0f} MB")
         return site.open_site(folder, self.scenario)
 
     def _measure_window(self, sites: list[Site], pool: ClientPool) -> dict[str, Any]:
@@ -223,7 +228,8 @@ class _Point:
         assignments = []
         for number in range(self.clients):
             kind = self.scenario.kind_of(number)
-            assignments.append(Assignment(self.scenario, kind, number, locations[kind.name], self.seed))
+            location = locations[kind.name]
+            assignments.append(Assignment(self.scenario, kind, number, location, self.seed, self.folder))
         for first in range(0, self.clients, self.scenario.sweep.batch):
             self.progress(f"{first} clients are running")
             pool.add(assignments[first : first + self.scenario.sweep.batch])

@@ -10,7 +10,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Commit", "Content", "Data", "Kind", "Scenario", "SimulatedDisks", "Simulation", "Step", "Sweep"]
+__all__ = [
+    "Commit",
+    "Content",
+    "Data",
+    "Kind",
+    "Scenario",
+    "SimulatedDisks",
+    "Simulation",
+    "Step",
+    "Stream",
+    "Sweep",
+]
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,28 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Stream:
+    """Events of several files and the conditions that their jobs need (table ``[stream]`` of a workload)."""
+
+    files: int
+    events: int
+    """Events of all files together."""
+    size: int
+    """Bytes of an event's payload."""
+    days: int
+    """The time in which the events of each file were taken."""
+    fraction: float
+    """Share of the events that jobs have."""
+    events_per_job: int
+    series: int
+    shortest_seconds: float
+    """Length of the validities of the first series; those of the others are longer, in equal ratios."""
+    longest_seconds: float
+    condition_size: int
+    """Bytes of a condition's payload."""
+
+
+@dataclass(frozen=True)
 class Commit:
     """When a client commits."""
 
@@ -103,7 +136,7 @@ class Step:
     """One step of a client's loop."""
 
     action: str
-    """``"read"``, ``"select"``, ``"write"``, ``"compute"`` or ``"pair"``."""
+    """``"read"``, ``"select"``, ``"write"``, ``"compute"``, ``"pair"`` or ``"conditions"``."""
     target: str = ""
     """The container that is read, selected from or written, or the database that is created and dropped."""
     objects: int = 1
@@ -116,6 +149,10 @@ class Step:
     """Containers; each written object links to the newest object that this client has written to each."""
     bulk: bool = False
     """Whether all objects of a pass are written by one call."""
+    keep: str = ""
+    """Intervals of conditions that a job keeps: ``"nothing"``, ``"one"`` of each series, or ``"all"``."""
+    order: str = ""
+    """``"list"``: jobs have the next events of the files; ``"time"``: the next ones in the order of time."""
     layout: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -152,6 +189,7 @@ class Scenario:
     data: tuple[Data, ...]
     kinds: tuple[Kind, ...]
     settings: Mapping[str, Any]
+    stream: Stream | None
     raw_bytes_per_second: float
     """Rate of all simulated disks together, in the workload's own time; 0: not limited."""
 

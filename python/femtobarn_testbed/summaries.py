@@ -14,6 +14,8 @@ from typing import Any
 from .papers import Paper, Point
 
 __all__ = [
+    "Run",
+    "Table",
     "describe_limits",
     "describe_origin",
     "describe_simulation",

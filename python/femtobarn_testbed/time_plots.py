@@ -20,12 +20,14 @@ from .monarc import Cell, cells_of
 from .papers import MONARC_RANGES, paper_of
 from .rate_plots import LINE_COLOURS, LINES_MAX, MARKERS, WIDTH, Run, by_variant, largest
 
-__all__ = ["draw_object_sizes", "draw_starts", "draw_time_shares"]
+__all__ = ["OPERATIONS", "draw_object_sizes", "draw_starts", "draw_time_shares"]
 
 OPERATIONS = {
     "compute": "#cdd3dc",
     "read": BLUE,
     "select": "#8fb3f5",
+    "look up": "#e0679a",
+    "open job": "#b9a3e3",
     "tags": "#5ec4b3",
     "write": SAND,
     "commit": VIOLET,

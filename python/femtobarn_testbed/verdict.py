@@ -22,7 +22,7 @@ WAITS = {
     "client CPU": ("compute",),
     "locks": ("open container",),
     "catalogue commits": ("commit", "create", "drop"),
-    "client latency": ("read", "write", "select", "tags"),
+    "client latency": ("read", "write", "select", "tags", "look up", "open job"),
 }
 """The operations whose time counts for each limit."""
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from femtobarn import InvalidError, NotFoundError
 
-from .scenario import Commit, Content, Data, Kind, Scenario, SimulatedDisks, Simulation, Step, Sweep
+from .scenario import Commit, Content, Data, Kind, Scenario, SimulatedDisks, Simulation, Step, Stream, Sweep
 from .toml_parser import Parser, suggestion
 
 __all__ = ["Workload", "bundled_workloads", "load", "scenarios_of"]
@@ -126,12 +126,15 @@ def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) ->
     options = top.table("open").everything()
     data = tuple(_data(table) for table in top.tables("data"))
     kinds = tuple(_kind(table) for table in top.tables("client"))
+    stream = _stream(top.table("stream"))
     top.end()
     if not kinds:
         raise InvalidError(f"{where} needs at least one [[client]]")
+    if stream is None and any(step.action == "conditions" for kind in kinds for step in kind.loop):
+        raise InvalidError(f"{where}: a client looks up conditions, so it needs a [stream]")
     disks = simulation.disks
     raw_rate = disks.count * disks.bytes_per_second if disks else 0.0
-    return Scenario(name, simulation, sweep, options, data, kinds, settings, raw_rate)
+    return Scenario(name, simulation, sweep, options, data, kinds, settings, stream, raw_rate)
 
 
 def _substituted(where: str, value: Any, settings: Mapping[str, Any]) -> Any:
@@ -183,6 +186,25 @@ def _sweep(table: Parser) -> Sweep:
     return sweep
 
 
+def _stream(table: Parser) -> Stream | None:
+    if not table.names():
+        return None
+    stream = Stream(
+        files=table.whole("files", 1, least=1),
+        events=table.whole("events", least=1),
+        size=table.size("size", 0),
+        days=table.whole("days", 1, least=1),
+        fraction=table.number("fraction", 1.0, above=0.0),
+        events_per_job=table.whole("events_per_job", least=1),
+        series=table.whole("series", 1, least=1),
+        shortest_seconds=table.number("shortest_seconds", above=0.0),
+        longest_seconds=table.number("longest_seconds", above=0.0),
+        condition_size=table.size("condition_size", 0),
+    )
+    table.end()
+    return stream
+
+
 LAYOUT = ("page_size", "cluster_size", "compression")
 
 
@@ -228,20 +250,22 @@ def _kind(table: Parser) -> Kind:
     return kind
 
 
-ACTIONS = ("read", "select", "write", "compute", "pair")
+ACTIONS = ("read", "select", "write", "compute", "pair", "conditions")
 
 
 def _step(table: Parser) -> Step:
     action = _one_of(table, ACTIONS)
     step = Step(
         action=action,
-        target="" if action == "compute" else table.text(action),
+        target="" if action in ("compute", "conditions") else table.text(action),
         objects=table.whole("objects", 1, least=1),
         size=table.size("size", 0),
         seconds=table.number("compute", 0.0) if action == "compute" else 0.0,
         fraction=table.number("fraction", 0.0),
         links=tuple(table.texts("links")),
         bulk=table.flag("bulk", False),
+        keep=table.choice("conditions", ("nothing", "one", "all")) if action == "conditions" else "",
+        order=table.choice("order", ("list", "time")) if action == "conditions" else "",
         layout=table.some(LAYOUT),
     )
     table.end()

@@ -50,6 +50,8 @@ def test_settings_are_substituted_and_variants_override_them(small: Path) -> Non
         ('access = "$access"', "disks = { count = 2 }\naccess = \"local\"", "simulated by a server"),
         ('name = "served"', 'name = "served"\nspeed = 3', "'speed' is not in [settings]"),
         ("{ compute = 0.01 },", "{ compute = 0.01, read = 'x' },", "must have exactly one of"),
+        ("{ compute = 0.01 },", "{ conditions = 'some', order = 'time' },", "one of nothing, one, all"),
+        ("{ compute = 0.01 },", "{ conditions = 'all', order = 'time' },", "so it needs a [stream]"),
         ("[sweep]", "[swep]", "lacks clients"),
         ("[settings]", "[settings", "is not TOML"),
     ],
@@ -71,7 +73,7 @@ def test_the_example_in_the_guide_loads(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(example.partition("```")[0])
     actions = {step.action for scenario in load(path).scenarios for step in scenario.kinds[0].loop}
-    assert actions == {"read", "select", "write", "compute", "pair"}
+    assert actions == {"read", "select", "write", "compute", "pair", "conditions"}
 
 
 def test_unknown_names_suggest_the_closest_known_name(small: Path) -> None:

@@ -18,6 +18,7 @@ import pytest
 import femtobarn as fb
 from femtobarn.cli import main
 from femtobarn_testbed import latest, load, read, run, save
+from femtobarn_testbed.event_costs import event_costs_of
 from femtobarn_testbed.report import write_report
 
 SMALL = (Path(__file__).parent / "small_workload.toml").read_text()
@@ -82,6 +83,36 @@ def test_each_kind_has_its_own_federation_when_configured(tmp_path: Path) -> Non
     assert len(one["resources"]["server_totals"]) == 3
     assert one["kinds"]["analysis"]["tags_per_second"] > 0
     assert one["kinds"]["acquisition"]["tags_per_second"] == 0
+
+
+def test_jobs_look_up_the_conditions_of_their_events(tmp_path: Path) -> None:
+    """Every job opens the federation anew, so there are several in the window."""
+    variants = [
+        "nothing kept, as the events lie",
+        "one interval kept, in order of time",
+        "all kept, in order of time, disk cache",
+    ]
+    workload = load(
+        "conditions-sparse",
+        settings={"events": 20_000, "physics": 0.0002, "events_per_job": 10},
+        sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 2.0},
+    )
+    done = run(workload, scratch=tmp_path / "scratch", variants=variants)
+    assert not any((tmp_path / "scratch").iterdir())
+    for one in done["points"]:
+        operations = one["operations"]
+        for kind in ("read", "look up", "compute", "event"):
+            assert operations[kind]["count"] > 0, kind
+        # Twelve series at each event, whose payload is 200 bytes.
+        for kind, amount in (("look up", 12), ("read", 200)):
+            assert operations[kind]["amount"] / operations[kind]["count"] == pytest.approx(amount, rel=0.1)
+        assert one["throughput"]["read_bytes_per_second"] > 0
+    nothing, one_kept, everything = event_costs_of(done)
+    assert nothing.requests > one_kept.requests > everything.requests
+    assert done["points"][-1]["operations"]["open job"]["count"] > 0
+    page = write_report([done], tmp_path / "report")
+    assert (tmp_path / "report" / "conditions-sparse-events.png").is_file()
+    assert "times less" in page.read_text()
 
 
 def test_run_reports_a_failed_client_and_cleans_up(small: Path, tmp_path: Path) -> None:
