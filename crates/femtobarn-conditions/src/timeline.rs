@@ -46,10 +46,10 @@ impl Interval {
     }
 }
 
+/// A segment without its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TimelineSegment {
+struct SegmentStart {
     since: i64,
-    until: i64,
     entry: u64,
 }
 
@@ -60,7 +60,9 @@ pub struct Timeline {
     channels: Vec<i64>,
     /// The index of each channel's first segment, and the number of segments.
     starts: Vec<u32>,
-    segments: Vec<TimelineSegment>,
+    segments: Vec<SegmentStart>,
+    /// The end of each segment. A look-up searches here, and most of what it touches is of use to the next.
+    ends: Vec<i64>,
 }
 
 impl Timeline {
@@ -76,10 +78,11 @@ impl Timeline {
         }
         let mut timeline = Timeline::default();
         timeline.segments.reserve(rows.len());
+        timeline.ends.reserve(rows.len());
         for of_channel in rows.chunk_by(|a, b| a.channel == b.channel) {
             let first = timeline.segments.len();
-            let mut out =
-                ChannelSegments { segments: &mut timeline.segments, first, window: &window };
+            let Timeline { segments, ends, .. } = &mut timeline;
+            let mut out = ChannelSegments { segments, ends, first, window: &window };
             match overlap {
                 Overlap::Open => cut_at_next(of_channel, &mut out),
                 Overlap::Newest | Overlap::Refuse => paint(of_channel, &mut out),
@@ -117,7 +120,8 @@ impl Timeline {
 
     /// Its size in memory, in bytes.
     pub(crate) fn size(&self) -> u64 {
-        (size_of_val(&*self.segments) + size_of_val(&*self.channels)) as u64
+        (size_of_val(&*self.segments) + size_of_val(&*self.ends) + size_of_val(&*self.channels))
+            as u64
     }
 
     /// The indices of a channel's segments.
@@ -139,27 +143,27 @@ impl Timeline {
     /// becomes that of the first segment that ends after the moment.
     #[inline]
     pub(crate) fn find(&self, segments: Range<usize>, at: i64, hint: &mut usize) -> Interval {
-        let of = &self.segments[segments.clone()];
-        let ends_before = |segment: &TimelineSegment| segment.until <= at;
+        let ends = &self.ends[segments.clone()];
         let mut place = hint.wrapping_sub(segments.start);
         let is_first_after = |place: usize| {
-            place <= of.len()
-                && of.get(place).is_none_or(|it| !ends_before(it))
-                && place.checked_sub(1).is_none_or(|last| ends_before(&of[last]))
+            place <= ends.len()
+                && ends.get(place).is_none_or(|end| at < *end)
+                && place.checked_sub(1).is_none_or(|last| ends[last] <= at)
         };
         if !is_first_after(place) {
             place = place.wrapping_add(1);
             if !is_first_after(place) {
-                place = of.partition_point(ends_before);
+                place = first_after(ends, at);
             }
         }
         *hint = segments.start + place;
+        let of = &self.segments[segments];
         match of.get(place) {
-            Some(&TimelineSegment { since, until, entry }) if since <= at => {
-                Interval { since, until, entry: Some(entry) }
+            Some(&SegmentStart { since, entry }) if since <= at => {
+                Interval { since, until: ends[place], entry: Some(entry) }
             }
             next => Interval {
-                since: place.checked_sub(1).map_or(i64::MIN, |last| of[last].until),
+                since: place.checked_sub(1).map_or(i64::MIN, |last| ends[last]),
                 until: next.map_or(i64::MAX, |next| next.since),
                 entry: None,
             },
@@ -168,11 +172,13 @@ impl Timeline {
 
     /// The segments of a channel that meet a range of the clock, in order.
     pub fn intervals(&self, channel: i64, range: &Range<i64>) -> impl Iterator<Item = Interval> {
-        let of = &self.segments[self.segments_of(channel)];
-        let first = of.partition_point(|segment| segment.until <= range.start);
+        let place = self.segments_of(channel);
+        let (of, ends) = (&self.segments[place.clone()], &self.ends[place]);
+        let first = first_after(ends, range.start);
         let end = range.end;
-        of[first..].iter().take_while(move |segment| segment.since < end).map(
-            |&TimelineSegment { since, until, entry }| Interval {
+        let found = of[first..].iter().zip(&ends[first..]);
+        found.take_while(move |(segment, _)| segment.since < end).map(
+            |(&SegmentStart { since, entry }, &until)| Interval {
                 since,
                 until,
                 entry: Some(entry),
@@ -181,9 +187,44 @@ impl Timeline {
     }
 }
 
+/// The index of the first of ascending ends that is after a moment.
+///
+/// Ends are often spread evenly, so the search begins where the moment would be then, and goes on in steps that
+/// double. At worst it takes twice as long as a binary search.
+fn first_after(ends: &[i64], at: i64) -> usize {
+    /// Ends of a cache line.
+    const FIRST_STEP: usize = 8;
+    // The last end may be that of the clock.
+    let (Some(&first), Some(&last)) = (ends.first(), ends.iter().nth_back(1)) else {
+        return ends.partition_point(|end| *end <= at);
+    };
+    if at < first {
+        return 0;
+    }
+    if last <= at {
+        return ends.len() - usize::from(at < ends[ends.len() - 1]);
+    }
+    let distance = |to: i64| to.wrapping_sub(first) as u64 as f64;
+    let guess = (distance(at) / distance(last) * (ends.len() - 2) as f64) as usize;
+    let (mut low, mut high) = (guess, guess + 1);
+    let mut step = FIRST_STEP;
+    while low > 0 && at < ends[low - 1] {
+        high = low;
+        low = low.saturating_sub(step);
+        step *= 2;
+    }
+    while high < ends.len() && ends[high] <= at {
+        low = high + 1;
+        high = (high + step).min(ends.len());
+        step *= 2;
+    }
+    low + ends[low..high].partition_point(|end| *end <= at)
+}
+
 /// Where the segments of one channel are added.
 struct ChannelSegments<'a> {
-    segments: &'a mut Vec<TimelineSegment>,
+    segments: &'a mut Vec<SegmentStart>,
+    ends: &'a mut Vec<i64>,
     /// The index of the channel's first segment.
     first: usize,
     window: &'a Range<i64>,
@@ -196,9 +237,13 @@ impl ChannelSegments<'_> {
         if since >= until {
             return;
         }
-        match self.segments[self.first..].last_mut() {
-            Some(last) if last.entry == entry && last.until == since => last.until = until,
-            _ => self.segments.push(TimelineSegment { since, until, entry }),
+        let last = self.segments[self.first..].last().zip(self.ends.last_mut());
+        match last {
+            Some((last, end)) if last.entry == entry && *end == since => *end = until,
+            _ => {
+                self.segments.push(SegmentStart { since, entry });
+                self.ends.push(until);
+            }
         }
     }
 }
@@ -314,6 +359,26 @@ mod tests {
                         prop_assert_eq!(found.entry, expected);
                     }
                 }
+            }
+        }
+
+        #[test]
+        fn a_guessed_search_finds_what_a_binary_search_does(
+            steps in vec(prop_oneof![1..3_i64, 1..1000_i64, Just(1 << 50)], 0..300),
+            start in prop_oneof![Just(i64::MIN), Just(-500), Just(0)],
+            is_open in any::<bool>(),
+        ) {
+            let mut ends: Vec<i64> = steps
+                .iter()
+                .scan(start, |end, step| {
+                    *end = end.saturating_add(*step);
+                    Some(*end)
+                })
+                .collect();
+            ends.extend(is_open.then_some(i64::MAX));
+            let around = ends.iter().flat_map(|end| [end.saturating_sub(1), *end, end.saturating_add(1)]);
+            for at in around.chain([i64::MIN, i64::MAX, 0]) {
+                prop_assert_eq!(first_after(&ends, at), ends.partition_point(|end| *end <= at));
             }
         }
 
