@@ -94,16 +94,17 @@ class Conditions:
         return _with_time(tag)
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Return a global tag as it was after each change, the oldest first.
+        """Return a global tag as it was after each change, the oldest first; also one that is deleted.
 
         Raises
         ------
         NotFoundError
-            If there is no such global tag.
+            If there was no such global tag.
         """
+        check_text(name, "global tag")
         snapshot = self.federation.snapshot()
-        self.tag(name, csn=snapshot.csn)
-        return [_with_time(tag) for tag in global_tag_history(snapshot._handle, name)]
+        states = [_with_time(tag) for tag in global_tag_history(snapshot._handle, name)]
+        return states or [self.tag(name, csn=snapshot.csn)]
 
     def create_tag(
         self,
@@ -187,6 +188,20 @@ class Conditions:
             If the tag, a series or a commit does not exist.
         """
         return self._change(name, message, state=state, csn=csn, series=series, remove=remove)
+
+    def delete_tag(self, name: str, *, message: str = "") -> None:
+        """Delete a global tag. Its name is free again; its history and earlier commits keep it.
+
+        Copies of it stay as they are, and so do the series and the commits that it names.
+
+        Raises
+        ------
+        DeniedError
+            If the tag is locked or frozen.
+        NotFoundError
+            If the tag does not exist.
+        """
+        self._change(name, message, state="deleted", csn=None, series=None)
 
     def check(self) -> list[str]:
         """Return what is wrong with series and global tags, a sentence each; nothing if all is well.
@@ -274,7 +289,7 @@ class Conditions:
         *,
         create: bool = False,
         copy_of: str | None = None,
-        state: State | None,
+        state: State | Literal["deleted"] | None,
         csn: int | None,
         only_listed: bool | None = None,
         series: Versions | None,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use femtobarn::{
-    Csn, Error, ErrorKind, Federation, Holder, Result, Snapshot, TransactionOptions, View,
+    Csn, Error, ErrorKind, Federation, Holder, Result, Snapshot, Transaction, TransactionOptions,
+    View,
 };
 
 use super::record::{ChangeRecord, NEWEST, VersionRecord, chain, open_container};
@@ -41,12 +42,33 @@ impl GlobalTag {
     /// tag to make exists; `Denied` if the tag is frozen, or locked and not opened by this change; `Conflict`
     /// if somebody else changed a tag at the same time.
     pub fn change(federation: &Federation, name: &str, change: &TagChange) -> Result<Self> {
-        check_name(name)?;
         let reason = if change.message.is_empty() { "" } else { ": " };
         let message = format!("global tag {name}{reason}{}", change.message);
         let options = TransactionOptions { message, ..Default::default() };
         let mut transaction = federation.transaction(options)?;
-        let key = open_container(&mut transaction)?;
+        Self::change_within(&mut transaction, name, change)?;
+        transaction.commit()?;
+        let snapshot = federation.snapshot(None)?;
+        match change.state {
+            Some(GlobalTagState::Deleted) => {
+                let states = Self::history(&snapshot, name)?;
+                states.into_iter().next_back().ok_or_else(|| missing(name))
+            }
+            _ => Self::find(&snapshot, name),
+        }
+    }
+
+    /// As [`change`](Self::change), as a part of a transaction. The change may list series that the transaction makes.
+    ///
+    /// # Errors
+    /// As [`change`](Self::change).
+    pub fn change_within(
+        transaction: &mut Transaction,
+        name: &str,
+        change: &TagChange,
+    ) -> Result<()> {
+        check_name(name)?;
+        let key = open_container(transaction)?;
         let view = transaction.view_by_key(key)?;
         let current = newest(&view, name)?;
         let base = match (&change.create, current) {
@@ -57,17 +79,19 @@ impl GlobalTag {
             (Some(Some(from)), None) => Some(found(newest(&view, from)?, from)?),
             (None, current) => Some(found(current, name)?),
         };
-        let snapshot = federation.snapshot(None)?;
-        let record = changed(name, base.as_ref(), change, &view, &snapshot)?;
-        keep_commits(federation, name, &record)?;
+        let record = changed(name, base.as_ref(), change, &view, transaction)?;
+        keep_commits(view.snapshot().federation(), name, &record)?;
         transaction.rows(key)?.append(&record)?;
-        transaction.commit()?;
-        Self::find(&federation.snapshot(None)?, name)
+        Ok(())
     }
 }
 
 fn found(tag: Option<GlobalTag>, name: &str) -> Result<GlobalTag> {
-    tag.ok_or_else(|| Error::NotFound { what: format!("global tag {name:?} does not exist") })
+    tag.ok_or_else(|| missing(name))
+}
+
+fn missing(name: &str) -> Error {
+    Error::NotFound { what: format!("global tag {name:?} does not exist") }
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -88,7 +112,7 @@ fn changed(
     base: Option<&GlobalTag>,
     change: &TagChange,
     view: &View,
-    snapshot: &Snapshot,
+    transaction: &mut Transaction,
 ) -> Result<ChangeRecord> {
     let is_new = change.create.is_some();
     let old_state = base.filter(|_| !is_new).map_or(GlobalTagState::Open, |base| base.state);
@@ -100,25 +124,24 @@ fn changed(
                 "global tag {name:?} is frozen for ever; make a copy of it and change that"
             ));
         }
-        GlobalTagState::Locked if state == GlobalTagState::Locked => {
+        GlobalTagState::Locked
+            if matches!(state, GlobalTagState::Locked | GlobalTagState::Deleted) =>
+        {
             return refuse(format!("global tag {name:?} is locked; open it first"));
         }
-        GlobalTagState::Locked | GlobalTagState::Open => {}
+        GlobalTagState::Locked | GlobalTagState::Open | GlobalTagState::Deleted => {}
     }
+    let snapshot = transaction.snapshot()?;
     let old_csn = base.and_then(|base| base.csn);
     let mut csn = change.csn.unwrap_or(old_csn);
     if state == GlobalTagState::Frozen && csn.is_none() {
         csn = Some(snapshot.csn());
     }
-    check_commit(csn, snapshot)?;
+    check_commit(csn, &snapshot)?;
     let mut versions = vec![];
     for (series, version) in &change.set {
-        let path = version.source.as_deref().unwrap_or(series);
-        if !snapshot.has(path)? {
-            return Err(Error::NotFound { what: format!("series {path:?} does not exist") });
-        }
-        Series::open(snapshot.view(path)?)?;
-        check_commit(version.csn, snapshot)?;
+        check_series(transaction, version.source.as_deref().unwrap_or(series))?;
+        check_commit(version.csn, &snapshot)?;
         versions.push(version_record(series, version));
     }
     for series in &change.remove {
@@ -164,6 +187,15 @@ fn version_record(series: &str, version: &SeriesVersion) -> VersionRecord {
         source: version.source.clone().unwrap_or_default(),
         is_removed: false,
     }
+}
+
+/// Checks that a path leads to a series.
+fn check_series(transaction: &mut Transaction, path: &str) -> Result<()> {
+    let view = transaction.view(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Error::NotFound { what: format!("series {path:?} does not exist") },
+        _ => error,
+    })?;
+    Series::open(view).map(drop)
 }
 
 fn check_commit(csn: Option<Csn>, snapshot: &Snapshot) -> Result<()> {

@@ -5,7 +5,8 @@
 //! has. `record` stores them, `change` makes new
 //! ones. Specified in docs/format.md.
 //!
-//! 1. Objects are only appended. The last object of a name is its state, up to the one that froze it.
+//! 1. Objects are only appended. The last object of a name is its state, up to the one that froze it. A name whose last
+//!    object deletes it is free again.
 //! 2. What a frozen tag names never changes: every series is read as of a commit, which a federation's tag keeps.
 
 use std::collections::BTreeMap;
@@ -29,21 +30,25 @@ pub enum GlobalTagState {
     Locked,
     /// It can never be changed again, and neither can anything that it names.
     Frozen,
+    /// It is only found in the history.
+    Deleted,
 }
 
 impl GlobalTagState {
-    /// Its name: `open`, `locked` or `frozen`.
+    /// Its name: `open`, `locked`, `frozen` or `deleted`.
     pub fn name(self) -> &'static str {
         match self {
             GlobalTagState::Open => "open",
             GlobalTagState::Locked => "locked",
             GlobalTagState::Frozen => "frozen",
+            GlobalTagState::Deleted => "deleted",
         }
     }
 
     /// The state with a name.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Open, Self::Locked, Self::Frozen].into_iter().find(|state| state.name() == name)
+        let all = [Self::Open, Self::Locked, Self::Frozen, Self::Deleted];
+        all.into_iter().find(|state| state.name() == name)
     }
 }
 
@@ -151,8 +156,10 @@ fn entries_of(view: &View, name: &str) -> Result<Vec<u64>> {
     Ok(entries)
 }
 
+/// The tag with a name, unless it is deleted.
 fn newest(view: &View, name: &str) -> Result<Option<GlobalTag>> {
-    entries_of(view, name)?.last().map(|entry| resolve(view, *entry)).transpose()
+    let found = entries_of(view, name)?.last().map(|entry| resolve(view, *entry)).transpose()?;
+    Ok(found.filter(|tag| tag.state != GlobalTagState::Deleted))
 }
 
 fn resolve(view: &View, entry: u64) -> Result<GlobalTag> {

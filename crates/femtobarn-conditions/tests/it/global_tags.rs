@@ -64,3 +64,36 @@ fn a_copy_starts_as_the_original_and_changes_alone() {
         GlobalTag::all(&snapshot).unwrap().into_iter().map(|tag| tag.name).collect();
     assert_eq!(names, ["a", "b"]);
 }
+
+#[test]
+fn a_deleted_tag_frees_its_name_and_stays_in_the_history() {
+    let (_folder, federation) = federation();
+    let first = commit(&federation, "gain", Overlap::Newest, &[row(0, 0, 100, 0)]);
+    let at_first = TagChange { csn: Some(Some(first)), ..new() };
+    change(&federation, "a", at_first).unwrap();
+    let of_a = TagChange { create: Some(Some("a".to_owned())), ..Default::default() };
+    change(&federation, "b", of_a.clone()).unwrap();
+    change(&federation, "a", to_state(GlobalTagState::Locked)).unwrap();
+    let denied = change(&federation, "a", to_state(GlobalTagState::Deleted)).unwrap_err();
+    assert_eq!(denied.kind(), ErrorKind::Denied);
+    change(&federation, "a", to_state(GlobalTagState::Open)).unwrap();
+    let deleted = change(&federation, "a", to_state(GlobalTagState::Deleted)).unwrap();
+    assert_eq!(deleted.state, GlobalTagState::Deleted);
+
+    let snapshot = federation.snapshot(None).unwrap();
+    assert_eq!(GlobalTag::look_up(&snapshot, "a").unwrap(), None);
+    let names: Vec<_> = GlobalTag::all(&snapshot).unwrap().into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["b"]);
+    assert_eq!(entry_at_50(&federation, "b"), Some(0));
+    for refused in [to_state(GlobalTagState::Open), TagChange { ..of_a }] {
+        let name = if refused.create.is_some() { "c" } else { "a" };
+        assert_eq!(change(&federation, name, refused).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    commit(&federation, "gain", Overlap::Newest, &[row(0, 40, 60, 1)]);
+    assert_eq!(change(&federation, "a", new()).unwrap().csn, None);
+    assert_eq!(entry_at_50(&federation, "a"), Some(1));
+    let history = GlobalTag::history(&federation.snapshot(None).unwrap(), "a").unwrap();
+    let states: Vec<_> = history.iter().map(|it| it.state.name()).collect();
+    assert_eq!(states, ["open", "locked", "open", "deleted", "open"]);
+}
