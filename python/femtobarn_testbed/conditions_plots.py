@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.ticker import NullLocator
 
 from femtobarn_reports.style import INK, clean, picture
 
 from .event_costs import DATABASE, EventCosts, event_costs_of
-from .labels import BEHIND_TEXT
 from .papers import STAR_FACTOR
 from .rate_plots import WIDTH, Run, largest
 from .summaries import rounded
@@ -20,13 +20,15 @@ __all__ = ["draw_event_costs"]
 
 PHYSICS = OPERATIONS["compute"]
 COLOURS = {name: OPERATIONS[name] for name in DATABASE}
+ROOM = 1e4
+"""Room for texts beside the longest bar, as a factor on the logarithmic axis."""
 
 
 def draw_event_costs(run: Run) -> Figure:
     """Draw the time of an event in physics and in database code, and that of look-ups alone, logarithmic."""
     shown = event_costs_of({**run, "points": largest(run)})
     figure = picture(WIDTH, 1.5 + 0.42 * len(shown))
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1.1, 1.0])
+    left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1.0, 1.2])
     _draw_time(left, shown)
     _draw_factors(right, shown)
     left.set_yticks(range(len(shown)), [each.variant for each in shown])
@@ -48,25 +50,33 @@ def _draw_time(axes: Axes, shown: list[EventCosts]) -> None:
         axes.barh(rows, width, left=floor, height=0.62, color=colour)
         floor = floor + width
     for row, each in enumerate(shown):
-        axes.text(floor[row], row, f"  {each.database_share:.1%}", va="center")
-    axes.set_xlim(0, 1.2 * max(*floor, 1e-9))
-    clean(axes, x="ms for an event; share in database code", grid="x")
+        axes.text(floor[row], row, f"  {each.database_share:.0%} database", va="center", fontsize=9)
+    axes.set_xlim(0, 1.45 * max(*floor, 1e-9))
+    clean(axes, x="ms for an event", grid="x")
 
 
 def _draw_factors(axes: Axes, shown: list[EventCosts]) -> None:
     """Draw the time in look-ups, by which factor it is less than the first variant's, and the requests."""
-    times = [1e3 * each.look_ups for each in shown]
+    times = np.array([1e3 * each.look_ups for each in shown])
     axes.barh(range(len(shown)), times, height=0.62, color=COLOURS["look up"])
-    axes.set_xscale("log")
     for row, (time, each) in enumerate(zip(times, shown, strict=True)):
         factor = f", {rounded(times[0] / time)} times less" if row else ""
-        text = f" {rounded(time)} ms{factor}; {rounded(each.requests)} requests"
-        axes.text(time, row, text, va="center", fontsize=9, bbox=BEHIND_TEXT)
-    low, high = min(times), max(times)
-    axes.set_xlim(low / 3, high * (high / low) ** 1.2 * 3)
+        axes.text(
+            time,
+            row,
+            f"  {rounded(time)} ms, {rounded(each.requests)} requests{factor}",
+            va="center",
+            fontsize=9,
+        )
+    low, high = times.min(), times.max()
+    axes.set_xscale("log")
+    axes.set_xlim(low / 3, high * ROOM)
+    axes.set_xticks(10.0 ** np.arange(np.ceil(np.log10(low / 3)), np.log10(high) + 0.5))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.axvline(times[0] / STAR_FACTOR, color=INK, linewidth=1.0, linestyle=(0, (6, 3)))
     axes.annotate(
-        f"paper: {STAR_FACTOR:g} times less", (times[0] / STAR_FACTOR, 1.0), (3, -2), va="top", fontsize=9,
-        xycoords=("data", "axes fraction"), textcoords="offset points", bbox=BEHIND_TEXT,
+        f"paper: {STAR_FACTOR:g} times less", (times[0] / STAR_FACTOR, 1.0), (0, 3), ha="center", fontsize=9,
+        xycoords=("data", "axes fraction"), textcoords="offset points",
     )  # fmt: skip
-    clean(axes, x="ms in look-ups of conditions for an event, logarithmic", grid="x")
+    clean(axes, x="ms of it in look-ups, logarithmic", grid="x")

@@ -19,6 +19,7 @@ from matplotlib.ticker import MaxNLocator
 
 from femtobarn_reports.style import BLUE, CORAL, GREY, INK, SAND, TEAL, VIOLET, clean, picture
 
+from .event_costs import event_costs_of
 from .labels import BEHIND_TEXT, Ending, Labels, label_ends
 from .papers import Paper, Point, paper_of
 from .summaries import rounded
@@ -139,7 +140,9 @@ def _panels(run: Run) -> list[Panel]:
     """The panels with data; at least one."""
     shown = [panel for panel in PANELS if any(panel.value(point) for point in run["points"])]
     if len(shown) > 1 and not _points(paper_of(run), "events_per_second") and not _are_events_mixed(run):
-        shown = [panel for panel in shown if panel.quantity != "events_per_second"]
+        # Jobs that look up conditions are counted by their events, whose payload is small.
+        less = "bytes_per_second" if event_costs_of(run) else "events_per_second"
+        shown = [panel for panel in shown if panel.quantity != less]
     return shown or [PANELS[1]]
 
 
