@@ -155,3 +155,23 @@ def test_long_history_of_a_tag_reads_the_same(gains: fb.Federation) -> None:
 def test_wrong_global_tags_are_refused(gains: fb.Federation, call: object, error: type[Exception]) -> None:
     with pytest.raises(error):
         call(gains.conditions)  # type: ignore[operator]
+
+
+def test_deleted_tag_frees_its_name_and_stays_in_its_history(gains: fb.Federation) -> None:
+    gains.conditions.create_tag("a", csn=1)
+    gains.conditions.create_tag("b", copy_of="a")
+    gains.conditions.delete_tag("a", message="a mistake")
+    assert [tag["name"] for tag in gains.conditions.tags()] == ["b"]
+    with pytest.raises(fb.NotFoundError, match='global tag "a" does not exist'):
+        gains.conditions.tag("a")
+    with pytest.raises(fb.NotFoundError):
+        gains.conditions.delete_tag("a")
+    assert [(each["state"], each["message"]) for each in gains.conditions.history("a")][-1] == (
+        "deleted",
+        "a mistake",
+    )
+    assert gains.conditions.create_tag("a")["csn"] is None
+    assert gains.conditions.check() == []
+    gains.conditions.change_tag("a", state="locked")
+    with pytest.raises(fb.DeniedError):
+        gains.conditions.delete_tag("a")

@@ -19,8 +19,8 @@ pub struct Series {
     view: View,
     options: SeriesOptions,
     validity: Selection,
-    /// In order; they cover the clock.
-    windows: Vec<LoadedWindow>,
+    /// In order; they cover the clock. Shared with the same version through other snapshots.
+    windows: Arc<[LoadedWindow]>,
     /// Held by the thread that reads a window, so that others wait for it instead of reading the same.
     loading: Mutex<()>,
 }
@@ -55,6 +55,28 @@ impl Series {
             loading: Mutex::new(()),
             view,
         })
+    }
+
+    /// The same series through another snapshot, with the windows that were read; none if the snapshot has another version of
+    /// it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn through(&self, view: &View) -> Result<Option<Self>> {
+        let identity = |view: &View| {
+            let version = view.version();
+            (version.database, version.container, version.csn)
+        };
+        if identity(view) != identity(&self.view) {
+            return Ok(None);
+        }
+        Ok(Some(Series {
+            validity: view.select(&VALIDITY_FIELDS)?,
+            options: self.options,
+            windows: self.windows.clone(),
+            loading: Mutex::new(()),
+            view: view.clone(),
+        }))
     }
 
     /// The container that holds the objects.

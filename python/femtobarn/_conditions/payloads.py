@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from .._exceptions import CorruptError, WrongTypeError
+from .._exceptions import CorruptError, NotFoundError, WrongTypeError
 from .._schema.annotations import link, string
 from .._schema.classes import field, persistent
 
@@ -26,6 +26,9 @@ MEDIA_TYPES = {
 
 BINARY = "application/octet-stream"
 """The media type of bytes of which nothing is known."""
+
+ELSEWHERE = "message/external-body"
+"""The media type of payloads whose bytes are not in the federation; their name says where they are."""
 
 
 @persistent
@@ -89,10 +92,17 @@ def payload_bytes(condition: Any) -> bytes:
     ------
     CorruptError
         If the bytes do not have the hash that is stored with them.
+    NotFoundError
+        If the bytes are not in the federation, as those of payloads that clients of nopayloaddb inserted.
     """
     found = getattr(condition, "payload", condition)
     if not all(hasattr(found, name) for name in ("data", "sha256")):
         raise WrongTypeError(f"{condition!r} is neither a payload nor a condition that links to one")
+    if getattr(found, "media_type", "") == ELSEWHERE:
+        raise NotFoundError(
+            f"the bytes of payload {found.name!r} are not in the federation: they are in a file of this "
+            "name, where clients of nopayloaddb write payloads (write_dir of their configuration)"
+        )
     data = bytes(found.data)
     digest = hashlib.sha256(data).hexdigest()
     if digest != found.sha256:

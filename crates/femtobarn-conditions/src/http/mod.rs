@@ -33,6 +33,7 @@ use serde::Deserialize;
 mod answers;
 mod heads;
 mod json;
+mod nopayloaddb;
 mod pages;
 mod payloads;
 mod series;
@@ -56,6 +57,7 @@ type SharedConditions = State<Arc<ConditionsSite>>;
 
 /// The routes to the conditions of a federation. They do not check who asks.
 pub fn routes(federation: Federation) -> Router {
+    let of_nopayloaddb = nopayloaddb::routes(federation.clone());
     let site = Arc::new(ConditionsSite {
         versions: Versions::new(federation.clone()),
         pages: LastingPages::new(PAGES_BYTES_MAX),
@@ -77,6 +79,7 @@ pub fn routes(federation: Federation) -> Router {
         .route("/conditions/{version}/{entries}/{*path}", get(conditions_page))
         .route("/payloads/{version}/{entry}/{*path}", get(payload))
         .with_state(site)
+        .nest("/nopayloaddb", of_nopayloaddb)
 }
 
 const OPENAPI: &str = include_str!("openapi.json");

@@ -1,0 +1,111 @@
+//! Payload lists: the series of a payload type as a global tag names it, for look-ups.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use femtobarn::{Result, View};
+use serde_json::Value;
+
+use super::moments::IovMoment;
+use super::names;
+use super::references::{PayloadReference, References};
+use crate::series::Series;
+use crate::timeline::Interval;
+
+/// The channel that nopayloaddb's clients see.
+const CHANNEL: i64 = 0;
+
+/// A list as of a version of its series. Threads share it.
+pub(super) struct PayloadList {
+    pub type_name: String,
+    type_json: String,
+    series: Series,
+    references: Arc<References>,
+}
+
+impl PayloadList {
+    /// The list with the objects of a container.
+    pub(super) fn open(type_path: &str, view: View) -> Result<Self> {
+        let type_name = names::name_of(type_path);
+        Ok(PayloadList {
+            type_json: Value::from(&*type_name).to_string(),
+            type_name,
+            references: Arc::new(References::new(&view)?),
+            series: Series::open(view)?,
+        })
+    }
+
+    /// The same list through another snapshot, with what was read of it; none if the snapshot has another version.
+    pub(super) fn through(&self, view: &View) -> Result<Option<Self>> {
+        let Some(series) = self.series.through(view)? else { return Ok(None) };
+        Ok(Some(PayloadList {
+            type_name: self.type_name.clone(),
+            type_json: self.type_json.clone(),
+            series,
+            references: self.references.clone(),
+        }))
+    }
+
+    /// What is valid at a moment.
+    pub(super) fn at(&self, moment: IovMoment) -> Result<Option<ValidPayload<'_>>> {
+        let Some(at) = moment.looked_up(self.series.options().clock) else { return Ok(None) };
+        let interval = self.series.interval(CHANNEL, at)?;
+        interval.entry.map(|entry| self.payload(&interval, entry)).transpose()
+    }
+
+    /// All that is valid at some time, in order.
+    pub(super) fn all(&self) -> Result<Vec<(u64, ValidPayload<'_>)>> {
+        let intervals = self.series.intervals(CHANNEL, i64::MIN..i64::MAX)?;
+        let with_entry = intervals.iter().filter_map(|it| it.entry.map(|entry| (it, entry)));
+        with_entry.map(|(it, entry)| Ok((entry, self.payload(it, entry)?))).collect()
+    }
+
+    fn payload(&self, interval: &Interval, entry: u64) -> Result<ValidPayload<'_>> {
+        let clock = self.series.options().clock;
+        Ok(ValidPayload {
+            type_json: &self.type_json,
+            reference: self.references.get(self.series.view(), entry)?,
+            start: IovMoment::of(interval.since, clock),
+            end: IovMoment::of(interval.until, clock),
+        })
+    }
+}
+
+/// A payload and when it is valid.
+pub(super) struct ValidPayload<'a> {
+    /// The name of its type, as JSON.
+    pub type_json: &'a str,
+    pub reference: &'a PayloadReference,
+    pub start: IovMoment,
+    pub end: IovMoment,
+}
+
+impl ValidPayload<'_> {
+    /// Writes it as a JSON array, which is what nopayloaddb's clients ask for by default. The last member is a revision, which
+    /// is not kept.
+    pub(super) fn write_array(&self, out: &mut String) {
+        let ValidPayload { type_json, reference, start, end } = self;
+        let numbers = (start.major, start.minor, end.major, end.minor);
+        let _ = write!(
+            out,
+            "[{type_json},{},{},{},{},{},null]",
+            reference.json(),
+            numbers.0,
+            numbers.1,
+            numbers.2,
+            numbers.3
+        );
+    }
+
+    /// The same as an object.
+    pub(super) fn write_object(&self, out: &mut String) {
+        let ValidPayload { type_json, reference, start, end } = self;
+        let (url, checksum, size) = (reference.url(), reference.checksum(), reference.size());
+        let _ = write!(
+            out,
+            "{{\"payload_type_name\":{type_json},\"payload_url\":{url},\"checksum\":{checksum},\"size\":{size},\
+             \"major_iov\":{},\"minor_iov\":{},\"major_iov_end\":{},\"minor_iov_end\":{},\"revision\":null}}",
+            start.major, start.minor, end.major, end.minor
+        );
+    }
+}

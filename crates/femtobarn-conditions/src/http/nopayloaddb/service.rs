@@ -1,0 +1,115 @@
+//! What the routes share: the federation, what is kept in memory of it, and the order of writes.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use femtobarn::{Csn, ErrorKind, Federation, Result, Transaction, TransactionOptions};
+use parking_lot::Mutex;
+
+use super::answers::{JsonText, failed};
+use super::overview::TagOverview;
+use super::pending_iovs::PendingIovs;
+use super::resolved_tags::{ResolvedTag, ResolvedTags};
+
+/// How often a write is tried that other processes' commits make fail.
+const ATTEMPTS: usize = 5;
+
+/// The conditions of a federation as nopayloaddb shows them.
+pub(super) struct PayloadService {
+    pub federation: Federation,
+    /// The global tags that jobs ask for.
+    pub tags: Arc<ResolvedTags>,
+    /// IOVs that are not yet in a list.
+    pub pending: PendingIovs,
+    overview: Mutex<Option<Arc<TagOverview>>>,
+    /// Held by the request that writes.
+    writing: Mutex<()>,
+}
+
+pub(super) type SharedService = State<Arc<PayloadService>>;
+
+impl PayloadService {
+    pub(super) fn new(federation: Federation) -> Self {
+        PayloadService {
+            federation,
+            tags: Arc::default(),
+            pending: PendingIovs::default(),
+            overview: Mutex::default(),
+            writing: Mutex::default(),
+        }
+    }
+
+    /// Answers a request that reads, where waiting for a disk delays no other connection.
+    pub(super) async fn read(
+        self: Arc<Self>,
+        make: impl FnOnce(&Self) -> Result<JsonText> + Send + 'static,
+    ) -> Response {
+        match tokio::task::spawn_blocking(move || make(&self)).await {
+            Ok(Ok(answer)) => answer.into_response(),
+            Ok(Err(error)) => failed(&error),
+            Err(panic) if panic.is_panic() => std::panic::resume_unwind(panic.into_panic()),
+            Err(_) => {
+                failed(&femtobarn::Error::Closed { what: "the server is stopping".to_owned() })
+            }
+        }
+    }
+
+    /// Answers a request that writes: `change` fills a transaction, and is called again if another process was faster.
+    pub(super) async fn write<T>(
+        self: Arc<Self>,
+        message: String,
+        change: impl Fn(&Self, &TagOverview, &mut Transaction) -> Result<T> + Send + 'static,
+        answer: impl FnOnce(&Self, T) -> Result<JsonText> + Send + 'static,
+    ) -> Response {
+        self.read(move |service| {
+            let _writing = service.writing.lock();
+            let mut attempt = 1;
+            loop {
+                match service.try_to_write(&message, &change) {
+                    Err(error) if error.kind() == ErrorKind::Conflict && attempt < ATTEMPTS => {
+                        attempt += 1
+                    }
+                    done => return answer(service, done?),
+                }
+            }
+        })
+        .await
+    }
+
+    fn try_to_write<T>(
+        &self,
+        message: &str,
+        change: impl Fn(&Self, &TagOverview, &mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let overview = self.overview()?;
+        let options = TransactionOptions { message: message.to_owned(), ..Default::default() };
+        let mut transaction = self.federation.transaction(options)?;
+        let done = change(self, &overview, &mut transaction)?;
+        transaction.commit()?;
+        Ok(done)
+    }
+
+    /// All tags, types and lists as of the newest commit.
+    pub(super) fn overview(&self) -> Result<Arc<TagOverview>> {
+        let head = self.federation.head()?;
+        let mut kept = self.overview.lock();
+        if let Some(overview) = kept.as_ref().filter(|it| it.csn >= head) {
+            return Ok(overview.clone());
+        }
+        let overview = Arc::new(TagOverview::read(&self.federation)?);
+        *kept = Some(overview.clone());
+        Ok(overview)
+    }
+
+    /// The lists of a tag as of the newest commit.
+    pub(super) fn resolved(&self, tag: &str) -> Result<Arc<ResolvedTag>> {
+        let overview = self.overview()?;
+        self.tags.find(&self.federation, &overview, tag)
+    }
+
+    /// The time of a commit; none if it is not known.
+    pub(super) fn time_of(&self, csn: Csn) -> Option<i64> {
+        self.federation.catalog().commit_by_csn(csn).ok().map(|commit| commit.time_us)
+    }
+}
