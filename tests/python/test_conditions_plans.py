@@ -176,6 +176,21 @@ def test_events_in_gaps_need_no_intervals(job: fb.Job) -> None:
         assert batch.tpc_gain.to_list() == [None] * len(batch)
 
 
+def test_events_at_the_ends_of_the_clock_are_planned(fed: fb.Federation) -> None:
+    form = {"name": "Moment", "fields": [{"name": "time", "type": "int64"}]}
+    with fed.transaction() as txn:
+        for name, times in (("both", [2**63 - 1, 0, -(2**63)]), ("last", [2**63 - 1])):
+            txn.database(name, create=True).container("events", form, create=True).extend({"time": times})
+        txn.series("tpc/gain", Gain, create=True).put(Gain(value=1.0), since=0)
+    job = fed.conditions()
+    plan = job.plan_jobs(job.snapshot["both/events"], moments="time", jobs=3)
+    assert [each.first for each in plan] == [-(2**63), 0, 2**63 - 1]
+    # The last number of the clock is no moment at which a condition is valid.
+    assert plan.after.intervals == 1
+    assert job.plan_jobs(job.snapshot["both/events"], moments="time", jobs=1).after.median_span == 2.0**64
+    assert job.plan_jobs(job.snapshot["last/events"], moments="time", jobs=1).after.intervals == 0
+
+
 def test_no_events_give_no_jobs(job: fb.Job, tmp_path: Path) -> None:
     plan = job.plan_jobs(views(job), where="energy > 2", moments=BOTH, jobs=5)
     assert len(plan) == plan.num_events == plan.after.intervals == 0

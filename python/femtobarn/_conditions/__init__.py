@@ -8,6 +8,7 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``series``: reading one series as of a snapshot.
 - ``series_writers``: inserting into a series, within a transaction.
 - ``run_tables``: from times to runs and back.
+- ``segments``: what is valid when in one channel, as arrays; what differs.
 - ``event_joins``: events with the conditions at their moments.
 - ``planned_jobs``: events of any containers, in the order of time.
 - ``event_lists``, ``plan_costs``, ``job_plans``: events divided into such jobs, and what that saves.
@@ -21,7 +22,6 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``snapshot_files``: writing them.
 - ``readings``, ``reading_lines``, ``mqtt_source``: raw values from text and messages, checked and converted.
 - ``recorders``, ``reading_sources``: recording them, a transaction for each batch.
-- ``segments``: what is valid when in one channel, as arrays; what differs.
 - ``reductions``, ``derived_series``, ``reduction_runs``: offline series that are derived from raw ones.
 - ``global_tags``: names for a version of every series.
 

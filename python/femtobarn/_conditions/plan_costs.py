@@ -13,7 +13,9 @@ import numpy as np
 
 from .._data.casts import Values
 from .._views.view import View
+from .clocks import FOREVER
 from .event_lists import EventList, each_once
+from .segments import Segments, positions_at
 from .series import Series
 
 __all__ = ["PlanCosts", "SeriesCosts", "costs_of_jobs", "distinct_pairs"]
@@ -60,7 +62,7 @@ class PlanCosts:
     @property
     def median_span(self) -> float:
         """Median of the range from the first to the last event of a job on the clock; 0 without jobs."""
-        return float(np.median(self.last - self.first)) if len(self.first) else 0.0
+        return float(np.median(self.last.astype(float) - self.first)) if len(self.first) else 0.0
 
 
 def costs_of_jobs(
@@ -115,7 +117,7 @@ def _costs_of_series(
     """Count what jobs need of a series, from the moments of all events, ascending, and their jobs."""
     if not len(moments):
         return SeriesCosts(0, 0)
-    since, until = int(moments[0]), int(moments[-1]) + 1
+    since, until = int(moments[0]), min(int(moments[-1]) + 1, FOREVER)
     if channels is None:
         channels = series.channels(since, until)
     segments = [series.segments(since, until, channel=channel) for channel in channels]
@@ -127,22 +129,13 @@ def _costs_of_series(
     starts = _first_entries(series.view, ["since"])
     intervals, read = 0, [np.empty((2, 0), np.int64)]
     for begins, ends, entries in segments:
-        valid = _segments_of_cells(begins, ends, edges)[cell]
+        valid = np.append(-1, positions_at(Segments.new(begins, ends, {}), edges))[cell]
         needed = distinct_pairs(job[valid >= 0], valid[valid >= 0], job_count, len(begins))
         intervals += len(needed[0])
         homes = np.searchsorted(starts, entries.astype(np.int64), "right") - 1
         read.append(np.stack(distinct_pairs(needed[0], homes[needed[1]], job_count, len(starts))))
     readers, clusters = np.concatenate(read, axis=1)
     return SeriesCosts(intervals, len(distinct_pairs(readers, clusters, job_count, len(starts))[0]))
-
-
-def _segments_of_cells(begins: Values, ends: Values, edges: Values) -> Values:
-    """Return the position of the segment that is valid in each cell, or -1."""
-    if not len(begins):
-        return np.full(len(edges) + 1, -1)
-    found = np.searchsorted(begins, edges, "right") - 1
-    is_valid = (found >= 0) & (edges < ends[found])
-    return np.append(-1, np.where(is_valid, found, -1))
 
 
 def distinct_pairs(jobs: Values, labels: Values, job_count: int, label_count: int) -> tuple[Values, Values]:
