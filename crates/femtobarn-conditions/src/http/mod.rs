@@ -11,9 +11,11 @@
 //! | `/windows/VERSION/NUMBER/PATH` | what is valid when in a window | for ever |
 //! | `/conditions/VERSION/FIRST-LAST/PATH` | the values of some entries | for ever |
 //! | `/payloads/VERSION/ENTRY/PATH` | the bytes of one payload | for ever |
+//! | `/nopayloaddb/api/cdb_rest/...` | what clients of nopayloaddb ask, which also write | |
 //!
 //! `answers` makes responses, `pages` keeps those that may be cached for ever, `versions` finds the series of a
-//! version, `heads`, `series` and `payloads` have the contents, `json` writes values.
+//! version, `heads`, `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its
+//! own answers.
 //!
 //! 1. A version names the commit that made it by its number and by its transaction's UUID. Two histories of a
 //!    federation, as after restoring an older copy, never have a version in common.
