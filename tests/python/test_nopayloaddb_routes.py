@@ -333,6 +333,24 @@ def test_query_sees_what_another_process_commits(ask: Requests, fed: fb.Federati
     assert (ask.valid("prod", 7, 0)["Beam"][0], ask.valid("open", 7, 0)["Beam"][0]) == ("b", "c")
 
 
+def test_tag_whose_snapshot_was_given_up_is_an_error_and_others_are_not(fed: fb.Federation) -> None:
+    payload = fb.Payload.from_bytes(b"", name="a", media_type="message/external-body")
+    with fed.transaction() as txn:
+        txn.series("nopayloaddb/Beam", fb.Payload, create=True, clock="run").put(payload, since=(0, 0))
+    csn = fed.snapshot().csn
+    fed.conditions.create_tag("old", csn=csn)
+    fed.conditions.create_tag("new")
+    with fed.transaction() as txn:
+        txn.series("nopayloaddb/Beam").put(payload, since=(5, 0))
+    fed.untag(f"old@{csn}")
+    fed.vacuum(keep_from=fed.snapshot().csn)
+    with served(fed) as ask:
+        assert [each["name"] for each in ask.ok("GET", "globalTags")] == ["new", "old"]
+        assert ask.valid("new", 7, 0)["Beam"][:2] == ("a", (5, 0))
+        status, reason = ask.refused("GET", "globalTag/old")
+        assert (status, f'snapshot "{csn}, before the horizon' in reason) == (404, True), reason
+
+
 def test_iov_out_of_the_clock_is_refused_and_nothing_is_stored(ask: Requests, fed: fb.Federation) -> None:
     name = ask.new_list("prod", "Beam")
     before = fed.snapshot().csn

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-use femtobarn::{ContainerOptions, Csn, Federation, Result};
+use femtobarn::{ContainerOptions, ContainerRow, Csn, ErrorKind, Federation, Result, Snapshot};
 
 use super::answers::not_found;
 use super::names;
@@ -220,20 +220,33 @@ impl RowsByCommit<'_> {
         if let Some(rows) = self.known.get(&csn) {
             return Ok(rows.clone());
         }
-        let snapshot = self.federation.snapshot(Some(csn))?;
+        let rows = match self.federation.snapshot(Some(csn)) {
+            Ok(snapshot) => self.read(&snapshot)?,
+            // The snapshot was given up. Who asks for a tag that names it is told; other tags are as they are.
+            Err(error) if error.kind() == ErrorKind::NotFound => SeriesRows::new(),
+            Err(error) => return Err(error),
+        };
+        let rows = Rc::new(rows);
+        self.known.insert(csn, rows.clone());
+        Ok(rows)
+    }
+
+    fn read(&self, snapshot: &Snapshot) -> Result<SeriesRows> {
         let mut rows = SeriesRows::new();
         for database in snapshot.databases()? {
-            let containers = snapshot.containers(database.id)?;
-            let is_series = |options: &str| {
-                ContainerOptions::from_json(options).is_ok_and(|it| it.series.is_some())
+            let is_series = |container: &ContainerRow| {
+                ContainerOptions::from_json(&container.options).is_ok_and(|it| it.series.is_some())
             };
-            if !containers.iter().any(|it| is_series(&it.options)) {
+            let mut series = snapshot.containers(database.id)?;
+            series.retain(is_series);
+            if series.is_empty() {
                 continue;
             }
-            let versions = self.federation.catalog().newest_versions(database.id, csn)?;
+            let versions =
+                self.federation.catalog().newest_versions(database.id, snapshot.csn())?;
             let live: HashMap<_, _> =
                 versions.iter().map(|it| (it.container, it.entries - it.deleted)).collect();
-            for container in containers.into_iter().filter(|it| is_series(&it.options)) {
+            for container in series {
                 let row = SeriesRow {
                     id: Some(container.id.0),
                     created: container.created,
@@ -242,8 +255,6 @@ impl RowsByCommit<'_> {
                 rows.insert(format!("{}/{}", database.name, container.name), row);
             }
         }
-        let rows = Rc::new(rows);
-        self.known.insert(csn, rows.clone());
         Ok(rows)
     }
 }

@@ -115,6 +115,10 @@ fn resolve(
     let known: HashMap<&str, &PayloadList> =
         old.into_iter().flat_map(|it| &it.lists).map(|(path, list)| (&**path, list)).collect();
     let mut snapshots = HashMap::new();
+    // An overview has no lists of a tag whose snapshot was given up, which must not look like a tag without any.
+    if let Some(own) = tag.tag.csn {
+        snapshots.insert(own, federation.snapshot(Some(own))?);
+    }
     let mut lists = Vec::with_capacity(tag.lists.len());
     for (path, list) in &tag.lists {
         let at = list.csn.unwrap_or(csn);
