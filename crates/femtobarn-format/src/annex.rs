@@ -8,7 +8,7 @@
 //! 2. A container without deletions, statistics and indexes has no annex.
 
 use femtobarn_catalog::BlobRange;
-use rntuple::{BlobSink, ByteSource};
+use rntuple::{BlobSink, ByteSource, read_verified};
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
@@ -118,8 +118,11 @@ impl Annex {
             return Ok(Annex::default());
         }
         let what = format!("annex at byte {}", range.offset);
-        let bytes = read_bytes(source, range.offset, range.size, &what)?;
-        frame::open(&MAGIC, &bytes, &what)
+        let read = |source: &dyn ByteSource| {
+            let bytes = read_bytes(source, range.offset, range.size, &what)?;
+            frame::open(&MAGIC, &bytes, &what)
+        };
+        read_verified(source, Error::is_damage, read)
     }
 
     /// All blobs that the annex refers to.
@@ -158,11 +161,14 @@ impl Blob {
     /// they cannot be read.
     pub fn read(&self, source: &dyn ByteSource) -> Result<Vec<u8>> {
         let what = format!("blob at byte {}", self.offset);
-        let bytes = read_bytes(source, self.offset, self.size, &what)?;
-        if XxHash3_64::oneshot(&bytes) != self.checksum {
-            return Err(Error::Corrupt { what: format!("{what}: its checksum is wrong") });
-        }
-        Ok(bytes)
+        let read = |source: &dyn ByteSource| {
+            let bytes = read_bytes(source, self.offset, self.size, &what)?;
+            if XxHash3_64::oneshot(&bytes) != self.checksum {
+                return Err(Error::Corrupt { what: format!("{what}: its checksum is wrong") });
+            }
+            Ok(bytes)
+        };
+        read_verified(source, Error::is_damage, read)
     }
 }
 

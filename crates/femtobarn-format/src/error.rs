@@ -33,6 +33,15 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether damaged bytes can be the reason.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Error::Corrupt { .. } => true,
+            Error::Storage { source, .. } => source.is_damage(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Error::Invalid { what: what.into() }
     }

@@ -108,6 +108,11 @@ impl Error {
         }
     }
 
+    /// Whether damaged bytes can be the reason.
+    pub(crate) fn is_damage(&self) -> bool {
+        self.kind() == ErrorKind::Corrupt
+    }
+
     pub(crate) fn invalid(what: impl Into<String>) -> Self {
         Error::Invalid { what: what.into() }
     }

@@ -78,6 +78,11 @@ impl Error {
         }
     }
 
+    /// Whether damaged bytes can be the reason: they may also claim what is not supported.
+    pub fn is_damage(&self) -> bool {
+        matches!(self.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported)
+    }
+
     pub(crate) fn corrupt(what: &'static str, offset: u64, reason: impl Into<String>) -> Self {
         Error::Corrupt { what, offset, reason: reason.into() }
     }

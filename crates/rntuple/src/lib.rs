@@ -141,7 +141,7 @@ pub use revise::{
     evolve, plan,
 };
 pub use schema::{AliasColumn, Column, ColumnId, ExtraTypeInfo, Field, FieldId, Schema, Structure};
-pub use source::{BlobSink, ByteSource, ReadRequest};
+pub use source::{BlobSink, ByteSource, ReadRequest, read_verified};
 pub use summary::{Bound, Bounds, ClusterSummary};
 pub use type_map::Encoding;
 pub use types::{Precision, Primitive, Type};

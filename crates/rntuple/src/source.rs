@@ -44,6 +44,15 @@ pub trait ByteSource: Send + Sync {
         requests.iter_mut().try_for_each(|request| self.read_at(request.offset, request.buffer))
     }
 
+    /// Fills all requests as [`read_many`](Self::read_many) does, from where the caches below this source got
+    /// their bytes, and replaces what these hold. The default, for sources without caches, is the same read.
+    ///
+    /// # Errors
+    /// As [`read_many`](Self::read_many).
+    fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        self.read_many(requests)
+    }
+
     /// Announces ranges that will be read soon, in this order, so that the source can prefetch them.
     /// The default does nothing.
     fn will_need(&self, ranges: &[Range<u64>]) {
@@ -75,6 +84,10 @@ impl<T: ByteSource + ?Sized> ByteSource for Arc<T> {
         (**self).read_many(requests)
     }
 
+    fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        (**self).read_past_caches(requests)
+    }
+
     fn will_need(&self, ranges: &[Range<u64>]) {
         (**self).will_need(ranges);
     }
@@ -85,6 +98,43 @@ impl<T: ByteSource + ?Sized> ByteSource for Arc<T> {
 
     fn is_remote(&self) -> bool {
         (**self).is_remote()
+    }
+}
+
+/// A source whose reads pass all caches.
+struct PastCaches<'a>(&'a dyn ByteSource);
+
+impl ByteSource for PastCaches<'_> {
+    fn size(&self) -> Result<u64> {
+        self.0.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.read_many(&mut [ReadRequest { offset, buffer }])
+    }
+
+    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> Result<()> {
+        self.0.read_past_caches(requests)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.0.is_remote()
+    }
+}
+
+/// Runs `read`, which reads from a source and verifies what it has read. If it fails because of damage and the
+/// source is remote, runs it once more, past all caches: the damage may be theirs.
+///
+/// # Errors
+/// Those of `read`: of the second run, if there is one.
+pub fn read_verified<T, E>(
+    source: &dyn ByteSource,
+    is_damage: impl Fn(&E) -> bool,
+    read: impl Fn(&dyn ByteSource) -> std::result::Result<T, E>,
+) -> std::result::Result<T, E> {
+    match read(source) {
+        Err(error) if source.is_remote() && is_damage(&error) => read(&PastCaches(source)),
+        read => read,
     }
 }
 

@@ -145,6 +145,15 @@ impl ByteSource for Overlay {
         }
     }
 
+    fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        let (mut in_file, mut in_memory): (Vec<_>, Vec<_>) = requests
+            .iter_mut()
+            .map(|ReadRequest { offset, buffer }| ReadRequest { offset: *offset, buffer })
+            .partition(|request| request.offset < MEMORY_START);
+        self.file.read_past_caches(&mut in_file)?;
+        self.read_many(&mut in_memory)
+    }
+
     fn will_need(&self, ranges: &[Range<u64>]) {
         self.file.will_need(&in_file(ranges));
     }

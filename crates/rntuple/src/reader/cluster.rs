@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::footer::{ClusterGroup, Footer};
 use crate::page_list::{self, ColumnPages, Outline, Outlined, PageLocation};
 use crate::schema::{ColumnId, Schema};
-use crate::source::ByteSource;
+use crate::source::{ByteSource, read_verified};
 
 /// The pages of one column in one cluster.
 pub(crate) struct PageRun {
@@ -195,11 +195,15 @@ impl Clusters {
             return Ok(loaded);
         }
         let (link, kind) = (&group.link.page_list, EnvelopeKind::PageList);
-        let envelope = envelope::read_envelope(source, link, kind, self.key_size_max)?;
-        let outline = Outline::decode(&envelope)?;
-        if outline.header_checksum != self.header_checksum {
-            return Err(corrupt("a page list belongs to another header".to_owned()));
-        }
+        let read = |source: &dyn ByteSource| {
+            let envelope = envelope::read_envelope(source, link, kind, self.key_size_max)?;
+            let outline = Outline::decode(&envelope)?;
+            if outline.header_checksum != self.header_checksum {
+                return Err(corrupt("a page list belongs to another header".to_owned()));
+            }
+            Ok((envelope, outline))
+        };
+        let (envelope, outline) = read_verified(source, Error::is_damage, read)?;
         let bounds = FileBounds { file_size: source.size()?, key_size_max: self.key_size_max };
         let clusters = arranged(outline, &group.link)?;
         Ok(group.loaded.get_or_init(|| LoadedList { envelope, bounds, clusters }))

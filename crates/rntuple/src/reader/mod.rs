@@ -40,7 +40,7 @@ use crate::locator::EnvelopeLink;
 use crate::page_cache::{CacheFileId, PageCache};
 use crate::schema::ColumnId;
 use crate::schema::Schema;
-use crate::source::ByteSource;
+use crate::source::{ByteSource, read_verified};
 use crate::tfile;
 use crate::tree::FieldTree;
 use crate::types::Type;
@@ -132,15 +132,19 @@ impl Reader {
         footer: &EnvelopeLink,
         key_size_max: u64,
     ) -> Result<Self> {
-        let kind = EnvelopeKind::Header;
-        let bytes = envelope::read_envelope(&*source, header, kind, key_size_max)?;
-        let (header, checksum) = Header::decode(&bytes)?;
-        let kind = EnvelopeKind::Footer;
-        let bytes = envelope::read_envelope(&*source, footer, kind, key_size_max)?;
-        let footer = Footer::decode(&bytes)?;
-        if footer.header_checksum != checksum {
-            return Err(Error::corrupt("footer", 0, "it belongs to another header"));
-        }
+        let read = |source: &dyn ByteSource| {
+            let kind = EnvelopeKind::Header;
+            let bytes = envelope::read_envelope(source, header, kind, key_size_max)?;
+            let (header, checksum) = Header::decode(&bytes)?;
+            let kind = EnvelopeKind::Footer;
+            let bytes = envelope::read_envelope(source, footer, kind, key_size_max)?;
+            let footer = Footer::decode(&bytes)?;
+            if footer.header_checksum != checksum {
+                return Err(Error::corrupt("footer", 0, "it belongs to another header"));
+            }
+            Ok((header, footer))
+        };
+        let (header, footer) = read_verified(&*source, Error::is_damage, read)?;
         let mut schema = header.schema;
         schema.extend(&footer.extension)?;
         let tree = FieldTree::of(&schema)?;

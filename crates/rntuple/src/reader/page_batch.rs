@@ -38,9 +38,39 @@ pub(super) fn read_batch(
         }
         source.read_many(&mut requests)?;
         drop(requests);
-        let mut staged = &stored[..];
-        reads.into_iter().try_for_each(|read| read.open(column, &mut staged, buffers))
+        let mut rest = &mut stored[..];
+        let mut damaged = vec![];
+        for mut read in reads {
+            let (staged, behind) = rest.split_at_mut(read.staged_bytes(column));
+            rest = behind;
+            match read.open(column, staged, buffers) {
+                Err(error) if error.is_damage() && source.is_remote() => {
+                    damaged.push((read, staged))
+                }
+                opened => opened?,
+            }
+        }
+        read_again(source, column, damaged, buffers)
     })
+}
+
+/// Reads pages that arrived damaged once more, past all caches.
+fn read_again(
+    source: &dyn ByteSource,
+    column: &Column,
+    mut damaged: Vec<(PageRead<'_>, &mut [u8])>,
+    buffers: &mut PageBuffers,
+) -> Result<()> {
+    if damaged.is_empty() {
+        return Ok(());
+    }
+    let mut requests = Vec::with_capacity(2 * damaged.len());
+    for (read, staged) in &mut damaged {
+        read.request(column, &mut &mut **staged, &mut requests);
+    }
+    source.read_past_caches(&mut requests)?;
+    drop(requests);
+    damaged.into_iter().try_for_each(|(mut read, staged)| read.open(column, staged, buffers))
 }
 
 /// Buffers that a thread reuses, so that their memory is touched for the first time only once.
@@ -96,9 +126,7 @@ impl PageRead<'_> {
         }
     }
 
-    fn open(self, column: &Column, read: &mut &[u8], buffers: &mut PageBuffers) -> Result<()> {
-        let (staged, rest) = read.split_at(self.staged_bytes(column));
-        *read = rest;
+    fn open(&mut self, column: &Column, staged: &[u8], buffers: &mut PageBuffers) -> Result<()> {
         if self.is_direct(column) {
             return check_direct(self.page, self.target, staged);
         }

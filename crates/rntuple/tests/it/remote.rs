@@ -3,7 +3,10 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use rntuple::{Appender, ByteSource, CellType, PageCache, Reader, Type, WriteOptions, row};
+use rntuple::{
+    Appender, ByteSource, CellType, EnvelopeLink, PageCache, ReadRequest, Reader, Type,
+    WriteOptions, row,
+};
 
 use crate::store::Store;
 
@@ -184,4 +187,88 @@ fn damage_is_reported_by_the_read_not_by_the_announcement() {
         refused += usize::from(one | reader.read(&reader.select_all(), 0..6).is_err());
     }
     assert!(refused > 100, "{refused}");
+}
+
+/// A remote source behind a cache, which may be damaged.
+struct DamagedCache {
+    cached: Mutex<Vec<u8>>,
+    origin: Vec<u8>,
+    /// Reads past the cache.
+    rereads: Mutex<usize>,
+}
+
+impl ByteSource for DamagedCache {
+    fn size(&self) -> rntuple::Result<u64> {
+        self.origin.size()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
+        self.cached.lock().unwrap().read_at(offset, buffer)
+    }
+
+    fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        *self.rereads.lock().unwrap() += 1;
+        for request in requests {
+            self.origin.read_at(request.offset, request.buffer)?;
+            let start = request.offset as usize;
+            let mut cached = self.cached.lock().unwrap();
+            cached[start..start + request.buffer.len()].copy_from_slice(request.buffer);
+        }
+        Ok(())
+    }
+
+    fn is_remote(&self) -> bool {
+        true
+    }
+}
+
+/// Whether all entries are read, and the number of reads past the cache.
+fn read_through(
+    cached: Vec<u8>,
+    origin: &[u8],
+    links: [&EnvelopeLink; 2],
+    entries: u64,
+) -> (bool, usize) {
+    let source = DamagedCache {
+        cached: Mutex::new(cached),
+        origin: origin.to_vec(),
+        rereads: Mutex::default(),
+    };
+    let source = Arc::new(source);
+    let read = || {
+        let reader = Reader::from_links(source.clone(), links[0], links[1])?;
+        let found = reader.read(&reader.select_all(), 0..entries)?;
+        let origin = Reader::from_links(Arc::new(source.origin.clone()), links[0], links[1])?;
+        let wanted = origin.read(&origin.select_all(), 0..entries)?;
+        for at in 0..entries as usize {
+            assert_eq!(found.value(at).unwrap(), wanted.value(at).unwrap());
+        }
+        rntuple::Result::Ok(())
+    };
+    let is_read = read().is_ok();
+    let rereads = *source.rereads.lock().unwrap();
+    (is_read, rereads)
+}
+
+#[test]
+fn damaged_bytes_of_a_cache_are_read_again_past_it() {
+    let (bytes, header, footer) = written(6);
+    let links = [&header, &footer];
+    let mut reread = 0;
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 0x41;
+        let (is_read, rereads) = read_through(damaged.clone(), &bytes, links, 6);
+        assert!(is_read, "byte {at}");
+        reread += usize::from(rereads > 0);
+        if rereads > 0 {
+            let (is_read, rereads) = read_through(damaged.clone(), &damaged, links, 6);
+            assert!(!is_read && rereads > 0, "the origin is damaged, too: byte {at}");
+        }
+    }
+    assert!(reread > 100, "{reread}");
+    assert_eq!(read_through(bytes.clone(), &bytes, links, 6), (true, 0));
+    let (is_read, rereads) = read_through(vec![0; bytes.len()], &bytes, links, 6);
+    assert!(is_read);
+    assert!(rereads < 30, "all pages of a column are read again together: {rereads}");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use rntuple::ByteSource;
+use rntuple::{ByteSource, read_verified};
 
 use super::block::{BLOCK_BYTES, IndexBlock};
 use super::run::{block_count, damaged, offset_of};
@@ -76,10 +76,12 @@ impl RunReader<'_> {
             Some(block) => block,
             None => {
                 let size = (run.blob.size - number * BLOCK_BYTES as u64).min(BLOCK_BYTES as u64);
-                let mut bytes = vec![0; size as usize];
-                self.source.read_at(offset, &mut bytes).map_err(Error::storage("index"))?;
-                let block = IndexBlock::decode(bytes).map(Arc::new);
-                let block = block.ok_or_else(|| damaged(run, number))?;
+                let read = |source: &dyn ByteSource| {
+                    let mut bytes = vec![0; size as usize];
+                    source.read_at(offset, &mut bytes).map_err(Error::storage("index"))?;
+                    IndexBlock::decode(bytes).map(Arc::new).ok_or_else(|| damaged(run, number))
+                };
+                let block = read_verified(self.source, Error::is_damage, read)?;
                 if let Some((cache, file)) = self.cache {
                     cache.insert(file, offset, block.clone());
                 }
@@ -303,16 +305,17 @@ impl<'a> RunStream<'a> {
         let start = self.next_block * BLOCK_BYTES as u64;
         let size = (self.run.blob.size - start).min(count * BLOCK_BYTES as u64);
         let offset = self.run.blob.offset.saturating_add(start);
-        let mut bytes = vec![0; size as usize];
-        self.source.read_at(offset, &mut bytes).map_err(Error::storage("index"))?;
-        for (number, bytes) in (self.next_block..).zip(bytes.chunks(BLOCK_BYTES)) {
-            let block =
-                IndexBlock::decode(bytes.to_vec()).ok_or_else(|| damaged(&self.run, number))?;
-            if block.level() > 0 {
-                break;
-            }
-            self.ahead.push(block);
-        }
+        let read = |source: &dyn ByteSource| {
+            let mut bytes = vec![0; size as usize];
+            source.read_at(offset, &mut bytes).map_err(Error::storage("index"))?;
+            let blocks =
+                (self.next_block..).zip(bytes.chunks(BLOCK_BYTES)).map(|(number, bytes)| {
+                    IndexBlock::decode(bytes.to_vec()).ok_or_else(|| damaged(&self.run, number))
+                });
+            blocks.collect::<Result<Vec<_>>>()
+        };
+        let blocks = read_verified(self.source, Error::is_damage, read)?;
+        self.ahead.extend(blocks.into_iter().take_while(|block| block.level() == 0));
         self.next_block += count;
         self.ahead.reverse();
         Ok(!self.ahead.is_empty())

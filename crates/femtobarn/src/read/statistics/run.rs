@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 
-use rntuple::{Bound, Bounds, ByteSource, ClusterSummary, ColumnPath};
+use rntuple::{Bound, Bounds, ByteSource, ClusterSummary, ColumnPath, read_verified};
 use twox_hash::XxHash3_64;
 
 use crate::annex::{Blob, read_bytes};
@@ -175,13 +175,16 @@ impl Directory {
     /// [`Error::Corrupt`] if it is damaged.
     pub(crate) fn read(source: &dyn ByteSource, blob: &Blob) -> Result<Self> {
         let what = format!("statistics at byte {}", blob.offset);
-        let size = blob.size.min(FIRST_READ_BYTES);
-        let mut bytes = read_bytes(source, blob.offset, size, &what)?;
-        let size = Self::size_in(blob, &bytes)?;
-        if size > bytes.len() as u64 {
-            bytes = read_bytes(source, blob.offset, size, &what)?;
-        }
-        Self::of(blob, &bytes)
+        let read = |source: &dyn ByteSource| {
+            let size = blob.size.min(FIRST_READ_BYTES);
+            let mut bytes = read_bytes(source, blob.offset, size, &what)?;
+            let size = Self::size_in(blob, &bytes)?;
+            if size > bytes.len() as u64 {
+                bytes = read_bytes(source, blob.offset, size, &what)?;
+            }
+            Self::of(blob, &bytes)
+        };
+        read_verified(source, Error::is_damage, read)
     }
 
     /// The size of the directory, according to its first bytes.
@@ -221,9 +224,12 @@ impl Directory {
         };
         let (start, size) = self.section(number);
         let what = format!("statistics at byte {}", self.blob.offset);
-        let section = read_bytes(source, self.blob.offset.saturating_add(start), size, &what)?;
-        let known = decode_section(&section, self.columns[number].1);
-        known.map(Some).ok_or_else(|| damaged(&self.blob))
+        let read = |source: &dyn ByteSource| {
+            let section = read_bytes(source, self.blob.offset.saturating_add(start), size, &what)?;
+            let known = decode_section(&section, self.columns[number].1);
+            known.map(Some).ok_or_else(|| damaged(&self.blob))
+        };
+        read_verified(source, Error::is_damage, read)
     }
 }
 
