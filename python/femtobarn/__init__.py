@@ -87,6 +87,7 @@ from ._schema.classes import definition_of, field, is_persistent, persistent
 from ._schema.types import Definition
 from ._serving import Server, serve
 from ._snapshots import Snapshot
+from ._tiers import TierStatistics
 from ._transactions import Savepoint, Transaction
 from ._upkeep import BackupReport, CheckReport, Compacted, Problem, RepairReport, VacuumReport
 from ._views.view import View
@@ -147,6 +148,7 @@ __all__ = [
     "Server",
     "Snapshot",
     "StorageError",
+    "TierStatistics",
     "Transaction",
     "UnavailableError",
     "UnsupportedError",

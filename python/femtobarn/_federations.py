@@ -26,6 +26,7 @@ from ._objects.objects import Object
 from ._query.paths import Expressions
 from ._schema.types import Definition
 from ._snapshots import Snapshot
+from ._tiers import TierStatistics
 from ._transactions import Transaction
 from ._upkeep import Upkeep
 from ._upkeep import seconds as _seconds
@@ -72,6 +73,7 @@ def open(
     read_ahead_bytes: int | None = None,
     disk_cache: str | os.PathLike[str] | None = None,
     disk_cache_bytes: int | None = None,
+    memcached: str | Sequence[str] = (),
     timeout: float | None = None,
 ) -> Federation:
     """Open a federation.
@@ -95,12 +97,17 @@ def open(
         Folder for a cache of the bytes read from a server, which processes share; no cache by default.
     disk_cache_bytes
         Size of that cache for each federation, 16 GiB by default; the least recently used bytes go first.
+    memcached
+        ``host:port`` of a memcached server, or several, which jobs of a cluster share; they are asked after
+        the disk cache. Everybody who can reach them can read the cached bytes.
     timeout
         Seconds to keep trying a server that stopped answering, for example while it restarts; 60 by default.
         A server that does not answer this first connection is an error at once.
 
     Raises
     ------
+    InvalidError
+        If an address of memcached has another form.
     NotFoundError
         If there is no federation at the path.
     UnavailableError
@@ -118,6 +125,7 @@ def open(
         read_ahead_bytes,
         disk_cache,
         disk_cache_bytes,
+        [memcached] if isinstance(memcached, str) else list(memcached),
         timeout,
     )
     return Federation(handle)
@@ -355,6 +363,13 @@ class Federation(Upkeep, Imports):
             Number of the commit.
         """
         return self._handle.seal(database, _seconds(lock_timeout))
+
+    def read_statistics(self) -> list[TierStatistics]:
+        """Return what was read from each cache and from the server, in the order in which they are asked.
+
+        The list is empty for a federation in a folder.
+        """
+        return [TierStatistics(*row) for row in self._handle.read_statistics()]
 
     def history(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Return the commits, newest first: number, time, message, user, host and process."""

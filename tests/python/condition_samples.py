@@ -10,7 +10,7 @@ import numpy as np
 import femtobarn as fb
 
 __all__ = [
-    "CHANNELS", "END", "PATHS", "RUNS", "Event", "Gain", "Mixed", "Pointer",
+    "CHANNELS", "END", "PATHS", "RUNS", "Event", "Gain", "Level", "Mixed", "Plain", "Pointer",
     "answers", "assert_same", "fill", "mixed", "moments",
 ]  # fmt: skip
 
@@ -19,6 +19,11 @@ __all__ = [
 class Gain:
     value: fb.float64
     status: fb.uint8 = 0
+
+
+@fb.persistent
+class Level:
+    value: fb.float64
 
 
 @fb.persistent
@@ -128,3 +133,46 @@ def assert_same(job: fb.Job, file: fb.Job, since: int = 0, until: int = END) -> 
 
 RUNS: dict[str, Any] = {"since_run": (6, 0), "until_run": (9, 0)}
 """The bounds of runs that fit to the times from 60 to 90."""
+
+
+class Plain:
+    """The model: all conditions in the order of their insertion (channel, since, until, value, number)."""
+
+    def __init__(self, overlap: str) -> None:
+        self.overlap = overlap
+        self.rows: list[list[float]] = []
+        self.value = 0.0
+
+    def apply(self, series: fb.SeriesWriter, kind: str, channel: int, since: int, length: int) -> None:
+        """Change the series and the model alike."""
+        self.value += 1.0
+        if kind in ("put", "extend"):
+            self.rows.append([channel, since, since + length, self.value, len(self.rows)])
+            validity = {"since": since, "until": since + length}
+            if kind == "put":
+                series.put(Level(value=self.value), channel=channel, **validity)
+            else:
+                many = {name: [moment] for name, moment in validity.items()}
+                series.extend({"value": [self.value]}, channel=channel, **many)
+        elif kind == "end" and any(r[0] == channel and r[1] < since < r[2] for r in self.rows):
+            series.end(at=since, channel=channel)
+            self.end(channel, since)
+        elif kind == "correct" and self.at(channel, since) is not None:
+            series.correct(Level(value=self.value), at=since, channel=channel)
+            self.correct(channel, since, self.value)
+
+    def at(self, channel: int, t: int) -> float | None:
+        begun = [row for row in self.rows if row[0] == channel and row[1] <= t]
+        if self.overlap == "open":
+            begun = [max(begun, key=lambda row: (row[1], row[4]))] if begun else []
+        valid = [row for row in begun if t < row[2]]
+        return max(valid, key=lambda row: row[4])[3] if valid else None
+
+    def end(self, channel: int, t: int) -> None:
+        for row in self.rows:
+            if row[0] == channel and row[1] < t < row[2]:
+                row[2] = t
+
+    def correct(self, channel: int, t: int, value: float) -> None:
+        wanted = self.at(channel, t)
+        next(row for row in self.rows if row[3] == wanted)[3] = value

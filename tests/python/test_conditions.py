@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from condition_samples import Level, Plain
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -374,30 +375,6 @@ INSERTION = st.tuples(
 )
 
 
-class Plain:
-    """The model: all conditions in the order of their insertion, as of each commit."""
-
-    def __init__(self, overlap: str) -> None:
-        self.overlap = overlap
-        self.rows: list[list[float]] = []
-
-    def at(self, channel: int, t: int) -> float | None:
-        begun = [row for row in self.rows if row[0] == channel and row[1] <= t]
-        if self.overlap == "open":
-            begun = [max(begun, key=lambda row: (row[1], row[4]))] if begun else []
-        valid = [row for row in begun if t < row[2]]
-        return max(valid, key=lambda row: row[4])[3] if valid else None
-
-    def end(self, channel: int, t: int) -> None:
-        for row in self.rows:
-            if row[0] == channel and row[1] < t < row[2]:
-                row[2] = t
-
-    def correct(self, channel: int, t: int, value: float) -> None:
-        wanted = self.at(channel, t)
-        next(row for row in self.rows if row[3] == wanted)[3] = value
-
-
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(INSERTION, min_size=1, max_size=5), min_size=1, max_size=6),
@@ -408,27 +385,13 @@ def test_every_snapshot_answers_as_the_plain_list(
     commits: list[list[tuple[str, int, int, int]]],
     overlap: Literal["newest", "open"],
 ) -> None:
-    plain, expected, value = Plain(overlap), {}, 0.0
+    plain, expected = Plain(overlap), {}
     with fb.create(tmp_path_factory.mktemp("model") / "m.fed") as fed:
         for changes in commits:
             with fed.transaction() as txn:
-                series = txn.series("tpc/gain", Gain, create=True, overlap=overlap)
-                for kind, channel, since, length in changes:
-                    value += 1.0
-                    if kind in ("put", "extend"):
-                        plain.rows.append([channel, since, since + length, value, len(plain.rows)])
-                        validity = {"since": since, "until": since + length}
-                        if kind == "put":
-                            series.put(Gain(value=value), channel=channel, **validity)
-                        else:
-                            many = {name: [moment] for name, moment in validity.items()}
-                            series.extend({"value": [value]}, channel=channel, **many)
-                    elif kind == "end" and any(r[0] == channel and r[1] < since < r[2] for r in plain.rows):
-                        series.end(at=since, channel=channel)
-                        plain.end(channel, since)
-                    elif kind == "correct" and plain.at(channel, since) is not None:
-                        series.correct(Gain(value=value), at=since, channel=channel)
-                        plain.correct(channel, since, value)
+                series = txn.series("tpc/gain", Level, create=True, overlap=overlap)
+                for change in changes:
+                    plain.apply(series, *change)
             csn = txn.csn or fed.head()
             expected[csn] = [[plain.at(channel, t) for t in range(2 * END)] for channel in range(3)]
         for csn, answers in expected.items():

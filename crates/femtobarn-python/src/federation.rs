@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use femtobarn::{Federation, Isolation, OpenOptions, TransactionOptions};
+use femtobarn::{Federation, Isolation, OpenOptions, TierStatistics, TransactionOptions};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -31,7 +31,7 @@ impl FederationHandle {
 
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
-    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, timeout))]
+    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, memcached, timeout))]
     fn open(
         py: Python<'_>,
         path: PathBuf,
@@ -41,6 +41,7 @@ impl FederationHandle {
         read_ahead_bytes: Option<u64>,
         disk_cache: Option<PathBuf>,
         disk_cache_bytes: Option<u64>,
+        memcached: Vec<String>,
         timeout: Option<f64>,
     ) -> PyResult<Self> {
         let usual = OpenOptions::default();
@@ -51,6 +52,7 @@ impl FederationHandle {
             read_ahead_bytes: read_ahead_bytes.unwrap_or(usual.read_ahead_bytes),
             disk_cache,
             disk_cache_bytes: disk_cache_bytes.unwrap_or(usual.disk_cache_bytes),
+            memcached,
             timeout: timeout.map_or(Ok(usual.timeout), server_timeout)?,
         };
         let open = || match path.to_str().filter(|text| text.contains("://")) {
@@ -157,6 +159,16 @@ impl FederationHandle {
             rows.append(row)?;
         }
         Ok(rows)
+    }
+
+    /// What was read from each cache and from the server: name, hits, misses, bytes, damaged, failures.
+    #[expect(clippy::type_complexity, reason = "the fields of the facade's class, in its order")]
+    fn read_statistics(&self) -> PyResult<Vec<(&'static str, u64, u64, u64, u64, u64)>> {
+        let tiers = self.federation.get()?.read_statistics();
+        let row = |tier: TierStatistics| {
+            (tier.name, tier.hits, tier.misses, tier.bytes, tier.damaged, tier.failures)
+        };
+        Ok(tiers.into_iter().map(row).collect())
     }
 
     fn upkeep(&self) -> PyResult<UpkeepHandle> {

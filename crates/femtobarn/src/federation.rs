@@ -18,12 +18,13 @@ use parking_lot::Mutex;
 use rntuple::PageCache;
 use uuid::Uuid;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::OpenOptions;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::open_files::OpenDatabaseFiles;
-use crate::storage::remote::disk_cache::DiskCache;
+use crate::storage::remote::caches::RemoteCaches;
 use crate::storage::remote::folder::RemoteFolder;
+use crate::storage::remote::tier::TierStatistics;
 
 /// Extent writers retained between transactions, at most; each has an open file and a buffer.
 const UNFINISHED_EXTENTS_MAX: usize = 64;
@@ -105,8 +106,8 @@ impl Federation {
     /// `root://host:port//federation`, or `roots://` for TLS.
     ///
     /// # Errors
-    /// `Invalid` if `url` has another form; `Unavailable` if the server does not answer; `Denied` if it
-    /// refuses the client; `Io` if the disk cache cannot be opened.
+    /// `Invalid` if `url` or an address of memcached has another form; `Unavailable` if the server does not
+    /// answer; `Denied` if it refuses the client; `Io` if the disk cache cannot be opened.
     pub fn over_server(
         catalog: Arc<dyn Catalogue>,
         url: &str,
@@ -114,13 +115,9 @@ impl Federation {
     ) -> Result<Self> {
         let folder =
             RemoteFolder::connect(url, catalog.session(), options.streams, options.timeout)?;
-        let keep = |disk: &PathBuf| {
-            DiskCache::open(disk, catalog.uuid(), options.disk_cache_bytes)
-                .map_err(|error| Error::io("make the folder", disk, error))
-        };
-        let disk = options.disk_cache.as_ref().map(keep).transpose()?;
+        let caches = RemoteCaches::open(catalog.clone(), &options)?;
         let files =
-            OpenDatabaseFiles::on_server(catalog.clone(), folder, disk, options.read_ahead_bytes);
+            OpenDatabaseFiles::on_server(catalog.clone(), folder, caches, options.read_ahead_bytes);
         Ok(Self::over(catalog, files, &options))
     }
 
@@ -156,6 +153,12 @@ impl Federation {
     /// Publishes the disk cache's new entries to other processes.
     pub fn publish_disk_cache(&self) {
         self.inner.files.publish_disk_cache();
+    }
+
+    /// What was read from each cache before the server and from the server, in the order in which they are asked;
+    /// empty for a federation in a folder.
+    pub fn read_statistics(&self) -> Vec<TierStatistics> {
+        self.inner.files.read_statistics()
     }
 
     /// The federation's folder, or its URL as a path if it is on a server.

@@ -67,4 +67,5 @@ pub use schema::class::{Class, Field, FieldType};
 pub use storage::identify::{
     CommitMetadata, ContainerMetadata, FileMetadata, RootFileKind, identify,
 };
+pub use storage::remote::tier::TierStatistics;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};

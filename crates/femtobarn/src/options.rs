@@ -27,6 +27,9 @@ pub struct OpenOptions {
     pub disk_cache: Option<PathBuf>,
     /// Bytes of the disk cache for each federation: 16 GiB by default.
     pub disk_cache_bytes: u64,
+    /// Addresses of memcached servers, as `host:port`, that are asked for bytes before the server of the
+    /// federation, and after the disk cache; none by default. Jobs that share them should name them alike.
+    pub memcached: Vec<String>,
 }
 
 impl Default for OpenOptions {
@@ -40,6 +43,7 @@ impl Default for OpenOptions {
             timeout: Duration::from_secs(60),
             disk_cache: None,
             disk_cache_bytes: 16 << 30,
+            memcached: vec![],
         }
     }
 }

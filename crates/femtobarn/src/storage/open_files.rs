@@ -18,10 +18,11 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::storage::file::{self, DatabaseFile};
 use crate::storage::places;
-use crate::storage::remote::cached_file::{CachedRemoteFile, MirrorAt};
-use crate::storage::remote::disk_cache::{CommitMark, DiskCache};
+use crate::storage::remote::cached_file::CachedRemoteFile;
+use crate::storage::remote::caches::RemoteCaches;
 use crate::storage::remote::folder::RemoteFolder;
 use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
+use crate::storage::remote::tier::{FileTiers, TierCounts, TierStatistics};
 
 /// Files that are open at once.
 const OPEN_FILES_MAX: usize = 256;
@@ -30,10 +31,8 @@ const OPEN_FILES_MAX: usize = 256;
 pub(crate) struct OpenDatabaseFiles {
     catalog: Arc<dyn Catalogue>,
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
-    /// The server's folder; none if the files are on this machine.
-    server: Option<RemoteFolder>,
-    /// Caches what is read from the server.
-    disk_cache: Option<Arc<DiskCache>>,
+    /// The server's folder, and the caches before it; none if the files are on this machine.
+    server: Option<(RemoteFolder, RemoteCaches)>,
     prefetch_pool: Arc<PrefetchPool>,
     /// The prefetcher of each file, with the newest commit that it serves.
     prefetchers: Cache<DatabaseId, (Csn, Weak<Prefetcher>)>,
@@ -46,7 +45,6 @@ impl OpenDatabaseFiles {
             catalog,
             open: Cache::new(OPEN_FILES_MAX),
             server: None,
-            disk_cache: None,
             prefetch_pool: Arc::new(PrefetchPool::new(0)),
             prefetchers: Cache::new(OPEN_FILES_MAX),
         }
@@ -56,21 +54,21 @@ impl OpenDatabaseFiles {
     pub(crate) fn on_server(
         catalog: Arc<dyn Catalogue>,
         server: RemoteFolder,
-        disk_cache: Option<Arc<DiskCache>>,
+        caches: RemoteCaches,
         read_ahead_bytes: u64,
     ) -> Self {
         let prefetch_pool = Arc::new(PrefetchPool::new(read_ahead_bytes));
-        OpenDatabaseFiles {
-            server: Some(server),
-            disk_cache,
-            prefetch_pool,
-            ..Self::local(catalog)
-        }
+        let server = Some((server, caches));
+        OpenDatabaseFiles { server, prefetch_pool, ..Self::local(catalog) }
+    }
+
+    fn folder(&self) -> Option<&RemoteFolder> {
+        self.server.as_ref().map(|(folder, _)| folder)
     }
 
     /// The path of a database's file; a URL in the form of a path if it is on a server.
     pub(crate) fn path_of(&self, database: &DatabaseRow) -> PathBuf {
-        match &self.server {
+        match self.folder() {
             Some(server) => server.path_of(&path_on_server(database)),
             // Joining an absolute path replaces the folder.
             None => self.catalog.folder().join(Path::new(&database.path)),
@@ -84,8 +82,11 @@ impl OpenDatabaseFiles {
             files: self.clone(),
             database: database.id,
             at,
-            prefetcher: self.server.is_some().then(|| self.prefetcher(database.id, at)),
-            mirror: self.mirror(database, at),
+            remote: self.server.as_ref().map(|(_, caches)| RemoteSource {
+                prefetcher: self.prefetcher(database.id, at),
+                tiers: caches.tiers(database, at),
+                server: caches.server.clone(),
+            }),
             size: OnceLock::new(),
             version_end: AtomicU64::new(0),
         })
@@ -108,23 +109,19 @@ impl OpenDatabaseFiles {
 
     /// Records the content of the disk cache, for other processes.
     pub(crate) fn publish_disk_cache(&self) {
-        if let Some(cache) = &self.disk_cache {
-            cache.publish();
+        if let Some((_, caches)) = &self.server {
+            caches.publish();
         }
     }
 
-    /// The mirror of a database's file in the disk cache.
-    fn mirror(&self, database: &DatabaseRow, at: Csn) -> Option<MirrorAt> {
-        let cache = self.disk_cache.as_ref()?;
-        let time_of = |csn| self.catalog.commit_by_csn(csn).ok().map(|commit| commit.time_us);
-        let mark = CommitMark { csn: at, time_us: time_of(at)? };
-        let has_commit = |mark: CommitMark| time_of(mark.csn) == Some(mark.time_us);
-        Some(MirrorAt { mirror: cache.mirror(database, has_commit)?, mark })
+    /// What was read from each cache and from the server; nothing for files on this machine.
+    pub(crate) fn read_statistics(&self) -> Vec<TierStatistics> {
+        self.server.as_ref().map_or_else(Vec::new, |(_, caches)| caches.statistics())
     }
 
     /// Opens a database's file for reading and writing.
     pub(crate) fn open_to_write(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
-        match &self.server {
+        match self.folder() {
             Some(server) => {
                 Ok(server.open_to_write(&path_on_server(database), database.id)?.into())
             }
@@ -139,7 +136,7 @@ impl OpenDatabaseFiles {
         database: DatabaseId,
         uuid: Uuid,
     ) -> Result<DatabaseFile> {
-        match &self.server {
+        match self.folder() {
             Some(server) => DatabaseFile::from(server.create(path, database)?).with_front(uuid),
             None => {
                 let path = self.catalog.folder().join(path);
@@ -168,7 +165,7 @@ impl OpenDatabaseFiles {
     }
 
     fn open(&self, database: &DatabaseRow) -> Result<Arc<DatabaseFile>> {
-        Ok(Arc::new(match &self.server {
+        Ok(Arc::new(match self.folder() {
             Some(server) => server.open(&path_on_server(database))?.into(),
             None => DatabaseFile::open(self.path_of(database))?,
         }))
@@ -192,12 +189,24 @@ pub(crate) struct FileSource {
     /// A commit as of which the database exists.
     at: Csn,
     /// None for a file on this machine, which the operating system prefetches.
-    prefetcher: Option<Arc<Prefetcher>>,
-    mirror: Option<MirrorAt>,
+    remote: Option<RemoteSource>,
     /// The size of a file on a server, requested once, since all bytes that the commit refers to were there before.
     size: OnceLock<u64>,
     /// The end of the version that is read, as far as is known; 0 if it is unknown.
     version_end: AtomicU64,
+}
+
+/// What a file on a server is read through.
+struct RemoteSource {
+    prefetcher: Arc<Prefetcher>,
+    tiers: FileTiers,
+    server: Arc<TierCounts>,
+}
+
+impl RemoteSource {
+    fn cached(&self, file: Arc<DatabaseFile>) -> CachedRemoteFile {
+        CachedRemoteFile { file, tiers: self.tiers.clone(), server: self.server.clone() }
+    }
 }
 
 impl FileSource {
@@ -217,10 +226,6 @@ impl FileSource {
             end => end,
         }
     }
-
-    fn remote_file(&self) -> rntuple::Result<CachedRemoteFile> {
-        Ok(CachedRemoteFile { file: self.file()?, mirror: self.mirror.clone() })
-    }
 }
 
 impl ByteSource for FileSource {
@@ -233,40 +238,47 @@ impl ByteSource for FileSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
-        match &self.prefetcher {
-            None => self.file()?.read_at(offset, buffer),
-            Some(prefetcher) => {
-                let mut requests = [ReadRequest { offset, buffer }];
-                prefetcher.read_many(&self.remote_file()?, &mut requests, self.version_end())
-            }
+        if self.is_remote() {
+            self.read_many(&mut [ReadRequest { offset, buffer }])
+        } else {
+            self.file()?.read_at(offset, buffer)
         }
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        match &self.prefetcher {
-            None => self.file()?.read_many(requests),
-            Some(prefetcher) => {
-                prefetcher.read_many(&self.remote_file()?, requests, self.version_end())
+        let file = self.file()?;
+        match &self.remote {
+            None => file.read_many(requests),
+            Some(remote) => {
+                remote.prefetcher.read_many(&remote.cached(file), requests, self.version_end())
             }
+        }
+    }
+
+    fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        let file = self.file()?;
+        match &self.remote {
+            None => file.read_many(requests),
+            Some(remote) => remote.cached(file).read_past_tiers(requests),
         }
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
         // If the file cannot be opened, the read itself returns the error.
-        let Ok(open) = self.remote_file() else { return };
-        match &self.prefetcher {
-            None => open.file.will_need(ranges),
-            Some(prefetcher) => prefetcher.will_need(&open, ranges),
+        let Ok(file) = self.file() else { return };
+        match &self.remote {
+            None => file.will_need(ranges),
+            Some(remote) => remote.prefetcher.will_need(&remote.cached(file), ranges),
         }
     }
 
     fn may_need(&self, ranges: &[Range<u64>]) {
-        if let (Some(prefetcher), Ok(open)) = (&self.prefetcher, self.remote_file()) {
-            prefetcher.may_need(&open, ranges);
+        if let (Some(remote), Ok(file)) = (&self.remote, self.file()) {
+            remote.prefetcher.may_need(&remote.cached(file), ranges);
         }
     }
 
     fn is_remote(&self) -> bool {
-        self.prefetcher.is_some()
+        self.remote.is_some()
     }
 }

@@ -1,64 +1,79 @@
-//! A file on a server, read through the disk cache.
+//! A file on a server, read through the tiers before it.
 
 use std::sync::Arc;
 
 use rntuple::{ByteSource, ReadRequest};
 
+use super::tier::{FileTiers, TierCounts, total};
 use crate::storage::file::DatabaseFile;
-use crate::storage::remote::disk_cache::{CommitMark, Mirror};
 
-/// A file on a server, with its mirror on a local disk if the disk cache is on.
+/// A file on a server, with its tiers.
 #[derive(Clone, Debug)]
 pub(crate) struct CachedRemoteFile {
     pub file: Arc<DatabaseFile>,
-    pub mirror: Option<MirrorAt>,
-}
-
-/// A mirror, and the commit that refers to all bytes that are read through it.
-#[derive(Clone, Debug)]
-pub(crate) struct MirrorAt {
-    pub mirror: Arc<Mirror>,
-    pub mark: CommitMark,
+    pub tiers: FileTiers,
+    /// What is read from the server, in all files.
+    pub server: Arc<TierCounts>,
 }
 
 impl CachedRemoteFile {
-    /// Fills all requests. The commit of the mirror must refer to every requested byte.
+    /// Whether there is a tier.
+    pub(crate) fn has_tiers(&self) -> bool {
+        !self.tiers.tiers.is_empty()
+    }
+
+    /// Fills all requests. The commit of the tiers must refer to every requested byte, as in all reads but
+    /// [`read_ahead_at`](Self::read_ahead_at).
     pub(crate) fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.read_with(requests, |missing| self.file.read_many(missing))
+        self.fetch(&mut self.fill(requests))
     }
 
     /// As [`read_many`](Self::read_many), over a connection for prefetching.
     pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.read_with(requests, |missing| self.file.read_ahead(missing))
+        self.fetch_with(&mut self.fill(requests), |missing| self.file.read_ahead(missing))
     }
 
-    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes read,
-    /// which is smaller than the buffer only at the end of the file. The range may reach past the bytes that the
-    /// commit refers to, so nothing of it is added to the mirror.
+    /// Fills requests from the tiers, and returns those that they do not have.
+    pub(crate) fn fill<'a>(&self, requests: &'a mut [ReadRequest<'_>]) -> Vec<ReadRequest<'a>> {
+        let requests = requests.iter_mut();
+        let requests =
+            requests.map(|ReadRequest { offset, buffer }| ReadRequest { offset: *offset, buffer });
+        self.tiers.fill(requests.collect())
+    }
+
+    /// Fills all requests from the server, and adds them to the tiers.
+    pub(crate) fn fetch(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        self.fetch_with(requests, |missing| self.file.read_many(missing))
+    }
+
+    /// Fills all requests from the server, in place of what the tiers have.
+    pub(crate) fn read_past_tiers(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        self.file.read_many(requests)?;
+        self.server.add_hits(requests.len() as u64, total(requests));
+        self.tiers.replace(requests);
+        Ok(())
+    }
+
+    /// Fills `buffer` from `offset` on, from the server over a connection for prefetching, and returns the number of
+    /// bytes read, which is smaller than the buffer only at the end of the file. The range may reach past the bytes
+    /// that the commit refers to, so no tier has it and nothing is added to them.
     pub(crate) fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
-        let is_mirrored = self
-            .mirror
-            .as_ref()
-            .is_some_and(|it| it.mirror.read(&mut ReadRequest { offset, buffer: &mut *buffer }));
-        if is_mirrored { Ok(buffer.len()) } else { self.file.read_ahead_at(offset, buffer) }
+        let count = self.file.read_ahead_at(offset, buffer)?;
+        self.server.add_hits(1, count as u64);
+        Ok(count)
     }
 
-    fn read_with(
+    fn fetch_with(
         &self,
-        requests: &mut [ReadRequest<'_>],
+        missing: &mut [ReadRequest<'_>],
         fetch: impl FnOnce(&mut [ReadRequest<'_>]) -> rntuple::Result<()>,
     ) -> rntuple::Result<()> {
-        let Some(MirrorAt { mirror, mark }) = &self.mirror else { return fetch(requests) };
-        let requests = requests.iter_mut().filter_map(|request| {
-            (!mirror.read(request))
-                .then_some(ReadRequest { offset: request.offset, buffer: &mut *request.buffer })
-        });
-        let mut missing: Vec<_> = requests.collect();
         if missing.is_empty() {
             return Ok(());
         }
-        fetch(&mut missing)?;
-        missing.iter().for_each(|read| mirror.insert(read.offset, read.buffer, *mark));
+        fetch(missing)?;
+        self.server.add_hits(missing.len() as u64, total(missing));
+        self.tiers.insert(missing);
         Ok(())
     }
 }

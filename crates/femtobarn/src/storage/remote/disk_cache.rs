@@ -8,7 +8,7 @@
 //! 3. A record names the commit that refers to the bytes. If the federation does not have the newest of these
 //!    commits, as after restoring an older copy, the mirror is removed.
 //! 4. When all mirrors exceed their limit, the least recently used ones are removed.
-//! 5. No error here fails a read: the server has the bytes.
+//! 5. Bytes may be damaged on the disk. Readers verify them, and replace what is damaged (see `tier`).
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -27,6 +27,9 @@ use rntuple::ReadRequest;
 use twox_hash::XxHash3_64;
 use uuid::Uuid;
 
+use super::history::CommitMark;
+use super::tier::{FileTier, TierCounts};
+
 /// Bytes that a mirror adds before it makes them durable and records them.
 const UNRECORDED_MAX: u64 = 32 << 20;
 /// Start and end of a range, number and time of its commit, and the XXH3 of these, each 8 bytes, little-endian.
@@ -35,19 +38,13 @@ const BYTES: &str = "bytes";
 /// The extension names the version of the records, so that other versions are ignored.
 const RANGES: &str = "ranges-1";
 
-/// A commit. The time tells it from a commit of the same number in another history of the federation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CommitMark {
-    pub csn: Csn,
-    pub time_us: i64,
-}
-
 /// The mirrors of one federation.
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     folder: PathBuf,
     bytes_max: u64,
     open: Mutex<HashMap<PathBuf, Weak<Mirror>>>,
+    counts: TierCounts,
 }
 
 /// The cached bytes of one file in one epoch.
@@ -77,7 +74,8 @@ impl DiskCache {
     pub(crate) fn open(folder: &Path, federation: Uuid, bytes_max: u64) -> io::Result<Arc<Self>> {
         let folder = folder.join(federation.to_string());
         fs::create_dir_all(&folder)?;
-        let cache = DiskCache { folder, bytes_max, open: Mutex::default() };
+        let (open, counts) = (Mutex::default(), TierCounts::default());
+        let cache = DiskCache { folder, bytes_max, open, counts };
         cache.make_room();
         Ok(Arc::new(cache))
     }
@@ -102,6 +100,11 @@ impl DiskCache {
         open.retain(|_, mirror| mirror.strong_count() > 0);
         open.insert(stem, Arc::downgrade(&mirror));
         Some(mirror)
+    }
+
+    /// What was read from all mirrors.
+    pub(crate) fn counts(&self) -> &TierCounts {
+        &self.counts
     }
 
     /// Records what all open mirrors have, for other processes.
@@ -183,23 +186,43 @@ impl Mirror {
         Ok(Arc::new(Mirror { cache, bytes, ranges, is_removed, state }))
     }
 
-    /// Fills a request; false if the mirror does not have all of it.
-    pub(crate) fn read(&self, request: &mut ReadRequest<'_>) -> bool {
-        let range = request.offset..request.offset.saturating_add(request.buffer.len() as u64);
-        let has_all = range.is_empty() || self.state.lock().ranges.gaps(&range).next().is_none();
-        has_all && self.bytes.read_exact_at(request.buffer, request.offset).is_ok()
+    /// Fills what the mirror has of a request; returns the ranges that it lacks.
+    fn read(&self, request: &mut ReadRequest<'_>) -> Vec<Range<u64>> {
+        let whole = request.offset..request.offset.saturating_add(request.buffer.len() as u64);
+        if whole.is_empty() {
+            return vec![];
+        }
+        let known: Vec<_> = self.state.lock().ranges.overlapping(&whole).cloned().collect();
+        let mut lacking = RangeSet::new();
+        lacking.insert(whole.clone());
+        for range in known {
+            let range = range.start.max(whole.start)..range.end.min(whole.end);
+            let start = (range.start - whole.start) as usize;
+            let part = &mut request.buffer[start..][..(range.end - range.start) as usize];
+            if self.bytes.read_exact_at(part, range.start).is_ok() {
+                lacking.remove(range);
+            } else {
+                // The file is shorter than its records say, or the disk is damaged.
+                self.state.lock().ranges.remove(range);
+                self.cache.counts.add_damaged(1);
+            }
+        }
+        lacking.into_iter().collect()
     }
 
     /// Adds bytes that a commit refers to.
-    pub(crate) fn insert(&self, offset: u64, bytes: &[u8], mark: CommitMark) {
-        if bytes.is_empty() || self.is_removed.load(Ordering::Relaxed) {
-            return;
-        }
-        if self.bytes.write_all_at(bytes, offset).is_err() {
-            // What was written of it has no record.
+    fn add(&self, offset: u64, bytes: &[u8], mark: CommitMark) {
+        if bytes.is_empty() {
             return;
         }
         let range = offset..offset + bytes.len() as u64;
+        // If they replace damaged ones, and cannot be written, these must not be read again.
+        self.state.lock().ranges.remove(range.clone());
+        if self.is_removed.load(Ordering::Relaxed)
+            || self.bytes.write_all_at(bytes, offset).is_err()
+        {
+            return;
+        }
         let mut state = self.state.lock();
         state.ranges.insert(range.clone());
         state.unrecorded.push((range, mark));
@@ -228,6 +251,20 @@ impl Mirror {
         let records: Vec<u8> = ranges.iter().flat_map(encode).collect();
         // A lost record only means another fetch.
         drop((&self.ranges).write_all(&records));
+    }
+}
+
+impl FileTier for Mirror {
+    fn counts(&self) -> &TierCounts {
+        &self.cache.counts
+    }
+
+    fn fill(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Vec<Range<u64>>> {
+        requests.iter_mut().map(|request| self.read(request)).collect()
+    }
+
+    fn insert(&self, requests: &[ReadRequest<'_>], commit: CommitMark) {
+        requests.iter().for_each(|request| self.add(request.offset, request.buffer, commit));
     }
 }
 
@@ -292,18 +329,17 @@ mod tests {
 
     fn read(mirror: &Mirror, range: Range<u64>) -> Option<Vec<u8>> {
         let mut buffer = vec![0; (range.end - range.start) as usize];
-        let is_mirrored =
-            mirror.read(&mut ReadRequest { offset: range.start, buffer: &mut buffer });
-        is_mirrored.then_some(buffer)
+        let lacking = mirror.read(&mut ReadRequest { offset: range.start, buffer: &mut buffer });
+        lacking.is_empty().then_some(buffer)
     }
 
     #[test]
     fn inserted_ranges_are_read_by_a_later_process() {
         let folder = tempfile::tempdir().unwrap();
         let mirror = open_mirror(&cache(folder.path(), MIB), 1);
-        mirror.insert(1000, b"abcdef", MARK);
-        mirror.insert(1006, b"gh", MARK);
-        mirror.insert(2000, b"xyz", MARK);
+        mirror.add(1000, b"abcdef", MARK);
+        mirror.add(1006, b"gh", MARK);
+        mirror.add(2000, b"xyz", MARK);
         drop(mirror);
         let mirror = open_mirror(&cache(folder.path(), MIB), 1);
         assert_eq!(read(&mirror, 1002..1008).as_deref(), Some(&b"cdefgh"[..]));
@@ -317,7 +353,7 @@ mod tests {
     fn records_after_a_damaged_one_are_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let mirror = open_mirror(&cache(folder.path(), MIB), 1);
-        (0..10).for_each(|at| mirror.insert(at * 100, &[at as u8; 10], MARK));
+        (0..10).for_each(|at| mirror.add(at * 100, &[at as u8; 10], MARK));
         drop(mirror);
         let cache = cache(folder.path(), MIB);
         let path = cache.folder.join(format!("{}-1-3.{RANGES}", Uuid::nil()));
@@ -340,9 +376,9 @@ mod tests {
     #[test]
     fn a_mirror_is_removed_if_the_federation_lacks_its_newest_commit() {
         let folder = tempfile::tempdir().unwrap();
-        open_mirror(&cache(folder.path(), MIB), 1).insert(0, b"before", MARK);
+        open_mirror(&cache(folder.path(), MIB), 1).add(0, b"before", MARK);
         let other = CommitMark { time_us: 99, ..MARK };
-        open_mirror(&cache(folder.path(), MIB), 1).insert(10, b"beside", other);
+        open_mirror(&cache(folder.path(), MIB), 1).add(10, b"beside", other);
         let mirror = open_mirror(&cache(folder.path(), MIB), 1);
         assert_eq!(read(&mirror, 0..6), None);
         assert_eq!(read(&mirror, 10..16), None);
@@ -361,7 +397,7 @@ mod tests {
         let full = vec![1; UNRECORDED_MAX as usize];
         let mirrors: Vec<_> = (0..5).map(|database| open_mirror(&cache, database)).collect();
         for mirror in &mirrors {
-            mirror.insert(0, &full, MARK);
+            mirror.add(0, &full, MARK);
         }
         let has = |mirror: &Arc<Mirror>| !mirror.is_removed.load(Ordering::Relaxed);
         assert!(!has(&mirrors[0]) && has(&mirrors[4]));

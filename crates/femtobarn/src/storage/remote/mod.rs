@@ -1,9 +1,15 @@
-//! Database files on a server: opened over `root://`, prefetched, and cached on a local disk.
+//! Database files on a server: opened over `root://`, prefetched, and cached.
 //!
-//! `folder` is the client of one federation's folder. `cached_file` reads one of its files through
-//! `disk_cache`. `prefetch` decides what to fetch early and reads it through `cached_file`.
+//! `folder` is the client of one federation's folder. `cached_file` reads one of its files through its tiers, which
+//! `tier` defines: `disk_cache` on a local disk, then `memcached`; `caches` has those of a federation, and `history`
+//! tells its commits from those of another history. `prefetch` decides what to fetch early and reads it through
+//! `cached_file`.
 
 pub(crate) mod cached_file;
+pub(crate) mod caches;
 pub(crate) mod disk_cache;
 pub(crate) mod folder;
+pub(crate) mod history;
+pub(crate) mod memcached;
 pub(crate) mod prefetch;
+pub(crate) mod tier;

@@ -67,13 +67,40 @@ impl Prefetcher {
         if self.is_off() {
             return file.read_many(requests);
         }
+        // Only what the tiers lack makes prefetches due.
+        if file.has_tiers() && self.schedule.lock().wanted(requests).is_empty() {
+            let mut missing = file.fill(requests);
+            if missing.is_empty() {
+                return Ok(());
+            }
+            return self
+                .read_many_with(file, &mut missing, version_end, |missing| file.fetch(missing));
+        }
+        self.read_many_with(file, requests, version_end, |missing| file.read_many(missing))
+    }
+
+    /// Fills all requests from buffers, and by `read` what these do not have.
+    fn read_many_with(
+        &self,
+        file: &CachedRemoteFile,
+        requests: &mut [ReadRequest<'_>],
+        version_end: u64,
+        read: impl FnOnce(&mut [ReadRequest<'_>]) -> rntuple::Result<()>,
+    ) -> rntuple::Result<()> {
         let buffers = self.begin_read(file, requests, version_end);
-        let requests = requests.iter_mut();
         let mut missing: Vec<_> =
-            requests.filter_map(|request| fill_from(request, &buffers)).collect();
+            requests.iter_mut().filter_map(|request| fill_from(request, &buffers)).collect();
         let used_up = buffers.iter().filter(|buffer| buffer.unused_bytes() == 0);
         used_up.for_each(|buffer| self.pool.release(buffer));
-        if missing.is_empty() { Ok(()) } else { file.read_many(&mut missing) }
+        if !missing.is_empty() {
+            read(&mut missing)?;
+        }
+        // What was fetched for a sequence is added to the tiers only here, as far as it is read: the rest may
+        // belong to other containers.
+        if buffers.iter().any(|buffer| buffer.plan().is_none()) {
+            file.tiers.insert(requests);
+        }
+        Ok(())
     }
 
     /// The buffers that have requested bytes. Starts the prefetches that the read makes due.
@@ -85,11 +112,7 @@ impl Prefetcher {
     ) -> Vec<Arc<PrefetchBuffer>> {
         // Locked until the new buffers are listed, so that no other thread fetches the same ranges.
         let mut schedule = self.schedule.lock();
-        let is_wanted = |buffer: &Arc<PrefetchBuffer>| {
-            requests.iter().any(|request| buffer.overlaps(&range_of(request)))
-        };
-        let mut wanted = schedule.buffers();
-        wanted.retain(is_wanted);
+        let mut wanted = schedule.wanted(requests);
         let mut plans = schedule.plans.skip(requests);
         plans.extend(wanted.iter().filter_map(|buffer| buffer.plan()));
         plans.sort_unstable();
@@ -98,7 +121,7 @@ impl Prefetcher {
         for &plan in &plans {
             due.extend(self.advance_plan(&mut schedule, plan));
         }
-        wanted.extend(due.iter().filter(|buffer| is_wanted(buffer)).cloned());
+        wanted.extend(due.iter().filter(|buffer| overlaps(buffer, requests)).cloned());
         if plans.is_empty()
             && let Some(range) = span(requests)
         {
@@ -204,6 +227,13 @@ impl PrefetchSchedule {
         self.buffers.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// The buffers that have, or will have, bytes of requests.
+    fn wanted(&mut self, requests: &[ReadRequest<'_>]) -> Vec<Arc<PrefetchBuffer>> {
+        let mut buffers = self.buffers();
+        buffers.retain(|buffer| overlaps(buffer, requests));
+        buffers
+    }
+
     /// A range without its front, as far as buffers have that: sequences at several places run into each other.
     /// None if nothing is left.
     fn without_buffered(&mut self, range: Range<u64>) -> Option<Range<u64>> {
@@ -223,6 +253,10 @@ fn without_buffered(buffers: &[Arc<PrefetchBuffer>], range: Range<u64>) -> Optio
         start = end;
     }
     (start < range.end).then_some(start..range.end)
+}
+
+fn overlaps(buffer: &PrefetchBuffer, requests: &[ReadRequest<'_>]) -> bool {
+    requests.iter().any(|request| buffer.overlaps(&range_of(request)))
 }
 
 fn range_of(request: &ReadRequest<'_>) -> Range<u64> {

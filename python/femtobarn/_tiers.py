@@ -1,0 +1,25 @@
+"""What a process reads from the caches before a server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["TierStatistics"]
+
+
+@dataclass(frozen=True)
+class TierStatistics:
+    """What was read from a cache, or from the server, since the federation was opened."""
+
+    name: str
+    """``disk cache``, ``memcached`` or ``server``."""
+    hits: int
+    """Ranges of files that it returned."""
+    misses: int
+    """Ranges that it was asked for and did not have; 0 for the server."""
+    bytes: int
+    """Bytes that it returned."""
+    damaged: int
+    """Pieces that were damaged or forged, which should be 0. They were read from elsewhere, and replaced."""
+    failures: int
+    """Times that it failed or did not answer within 0.2 s, and was left out for a while."""
