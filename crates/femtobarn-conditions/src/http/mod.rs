@@ -15,7 +15,7 @@
 //!
 //! `answers` makes responses, `pages` keeps those that may be cached for ever, `versions` finds the series of a
 //! version, `heads`, `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its
-//! own answers.
+//! own answers, `kept` lets go of snapshots that nobody asks for.
 //!
 //! 1. A version names the commit that made it by its number and by its transaction's UUID. Two histories of a
 //!    federation, as after restoring an older copy, never have a version in common.
@@ -35,6 +35,7 @@ use serde::Deserialize;
 mod answers;
 mod heads;
 mod json;
+mod kept;
 mod nopayloaddb;
 mod pages;
 mod payloads;

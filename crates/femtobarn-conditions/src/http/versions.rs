@@ -5,48 +5,46 @@
 use std::sync::Arc;
 
 use femtobarn::{Csn, Error, ErrorKind, Federation, Result, Snapshot, View};
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use parking_lot::Mutex;
 
+use super::kept::KeptWhileUsed;
 use crate::series::Series;
 
 /// Hexadecimal digits of the commit's UUID in a version's name.
 const DIGITS: usize = 12;
-/// Memory of the series that are kept, about.
-const BYTES_MAX: u64 = 256 << 20;
-/// Memory for each condition of a series that was read, and for the series itself, about.
-const CONDITION_BYTES: u64 = 32;
-const SERIES_BYTES: u64 = 8 << 10;
+/// Series that are kept, at most.
+const SERIES_MAX: usize = 256;
 
 /// The series that were asked for, by path and version.
 pub(super) struct Versions {
     federation: Federation,
-    opened: Cache<(String, String), Arc<Series>, SeriesWeight>,
-}
-
-#[derive(Clone)]
-struct SeriesWeight;
-
-impl Weighter<(String, String), Arc<Series>> for SeriesWeight {
-    fn weight(&self, _: &(String, String), series: &Arc<Series>) -> u64 {
-        SERIES_BYTES + CONDITION_BYTES * series.view().entries()
-    }
+    kept: Arc<KeptWhileUsed<(String, String), Series>>,
+    /// Held by the request that opens a series, so that others wait for it instead of opening the same.
+    opening: Mutex<()>,
 }
 
 impl Versions {
     pub(super) fn new(federation: Federation) -> Self {
-        let items = (BYTES_MAX / (4 * SERIES_BYTES)) as usize;
-        Versions { federation, opened: Cache::with_weighter(items, BYTES_MAX, SeriesWeight) }
+        let (kept, opening) = (KeptWhileUsed::new(SERIES_MAX), Mutex::default());
+        Versions { federation, kept, opening }
     }
 
-    /// The series with a path in a version.
+    /// The series with a path in a version. It must be called on a thread of a tokio runtime.
     ///
     /// # Errors
     /// `NotFound` if the series never had this version, or no snapshot has it any more.
     pub(super) fn find(&self, path: &str, version: &str) -> Result<Arc<Series>> {
         let key = (path.to_owned(), version.to_owned());
-        self.opened
-            .get_or_insert_with(&key, || Ok(Arc::new(Series::open(self.view(path, version)?)?)))
+        if let Some(found) = self.kept.get(&key) {
+            return Ok(found);
+        }
+        let _opening = self.opening.lock();
+        if let Some(found) = self.kept.get(&key) {
+            return Ok(found);
+        }
+        let series = Arc::new(Series::open(self.view(path, version)?)?);
+        self.kept.insert(key, series.clone());
+        Ok(series)
     }
 
     fn view(&self, path: &str, version: &str) -> Result<View> {

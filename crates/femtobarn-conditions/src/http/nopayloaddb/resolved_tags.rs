@@ -6,19 +6,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use femtobarn::{Csn, Federation, Result};
 use parking_lot::Mutex;
 
 use super::overview::{TagLists, TagOverview};
 use super::payload_lists::PayloadList;
+use crate::http::kept::KeptWhileUsed;
 
 /// Tags that are kept, at most.
 const TAGS_MAX: usize = 8;
-/// A tag that was not asked for between two sweeps is given up.
-const SWEEP: Duration = Duration::from_secs(60);
 
 /// A global tag, resolved.
 pub(super) struct ResolvedTag {
@@ -27,17 +24,16 @@ pub(super) struct ResolvedTag {
 }
 
 /// The tags by name.
-#[derive(Default)]
 pub(super) struct ResolvedTags {
-    kept: Mutex<HashMap<String, KeptTag>>,
+    kept: Arc<KeptWhileUsed<String, ResolvedTag>>,
     /// Held by the request that resolves, so that others wait for it instead of reading the same.
     resolving: Mutex<()>,
-    is_swept: AtomicBool,
 }
 
-struct KeptTag {
-    tag: Arc<ResolvedTag>,
-    was_used: bool,
+impl Default for ResolvedTags {
+    fn default() -> Self {
+        ResolvedTags { kept: KeptWhileUsed::new(TAGS_MAX), resolving: Mutex::default() }
+    }
 }
 
 impl ResolvedTags {
@@ -46,63 +42,26 @@ impl ResolvedTags {
     /// # Errors
     /// [`ErrorKind`](femtobarn::ErrorKind): `NotFound` if there is no such tag; `Corrupt` if stored bytes are damaged.
     pub(super) fn find(
-        self: &Arc<Self>,
+        &self,
         federation: &Federation,
         overview: &TagOverview,
         name: &str,
     ) -> Result<Arc<ResolvedTag>> {
         let csn = overview.csn;
-        if let Some(found) = self.kept_at(name, csn) {
+        let name = name.to_owned();
+        let is_new = |tag: &Arc<ResolvedTag>| tag.csn >= csn;
+        if let Some(found) = self.kept.get(&name).filter(is_new) {
             return Ok(found);
         }
-        let lists = overview.tag(name)?;
+        let lists = overview.tag(&name)?;
         let _resolving = self.resolving.lock();
-        if let Some(found) = self.kept_at(name, csn) {
+        let old = self.kept.get(&name);
+        if let Some(found) = old.clone().filter(is_new) {
             return Ok(found);
         }
-        let old = self.kept.lock().get(name).map(|kept| kept.tag.clone());
         let tag = Arc::new(resolve(federation, csn, lists, old.as_deref())?);
-        self.keep(name, tag.clone());
-        self.sweep_from_now_on();
+        self.kept.insert(name, tag.clone());
         Ok(tag)
-    }
-
-    fn kept_at(&self, name: &str, csn: Csn) -> Option<Arc<ResolvedTag>> {
-        let mut kept = self.kept.lock();
-        let found = kept.get_mut(name).filter(|it| it.tag.csn >= csn)?;
-        found.was_used = true;
-        Some(found.tag.clone())
-    }
-
-    fn keep(&self, name: &str, tag: Arc<ResolvedTag>) {
-        let mut kept = self.kept.lock();
-        if kept.len() >= TAGS_MAX && !kept.contains_key(name) {
-            let unused = kept.iter().min_by_key(|(_, it)| (it.was_used, it.tag.csn));
-            if let Some(unused) = unused.map(|(name, _)| name.clone()) {
-                kept.remove(&unused);
-            }
-        }
-        kept.insert(name.to_owned(), KeptTag { tag, was_used: true });
-    }
-
-    /// Starts the task that gives up tags, unless it runs. It ends when none is kept.
-    fn sweep_from_now_on(self: &Arc<Self>) {
-        if self.is_swept.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let tags = Arc::downgrade(self);
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(SWEEP).await;
-                let Some(tags) = tags.upgrade() else { return };
-                let mut kept = tags.kept.lock();
-                kept.retain(|_, it| std::mem::take(&mut it.was_used));
-                if kept.is_empty() {
-                    tags.is_swept.store(false, Ordering::Release);
-                    return;
-                }
-            }
-        });
     }
 }
 

@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 5;
 pub(super) struct PayloadService {
     pub federation: Federation,
     /// The global tags that jobs ask for.
-    pub tags: Arc<ResolvedTags>,
+    pub tags: ResolvedTags,
     /// IOVs that are not yet in a list.
     pub pending: PendingIovs,
     overview: Mutex<Option<Arc<TagOverview>>>,
@@ -33,7 +33,7 @@ impl PayloadService {
     pub(super) fn new(federation: Federation) -> Self {
         PayloadService {
             federation,
-            tags: Arc::default(),
+            tags: ResolvedTags::default(),
             pending: PendingIovs::default(),
             overview: Mutex::default(),
             writing: Mutex::default(),
