@@ -125,5 +125,5 @@ GARBLED: dict[str, Callable[[dict[str, bytes], random.Random], dict[str, bytes]]
     "truncated": lambda values, rng: {k: v[: rng.randrange(len(v) + 1)] for k, v in values.items()},
     "empty": lambda values, rng: dict.fromkeys(values, b""),
     "replaced": lambda values, rng: {k: rng.randbytes(len(v)) for k, v in values.items()},
-    "large": lambda values, rng: {k: v + bytes(400_000) for k, v in values.items()},
+    "large": lambda values, rng: {k: (v + bytes(400_000))[:450_000] for k, v in values.items()},
 }
