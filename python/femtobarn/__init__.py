@@ -25,6 +25,7 @@ from ._conditions.conditions_files import ConditionsFile
 from ._conditions.global_tags import Conditions
 from ._conditions.job_plans import JobPlan
 from ._conditions.jobs import Job
+from ._conditions.merges import Conflict, Merged
 from ._conditions.payloads import LinkedPayload, Payload, payload_bytes
 from ._conditions.plan_costs import PlanCosts, SeriesCosts
 from ._conditions.plan_files import load_plan
@@ -46,6 +47,7 @@ from ._exceptions import (
     FemtobarnError,
     InternalError,
     InvalidError,
+    MergeConflictError,
     NotFoundError,
     StorageError,
     UnavailableError,
@@ -103,6 +105,7 @@ __all__ = [
     "Compacted",
     "Conditions",
     "ConditionsFile",
+    "Conflict",
     "ConflictError",
     "ContainerWriter",
     "CorruptError",
@@ -127,6 +130,8 @@ __all__ = [
     "LinkRef",
     "LinkedPayload",
     "Mean",
+    "MergeConflictError",
+    "Merged",
     "Model",
     "NotFoundError",
     "Object",

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from ._conditions.merges import Conflict
 
 __all__ = [
     "BusyError",
@@ -23,6 +26,7 @@ __all__ = [
     "FemtobarnError",
     "InternalError",
     "InvalidError",
+    "MergeConflictError",
     "NotFoundError",
     "StorageError",
     "UnavailableError",
@@ -96,6 +100,20 @@ class InvalidError(FemtobarnError, ValueError):
     """The call asks for something impossible, such as storing text in a number."""
 
     kind = "invalid"
+
+
+class MergeConflictError(InvalidError):
+    """A branch and the series that it is merged into have both changed the same; nothing was merged.
+
+    Attributes
+    ----------
+    conflicts : list of Conflict
+        The ranges that both have changed.
+    """
+
+    def __init__(self, text: str, conflicts: list[Conflict] | None = None) -> None:
+        super().__init__(text)
+        self.conflicts = conflicts or []
 
 
 class WrongTypeError(InvalidError, TypeError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ._conditions.series_writers import SeriesWriter
 from ._exceptions import InvalidError, check_text
-from ._femtobarn import series_definition
+from ._femtobarn import open_branch, series_definition
 from ._schema.classes import definition_of
 from ._snapshots import Snapshot, check_container_path
 from ._views.view import View
@@ -96,6 +96,7 @@ class Transaction:
         clock: Literal["time", "run"] | None = None,
         overlap: Literal["newest", "open", "refuse"] | None = None,
         place: str | None = None,
+        branch: str | None = None,
     ) -> SeriesWriter:
         """Return a series of conditions to write to; its write lock is held until the transaction ends.
 
@@ -120,6 +121,9 @@ class Transaction:
             until the next one begins. ``"refuse"``: it is an error.
         place
             Of a new database: the folder for its file, as for :meth:`database`.
+        branch
+            A global tag that is a branch. What is put, ended and corrected is seen by jobs that name it, and
+            by no others. No other argument is given then: the series is as it is where the branch begins.
 
         Raises
         ------
@@ -127,7 +131,9 @@ class Transaction:
             If the series does not exist and `create` is false.
         InvalidError
             If the container is not a series, has another class, clock or meaning of overlaps, or the class
-            has a field named ``since``, ``until`` or ``channel``.
+            has a field named ``since``, ``until`` or ``channel``; or if `branch` is not a branch.
+        DeniedError
+            If the branch is locked or frozen.
 
         Examples
         --------
@@ -141,16 +147,45 @@ class Transaction:
         ...     gains.extend({"value": [1.5, 1.6]}, since=[0, 100], until=[100, 200], channel=7)
         OidRange(1, 1, 0, 2)
         """
+        wanted = (clock, overlap)
+        if branch is None:
+            return self._series(path, cls, create, evolve, wanted, place)
+        if cls is not None or create or evolve or (*wanted, place) != (None, None, None):
+            raise InvalidError(f"series {path} of a branch has the class and options that it has behind it")
+        return self._series_of_branch(path, branch)
+
+    def _series(
+        self,
+        path: str,
+        cls: Any,
+        create: bool,
+        evolve: bool,
+        wanted: tuple[str | None, str | None],
+        place: str | None,
+    ) -> SeriesWriter:
         database, name = _series_path(path)
         form = None
         if cls is not None:
             form = json.loads(series_definition(definition_json(definition_of(cls))))
-        settings = (clock or "time", overlap or "newest")
+        settings = (wanted[0] or "time", wanted[1] or "newest")
         container = self.database(database, create=create, place=place).container(
             name, form, create=create, evolve=evolve, cluster_size=CLUSTER_SIZE, _series=settings
         )
-        found = _checked_settings(path, (clock, overlap), container._handle.series)
-        return SeriesWriter(path, container, found)
+        if container._handle.is_branch:
+            raise InvalidError(
+                f"{path} has what a branch changed of a series; open the series, with branch= and the name "
+                "of the branch"
+            )
+        return SeriesWriter(path, container, _checked_settings(path, wanted, container._handle.series))
+
+    def _series_of_branch(self, path: str, branch: str) -> SeriesWriter:
+        check_text(branch, "branch")
+        own, handles = open_branch(self._handle, branch, path)
+        behind = [View(Snapshot(self.federation, each.snapshot), each.name, each) for each in handles]
+        database, name = _series_path(own)
+        container = self.database(database).container(name)
+        settings = _checked_settings(own, (None, None), container._handle.series)
+        return SeriesWriter(path, container, settings, behind)
 
     def __getitem__(self, name: str) -> View:
         """Return a container, such as ``txn["run7/events"]``, with the changes of this transaction so far.

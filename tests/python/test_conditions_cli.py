@@ -350,3 +350,31 @@ def test_wrong_command_line_is_one_line(run: Command) -> None:
             main(["conditions", *arguments])
         assert stopped.value.code == 2
         assert run.capsys.readouterr().err.count("\n") == 1
+
+
+def test_branch_is_made_filled_and_merged(run: Command) -> None:
+    text = run.text("tag", "mc", "--branch", "-m", "simulation")
+    assert text.startswith("branch mc is open; it has all series, as of commit 2")
+    since = ("--since", "2026-03-10T00:00:00Z", "--until", "2026-03-20T00:00:00Z")
+    run.text("put", "tpc/gain", "value=2.5", "status=3", *since, "--branch", "mc")
+    assert "tpc/gain as of commit 2, then tpc/gain@mc as of the newest commit" in run.text("tag", "mc")
+    for options, value in (([], 1.62), (["--tag", "mc"], 2.5)):
+        (found,) = run.json("at", "2026-03-15T00:00:00Z", "tpc/gain", "--channel", "0", *options)
+        assert found["condition"]["value"] == value
+    (series,) = (row for row in run.json("ls", "--tag", "mc") if row["series"] == "tpc/gain")
+    assert series["container"] == "tpc/gain@mc"
+    (difference,) = run.json("diff", "2", "mc")
+    assert (difference["before"]["value"], difference["after"]["value"]) == (1.62, 2.5)
+    run.text("put", "tpc/gain", "value=9", "status=0", *since)
+    code, error = run.error("merge", "mc")
+    assert code == EXIT_CODES["invalid"]
+    assert "tpc/gain channel 0, 2026-03-10" in error
+    text = run.text("merge", "mc", "--on-conflict", "theirs", "-m", "validated")
+    assert "1 ranges changed" in text
+    assert "conflicts, taken from theirs" in text
+    assert run.json("merge", "mc") == {"csn": None, "put": 0, "conflicts": []}
+    assert "nothing to merge" in run.text("merge", "mc")
+    assert "merged mc as of commit" in run.text("history", "mc")
+    assert run.json("history", "mc")[-1]["message"] == "validated"
+    (found,) = run.json("at", "2026-03-15T00:00:00Z", "tpc/gain", "--channel", "0")
+    assert found["condition"]["value"] == 2.5

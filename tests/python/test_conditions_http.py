@@ -317,6 +317,18 @@ def test_versions_outlive_later_commits_as_long_as_a_tag_keeps_them(site: Site) 
     assert site.version("tpc/gain", "heads/prod") == gain
 
 
+def test_head_of_a_changed_branch_is_an_error_and_never_its_base(site: Site) -> None:
+    conditions = site.federation.conditions
+    conditions.create_tag("mc", branch=True)
+    assert site.at("tpc/gain", 10, head="heads/mc") == {"value": 1.5, "raw": "01ff"}
+    with site.federation.transaction() as txn:
+        txn.series("tpc/gain", branch="mc").put(Gain(value=9.0, raw=b""), since=0, until=100)
+    answer = site.ask(f"heads/mc?csn={site.federation.head()}")
+    assert answer.code == 400
+    assert "tpc/gain of a branch" in answer.json["error"]
+    assert site.ask(f"heads/mc?csn={site.federation.head()}&series=tpc/map").code == 200
+
+
 def test_another_history_has_other_versions(site: Site, tmp_path: Path) -> None:
     """A copy of a federation that went on by itself has the same commit numbers, and other versions."""
     site.federation.backup(tmp_path / "copy")

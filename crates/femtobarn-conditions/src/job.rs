@@ -25,7 +25,8 @@ pub struct JobOptions {
 pub struct Job {
     snapshot: Snapshot,
     tag: Option<GlobalTag>,
-    resolved_at: Csn,
+    /// The snapshot as of which the global tag was read.
+    resolved: Snapshot,
     opened: Mutex<OpenedSeries>,
 }
 
@@ -46,12 +47,12 @@ impl Job {
         let snapshot = federation.snapshot(options.csn)?;
         let tag = options.global_tag.as_deref();
         let tag = tag.map(|name| GlobalTag::find(&snapshot, name)).transpose()?;
-        let resolved_at = snapshot.csn();
+        let resolved = snapshot.clone();
         let snapshot = match tag.as_ref().and_then(|tag| tag.csn) {
             Some(csn) if csn != snapshot.csn() => federation.snapshot(Some(csn))?,
             _ => snapshot,
         };
-        Ok(Job { snapshot, tag, resolved_at, opened: Mutex::default() })
+        Ok(Job { snapshot, tag, resolved, opened: Mutex::default() })
     }
 
     /// The snapshot of all series without a commit of their own.
@@ -61,7 +62,7 @@ impl Job {
 
     /// The commit as of which the global tag was read: a job with the same tag as of this commit reads the same.
     pub fn resolved_at(&self) -> Csn {
-        self.resolved_at
+        self.resolved.csn()
     }
 
     /// The global tag as it was when the job was opened.
@@ -79,20 +80,17 @@ impl Job {
         if let Some(series) = opened.series.get(path) {
             return Ok(series.clone());
         }
-        let SeriesVersion { csn, source } = self.version(path)?;
-        let snapshot = match csn {
-            Some(csn) if csn != self.snapshot.csn() => match opened.snapshots.get(&csn) {
-                Some(snapshot) => snapshot.clone(),
-                None => {
-                    let snapshot = self.snapshot.federation().snapshot(Some(csn))?;
-                    opened.snapshots.insert(csn, snapshot.clone());
-                    snapshot
-                }
-            },
-            _ => self.snapshot.clone(),
-        };
-        let view = snapshot.view(source.as_deref().unwrap_or(path))?;
-        let series = Arc::new(Series::open(view)?);
+        let version = self.version(path)?;
+        let mut views = vec![];
+        for (place, (container, csn)) in version.containers(path).enumerate() {
+            let snapshot = match csn {
+                Some(csn) => self.snapshot_at(&mut opened, csn)?,
+                None if place == 0 => self.snapshot.clone(),
+                None => self.resolved.clone(),
+            };
+            views.push(snapshot.view(container)?);
+        }
+        let series = Arc::new(Series::open(views)?);
         opened.series.insert(path.to_owned(), series.clone());
         Ok(series)
     }
@@ -110,6 +108,16 @@ impl Job {
         names.sort_unstable();
         names.dedup();
         Ok(names)
+    }
+
+    fn snapshot_at(&self, opened: &mut OpenedSeries, csn: Csn) -> Result<Snapshot> {
+        let known = [&self.snapshot, &self.resolved].into_iter().chain(opened.snapshots.get(&csn));
+        if let Some(snapshot) = known.into_iter().find(|snapshot| snapshot.csn() == csn) {
+            return Ok(snapshot.clone());
+        }
+        let snapshot = self.snapshot.federation().snapshot(Some(csn))?;
+        opened.snapshots.insert(csn, snapshot.clone());
+        Ok(snapshot)
     }
 
     fn version(&self, path: &str) -> Result<SeriesVersion> {
@@ -130,7 +138,7 @@ fn series_of(snapshot: &Snapshot) -> Result<Vec<String>> {
     for database in snapshot.databases()? {
         for container in snapshot.containers(database.id)? {
             let options = femtobarn::ContainerOptions::from_json(&container.options)?;
-            if options.series.is_some() {
+            if options.series.is_some_and(|series| !series.is_branch) {
                 names.push(format!("{}/{}", database.name, container.name));
             }
         }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `timeline` | [`Interval`]; the rows of a series resolved to disjoint segments, by channel |
 //! | `class` | [`series_class`]: the class of a series' objects, from the class of its payload |
+//! | `sources` | the containers that a series is read from: its own, and those of branches in front of it |
 //! | `windows` | the parts of a series' clock that are read together |
 //! | `series` | [`Series`], [`SeriesCursor`]: look-ups in one series as of a snapshot |
 //! | `global_tag` | [`GlobalTag`]: names for a version of every series, with their history |
@@ -24,11 +25,14 @@ mod global_tag;
 mod http;
 mod job;
 mod series;
+mod sources;
 mod timeline;
 mod windows;
 
 pub use class::{payload_class, series_class};
-pub use global_tag::{GlobalTag, GlobalTagState, SeriesVersion, TagChange};
+pub use global_tag::{
+    BranchSeries, BranchVersion, GlobalTag, GlobalTagState, SeriesVersion, TagChange,
+};
 pub use http::routes;
 pub use job::{Job, JobOptions};
 pub use series::{Series, SeriesCursor};

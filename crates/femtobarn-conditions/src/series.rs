@@ -6,19 +6,18 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use femtobarn::{ContainerOptions, Error, Result, Selection, SeriesOptions, VALIDITY_FIELDS, View};
+use femtobarn::{Result, SeriesOptions, View};
 use parking_lot::Mutex;
 use rntuple::Array;
 
-use crate::class::payload_class;
-use crate::timeline::{Interval, Timeline, ValidityRow};
+use crate::sources::Sources;
+use crate::timeline::{Interval, Timeline};
 use crate::windows::{Window, windows_of};
 
 /// A series as of a snapshot. Threads may share it.
 pub struct Series {
-    view: View,
+    sources: Sources,
     options: SeriesOptions,
-    validity: Selection,
     /// In order; they cover the clock. Shared with the same version through other snapshots.
     windows: Arc<[LoadedWindow]>,
     /// Held by the thread that reads a window, so that others wait for it instead of reading the same.
@@ -31,34 +30,27 @@ struct LoadedWindow {
 }
 
 impl Series {
-    /// The series in a container of a snapshot.
+    /// The series in containers: that of the series, and behind it in the list those of branches, each in front
+    /// of what it is based on.
     ///
     /// # Errors
-    /// [`ErrorKind`](femtobarn::ErrorKind): `Invalid` if the container is not a series; `Corrupt` if its statistics
-    /// are damaged.
-    pub fn open(view: View) -> Result<Self> {
-        let options = ContainerOptions::from_json(&view.container().options)?;
-        let options = options.series.ok_or_else(|| Error::Invalid {
-            what: format!(
-                "{} is not a series of conditions but an ordinary container",
-                view.path()
-            ),
-        })?;
-        payload_class(view.class())?;
-        let windows = windows_of(&view, options.overlap)?.into_iter();
+    /// [`ErrorKind`](femtobarn::ErrorKind): `Invalid` if a container is not a series or not of a branch of it;
+    /// `Corrupt` if its statistics are damaged.
+    pub fn open(views: Vec<View>) -> Result<Self> {
+        let (sources, options) = Sources::open(views)?;
+        let windows = windows_of(&sources, options.overlap)?.into_iter();
         Ok(Series {
-            validity: view.select(&VALIDITY_FIELDS)?,
+            sources,
             options,
             windows: windows
                 .map(|window| LoadedWindow { window, timeline: OnceLock::new() })
                 .collect(),
             loading: Mutex::new(()),
-            view,
         })
     }
 
     /// The same series through another snapshot, with the windows that were read; none if the snapshot has another version of
-    /// it.
+    /// it, or the series is that of a branch.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -67,21 +59,35 @@ impl Series {
             let version = view.version();
             (version.database, version.container, version.csn)
         };
-        if identity(view) != identity(&self.view) {
+        if self.views().len() > 1 || identity(view) != identity(self.view()) {
             return Ok(None);
         }
-        Ok(Some(Series {
-            validity: view.select(&VALIDITY_FIELDS)?,
-            options: self.options,
-            windows: self.windows.clone(),
-            loading: Mutex::new(()),
-            view: view.clone(),
-        }))
+        let (sources, options) = Sources::open(vec![view.clone()])?;
+        let windows = self.windows.clone();
+        Ok(Some(Series { sources, options, windows, loading: Mutex::new(()) }))
     }
 
-    /// The container that holds the objects.
+    /// The container of the series; of a branch, the one that it is based on.
     pub fn view(&self) -> &View {
-        &self.view
+        &self.sources.list()[0].view
+    }
+
+    /// The containers that hold the objects, that of the series first, then those of branches.
+    pub fn views(&self) -> impl ExactSizeIterator<Item = &View> {
+        self.sources.list().iter().map(|source| &source.view)
+    }
+
+    /// The place of the container with a condition among [`views`](Self::views), and the condition's entry in it.
+    pub fn place_of(&self, entry: u64) -> (usize, u64) {
+        self.sources.place_of(entry)
+    }
+
+    /// Reads fields of conditions by their entries, in the order given, as [`View::fetch`] does.
+    ///
+    /// # Errors
+    /// As [`View::fetch`].
+    pub fn fetch(&self, paths: &[impl AsRef<str>], entries: &[u64]) -> Result<Array> {
+        self.sources.fetch(paths, entries)
     }
 
     /// Its clock, and the meaning of validities that overlap.
@@ -231,34 +237,13 @@ impl Series {
         }
         let mut rows = vec![];
         for entries in &window.entries {
-            self.read_rows(entries.clone(), &mut rows)?;
+            self.sources.read_rows(entries, &mut rows)?;
         }
-        let resolved = Timeline::resolve(rows, self.options.overlap, window.range.clone());
+        let mut resolved = Timeline::resolve(rows, self.options.overlap, window.range.clone());
+        if self.sources.has_replacements() {
+            resolved.renumber(|entry| self.sources.stored_at(entry));
+        }
         Ok(timeline.get_or_init(|| Arc::new(resolved)))
-    }
-
-    fn read_rows(&self, entries: Range<u64>, rows: &mut Vec<ValidityRow>) -> Result<()> {
-        let array = self.view.read(&self.validity, entries.clone())?;
-        let live = self.view.live_runs(entries)?.into_iter().flatten();
-        let [since, until, channel] = VALIDITY_FIELDS.map(|name| self.column(&array, name));
-        let columns = since?.iter().zip(until?).zip(channel?).zip(live);
-        rows.extend(columns.map(|(((&since, &until), &channel), entry)| ValidityRow {
-            channel,
-            since,
-            until,
-            entry,
-        }));
-        Ok(())
-    }
-
-    fn column<'a>(&self, array: &'a Array, name: &str) -> Result<&'a [i64]> {
-        let damaged = || Error::Corrupt {
-            what: format!("{}: field {name:?} has no int64 values", self.view.path()),
-        };
-        let Array::Record { members, .. } = array else { return Err(damaged()) };
-        let member = members.iter().find(|(member, _)| member == name);
-        let Some((_, Array::Primitive { values, .. })) = member else { return Err(damaged()) };
-        rntuple::values_of(values).map_err(|_| damaged())
     }
 }
 

@@ -96,6 +96,11 @@ impl Timeline {
         timeline
     }
 
+    /// Gives segments other entries, different ones for different entries.
+    pub(crate) fn renumber(&mut self, entry_of: impl Fn(u64) -> u64) {
+        self.segments.iter_mut().for_each(|segment| segment.entry = entry_of(segment.entry));
+    }
+
     /// All channels with a segment, ascending.
     pub fn channels(&self) -> &[i64] {
         &self.channels

@@ -9,8 +9,10 @@
 
 use std::ops::Range;
 
-use femtobarn::{ClusterBounds, Overlap, Result, View};
+use femtobarn::{ClusterBounds, Overlap, Result};
 use rntuple::Bound;
+
+use crate::sources::{Source, Sources};
 
 /// Entries for which a window is worth it.
 const WINDOW_ENTRIES: u64 = 16 << 10;
@@ -39,24 +41,33 @@ struct ClusterSpan {
 ///
 /// # Errors
 /// [`Error::Corrupt`](femtobarn::Error::Corrupt) if the statistics are damaged.
-pub(crate) fn windows_of(view: &View, overlap: Overlap) -> Result<Vec<Window>> {
+pub(crate) fn windows_of(sources: &Sources, overlap: Overlap) -> Result<Vec<Window>> {
+    let list = sources.list();
+    let entries: u64 = list.iter().map(|source| source.view.entries()).sum();
     let whole = || Window {
         range: i64::MIN..i64::MAX,
-        entries: Some(0..view.entries()).filter(|all| !all.is_empty()).into_iter().collect(),
+        entries: Some(0..entries).filter(|all| !all.is_empty()).into_iter().collect(),
     };
-    if view.entries() <= WINDOW_ENTRIES {
+    if entries <= WINDOW_ENTRIES {
         return Ok(vec![whole()]);
     }
     let is_open = overlap == Overlap::Open;
     // An object with an early end may hide an older one of its channel, and the statistics do not tell channels
-    // apart.
-    if is_open && !has_one_channel(&view.statistics("channel")?, view.entries()) {
+    // apart. They do not know what was replaced, either.
+    if is_open && (sources.has_replacements() || !has_one_channel(list)?) {
         return Ok(vec![whole()]);
     }
-    let (since, until) = (view.statistics("since")?, view.statistics("until")?);
-    let windows = cut(&spans_of(&since, &until, view.entries()), is_open);
+    let mut spans = vec![];
+    for Source { view, first, .. } in list {
+        let (since, until) = (view.statistics("since")?, view.statistics("until")?);
+        let shifted = spans_of(&since, &until, view.entries()).into_iter().map(|span| {
+            ClusterSpan { entries: first + span.entries.start..first + span.entries.end, ..span }
+        });
+        spans.extend(shifted);
+    }
+    let windows = cut(&spans, is_open);
     let read: u64 = windows.iter().flat_map(|it| &it.entries).map(|it| it.end - it.start).sum();
-    if windows.len() < 2 || read > REPEATED_READS_MAX * view.entries() {
+    if windows.len() < 2 || read > REPEATED_READS_MAX * entries {
         return Ok(vec![whole()]);
     }
     Ok(windows)
@@ -99,12 +110,20 @@ fn integers(cluster: &ClusterBounds) -> Option<(i64, i64)> {
     }
 }
 
-fn has_one_channel(channels: &[ClusterBounds], entries: u64) -> bool {
-    let known: u64 = channels.iter().map(|it| it.entries).sum();
-    let mut bounds = channels.iter().map(integers);
-    let Some(Some((first, _))) = bounds.next() else { return false };
-    known == entries
-        && channels.iter().all(|it| integers(it).is_some_and(|bounds| bounds == (first, first)))
+fn has_one_channel(sources: &[Source]) -> Result<bool> {
+    let mut only = None;
+    for Source { view, .. } in sources {
+        let channels = view.statistics("channel")?;
+        let known: u64 = channels.iter().map(|it| it.entries).sum();
+        let is_only = |cluster: &ClusterBounds| {
+            integers(cluster)
+                .is_some_and(|(least, most)| least == most && *only.get_or_insert(least) == least)
+        };
+        if known != view.entries() || !channels.iter().all(is_only) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Cuts the clock where clusters begin. If `is_open`, a validity ends where the next one begins, and all spans have

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// The first fields of a series' class: the validity of an object and its channel. All are `int64`.
 pub const VALIDITY_FIELDS: [&str; 3] = ["since", "until", "channel"];
 
+/// The field behind them in a container of a branch, `int64`: the condition of the containers behind it that the
+/// object replaces; -1 for none.
+pub const REPLACED_FIELD: &str = "replaced_entry";
+
 /// The clock that the validities of a series refer to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -39,4 +43,7 @@ pub struct SeriesOptions {
     pub clock: SeriesClock,
     /// The meaning of validities that overlap.
     pub overlap: Overlap,
+    /// Whether the container has what a branch changed of a series, and is read before the containers behind it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_branch: bool,
 }

@@ -10,7 +10,7 @@ use femtobarn_conditions::{
 };
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::buffer::{Buffer, bytes_of};
 use crate::containers::series_names;
@@ -20,7 +20,8 @@ use crate::federation::FederationHandle;
 use crate::handles::ForkGuard;
 use crate::read::object::Object;
 use crate::read::snapshot::SnapshotHandle;
-use crate::read::view::ViewHandle;
+use crate::read::view::{ViewHandle, fetched};
+use crate::transaction::TransactionHandle;
 
 fn invalid(text: String) -> PyErr {
     exception("invalid", text)
@@ -92,9 +93,11 @@ impl JobHandle {
     fn series(&self, py: Python<'_>, path: &str) -> PyResult<SeriesHandle> {
         let job = self.job.get()?;
         let series = py.detach(|| job.series(path)).or_raise()?;
-        let view = Py::new(py, ViewHandle::new(series.view().clone(), self.job.group()))?;
+        let views =
+            series.views().map(|view| Py::new(py, ViewHandle::new(view.clone(), self.job.group())));
+        let views = views.collect::<PyResult<_>>()?;
         let series = ForkGuard::new(series, self.job.group());
-        Ok(SeriesHandle { series, view, last: Mutex::new(None) })
+        Ok(SeriesHandle { series, views, last: Mutex::new(None) })
     }
 }
 
@@ -102,32 +105,48 @@ impl JobHandle {
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct SeriesHandle {
     series: ForkGuard<Arc<Series>>,
-    view: Py<ViewHandle>,
+    /// That of the series first, then those of branches in front of it.
+    views: Vec<Py<ViewHandle>>,
     /// The object that was last found, which most often is the next one, too.
     last: Mutex<Option<(u64, Py<Object>)>>,
 }
 
 #[pymethods]
 impl SeriesHandle {
-    /// The series in a container.
+    /// The series in one container, or that of the series and then those of branches in front of it.
     #[staticmethod]
-    fn open(py: Python<'_>, view: Py<ViewHandle>) -> PyResult<Self> {
-        let handle = view.get();
-        let series = py.detach(|| Series::open(handle.view()?.clone()).or_raise())?;
-        let series = ForkGuard::new(Arc::new(series), handle.guard().group());
-        Ok(SeriesHandle { series, view, last: Mutex::new(None) })
+    fn open(py: Python<'_>, views: Vec<Py<ViewHandle>>) -> PyResult<Self> {
+        let opened = views.iter().map(|view| Ok(view.get().view()?.clone()));
+        let opened = opened.collect::<PyResult<Vec<_>>>()?;
+        let series = py.detach(|| Series::open(opened)).or_raise()?;
+        let first = views.first().ok_or_else(|| invalid("a series has a container".to_owned()))?;
+        let series = ForkGuard::new(Arc::new(series), first.get().guard().group());
+        Ok(SeriesHandle { series, views, last: Mutex::new(None) })
     }
 
-    /// The handle on the container.
+    /// The handles on the containers.
     #[getter]
-    fn view(&self, py: Python<'_>) -> Py<ViewHandle> {
-        self.view.clone_ref(py)
+    fn views(&self, py: Python<'_>) -> Vec<Py<ViewHandle>> {
+        self.views.iter().map(|view| view.clone_ref(py)).collect()
     }
 
-    #[getter]
-    fn snapshot(&self) -> PyResult<SnapshotHandle> {
-        let snapshot = self.series.get()?.view().snapshot().clone();
-        Ok(SnapshotHandle::new(snapshot, self.series.group()))
+    /// The place of the container with a condition among all, and the condition's entry in it.
+    fn place_of(&self, entry: u64) -> PyResult<(usize, u64)> {
+        Ok(self.series.get()?.place_of(entry))
+    }
+
+    /// Columns of conditions by their entries (`uint64`, as bytes), in the order given.
+    fn fetch<'py>(
+        &self,
+        py: Python<'py>,
+        entries: &Bound<'py, PyAny>,
+        paths: Vec<String>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        if let [only] = &*self.views {
+            return only.get().fetch(py, entries, paths);
+        }
+        let series = self.series.get()?.clone();
+        fetched(py, entries, move |entries| series.fetch(&paths, entries))
     }
 
     /// The clock, and the meaning of overlaps.
@@ -136,19 +155,22 @@ impl SeriesHandle {
         Ok(series_names(self.series.get()?.options()))
     }
 
-    /// The version of the container: numbers of the database, of the container, and of the commit that made it.
-    /// Series of the same version have the same conditions.
+    /// The versions of the containers: for each the numbers of the database, of the container, and of the commit
+    /// that made it. Series of the same versions have the same conditions.
     #[getter]
-    fn version(&self) -> PyResult<(u32, u32, u64)> {
-        let version = *self.series.get()?.view().version();
-        Ok((version.database.0, version.container.0, version.csn.0))
+    fn version(&self) -> PyResult<Vec<u64>> {
+        let versions = self.series.get()?.views().map(|view| *view.version());
+        let numbers = versions.map(|version| {
+            [u64::from(version.database.0), u64::from(version.container.0), version.csn.0]
+        });
+        Ok(numbers.flatten().collect())
     }
 
-    /// The object that is valid at a moment; `view` is the Python object of the container.
+    /// The object that is valid at a moment; `views` are the Python objects of the containers.
     fn at(
         &self,
         py: Python<'_>,
-        view: &Bound<'_, PyAny>,
+        views: &Bound<'_, PyTuple>,
         at: i64,
         channel: i64,
     ) -> PyResult<Option<Py<Object>>> {
@@ -165,7 +187,9 @@ impl SeriesHandle {
         {
             return Ok(Some(object.clone_ref(py)));
         }
-        let object = Py::new(py, Object::alone(self.view.bind(py), view, entry))?;
+        let (place, local) = series.place_of(entry);
+        let (handle, view) = (self.views[place].bind(py), views.get_item(place)?);
+        let object = Py::new(py, Object::alone(handle, &view, local))?;
         *last = Some((entry, object.clone_ref(py)));
         Ok(Some(object))
     }
@@ -288,6 +312,23 @@ pub(crate) fn global_tag_history<'py>(
     rows_of(py, &py.detach(|| GlobalTag::history(snapshot, name)).or_raise()?)
 }
 
+/// Open a series of a branch within a transaction, and make its container at the first time. The path of the
+/// container, and those behind it with that of the series first.
+#[pyfunction]
+pub(crate) fn open_branch(
+    py: Python<'_>,
+    transaction: &TransactionHandle,
+    branch: &str,
+    series: &str,
+) -> PyResult<(String, Vec<ViewHandle>)> {
+    transaction.with(py, |transaction, group| {
+        let opened =
+            py.detach(|| GlobalTag::open_branch(transaction, branch, series)).or_raise()?;
+        let behind = opened.behind.into_iter().map(|view| ViewHandle::new(view, group));
+        Ok((opened.container, behind.collect()))
+    })
+}
+
 /// What Python says of the version of a series: a commit, and the container that is read instead.
 type VersionArguments = (Option<CsnArgument>, Option<String>);
 
@@ -301,6 +342,7 @@ pub(crate) fn change_global_tag<'py>(
     message: String,
     create: bool,
     copy_of: Option<String>,
+    branch: bool,
     state: Option<&str>,
     csn: Option<CsnArgument>,
     only_listed: Option<bool>,
@@ -312,11 +354,12 @@ pub(crate) fn change_global_tag<'py>(
         GlobalTagState::from_name(name)
             .ok_or_else(|| invalid(format!("unknown state {name:?}: use open, locked or frozen")))
     });
-    let set = set
-        .into_iter()
-        .map(|(series, (csn, source))| (series, SeriesVersion { csn: csn.map(|it| it.0), source }));
+    let set = set.into_iter().map(|(series, (csn, source))| {
+        (series, SeriesVersion { csn: csn.map(|it| it.0), source, ..Default::default() })
+    });
     let change = TagChange {
         create: create.then_some(copy_of),
+        branch,
         state: state.transpose()?,
         // The facade passes 0 for a tag that is to follow the newest commit.
         csn: csn.map(|CsnArgument(csn)| (csn > Csn::ZERO).then_some(csn)),
@@ -336,16 +379,24 @@ fn rows_of<'py>(py: Python<'py>, tags: &[GlobalTag]) -> PyResult<Bound<'py, PyLi
 }
 
 fn row_of<'py>(py: Python<'py>, tag: &GlobalTag) -> PyResult<Bound<'py, PyDict>> {
-    let series = PyDict::new(py);
+    let (series, branches) = (PyDict::new(py), PyDict::new(py));
     for (path, version) in &tag.series {
         series.set_item(path, (version.csn.map(|csn| csn.0), version.source.as_deref()))?;
+        if !version.branches.is_empty() {
+            let in_front =
+                version.branches.iter().map(|it| (&it.container, it.csn.map(|csn| csn.0)));
+            branches.set_item(path, in_front.collect::<Vec<_>>())?;
+        }
     }
     let row = PyDict::new(py);
     row.set_item("name", &tag.name)?;
     row.set_item("state", tag.state.name())?;
     row.set_item("csn", tag.csn.map(|csn| csn.0))?;
     row.set_item("only_listed", tag.only_listed)?;
+    row.set_item("is_branch", tag.is_branch)?;
     row.set_item("series", series)?;
+    row.set_item("branches", branches)?;
+    row.set_item("changed", tag.changed_series().collect::<Vec<_>>())?;
     row.set_item("time_ns", tag.time)?;
     row.set_item("user", &tag.user)?;
     row.set_item("message", &tag.message)?;

@@ -129,7 +129,7 @@ pub(crate) fn series_options(clock: &str, overlap: &str) -> PyResult<SeriesOptio
             ));
         }
     };
-    Ok(SeriesOptions { clock, overlap })
+    Ok(SeriesOptions { clock, overlap, is_branch: false })
 }
 
 /// The names of the clock and of the meaning of overlaps.

@@ -22,6 +22,7 @@ mod federation;
 mod handles;
 mod maintenance;
 mod oid;
+mod open_transaction;
 mod page_budget;
 mod progress;
 mod read;
@@ -41,8 +42,8 @@ mod _femtobarn {
     use super::buffer::Buffer;
     #[pymodule_export]
     use super::conditions::{
-        JobHandle, SeriesHandle, change_global_tag, global_tag_history, global_tags, open_job,
-        payload_definition, series_definition,
+        JobHandle, SeriesHandle, change_global_tag, global_tag_history, global_tags, open_branch,
+        open_job, payload_definition, series_definition,
     };
     #[pymodule_export]
     use super::export::ExportHandle;

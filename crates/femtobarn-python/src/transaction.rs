@@ -1,19 +1,11 @@
 //! Handles on transactions and on the containers they write to.
-//!
-//! Objects that are appended one by one are gathered in a [`RowBuilder`] for each container. They go to the
-//! engine when enough are gathered, before an array is appended, and before the commit. Their OIDs are known
-//! at once, since only this transaction appends to a container that it has locked.
-//!
-//! Lock order: the interpreter before a transaction's mutex, which is waited for with the interpreter
-//! unlocked.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use femtobarn::{Class, ContainerId, ContainerKey, DatabaseId, Savepoint, Transaction};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 
 use crate::buffer::bytes_of;
 use crate::columns::array_of;
@@ -21,80 +13,13 @@ use crate::containers::{container_options, find_container, series_names, series_
 use crate::error::{OrRaise, exception};
 use crate::handles::{ForkGuard, HandleGroup};
 use crate::oid::PyOid;
+use crate::open_transaction::{OpenTransaction, PendingRows, lock, over};
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::ViewHandle;
 use crate::rows::RowBuilder;
 
 /// Objects between two checks whether enough are gathered.
 const CHECK_ROWS: usize = 16;
-/// Objects gathered at most.
-const ROWS_MAX: usize = 4096;
-/// Bytes gathered at most, so that they stay in the processor's cache.
-const BYTES_MAX: usize = 256 << 10;
-
-/// A transaction and the objects gathered for it.
-struct OpenTransaction {
-    transaction: ForkGuard<Transaction>,
-    gathered: BTreeMap<ContainerKey, PendingRows>,
-}
-
-struct PendingRows {
-    rows: RowBuilder,
-    /// Entry of the first gathered object.
-    first_entry: u64,
-}
-
-impl PendingRows {
-    fn is_full(&self) -> bool {
-        self.rows.len() >= ROWS_MAX || self.rows.size() >= BYTES_MAX
-    }
-}
-
-impl OpenTransaction {
-    /// Passes the objects gathered for a container to the engine.
-    fn flush(&mut self, py: Python<'_>, key: ContainerKey) -> PyResult<()> {
-        let Some(gathered) = self.gathered.get_mut(&key) else { return Ok(()) };
-        if gathered.rows.len() == 0 {
-            return Ok(());
-        }
-        let array = gathered.rows.take();
-        gathered.first_entry += array.len() as u64;
-        let transaction = self.transaction.get_mut()?;
-        py.detach(|| transaction.extend(key, array)).or_raise()?;
-        Ok(())
-    }
-
-    /// Passes all gathered objects to the engine.
-    fn flush_all(&mut self, py: Python<'_>) -> PyResult<&mut Transaction> {
-        let keys: Vec<ContainerKey> = self.gathered.keys().copied().collect();
-        for key in keys {
-            self.flush(py, key)?;
-        }
-        self.transaction.get_mut()
-    }
-
-    /// Restarts gathering from the engine's state, after a rollback, a drop or an evolution.
-    fn gather_anew(&mut self, py: Python<'_>) -> PyResult<()> {
-        let transaction = self.transaction.get()?;
-        let keys = std::mem::take(&mut self.gathered).into_keys();
-        for key in keys {
-            // A container that was undone or dropped is not gathered for any more.
-            if let (Ok(class), Ok(first_entry)) = (transaction.class(key), transaction.entries(key))
-            {
-                self.gathered
-                    .insert(key, PendingRows { rows: RowBuilder::new(py, class), first_entry });
-            }
-        }
-        Ok(())
-    }
-
-    fn entries(&self, key: ContainerKey) -> PyResult<u64> {
-        match self.gathered.get(&key) {
-            Some(gathered) => Ok(gathered.first_entry + gathered.rows.len() as u64),
-            None => self.transaction.get()?.entries(key).or_raise(),
-        }
-    }
-}
 
 /// An open transaction.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -109,6 +34,22 @@ impl TransactionHandle {
         Self {
             open: Arc::new(Mutex::new(OpenTransaction { transaction, gathered: BTreeMap::new() })),
         }
+    }
+
+    /// Runs an operation on the transaction, with all gathered objects passed on.
+    ///
+    /// # Errors
+    /// `ClosedError` if the transaction has ended; those of the operation.
+    pub fn with<T>(
+        &self,
+        py: Python<'_>,
+        operation: impl FnOnce(&mut Transaction, &HandleGroup) -> PyResult<T>,
+    ) -> PyResult<T> {
+        let mut open = lock(py, &self.open)?;
+        open.flush_all(py)?;
+        let OpenTransaction { transaction, .. } = &mut *open;
+        let group = transaction.group().clone();
+        operation(transaction.get_mut()?, &group)
     }
 }
 
@@ -202,17 +143,14 @@ impl TransactionHandle {
 
     /// Commit and continue; return the number of the commit.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<u64> {
-        let mut open = lock(py, &self.open)?;
-        let transaction = open.flush_all(py)?;
-        Ok(py.detach(|| transaction.checkpoint()).or_raise()?.0)
+        self.with(py, |transaction, _| Ok(py.detach(|| transaction.checkpoint()).or_raise()?.0))
     }
 
     /// Save the state of the transaction.
     fn savepoint(&self, py: Python<'_>) -> PyResult<SavepointHandle> {
-        let mut open = lock(py, &self.open)?;
-        let transaction = open.flush_all(py)?;
-        let savepoint = py.detach(|| transaction.savepoint()).or_raise()?;
-        Ok(SavepointHandle { savepoint })
+        let saved =
+            self.with(py, |transaction, _| py.detach(|| transaction.savepoint()).or_raise());
+        Ok(SavepointHandle { savepoint: saved? })
     }
 
     /// Undo all changes since a savepoint.
@@ -234,19 +172,19 @@ impl TransactionHandle {
 
     /// A container with the transaction's changes so far.
     fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
-        let mut open = lock(py, &self.open)?;
-        let transaction = open.flush_all(py)?;
-        let view = py.detach(|| transaction.view(path)).or_raise()?;
-        Ok(ViewHandle::new(view, open.transaction.group()))
+        self.with(py, |transaction, group| {
+            let view = py.detach(|| transaction.view(path)).or_raise()?;
+            Ok(ViewHandle::new(view, group))
+        })
     }
 
     fn view_by_id(&self, py: Python<'_>, database: u32, container: u32) -> PyResult<ViewHandle> {
-        let mut open = lock(py, &self.open)?;
-        let transaction = open.flush_all(py)?;
         let key =
             ContainerKey { database: DatabaseId(database), container: ContainerId(container) };
-        let view = py.detach(|| transaction.view_by_key(key)).or_raise()?;
-        Ok(ViewHandle::new(view, open.transaction.group()))
+        self.with(py, |transaction, group| {
+            let view = py.detach(|| transaction.view_by_key(key)).or_raise()?;
+            Ok(ViewHandle::new(view, group))
+        })
     }
 
     fn drop_database(&self, py: Python<'_>, name: &str) -> PyResult<()> {
@@ -329,6 +267,14 @@ impl WriterHandle {
         let open = lock(py, &self.open)?;
         let options = open.transaction.get()?.options(self.key).or_raise()?;
         Ok(options.series.map(series_names))
+    }
+
+    /// Whether it has what a branch changed of a series.
+    #[getter]
+    fn is_branch(&self, py: Python<'_>) -> PyResult<bool> {
+        let open = lock(py, &self.open)?;
+        let options = open.transaction.get()?.options(self.key).or_raise()?;
+        Ok(options.series.is_some_and(|series| series.is_branch))
     }
 
     #[getter]
@@ -429,16 +375,4 @@ impl WriterHandle {
 /// The entries (`uint64`) in a buffer.
 fn entries_of(bytes: &Bytes) -> PyResult<&[u64]> {
     rntuple::values_of::<u64>(bytes).map_err(|error| exception("invalid", error.to_string()))
-}
-
-/// Locks a transaction; other Python threads run while it waits.
-fn lock<'a>(
-    py: Python<'_>,
-    open: &'a Mutex<OpenTransaction>,
-) -> PyResult<MutexGuard<'a, OpenTransaction>> {
-    open.lock_py_attached(py).map_err(|_| over())
-}
-
-fn over() -> PyErr {
-    exception("closed", "the transaction has ended; begin a new one".to_owned())
 }

@@ -43,7 +43,9 @@ pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
     Holder, LockTarget, Oid, Retention, TagRow, Waiter,
 };
-pub use femtobarn_format::series::{Overlap, SeriesClock, SeriesOptions, VALIDITY_FIELDS};
+pub use femtobarn_format::series::{
+    Overlap, REPLACED_FIELD, SeriesClock, SeriesOptions, VALIDITY_FIELDS,
+};
 pub use femtobarn_format::{ContainerOptions, Profile};
 pub use links::row::{ElementLink, Link};
 pub use maintenance::backup::{BackupReport, restore};

@@ -19,11 +19,12 @@ TAGS = "conditions/global_tags"
 def problems(federation: Federation) -> list[str]:
     """Return what is wrong with the conditions of a federation, a sentence each."""
     found = _changes_of_frozen_tags(federation)
-    kept = {tag["name"]: tag["csn"] for tag in federation.tags()}
+    kept = {tag["csn"] for tag in federation.tags()}
     for tag in federation.conditions.tags():
-        commits = {tag["csn"], *(csn for csn, _ in tag["series"].values())} - {None}
+        named = {csn for containers in tag["branches"].values() for _, csn in containers}
+        commits = ({tag["csn"], *(csn for csn, _ in tag["series"].values())} | named) - {None}
         for csn in sorted(commits):
-            if kept.get(f"{tag['name']}@{csn}") != csn:
+            if csn not in kept:
                 found.append(
                     f"global tag {tag['name']!r} names commit {csn}, but no tag of the federation keeps its "
                     f"snapshot from vacuum; make one with: femtobarn tag FED {tag['name']}@{csn} --csn {csn}"

@@ -17,7 +17,7 @@ from .series import Series
 if TYPE_CHECKING:
     from .jobs import Job
 
-__all__ = ["Difference", "changed", "differences"]
+__all__ = ["Difference", "changed", "differences", "entries_or_gaps", "is_same", "same_entries"]
 
 
 @dataclass(frozen=True)
@@ -115,16 +115,19 @@ def _differences_in_channel(
             ends.update((max(interval.since, span[0]), min(interval.until, span[1])))
     starts = np.array(sorted(ends - {span[1]}), np.int64)
     stops = np.append(starts[1:], span[1])
+    if before is not None and after is not None:
+        kept = ~same_entries(before, after, starts, channel)
+        starts, stops = starts[kept], stops[kept]
     rows = [_rows_at(each, starts, channel) for each in (before, after)]
     last: Difference | None = None
     for start, stop, old, new in zip(starts.tolist(), stops.tolist(), *rows, strict=True):
-        if _is_same(old, new):
+        if is_same(old, new):
             continue
         if (
             last is not None
             and last.until == start
-            and _is_same(last.before, old)
-            and _is_same(last.after, new)
+            and is_same(last.before, old)
+            and is_same(last.after, new)
         ):
             last = Difference(path, channel, last.since, stop, old, new, clock)
             continue
@@ -135,6 +138,24 @@ def _differences_in_channel(
         yield last
 
 
+def same_entries(one: Series, other: Series, moments: Values, channel: int) -> Values:
+    """Return where two series have the same condition, or both a gap, by their entries alone.
+
+    Entries tell this of the containers that both have in the same version, such as the base of a branch.
+    """
+    shared = one.shared_entries(other)
+    first, second = (entries_or_gaps(each, moments, channel) for each in (one, other))
+    same: Values = (first == second) & (first < shared)
+    return same
+
+
+def entries_or_gaps(series: Series, moments: Values, channel: int) -> Values:
+    """Return the entry of the condition at each moment, or -1 (``int64``)."""
+    entries, positions = series.entries_at(moments, channel=channel)
+    found: Values = np.append(entries.astype(np.int64), -1)[positions]
+    return found
+
+
 def _rows_at(series: Series | None, starts: Values, channel: int) -> list[dict[str, Any] | None]:
     if series is None:
         return [None] * len(starts)
@@ -142,12 +163,12 @@ def _rows_at(series: Series | None, starts: Values, channel: int) -> list[dict[s
     return rows
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Return whether two plain values are equal, where NaN equals NaN."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_is_same(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(is_same(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_is_same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     return bool(one == other) or (_is_nan(one) and _is_nan(other))
 
 

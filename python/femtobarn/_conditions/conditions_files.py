@@ -178,8 +178,7 @@ class CoveredSeries(Series):
     """A series of which only a part is there."""
 
     def __init__(self, view: View, facts: SeriesFacts, kind: str, file: str) -> None:
-        handle = SeriesHandle.open(view._handle)
-        super().__init__(facts.path, View(view.snapshot, view.name, handle.view), handle)
+        super().__init__(facts.path, [view], SeriesHandle.open([view._handle]))
         ranges = zip(facts.covered_since, facts.covered_until, strict=True)
         self._coverage = Coverage(ranges)
         self._kind = kind
@@ -187,10 +186,9 @@ class CoveredSeries(Series):
         self._sha256 = facts.sha256
 
     @property
-    def version(self) -> tuple[int, int, int]:
+    def version(self) -> tuple[int, ...]:
         """Numbers from the content hash: series of files with the same ones have the same conditions."""
-        first, second, third = (int(self._sha256[start : start + 16], 16) for start in (0, 16, 32))
-        return first, second, third
+        return tuple(int(self._sha256[start : start + 16], 16) for start in (0, 16, 32))
 
     def at(
         self,

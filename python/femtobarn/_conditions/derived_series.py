@@ -16,7 +16,7 @@ from .segments import Differences, Segments, differences_of, read_segments
 from .series import Series
 from .series_writers import SeriesWriter
 
-__all__ = ["put_differences", "stored_before"]
+__all__ = ["cut", "put_differences", "stored_before"]
 
 
 def stored_before(
@@ -57,7 +57,7 @@ def put_differences(
             put += [(channel, part) for part in parts if len(part)]
             gaps += [(channel, *each) for each in gap]
     for channel, since, until in gaps:
-        _cut(writer, channel, since, until)
+        cut(writer, channel, since, until)
     count = sum(len(part) for _, part in put)
     if count:
         parts = [part for _, part in put]
@@ -86,21 +86,27 @@ def _around_gaps(changes: Differences, derived: Segments) -> tuple[list[Segments
     return [outside[0], derived.within(begin, end), outside[1]], [(begin, end)]
 
 
-def _cut(writer: SeriesWriter, channel: int, since: int, until: int) -> None:
+def cut(writer: SeriesWriter, channel: int, since: int, until: int) -> None:
     """Make a gap. What was valid after it is put again, where it was not hidden."""
-    view = writer.container.view()
-    entries = view.entries(f"channel == {channel} and since < {until} and until > {since}")
-    validity = view.fetch(entries, ["since", "until"], library="np")
-    begins, end = np.asarray(validity["since"]), int(np.max(validity["until"]))
-    again = None
-    if end > until:
-        names = list(writer.definition.record.by_name)
-        after = read_segments(writer.series(), [channel], until, end, names)[channel]
-        again = after.where(np.isin(after.entries, entries.astype(np.int64)))
+    stored = writer.series()
+    if writer.overlap == "open":
+        # Those that others hide are not valid any more.
+        entries = np.unique(stored.segments(since, until, channel=channel)[2])
+    else:
+        entries = writer.entries(f"channel == {channel} and since < {until} and until > {since}")
+    validity = stored.fetch(entries, ["since", "until"], library="np")
+    begins, ends = np.asarray(validity["since"]), np.asarray(validity["until"])
+    end = int(ends.max(initial=until))
+    starts, stops, valid = stored.segments(until, end, channel=channel)
+    chosen = np.isin(valid, entries) & (stops > until)
+    again = stored.fetch(valid[chosen])
     is_before: Values = begins < since
-    if is_before.any():
-        writer.container.update(entries[is_before], {"until": np.full(int(is_before.sum()), since)})
-    if not is_before.all():
-        writer.container.delete(entries[~is_before])
-    if again is not None and len(again):
-        writer.extend(again.fields, since=again.since, until=again.until, channel=channel)
+    writer.shorten(entries[is_before], since)
+    writer.remove(entries[~is_before])
+    if len(again):
+        writer.extend(
+            again,
+            since=np.maximum(starts[chosen], until),
+            until=np.minimum(stops[chosen], end),
+            channel=channel,
+        )

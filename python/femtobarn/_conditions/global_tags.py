@@ -11,6 +11,7 @@ from .._femtobarn import change_global_tag, global_tag_history, global_tags, ope
 from .checks import problems
 from .comparisons import Difference, differences
 from .jobs import Job
+from .merges import Merged, OnConflict, merge, merges_of
 from .reduction_runs import Reduced, reduce_all
 from .reductions import Reduction
 
@@ -81,7 +82,9 @@ class Conditions:
         dict
             ``name``; ``state``; ``csn``, the commit as of which series are read, or None for the newest;
             ``only_listed``, whether the tag has only the listed series or all; ``series``, the listed ones,
-            each with its own commit and the path that is read instead, or None; ``time``, ``user`` and
+            each with its own commit and the path that is read instead, or None; ``is_branch``; ``branches``,
+            for each series of a branch the containers in front of it, the newest first, with their commits;
+            ``changed``, the series into which the branch has put conditions; ``time``, ``user`` and
             ``message`` of the last change.
 
         Raises
@@ -94,7 +97,12 @@ class Conditions:
         return _with_time(tag)
 
     def history(self, name: str) -> list[dict[str, Any]]:
-        """Return a global tag as it was after each change, the oldest first; also one that is deleted.
+        """Return a global tag as it was after each change and each merge, the oldest first; also one that is
+        deleted.
+
+        In the row of a merge, ``merge`` has the ``branch``, the tag ``into`` which it was merged (empty for
+        the series themselves), the commit ``csn`` as of which the branch was merged, the number of
+        ``conflicts`` and the side that was taken there, ``on_conflict``. In other rows it is None.
 
         Raises
         ------
@@ -103,8 +111,16 @@ class Conditions:
         """
         check_text(name, "global tag")
         snapshot = self.federation.snapshot()
-        states = [_with_time(tag) for tag in global_tag_history(snapshot._handle, name)]
-        return states or [self.tag(name, csn=snapshot.csn)]
+        states = [tag | {"merge": None} for tag in global_tag_history(snapshot._handle, name)]
+        if not states:
+            self.tag(name, csn=snapshot.csn)
+        for row in merges_of(snapshot, name):
+            before = [tag for tag in states if tag["time_ns"] <= row["time"] and tag["merge"] is None]
+            authorship = {"time_ns": row["time"], "user": row["user"], "message": row["message"]}
+            names = ("branch", "into", "csn", "conflicts", "on_conflict")
+            merged = {name: row[name] for name in names}
+            states.append((before or states)[-1] | authorship | {"merge": merged})
+        return [_with_time(tag) for tag in sorted(states, key=lambda tag: int(tag["time_ns"]))]
 
     def create_tag(
         self,
@@ -112,6 +128,7 @@ class Conditions:
         series: Versions | None = None,
         *,
         copy_of: str | None = None,
+        branch: bool = False,
         state: State | None = None,
         csn: int | None = None,
         message: str = "",
@@ -126,11 +143,15 @@ class Conditions:
             read instead. If not given, the tag has all series. Those of a copy are added to the copied ones.
         copy_of
             A global tag to copy. A copy takes little space, however many series there are.
+        branch
+            Whether the tag is a branch, into which conditions can be put: ``txn.series(path, branch=name)``.
+            It is based on the series of `copy_of`, or all series, as of the commit of the tag. What is put
+            into it is seen only by jobs that name it, until it is merged.
         state
             As for :meth:`change_tag`; ``"open"`` by default.
         csn
             The commit as of which series without one of their own are read. If not given, they are read as of
-            the newest commit when a job begins.
+            the newest commit when a job begins; those of a branch as of the newest commit now.
         message
             The reason, for the history of the tag.
 
@@ -146,6 +167,7 @@ class Conditions:
             message,
             create=True,
             copy_of=copy_of,
+            branch=branch,
             state=state,
             csn=csn,
             only_listed=None if series is None or copy_of is not None else True,
@@ -247,6 +269,65 @@ class Conditions:
         first, second = (each if isinstance(each, Job) else self(each) for each in (before, after))
         return list(differences(first, second, series, since, until))
 
+    def merge(
+        self,
+        branch: str,
+        into: str | None = None,
+        *,
+        on_conflict: OnConflict = "refuse",
+        message: str = "",
+    ) -> Merged:
+        """Put what a branch has changed into the series that it is based on, in one transaction.
+
+        What the series have changed since the branch began stays. What was merged before is not merged again.
+
+        Parameters
+        ----------
+        branch
+            A global tag that is a branch.
+        into
+            A global tag: another branch, or one that reads the newest commit. The series themselves if not
+            given.
+        on_conflict
+            What happens where both have changed, to different conditions. ``"refuse"``: nothing is merged.
+            ``"ours"``: the series keep theirs. ``"theirs"``: they get those of the branch.
+        message
+            The reason, for the history of both.
+
+        Raises
+        ------
+        MergeConflictError
+            If there are conflicts, and no side was chosen. It lists them.
+        InvalidError
+            If `branch` is not a branch, or `into` reads the series as of an earlier commit.
+        DeniedError
+            If `into` is locked or frozen.
+        NotFoundError
+            If there is no such global tag or series.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> form = {"name": "Gain", "fields": [{"name": "value", "type": "float64"}]}
+        >>> with fed.transaction() as txn:
+        ...     oid = txn.series("tpc/gain", form, create=True).put({"value": 1.0}, since=0, until=100)
+        >>> tag = fed.conditions.create_tag("mc", branch=True, message="gains of the simulation")
+        >>> with fed.transaction() as txn:
+        ...     oid = txn.series("tpc/gain", branch="mc").put({"value": 2.0}, since=40, until=60)
+        >>> [fed.conditions(name)["tpc/gain"].at(50).value for name in ("mc", None)]
+        [2.0, 1.0]
+        >>> fed.conditions.merge("mc", message="validated").put
+        1
+        >>> fed.conditions()["tpc/gain"].at(50).value
+        2.0
+        """
+        check_text(branch, "global tag")
+        check_text(message, "message")
+        if into is not None:
+            check_text(into, "global tag")
+        return merge(self.federation, branch, into, on_conflict, message)
+
     def reduce(
         self, reductions: Reduction | Iterable[Reduction], *, since: Any = None, until: Any = None
     ) -> list[Reduced]:
@@ -289,6 +370,7 @@ class Conditions:
         *,
         create: bool = False,
         copy_of: str | None = None,
+        branch: bool = False,
         state: State | Literal["deleted"] | None,
         csn: int | None,
         only_listed: bool | None = None,
@@ -305,6 +387,7 @@ class Conditions:
             message,
             create,
             copy_of,
+            branch,
             state,
             csn,
             only_listed,

@@ -279,9 +279,8 @@ class Job(Mapping[str, Series]):
                 )
             check_text(path, "series")
             handle = self._handle.series(path)
-            snapshot = Snapshot(self.federation, handle.snapshot)
-            view = View(snapshot, handle.view.name, handle.view)
-            series = self._series[path] = Series(path, view, handle)
+            views = [View(Snapshot(self.federation, each.snapshot), each.name, each) for each in handle.views]
+            series = self._series[path] = Series(path, views, handle)
         return series
 
     def __iter__(self) -> Iterator[str]:

@@ -126,7 +126,7 @@ def _costs_of_series(
     cuts = np.concatenate([[0], np.searchsorted(moments, edges), [len(moments)]])
     cells = np.repeat(np.arange(len(edges) + 1), np.diff(cuts))
     job, cell = distinct_pairs(jobs, cells, job_count, len(edges) + 1)
-    starts = _first_entries(series.view, ["since"])
+    starts = _clusters_of_series(series)
     intervals, read = 0, [np.empty((2, 0), np.int64)]
     for begins, ends, entries in segments:
         valid = np.append(-1, positions_at(Segments.new(begins, ends, {}), edges))[cell]
@@ -136,6 +136,15 @@ def _costs_of_series(
         read.append(np.stack(distinct_pairs(needed[0], homes[needed[1]], job_count, len(starts))))
     readers, clusters = np.concatenate(read, axis=1)
     return SeriesCosts(intervals, len(distinct_pairs(readers, clusters, job_count, len(starts))[0]))
+
+
+def _clusters_of_series(series: Series) -> Values:
+    """Return the first entry of each cluster of a series, through all its containers."""
+    starts, first = [], 0
+    for view in series.sources:
+        starts.append(_first_entries(view, ["since"]) + first)
+        first += view._handle.entries
+    return each_once(np.concatenate(starts))
 
 
 def distinct_pairs(jobs: Values, labels: Values, job_count: int, label_count: int) -> tuple[Values, Values]:

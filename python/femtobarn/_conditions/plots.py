@@ -117,7 +117,7 @@ def _steps(begins: Values, ends: Values, values: Values) -> tuple[Values, Values
 def _values(series: Series, field: str, entries: Values) -> Values:
     """Return the field of conditions by their entries."""
     different, positions = np.unique(entries, return_inverse=True)
-    read = series.view.fetch(different, field)
+    read = series.fetch(different, field)
     return np.asarray(read, np.float64)[positions]
 
 

@@ -60,7 +60,7 @@ class RunTable:
         self.path = series.path
         intervals = series.intervals()
         entries = [interval.entry for interval in intervals if interval.entry is not None]
-        columns = series.view.fetch(entries, list(FIELDS), library="np")
+        columns = series.fetch(entries, list(FIELDS), library="np")
         self._since = np.array([interval.since for interval in intervals], np.int64)
         self._until = np.array([interval.until for interval in intervals], np.int64)
         self._runs = moments_of((columns["run"], columns["block"]), "run")

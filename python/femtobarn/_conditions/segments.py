@@ -68,7 +68,7 @@ def read_segments(
         parts.append((np.maximum(begins, since), np.minimum(ends, until), entries))
     every = np.concatenate([entries for _, _, entries in parts]) if parts else np.zeros(0, np.int64)
     wanted, positions = np.unique(every, return_inverse=True)
-    values = series.view.fetch(wanted.astype(np.uint64), list(fields), library="np")
+    values = series.fetch(wanted.astype(np.uint64), list(fields), library="np")
     found, first = {}, 0
     for channel, (begins, ends, entries) in zip(channels, parts, strict=True):
         chosen = positions[first : first + len(entries)]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -13,6 +14,7 @@ from .._data.casts import Values
 from .._data.results import as_library
 from .._exceptions import ClosedError, InvalidError, NotFoundError
 from .._femtobarn import payload_definition
+from .._oid import Oid
 from .._query.paths import Expressions
 from .._query.projections import Projection
 from .._schema.types import Definition
@@ -42,7 +44,8 @@ class Interval:
     until: int
     """The first moment after the range."""
     entry: int | None
-    """The entry of the condition that is valid in all of it; None in a gap."""
+    """The entry of the condition that is valid in all of it; None in a gap. :meth:`Series.fetch` and
+    :meth:`Series.object_at` take it."""
 
 
 class Series:
@@ -52,18 +55,41 @@ class Series:
     the first look-up in it; later look-ups there read only the conditions that they return.
     """
 
-    def __init__(self, path: str, view: View, handle: SeriesHandle) -> None:
+    def __init__(self, path: str, sources: Sequence[View], handle: SeriesHandle) -> None:
         self.path = path
         """Path of the series, such as ``"tpc/gain"``."""
-        self.view = view
-        """The container with all conditions of the series, hidden ones included."""
+        self.sources = tuple(sources)
+        """The containers with all conditions, hidden ones included. That of the series is the first; those of
+        branches in front of it follow. Entries of conditions are counted through all of them."""
         self.clock, self.overlap = handle.settings
         self._handle = handle
 
     @property
+    def view(self) -> View:
+        """The container with all conditions of the series, hidden ones included.
+
+        Raises
+        ------
+        InvalidError
+            If the series is that of a branch, which has several containers: :attr:`sources`.
+        """
+        if len(self.sources) > 1:
+            names = " and ".join(view.name for view in self.sources)
+            raise InvalidError(
+                f"{self.path} is read from {names}; use sources, or fetch and object_at for entries of "
+                "conditions"
+            )
+        return self.sources[0]
+
+    @property
+    def csn(self) -> int:
+        """The commit as of which the conditions are read; of a branch, those that were put into it."""
+        return self.sources[-1].snapshot.csn
+
+    @property
     def definition(self) -> Definition:
         """The class of the conditions, without the fields of their validity."""
-        return payload_of(self.view._handle.definition)
+        return payload_of(self.sources[0]._handle.definition)
 
     def at(
         self,
@@ -125,7 +151,7 @@ class Series:
                 return self._at_many(when, expressions, channel, required, library)
             when = moment_of(when, self.clock)
         try:
-            found = self._handle.at(self.view, when, channel)
+            found = self._handle.at(self.sources, when, channel)
         except (OverflowError, TypeError):
             raise self._malformed(when, channel) from None
         if found is None and required:
@@ -133,7 +159,7 @@ class Series:
         return found
 
     def entries_at(self, when: Any, *, channel: Any = 0) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return the conditions at many moments as entries of the container.
+        """Return the conditions at many moments as entries, which :meth:`fetch` takes.
 
         Returns
         -------
@@ -149,6 +175,45 @@ class Series:
             channels = channels_of(channel, len(times)).view(np.uint8).data
         entries, positions = self._handle.entries_at(times.view(np.uint8).data, channels, one)
         return np.frombuffer(memoryview(entries), np.uint64), np.frombuffer(memoryview(positions), np.int64)
+
+    def fetch(
+        self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"
+    ) -> Any:
+        """Read fields of conditions by their entries, in the order given.
+
+        Parameters
+        ----------
+        entries
+            Entries, as :meth:`intervals`, :meth:`segments` and :meth:`entries_at` return them.
+        expressions, library
+            The fields to read, those of the class if not given, and the kind of the result, as for
+            :meth:`View.arrays`.
+        """
+        if expressions is None:
+            expressions = list(self.definition.record.by_name)
+        return self.sources[0]._fetched(self._handle, entries, expressions, library)
+
+    def object_at(self, entry: int) -> Object:
+        """Return the condition with an entry.
+
+        Raises
+        ------
+        NotFoundError
+            If there is none, or it was deleted.
+        """
+        view, local = self._place_of(entry)
+        return view.object_at(local)
+
+    def oid(self, entry: int) -> Oid:
+        """Return the OID of the condition with an entry."""
+        view, local = self._place_of(entry)
+        return view.oid(local)
+
+    def _place_of(self, entry: int) -> tuple[View, int]:
+        if len(self.sources) == 1:
+            return self.sources[0], entry
+        place, local = self._handle.place_of(entry)
+        return self.sources[place], local
 
     def interval(self, when: Any, *, channel: SupportsIndex = 0) -> Interval:
         """Return the range around a moment in which the same condition is valid, or none is.
@@ -223,22 +288,35 @@ class Series:
         return draw_series(self, field, *self._range(since, until), channels, axes)
 
     @property
-    def version(self) -> tuple[int, int, int]:
+    def version(self) -> tuple[int, ...]:
         """Numbers of the database, of the container, and of the commit that made its state.
 
-        Series of the same version in one federation have the same conditions.
+        Series of the same version in one federation have the same conditions. That of a branch has these
+        numbers for each of its :attr:`sources`.
         """
-        return self._handle.version
+        return tuple(self._handle.version)
+
+    def shared_entries(self, other: Series) -> int:
+        """Return how many entries, from the first on, stand for the same conditions in both series."""
+        shared = 0
+        if self.sources[0].snapshot.federation.uuid == other.sources[0].snapshot.federation.uuid:
+            mine, others = self.version, other.version
+            for place, view in enumerate(self.sources):
+                end = 3 * (place + 1)
+                if mine[:end] != others[:end]:
+                    break
+                shared += view._handle.entries
+        return shared
 
     def shown(self, moment: int) -> str:
         """Return a moment of the series' clock as text."""
         return shown(moment, self.clock)
 
     def __iter__(self) -> Iterator[Object]:
-        return iter(self.view)
+        return chain.from_iterable(self.sources)
 
     def __len__(self) -> int:
-        return len(self.view)
+        return sum(map(len, self.sources))
 
     def __repr__(self) -> str:
         try:
@@ -256,8 +334,9 @@ class Series:
             raise self._gap(int(moments_of(when, self.clock)[first]), int(channels[first]))
         if expressions is None:
             expressions = list(self.definition.record.by_name)
-        array = self.view.snapshot._in_order([self.view.fetch(entries, expressions)], positions)
-        return as_library(array, Projection.of(expressions, self.view.definition).record, library)
+        base = self.sources[0]
+        array = base.snapshot._in_order([self.fetch(entries, expressions)], positions)
+        return as_library(array, Projection.of(expressions, base.definition).record, library)
 
     def _range(self, since: Any, until: Any) -> tuple[int, int]:
         return (

@@ -1,7 +1,14 @@
-"""Writing series: conditions put, ended and corrected within a transaction."""
+"""Writing series: conditions put, ended and corrected within a transaction.
+
+Invariants
+----------
+1. A condition is changed where it is, except on a branch: there, one of a container behind that of the branch
+   is replaced by an object of the branch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -16,22 +23,34 @@ from .clocks import FOREVER, is_many, moment_of, moments_of, shown
 from .series import Series, payload_of
 
 if TYPE_CHECKING:
+    from .._views.view import View
     from .._writers import ContainerWriter
 
 __all__ = ["SeriesWriter", "with_validity"]
 
 VALIDITY = ("since", "until", "channel")
 
+REPLACED = "replaced_entry"
+"""The field of a branch's objects with the entry of the condition that they replace, or -1."""
+
 
 class SeriesWriter:
     """A series within a transaction, to put, end and correct conditions."""
 
-    def __init__(self, path: str, container: ContainerWriter, settings: tuple[str, str]) -> None:
+    def __init__(
+        self,
+        path: str,
+        container: ContainerWriter,
+        settings: tuple[str, str],
+        behind: Sequence[View] = (),
+    ) -> None:
         self.path = path
         """Path of the series, such as ``"tpc/gain"``."""
         self.container = container
-        """The container that holds the conditions."""
+        """The container that holds the conditions; of a branch, those that were put into it."""
         self.clock, self.overlap = settings
+        self._behind = tuple(behind)
+        self._first_entry = sum(view._handle.entries for view in behind)
         self.definition = payload_of(container._handle.definition)
         """The class of the conditions, without the fields of their validity."""
         self._names = list(self.definition.record.by_name)
@@ -77,7 +96,8 @@ class SeriesWriter:
         if self.overlap == "refuse":
             self._check_free(np.array([begin]), np.array([end]), np.array([channel]))
         values = self._values_of(condition)
-        return self.container.append({"since": begin, "until": end, "channel": channel, **values})
+        validity = {"since": begin, "until": end, "channel": channel}
+        return self.container.append({**validity, **self._replaced(-1), **values})
 
     def extend(self, conditions: Any, *, since: Any, until: Any = None, channel: Any = 0) -> OidRange:
         """Insert many conditions, and return their OIDs.
@@ -125,7 +145,8 @@ class SeriesWriter:
         if self.overlap == "refuse":
             self._check_free(begins, ends, channels)
         first_entry = self.container.num_entries
-        self.container.extend_columns(with_validity(columns, begins, ends, channels))
+        replaced = [np.full(length, -1)] if self._behind else []
+        self.container.extend_columns(with_validity(columns, begins, ends, channels, *replaced))
         place = self.container.database_id, self.container.container_id
         return OidRange(*place, first_entry, first_entry + length)
 
@@ -144,13 +165,13 @@ class SeriesWriter:
         """
         moment, channel = moment_of(at, self.clock), channel_of(channel)
         where = f"channel == {channel} and since < {moment} and until > {moment}"
-        entries = self.container.view().entries(where)
+        entries = self.entries(where)
         if not len(entries):
             raise NotFoundError(
                 f"{self.path} has no condition of channel {channel} to end at {shown(moment, self.clock)}: "
                 "none that began before is valid then"
             )
-        self.container.update(entries, {"until": np.full(len(entries), moment)})
+        self.shorten(entries, moment)
         return len(entries)
 
     def correct(self, condition: Any, *, at: Any, channel: SupportsIndex = 0) -> Oid:
@@ -168,13 +189,60 @@ class SeriesWriter:
         found = series.at(at, channel=channel, required=True)
         values = self._values_of(condition)
         oid: Oid = found.oid
+        if (oid.database, oid.container) != (self.container.database_id, self.container.container_id):
+            return self._replace(series, series.interval(at, channel=channel).entry, values)
         self.container.update(oid, values)
         return oid
 
     def series(self) -> Series:
         """Return the series with the changes of this transaction so far."""
-        view = self.container.view()
-        return Series(self.path, view, SeriesHandle.open(view._handle))
+        views = [*self._behind, self.container.view()]
+        return Series(self.path, views, SeriesHandle.open([view._handle for view in views]))
+
+    def entries(self, where: str) -> Values:
+        """Return the entries of the conditions that meet a condition, those that newer ones hide included."""
+        own = self.container.view()
+        if not self._behind:
+            return own.entries(where)
+        found, replaced, first = [], [], 0
+        for view in (*self._behind, own):
+            found.append(view.entries(where).astype(np.int64) + first)
+            first += view._handle.entries
+            if REPLACED in view.fields:
+                replaced.append(view.arrays(REPLACED, f"{REPLACED} >= 0", library="np")[REPLACED])
+        return np.setdiff1d(np.concatenate(found), np.concatenate(replaced)).astype(np.uint64)
+
+    def shorten(self, entries: Values, until: int) -> None:
+        """End conditions at a moment, by their entries."""
+        own = entries[entries >= self._first_entry] - np.uint64(self._first_entry)
+        self.container.update(own, {"until": np.full(len(own), until)})
+        series = self.series()
+        for entry in entries[entries < self._first_entry].tolist():
+            self._replace(series, entry, {"until": until})
+
+    def remove(self, entries: Values) -> None:
+        """Delete conditions, by their entries."""
+        own = entries[entries >= self._first_entry] - np.uint64(self._first_entry)
+        series = self.series()
+        if self._behind:
+            # One that replaces another must stay, or the other would be valid again.
+            stored = self.container.view().fetch(own, ["since", REPLACED], library="np")
+            stays = np.asarray(stored[REPLACED]) >= 0
+            self.container.update(own[stays], {"until": np.asarray(stored["since"])[stays]})
+            own = own[~stays]
+        self.container.delete(own)
+        for entry in entries[entries < self._first_entry].tolist():
+            self._replace(series, entry, {"until": series.object_at(entry)["since"]})
+
+    def _replace(self, series: Series, entry: int | None, changes: dict[str, Any]) -> Oid:
+        """Put a condition with some other values in the place of one that is behind the branch."""
+        assert entry is not None
+        old = series.object_at(entry)
+        values = {name: old[name] for name in (*VALIDITY, *self._names)}
+        return self.container.append({**values, **changes, **self._replaced(entry)})
+
+    def _replaced(self, entry: int) -> dict[str, int]:
+        return {REPLACED: entry} if self._behind else {}
 
     def __len__(self) -> int:
         return len(self.container)
@@ -241,11 +309,16 @@ class SeriesWriter:
         )
 
 
-def with_validity(columns: Tree, begins: Values, ends: Values, channels: Values) -> Tree:
-    """Return the columns of a series' class, from those of its payload."""
+def with_validity(columns: Tree, *integers: Values) -> Tree:
+    """Return the columns of a series' class, from those of its payload.
+
+    Parameters
+    ----------
+    integers
+        Beginnings, ends and channels, and for a branch the entries of the conditions that are replaced.
+    """
     _, length, names, contents = columns
-    integers = (begins, ends, channels)
     validity = [
         ("primitive", "int64", np.ascontiguousarray(each, np.int64).view(np.uint8)) for each in integers
     ]
-    return ("record", length, (*VALIDITY, *names), (*validity, *contents))
+    return ("record", length, (*VALIDITY, REPLACED)[: len(integers)] + tuple(names), (*validity, *contents))

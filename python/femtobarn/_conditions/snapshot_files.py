@@ -216,7 +216,7 @@ def _facts(view: View, series: Series, coverage: Coverage) -> SeriesFacts:
         path=series.path,
         container=view.name.rpartition("/")[2],
         clock=series.clock,
-        csn=series.view.snapshot.csn,
+        csn=series.csn,
         conditions=len(view),
         covered_since=[since for since, _ in ranges],
         covered_until=[until for _, until in ranges],
@@ -226,11 +226,10 @@ def _facts(view: View, series: Series, coverage: Coverage) -> SeriesFacts:
 
 def _columns(series: Series, segments: Segments) -> Iterator[Tree]:
     """Return segments with their conditions, in batches."""
-    view = series.view
-    projection = Projection.of(list(series.definition.record.by_name), view.definition)
+    projection = Projection.of(list(series.definition.record.by_name), series.sources[0].definition)
 
     def read(start: int, stop: int) -> Tree:
-        tree = view._handle.fetch(segments.entry[start:stop].tobytes(), projection.paths)
+        tree = series._handle.fetch(segments.entry[start:stop].tobytes(), projection.paths)
         validity = (each[start:stop] for each in (segments.since, segments.until, segments.channel))
         return with_validity(projection.arrange(tree), *validity)
 

@@ -131,7 +131,7 @@ def _with_values(series: Series, ranges: Ranges) -> Iterator[tuple[int, Interval
     fields = list(series.definition.record.by_name)
     for first in range(0, len(ranges), BATCH):
         part = ranges[first : first + BATCH]
-        values = series.view.fetch([one.entry for _, one in part if one.entry is not None], fields).to_list()
+        values = series.fetch([one.entry for _, one in part if one.entry is not None], fields).to_list()
         for (channel, one), value in zip(part, values, strict=True):
             yield channel, one, value if _is_linked(series) else to_json(value)
 
@@ -176,7 +176,7 @@ def _write_json(job: Job, file: Path, wanted: dict[str, Series], progress: Progr
                 }
                 if _is_linked(series):
                     assert one.entry is not None
-                    payload = series.view[one.entry].payload
+                    payload = series.object_at(one.entry).payload
                     texts = {
                         name: getattr(payload, name) for name in ("name", "media_type", "details", "sha256")
                     }
@@ -216,7 +216,7 @@ def _write_table(
     form = json.dumps(series.definition.to_json())
     connection.execute(
         "INSERT INTO series VALUES (?, ?, ?, ?, ?, ?)",
-        (number, path, form, series.clock, series.overlap, series.view.snapshot.csn),
+        (number, path, form, series.clock, series.overlap, series.csn),
     )
     stored: dict[int, int] = {}
     for channel, one, value in _with_values(series, _ranges(series)):
@@ -251,7 +251,7 @@ def _payload_number(
     """Return the row of a payload, which is written once."""
     key = tuple(link.values())
     if key not in payloads:
-        payload = series.view[entry].payload
+        payload = series.object_at(entry).payload
         row = (payload.sha256, payload.name, payload.media_type, payload.details, payload_bytes(payload))
         cursor = connection.execute(
             "INSERT INTO payload (sha256, name, media_type, details, data) VALUES (?, ?, ?, ?, ?)", row

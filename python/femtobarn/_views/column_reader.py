@@ -6,17 +6,18 @@ cannot meet the condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._data.arrays import Tree
 from .._data.casts import Values
-from .._data.results import awkward_of, tree_nbytes
+from .._data.results import as_library, awkward_of, check_library, tree_nbytes
+from .._exceptions import InvalidError
 from .._lazy import ak
 from .._objects.live_entries import LiveEntries
-from .._query.paths import all_paths
+from .._query.paths import Expressions, all_paths
 from .._query.projections import Projection
 from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
 from .._query.selection import COUNT, Selection
@@ -25,7 +26,7 @@ from .batches import read_in_batches
 from .scans import Scan, is_flat
 
 if TYPE_CHECKING:
-    from .._femtobarn import ViewHandle
+    from .._femtobarn import SeriesHandle, ViewHandle
     from .._snapshots import Snapshot
 
 __all__ = ["ColumnReader"]
@@ -159,6 +160,22 @@ class ColumnReader:
     def read_tree(self, paths: list[str], start: int, stop: int) -> Tree:
         """Return columns of a range of entries, in the order of the engine."""
         return self._handle.read(paths, start, stop)
+
+    def _fetched(
+        self,
+        handle: ViewHandle | SeriesHandle,
+        entries: Sequence[int] | Values,
+        expressions: Expressions,
+        library: str,
+    ) -> Any:
+        """Read fields of objects of this view's class by the entries that the handle knows."""
+        wanted = np.asarray(entries)
+        if wanted.size and (wanted.dtype.kind not in "iu" or wanted.min() < 0):
+            raise InvalidError("entries must be integers of 0 or more")
+        projection = Projection.of(expressions, self.definition)
+        check_library(library)
+        tree = handle.fetch(wanted.astype(np.uint64).tobytes(), projection.paths)
+        return as_library(self._awkward(projection, tree), projection.record, library)
 
     def _awkward(self, projection: Projection, tree: Tree) -> ak.Array:
         return awkward_of(projection.arrange(tree), projection.record, **self.snapshot.array_settings)

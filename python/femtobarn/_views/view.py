@@ -11,7 +11,7 @@ import numpy as np
 from .._data.arrays import Tree
 from .._data.casts import Values
 from .._data.results import as_library, check_library
-from .._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
+from .._exceptions import ClosedError, NotFoundError, near_misses
 from .._exchange.exports import Progress, export_views
 from .._lazy import ak
 from .._objects.objects import LinkRef, Object, value_of
@@ -344,13 +344,7 @@ class View(ColumnReader):
         self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"
     ) -> Any:
         """Read fields of objects by their entries in the container, in the order given."""
-        wanted = np.asarray(entries)
-        if wanted.size and (wanted.dtype.kind not in "iu" or wanted.min() < 0):
-            raise InvalidError("entries must be integers of 0 or more")
-        projection = Projection.of(expressions, self.definition)
-        check_library(library)
-        tree = self._handle.fetch(wanted.astype(np.uint64).tobytes(), projection.paths)
-        return as_library(self._awkward(projection, tree), projection.record, library)
+        return self._fetched(self._handle, entries, expressions, library)
 
     def entries(self, where: str | None = None) -> Values:
         """Return the entries in the container of all objects, or of those that meet a condition.

@@ -96,8 +96,8 @@ def _list_series(options: argparse.Namespace, job: Job) -> None:
             "clock": series.clock,
             "overlap": series.overlap,
             "conditions": len(series),
-            "csn": series.view.snapshot.csn,
-            "container": series.view.name,
+            "csn": series.csn,
+            "container": series.sources[-1].name,
         }
         for path, series in job.items()
     ]
@@ -162,13 +162,13 @@ def _conditions(
     """Return the conditions of intervals, as facts and as rows of a table."""
     record = series.definition.record
     entries = [one.entry for _, one in found if one.entry is not None]
-    values = series.view.fetch(entries, list(record.by_name)).to_list()
+    values = series.fetch(entries).to_list()
     facts = [
         {
             "channel": channel,
             "since": series.shown(one.since),
             "until": series.shown(one.until),
-            "oid": str(series.view.oid(entry)),
+            "oid": str(series.oid(entry)),
             "condition": plain(value, record),
         }
         for (channel, one), entry, value in zip(found, entries, values, strict=True)
@@ -195,18 +195,20 @@ def _put_arguments(parser: argparse.ArgumentParser) -> None:
         "--until", metavar="TIME", help="first moment at which it is not any more; forever if not given"
     )
     parser.add_argument("--channel", type=int, default=0, help="channel, 0 by default")
+    parser.add_argument("--branch", metavar="NAME", help="put it into this branch")
     parser.add_argument("-m", "--message", help="reason, for the list of commits")
 
 
 def _put(options: argparse.Namespace) -> None:
     federation = _federations.open(options.federation)
-    series = federation.conditions()[options.series]
+    series = federation.conditions(options.branch)[options.series]
     values = _values(options.values, series)
     since = moment_from(options.since, series.clock, series.path)
     until = moment_from(options.until or "forever", series.clock, series.path)
     message = options.message or f"condition of {options.series}"
     with federation.transaction(message=message) as txn:
-        oid = txn.series(options.series).put(values, since=since, until=until, channel=options.channel)
+        writer = txn.series(options.series, branch=options.branch)
+        oid = writer.put(values, since=since, until=until, channel=options.channel)
     facts = {"oid": str(oid), "csn": txn.csn}
     emit(options, facts, f"put {oid} into {options.series}, commit {txn.csn}")
 
@@ -262,6 +264,11 @@ def _tag_arguments(parser: argparse.ArgumentParser) -> None:
         "--create", action="store_true", help="make the tag; without SERIES it has all series"
     )
     parser.add_argument("--copy-of", metavar="NAME", help="make the tag as a copy of this one")
+    parser.add_argument(
+        "--branch",
+        action="store_true",
+        help="make the tag as a branch, into which conditions can be put: of --copy-of, or of all series",
+    )
     parser.add_argument("--remove", action="append", metavar="SERIES", help="remove a series from the list")
     parser.add_argument("--csn", type=int, help="read the series as of this commit; 0 for the newest")
     group = parser.add_mutually_exclusive_group()
@@ -277,7 +284,7 @@ def _tag_arguments(parser: argparse.ArgumentParser) -> None:
 def _tag(options: argparse.Namespace) -> None:
     conditions = _federations.open(options.federation).conditions
     versions = dict(map(_version, options.series)) or None
-    is_new = options.create or options.copy_of is not None
+    is_new = options.create or options.branch or options.copy_of is not None
     if is_new and options.remove:
         raise InvalidError("--remove is for a tag that exists; make it first")
     if is_new:
@@ -285,6 +292,7 @@ def _tag(options: argparse.Namespace) -> None:
             options.name,
             versions,
             copy_of=options.copy_of,
+            branch=options.branch,
             state=options.state,
             csn=options.csn,
             message=options.message,
@@ -329,13 +337,23 @@ def _history(options: argparse.Namespace) -> None:
 
 
 def _difference(before: dict[str, Any] | None, tag: dict[str, Any]) -> str:
-    """Return what a change did to the series of a global tag."""
+    """Return what a change did to the series of a global tag, or what was merged."""
+    merge = tag["merge"]
+    if merge is not None:
+        taken = (
+            f", {merge['conflicts']} conflicts taken from {merge['on_conflict']}"
+            if merge["conflicts"]
+            else ""
+        )
+        into = merge["into"] or "the series"
+        return f"merged {merge['branch']} as of commit {merge['csn']} into {into}{taken}"
     listed: dict[str, Any] = before["series"] if before else {}
     parts = [f"without {path}" for path in listed if path not in tag["series"]]
+    branches: dict[str, Any] = before["branches"] if before else {}
     parts += [
-        _version_text(path, *version)
+        _version_text(tag, path)
         for path, version in tag["series"].items()
-        if listed.get(path) != version
+        if (listed.get(path), branches.get(path)) != (version, tag["branches"].get(path))
     ]
     if before is None:
         parts.insert(0, f"{_series_count(tag)}, as of {_as_of(tag['csn'])}")
@@ -355,14 +373,19 @@ def _tag_facts(tag: dict[str, Any]) -> dict[str, Any]:
 
 def _tag_text(tag: dict[str, Any]) -> str:
     count, commit = _series_count(tag), _as_of(tag["csn"])
-    lines = [f"global tag {tag['name']} is {tag['state']}; it has {count}, as of {commit}"]
-    lines += [f"  {_version_text(path, *version)}" for path, version in tag["series"].items()]
+    kind = "branch" if tag["is_branch"] else "global tag"
+    lines = [f"{kind} {tag['name']} is {tag['state']}; it has {count}, as of {commit}"]
+    lines += [f"  {_version_text(tag, path)}" for path in tag["series"]]
     return "\n".join(lines)
 
 
-def _version_text(path: str, csn: int | None, source: str | None) -> str:
+def _version_text(tag: dict[str, Any], path: str) -> str:
+    csn, source = tag["series"][path]
     as_of = "" if csn is None else f" as of {_as_of(csn)}"
-    return path + as_of + ("" if source is None else f" from {source}")
+    text: str = path + as_of + ("" if source is None else f" from {source}")
+    for container, commit in reversed(tag["branches"].get(path, [])):
+        text += f", then {container} as of {_as_of(commit)}"
+    return text
 
 
 def _series_count(tag: dict[str, Any]) -> str:

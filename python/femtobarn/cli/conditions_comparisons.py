@@ -1,4 +1,4 @@
-"""The commands that compare and check conditions."""
+"""The commands that compare, merge and check conditions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from .. import _federations
 from .._conditions.clocks import shown
 from .._conditions.comparisons import Difference
+from .._conditions.merges import Conflict
 from .._exceptions import CorruptError
 from .conditions_arguments import federation_argument, moment_from
 from .output import emit, emit_line, table
@@ -60,6 +61,46 @@ def _facts_of(difference: Difference) -> dict[str, Any]:
     return dict(zip(HEAD, values, strict=True))
 
 
+def _merge_arguments(parser: argparse.ArgumentParser) -> None:
+    federation_argument(parser)
+    parser.add_argument("branch", metavar="BRANCH", help="global tag that is a branch")
+    parser.add_argument(
+        "--into", metavar="TAG", help="another branch, or a global tag that reads the newest commit"
+    )
+    parser.add_argument(
+        "--on-conflict",
+        choices=["refuse", "ours", "theirs"],
+        default="refuse",
+        help="where both changed: merge nothing (default), keep what the series have, or take the branch's",
+    )
+    parser.add_argument("-m", "--message", default="", help="reason, for the history of both")
+
+
+def _merge(options: argparse.Namespace) -> None:
+    merged = _federations.open(options.federation).conditions.merge(
+        options.branch, options.into, on_conflict=options.on_conflict, message=options.message
+    )
+    conflicts = [_conflict_facts(each) for each in merged.conflicts]
+    facts = {"csn": merged.csn, "put": merged.put, "conflicts": conflicts}
+    if merged.csn is None:
+        emit(options, facts, f"nothing to merge: {options.branch} has no changes that were not merged before")
+        return
+    text = f"merged {options.branch}, commit {merged.csn}: {merged.put} ranges changed"
+    if conflicts:
+        rows = [[str(fact[name]) for name in CONFLICT_HEAD] for fact in conflicts]
+        text += f"\nconflicts, taken from {options.on_conflict}:\n" + table(CONFLICT_HEAD, rows, right={1})
+    emit(options, facts, text)
+
+
+CONFLICT_HEAD = ("series", "channel", "since", "until", "base", "ours", "theirs")
+
+
+def _conflict_facts(conflict: Conflict) -> dict[str, Any]:
+    ends = (shown(moment, conflict.clock) for moment in (conflict.since, conflict.until))
+    values = (conflict.series, conflict.channel, *ends, conflict.base, conflict.ours, conflict.theirs)
+    return dict(zip(CONFLICT_HEAD, values, strict=True))
+
+
 def _check(options: argparse.Namespace) -> None:
     problems = _federations.open(options.federation).conditions.check()
     if problems and not options.json:
@@ -71,6 +112,7 @@ def _check(options: argparse.Namespace) -> None:
 
 COMMANDS = (
     ("diff", "list what differs between two global tags or commits", _diff_arguments, _diff),
+    ("merge", "put what a branch has changed into the series", _merge_arguments, _merge),
     ("check", "check that global tags name what they named", federation_argument, _check),
 )
 """Name, help, arguments and function of each command."""

@@ -7,7 +7,7 @@ use femtobarn::{
     View,
 };
 
-use super::record::{ChangeRecord, NEWEST, VersionRecord, chain, open_container};
+use super::record::{BranchRecord, ChangeRecord, NEWEST, VersionRecord, chain, open_container};
 use super::{GlobalTag, GlobalTagState, SeriesVersion, newest};
 use crate::clock;
 use crate::series::Series;
@@ -20,6 +20,8 @@ const CHANGES_MAX: usize = 64;
 pub struct TagChange {
     /// Makes a new tag, as a copy of the tag with this name if one is given.
     pub create: Option<Option<String>>,
+    /// Whether the new tag is a branch, into which conditions can be put.
+    pub branch: bool,
     /// The new state.
     pub state: Option<GlobalTagState>,
     /// The commit as of which series without a version of their own are read; `Some(None)` for the newest.
@@ -86,7 +88,8 @@ impl GlobalTag {
     }
 }
 
-fn found(tag: Option<GlobalTag>, name: &str) -> Result<GlobalTag> {
+/// The tag, or the error that says that there is none.
+pub(super) fn found(tag: Option<GlobalTag>, name: &str) -> Result<GlobalTag> {
     tag.ok_or_else(|| missing(name))
 }
 
@@ -137,12 +140,50 @@ fn changed(
     if state == GlobalTagState::Frozen && csn.is_none() {
         csn = Some(snapshot.csn());
     }
+    if change.branch && csn.is_none() {
+        csn = Some(snapshot.csn());
+    }
     check_commit(csn, &snapshot)?;
-    let mut versions = vec![];
+    let mut set = checked_versions(name, base, change, transaction, &snapshot)?;
+    if change.branch || state == GlobalTagState::Frozen {
+        pin_branches(base, &mut set, snapshot.csn());
+    }
+    let record = ChangeRecord {
+        name: name.to_owned(),
+        state: state.name().to_owned(),
+        csn: csn.map_or(NEWEST, |csn| csn.0),
+        only_listed: change.only_listed.unwrap_or(base.is_some_and(|base| base.only_listed)),
+        is_branch: if is_new { change.branch } else { base.is_some_and(|base| base.is_branch) },
+        message: change.message.clone(),
+        ..Default::default()
+    };
+    signed(record, base, set, &change.remove, view)
+}
+
+/// The versions that a change sets, checked.
+fn checked_versions(
+    name: &str,
+    base: Option<&GlobalTag>,
+    change: &TagChange,
+    transaction: &mut Transaction,
+    snapshot: &Snapshot,
+) -> Result<BTreeMap<String, SeriesVersion>> {
+    let own = base.filter(|base| base.is_branch && change.create.is_none());
+    let has_branch = |series: &String| {
+        own.and_then(|base| base.series.get(series)).is_some_and(|it| !it.branches.is_empty())
+    };
+    if let Some(series) = change.set.keys().chain(&change.remove).find(|series| has_branch(series))
+    {
+        return Err(Error::Denied {
+            what: format!(
+                "branch {name:?} has conditions of {series}, which are based on the version that it lists; make \
+                 another branch for another version"
+            ),
+        });
+    }
     for (series, version) in &change.set {
         check_series(transaction, version.source.as_deref().unwrap_or(series))?;
-        check_commit(version.csn, &snapshot)?;
-        versions.push(version_record(series, version));
+        check_commit(version.csn, snapshot)?;
     }
     for series in &change.remove {
         if !base.is_some_and(|base| base.series.contains_key(series)) {
@@ -150,43 +191,62 @@ fn changed(
                 what: format!("global tag {name:?} does not list series {series:?}"),
             });
         }
-        versions.push(VersionRecord {
-            series: series.clone(),
-            is_removed: true,
-            ..Default::default()
-        });
     }
-    let mut base_entry = base.map_or(-1, |base| base.entry as i64);
+    Ok(change.set.clone())
+}
+
+/// Gives a commit to the containers of branches that follow the newest one.
+fn pin_branches(base: Option<&GlobalTag>, set: &mut BTreeMap<String, SeriesVersion>, newest: Csn) {
+    for (series, version) in base.iter().flat_map(|base| &base.series) {
+        if !set.contains_key(series) && version.branches.iter().any(|it| it.csn.is_none()) {
+            let mut pinned = version.clone();
+            pinned.branches.iter_mut().for_each(|it| it.csn = it.csn.or(Some(newest)));
+            set.insert(series.clone(), pinned);
+        }
+    }
+}
+
+/// A record with its author, its base, and the series that differ from it.
+pub(super) fn signed(
+    mut record: ChangeRecord,
+    base: Option<&GlobalTag>,
+    mut set: BTreeMap<String, SeriesVersion>,
+    remove: &[String],
+    view: &View,
+) -> Result<ChangeRecord> {
+    record.base = base.map_or(-1, |base| base.entry as i64);
     if let Some(base) = base
         && chain(view, base.entry)?.len() >= CHANGES_MAX
     {
-        let kept = base.series.iter().filter(|(series, _)| {
-            !change.set.contains_key(*series) && !change.remove.contains(series)
+        let kept = base.series.iter().filter(|(series, _)| !remove.contains(series));
+        for (series, version) in kept {
+            set.entry(series.clone()).or_insert_with(|| version.clone());
+        }
+        record.base = -1;
+    }
+    for (series, version) in set {
+        record.branches.extend(version.branches.iter().map(|branch| BranchRecord {
+            series: series.clone(),
+            container: branch.container.clone(),
+            csn: branch.csn.map_or(NEWEST, |csn| csn.0),
+        }));
+        record.versions.push(VersionRecord {
+            series,
+            csn: version.csn.map_or(NEWEST, |csn| csn.0),
+            source: version.source.unwrap_or_default(),
+            is_removed: false,
         });
-        versions.retain(|version| !version.is_removed);
-        versions.extend(kept.map(|(series, version)| version_record(series, version)));
-        base_entry = -1;
     }
-    Ok(ChangeRecord {
-        name: name.to_owned(),
-        state: state.name().to_owned(),
-        base: base_entry,
-        csn: csn.map_or(NEWEST, |csn| csn.0),
-        only_listed: change.only_listed.unwrap_or(base.is_some_and(|base| base.only_listed)),
-        versions,
-        time: clock::unix_nanoseconds(),
-        user: Holder::this_process().user,
-        message: change.message.clone(),
-    })
-}
-
-fn version_record(series: &str, version: &SeriesVersion) -> VersionRecord {
-    VersionRecord {
-        series: series.to_owned(),
-        csn: version.csn.map_or(NEWEST, |csn| csn.0),
-        source: version.source.clone().unwrap_or_default(),
-        is_removed: false,
+    if record.base >= 0 {
+        record.versions.extend(remove.iter().map(|series| VersionRecord {
+            series: series.clone(),
+            is_removed: true,
+            ..Default::default()
+        }));
     }
+    record.time = clock::unix_nanoseconds();
+    record.user = Holder::this_process().user;
+    Ok(record)
 }
 
 /// Checks that a path leads to a series.
@@ -195,7 +255,7 @@ fn check_series(transaction: &mut Transaction, path: &str) -> Result<()> {
         ErrorKind::NotFound => Error::NotFound { what: format!("series {path:?} does not exist") },
         _ => error,
     })?;
-    Series::open(view).map(drop)
+    Series::open(vec![view]).map(drop)
 }
 
 fn check_commit(csn: Option<Csn>, snapshot: &Snapshot) -> Result<()> {
@@ -208,8 +268,13 @@ fn check_commit(csn: Option<Csn>, snapshot: &Snapshot) -> Result<()> {
 }
 
 /// Tags the commits that a record names, so that vacuum keeps their snapshots.
-fn keep_commits(federation: &Federation, name: &str, record: &ChangeRecord) -> Result<()> {
+pub(super) fn keep_commits(
+    federation: &Federation,
+    name: &str,
+    record: &ChangeRecord,
+) -> Result<()> {
     let named = record.versions.iter().map(|version| version.csn).chain([record.csn]);
+    let named = named.chain(record.branches.iter().map(|branch| branch.csn));
     let mut named: Vec<u64> = named.filter(|csn| *csn != NEWEST).collect();
     named.sort_unstable();
     named.dedup();

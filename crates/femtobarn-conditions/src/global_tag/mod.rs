@@ -2,8 +2,8 @@
 //!
 //! Global tags are objects of the container `conditions/global_tags`. Each object is one change of one name: it holds what
 //! differs from the object it is based on, so a copy of a tag costs one small object however many series the tag
-//! has. `record` stores them, `change` makes new
-//! ones. Specified in docs/format.md.
+//! has. `record` stores them, `change` makes new ones. A branch is a tag that conditions can be put into: `branch`
+//! opens its container of a series. Specified in docs/format.md.
 //!
 //! 1. Objects are only appended. The last object of a name is its state, up to the one that froze it. A name whose last
 //!    object deletes it is free again.
@@ -14,11 +14,13 @@ use std::collections::BTreeMap;
 use femtobarn::{Csn, Error, Result, Snapshot, View};
 use rntuple::Value;
 
+mod branch;
 mod change;
 mod record;
 
+pub use branch::BranchSeries;
 pub use change::TagChange;
-use record::{ChangeRecord, NEWEST, chain, container};
+use record::{Changes, NEWEST, NameRecord, chain, container};
 
 /// Whether a global tag can be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +59,31 @@ impl GlobalTagState {
 pub struct SeriesVersion {
     /// The commit as of which it is read; none if the tag's own applies.
     pub csn: Option<Csn>,
-    /// The container that is read instead of the series, such as a branch of it.
+    /// The container that is read instead of the series.
     pub source: Option<String>,
+    /// The containers of branches in front of it, the newest first.
+    pub branches: Vec<BranchVersion>,
+}
+
+impl SeriesVersion {
+    /// The paths and commits of the containers to read for a series: its own first, whose commit is none if that
+    /// of the tag applies, then those of branches, whose commit is none if it is the newest.
+    pub(crate) fn containers<'a>(
+        &'a self,
+        series: &'a str,
+    ) -> impl Iterator<Item = (&'a str, Option<Csn>)> {
+        let branches = self.branches.iter().rev().map(|it| (&*it.container, it.csn));
+        [(self.source.as_deref().unwrap_or(series), self.csn)].into_iter().chain(branches)
+    }
+}
+
+/// What a branch has of a series.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BranchVersion {
+    /// The path of the container.
+    pub container: String,
+    /// The commit as of which it is read; none if that is the newest.
+    pub csn: Option<Csn>,
 }
 
 /// A global tag as of a snapshot.
@@ -72,6 +97,8 @@ pub struct GlobalTag {
     pub csn: Option<Csn>,
     /// Whether the tag names only the listed series, or all.
     pub only_listed: bool,
+    /// Whether conditions can be put into it.
+    pub is_branch: bool,
     /// The listed series.
     pub series: BTreeMap<String, SeriesVersion>,
     /// When it was last changed, in nanoseconds since 1970.
@@ -123,7 +150,7 @@ impl GlobalTag {
     pub fn all(snapshot: &Snapshot) -> Result<Vec<Self>> {
         let Some(view) = container(snapshot)? else { return Ok(vec![]) };
         let mut names = vec![];
-        view.cursor::<ChangeRecord>()?.for_each(0..view.entries(), |_, change| {
+        view.cursor::<NameRecord>()?.for_each(0..view.entries(), |_, change| {
             names.push(change.name);
             Ok(())
         })?;
@@ -141,12 +168,25 @@ impl GlobalTag {
         let entries = entries_of(&view, name)?;
         entries.into_iter().map(|entry| resolve(&view, entry)).collect()
     }
+
+    /// The series into which conditions were put, if the tag is a branch.
+    pub fn changed_series(&self) -> impl Iterator<Item = &str> {
+        let own = |series: &str, version: &SeriesVersion| {
+            let container = branch::container_path(&self.name, series).ok();
+            self.is_branch && version.branches.first().map(|it| &it.container) == container.as_ref()
+        };
+        let changed = self
+            .series
+            .iter()
+            .filter(move |(series, version)| !version.branches.is_empty() && own(series, version));
+        changed.map(|(series, _)| series.as_str())
+    }
 }
 
 /// The entries of a name's changes, ascending, up to the one that froze it.
 fn entries_of(view: &View, name: &str) -> Result<Vec<u64>> {
     let mut entries = view.find_all(&[("name", Value::String(name.to_owned()))])?;
-    let mut changes = view.cursor::<ChangeRecord>()?;
+    let mut changes = Changes::of(view)?;
     for place in 0..entries.len() {
         if changes.get(entries[place])?.state == GlobalTagState::Frozen.name() {
             entries.truncate(place + 1);
@@ -165,14 +205,22 @@ fn newest(view: &View, name: &str) -> Result<Option<GlobalTag>> {
 fn resolve(view: &View, entry: u64) -> Result<GlobalTag> {
     let chain = chain(view, entry)?;
     let mut series = BTreeMap::new();
-    for version in chain.iter().rev().flat_map(|change| &change.versions) {
+    let commit = |csn: u64| (csn != NEWEST).then_some(Csn(csn));
+    for (change, version) in
+        chain.iter().rev().flat_map(|change| change.versions.iter().map(move |it| (change, it)))
+    {
         if version.is_removed {
             series.remove(&version.series);
-        } else {
-            let csn = (version.csn != NEWEST).then_some(Csn(version.csn));
-            let source = (!version.source.is_empty()).then(|| version.source.clone());
-            series.insert(version.series.clone(), SeriesVersion { csn, source });
+            continue;
         }
+        let source = (!version.source.is_empty()).then(|| version.source.clone());
+        let branches = change.branches.iter().filter(|branch| branch.series == version.series);
+        let branches = branches.map(|branch| BranchVersion {
+            container: branch.container.clone(),
+            csn: commit(branch.csn),
+        });
+        let (csn, branches) = (commit(version.csn), branches.collect());
+        series.insert(version.series.clone(), SeriesVersion { csn, source, branches });
     }
     let last = &chain[0];
     let state = GlobalTagState::from_name(&last.state).ok_or_else(|| Error::Corrupt {
@@ -186,8 +234,9 @@ fn resolve(view: &View, entry: u64) -> Result<GlobalTag> {
     Ok(GlobalTag {
         name: last.name.clone(),
         state,
-        csn: (last.csn != NEWEST).then_some(Csn(last.csn)),
+        csn: commit(last.csn),
         only_listed: last.only_listed,
+        is_branch: last.is_branch,
         series,
         time: last.time,
         user: last.user.clone(),

@@ -1,8 +1,11 @@
 //! The objects that global tags are stored as.
+//!
+//! Version 1 of their class had no branches. Changes of that version are read as changes without any, and the
+//! container is evolved when the next change is made.
 
 use femtobarn::{
-    Class, ContainerKey, ContainerOptions, Error, Field, FieldType, Result, Snapshot, Transaction,
-    View,
+    Class, ContainerKey, ContainerOptions, Cursor, Error, Field, FieldType, Result, Snapshot,
+    Transaction, View,
 };
 use rntuple::row;
 
@@ -11,6 +14,7 @@ const DATABASE: &str = "conditions";
 const CONTAINER: &str = "global_tags";
 const CLASS: &str = "femtobarn::GlobalTag";
 const INDEX: &str = "by_name";
+const CLASS_VERSION: u32 = 2;
 /// The `csn` of a series or tag that follows the newest commit.
 pub(super) const NEWEST: u64 = 0;
 
@@ -26,9 +30,36 @@ row! {
 }
 
 row! {
+    /// A container of a branch, in front of a series.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub(super) struct BranchRecord {
+        pub series: String,
+        pub container: String,
+        pub csn: u64,
+    }
+}
+
+row! {
     /// One change of a tag.
-    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(super) struct ChangeRecord {
+        pub name: String,
+        pub state: String,
+        pub base: i64,
+        pub csn: u64,
+        pub only_listed: bool,
+        pub versions: Vec<VersionRecord>,
+        pub time: i64,
+        pub user: String,
+        pub message: String,
+        pub is_branch: bool,
+        pub branches: Vec<BranchRecord>,
+    }
+}
+
+row! {
+    /// A change as of version 1 of the class.
+    pub(super) struct FirstChangeRecord {
         pub name: String,
         pub state: String,
         pub base: i64,
@@ -41,10 +72,61 @@ row! {
     }
 }
 
+row! {
+    /// What changes of every version have.
+    pub(super) struct NameRecord {
+        pub name: String,
+    }
+}
+
+impl From<FirstChangeRecord> for ChangeRecord {
+    fn from(first: FirstChangeRecord) -> Self {
+        ChangeRecord {
+            name: first.name,
+            state: first.state,
+            base: first.base,
+            csn: first.csn,
+            only_listed: first.only_listed,
+            versions: first.versions,
+            time: first.time,
+            user: first.user,
+            message: first.message,
+            ..Default::default()
+        }
+    }
+}
+
+/// Reads changes of any version.
+pub(super) enum Changes {
+    First(Cursor<FirstChangeRecord>),
+    Current(Cursor<ChangeRecord>),
+}
+
+impl Changes {
+    pub(super) fn of(view: &View) -> Result<Self> {
+        if view.class().version == 1 {
+            view.cursor().map(Changes::First)
+        } else {
+            view.cursor().map(Changes::Current)
+        }
+    }
+
+    pub(super) fn get(&mut self, entry: u64) -> Result<ChangeRecord> {
+        match self {
+            Changes::First(cursor) => cursor.get(entry).map(ChangeRecord::from),
+            Changes::Current(cursor) => cursor.get(entry),
+        }
+    }
+}
+
 pub(super) fn open_container(transaction: &mut Transaction) -> Result<ContainerKey> {
     let database = transaction.database_or_new(DATABASE, None)?;
     if transaction.find_container(database, CONTAINER)?.is_some() {
-        return transaction.container(database, CONTAINER);
+        let key = transaction.container(database, CONTAINER)?;
+        if transaction.class(key)?.version < CLASS_VERSION {
+            transaction.evolve(key, &class())?;
+        }
+        return Ok(key);
     }
     // Tags are read one by one.
     let options = ContainerOptions { page_size: 4 << 10, ..Default::default() };
@@ -70,9 +152,17 @@ fn class() -> Class {
             field("is_removed", FieldType::Bool, "whether the series is removed from the list"),
         ],
     };
+    let branch = FieldType::Record {
+        class: String::new(),
+        fields: vec![
+            field("series", FieldType::String, "path of the series, which versions has, too"),
+            field("container", FieldType::String, "path of the container that is in front of it"),
+            field("csn", FieldType::UInt64, "commit as of which it is read; 0: the newest"),
+        ],
+    };
     Class {
         name: CLASS.to_owned(),
-        version: 1,
+        version: CLASS_VERSION,
         fields: vec![
             field("name", FieldType::String, "name of the tag"),
             field("state", FieldType::String, "open, locked or frozen"),
@@ -91,18 +181,29 @@ fn class() -> Class {
             field("time", FieldType::Int64, "time of the change [ns since 1970]"),
             field("user", FieldType::String, "user who made the change"),
             field("message", FieldType::String, "reason of the change"),
+            field("is_branch", FieldType::Bool, "whether conditions can be put into the tag"),
+            field(
+                "branches",
+                FieldType::List(Box::new(branch)),
+                "containers of branches, of one series the newest first",
+            ),
         ],
     }
 }
 
 pub(super) fn container(snapshot: &Snapshot) -> Result<Option<View>> {
-    let path = format!("{DATABASE}/{CONTAINER}");
+    let path = path();
     if snapshot.has(&path)? { snapshot.view(&path).map(Some) } else { Ok(None) }
+}
+
+/// The path of the container.
+pub(super) fn path() -> String {
+    format!("{DATABASE}/{CONTAINER}")
 }
 
 /// The changes that a change builds on, itself first.
 pub(super) fn chain(view: &View, entry: u64) -> Result<Vec<ChangeRecord>> {
-    let mut changes = view.cursor::<ChangeRecord>()?;
+    let mut changes = Changes::of(view)?;
     let mut chain = vec![];
     let mut next = entry;
     loop {

@@ -1,6 +1,6 @@
 //! Heads: which version of each series is the newest, or the one that a global tag names.
 
-use femtobarn::{Csn, Federation, Overlap, Result, SeriesClock};
+use femtobarn::{Csn, Error, Federation, Overlap, Result, SeriesClock};
 use serde::Serialize;
 
 use super::answers::Page;
@@ -65,6 +65,13 @@ pub(super) fn head(
 }
 
 fn series_head(name: String, series: &Series) -> Result<SeriesHead> {
+    if series.views().len() > 1 {
+        return Err(Error::Invalid {
+            what: format!(
+                "series {name} of a branch is not read over HTTP; open the federation, or merge the branch"
+            ),
+        });
+    }
     let view = series.view();
     let options = series.options();
     Ok(SeriesHead {

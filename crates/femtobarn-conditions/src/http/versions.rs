@@ -42,7 +42,7 @@ impl Versions {
         if let Some(found) = self.kept.get(&key) {
             return Ok(found);
         }
-        let series = Arc::new(Series::open(self.view(path, version)?)?);
+        let series = Arc::new(Series::open(vec![self.view(path, version)?])?);
         self.kept.insert(key, series.clone());
         Ok(series)
     }

@@ -49,7 +49,7 @@ fn a_copy_starts_as_the_original_and_changes_alone() {
     let first = commit(&federation, "gain", Overlap::Newest, &[row(0, 0, 100, 0)]);
     commit(&federation, "gain", Overlap::Newest, &[row(0, 40, 60, 1)]);
     let listed = |csn: Option<Csn>| {
-        BTreeMap::from([("det/gain".to_owned(), SeriesVersion { csn, source: None })])
+        BTreeMap::from([("det/gain".to_owned(), SeriesVersion { csn, ..Default::default() })])
     };
     change(&federation, "a", TagChange { set: listed(Some(first)), ..new() }).unwrap();
     let copied = TagChange { create: Some(Some("a".to_owned())), ..Default::default() };

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod branches;
 mod global_tags;
 mod jobs;
 mod support;

@@ -4,7 +4,7 @@ use femtobarn::{
     Class, ContainerKey, ContainerOptions, Csn, Federation, Overlap, SeriesOptions, Transaction,
     TransactionOptions,
 };
-use femtobarn_conditions::{ValidityRow, series_class};
+use femtobarn_conditions::{GlobalTag, TagChange, ValidityRow, series_class};
 use rntuple::{Array, Primitive};
 use tempfile::TempDir;
 
@@ -39,17 +39,43 @@ pub(crate) fn series(transaction: &mut Transaction, name: &str, overlap: Overlap
 
 /// Inserts validities; the value of each is its entry.
 pub(crate) fn insert(transaction: &mut Transaction, key: ContainerKey, rows: &[ValidityRow]) {
+    let values = rows.iter().map(|row| row.entry as f64).collect();
+    extend(transaction, key, rows, values, None);
+}
+
+/// Inserts conditions, into the container of a branch with what they replace.
+pub(crate) fn extend(
+    transaction: &mut Transaction,
+    key: ContainerKey,
+    rows: &[ValidityRow],
+    values: Vec<f64>,
+    replaced: Option<i64>,
+) {
     let integers = |of: &dyn Fn(&ValidityRow) -> i64| {
         Array::primitive(Primitive::Int64, rows.iter().map(of).collect::<Vec<i64>>())
     };
-    let values: Vec<f64> = rows.iter().map(|row| row.entry as f64).collect();
-    let members = vec![
+    let mut members = vec![
         ("since".to_owned(), integers(&|row| row.since)),
         ("until".to_owned(), integers(&|row| row.until)),
         ("channel".to_owned(), integers(&|row| row.channel)),
-        ("value".to_owned(), Array::primitive(Primitive::Float64, values)),
     ];
+    members.extend(replaced.map(|entry| ("replaced_entry".to_owned(), integers(&|_| entry))));
+    members.push(("value".to_owned(), Array::primitive(Primitive::Float64, values)));
     transaction.extend(key, Array::Record { length: rows.len(), members }).unwrap();
+}
+
+/// Opens the container of a branch of `det/NAME`.
+pub(crate) fn branch(transaction: &mut Transaction, tag: &str, name: &str) -> ContainerKey {
+    let opened = GlobalTag::open_branch(transaction, tag, &format!("det/{name}")).unwrap();
+    let database = transaction.database("det").unwrap();
+    transaction.container(database, opened.container.strip_prefix("det/").unwrap()).unwrap()
+}
+
+/// Makes a branch of a global tag, or of all series.
+pub(crate) fn new_branch(federation: &Federation, tag: &str, of: Option<&str>) {
+    let create = Some(of.map(str::to_owned));
+    let change = TagChange { create, branch: true, ..Default::default() };
+    GlobalTag::change(federation, tag, &change).unwrap();
 }
 
 /// Inserts validities into `det/NAME` in a commit of their own.

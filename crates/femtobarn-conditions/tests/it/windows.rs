@@ -24,7 +24,7 @@ fn ordered(channels: u64, is_endless: bool) -> (Vec<ValidityRow>, Vec<ValidityRo
 
 fn open(federation: &Federation, name: &str) -> Series {
     let view = federation.snapshot(None).unwrap().view(&format!("det/{name}")).unwrap();
-    Series::open(view).unwrap()
+    Series::open(vec![view]).unwrap()
 }
 
 fn assert_same(found: &Series, rows: &[ValidityRow], overlap: Overlap, channels: i64) {

@@ -17,6 +17,7 @@ use crate::handles::{ForkGuard, HandleGroup};
 use crate::read::lookup::{BoundsColumns, columns_of_bounds, values_of};
 use crate::read::object::Object;
 use crate::read::object_fields::ObjectFields;
+use crate::read::snapshot::SnapshotHandle;
 
 /// Stored bytes beyond which a read runs on its own thread, so that Ctrl-C interrupts it.
 const LONG_READ_BYTES: f64 = 256e6;
@@ -70,6 +71,12 @@ impl ViewHandle {
 
 #[pymethods]
 impl ViewHandle {
+    /// A handle on the view's snapshot.
+    #[getter]
+    fn snapshot(&self) -> PyResult<SnapshotHandle> {
+        Ok(SnapshotHandle::new(self.view.get()?.snapshot().clone(), self.view.group()))
+    }
+
     /// Database and name, such as `run7/events`.
     #[getter]
     fn name(&self) -> PyResult<String> {
@@ -211,22 +218,14 @@ impl ViewHandle {
     }
 
     /// Columns of entries (`uint64`, as bytes), in the order given.
-    fn fetch<'py>(
+    pub fn fetch<'py>(
         &self,
         py: Python<'py>,
         entries: &Bound<'py, PyAny>,
         paths: Vec<String>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let view = self.view.get()?.clone();
-        let entries = bytes_of(entries)?;
-        let is_long = entries.len() > LONG_FETCH_ENTRIES * size_of::<u64>();
-        let fetch = move || {
-            let entries = rntuple::values_of::<u64>(&entries)
-                .map_err(|error| femtobarn::Error::Invalid { what: error.to_string() })?;
-            view.fetch(&selection(&view, &paths)?, entries)
-        };
-        let fetched = if is_long { interruptible(py, fetch)? } else { py.detach(fetch) };
-        tree_of(py, fetched.or_raise()?)
+        fetched(py, entries, move |entries| view.fetch(&selection(&view, &paths)?, entries))
     }
 
     /// Numbers of items (`int64`) of the collection at a path, for a range of entries.
@@ -250,6 +249,26 @@ fn is_quick(view: &View, values: &[(String, Value)]) -> femtobarn::Result<bool> 
 
 fn selection(view: &View, paths: &[String]) -> femtobarn::Result<Selection> {
     view.select(paths)
+}
+
+/// Columns of entries (`uint64`, as bytes), as `fetch` reads them.
+///
+/// # Errors
+/// Those of `fetch`; `InvalidError` if the bytes are not entries.
+pub(crate) fn fetched<'py>(
+    py: Python<'py>,
+    entries: &Bound<'py, PyAny>,
+    fetch: impl FnOnce(&[u64]) -> femtobarn::Result<Array> + Send + 'static,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let entries = bytes_of(entries)?;
+    let is_long = entries.len() > LONG_FETCH_ENTRIES * size_of::<u64>();
+    let fetch = move || {
+        let entries = rntuple::values_of::<u64>(&entries)
+            .map_err(|error| femtobarn::Error::Invalid { what: error.to_string() })?;
+        fetch(entries)
+    };
+    let fetched = if is_long { interruptible(py, fetch)? } else { py.detach(fetch) };
+    tree_of(py, fetched.or_raise()?)
 }
 
 /// Runs a long operation on its own thread while this one checks for signals.

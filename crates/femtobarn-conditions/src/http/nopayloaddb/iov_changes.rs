@@ -105,7 +105,7 @@ pub(super) async fn delete(State(service): SharedService, Path(iov): Path<String
             })?;
             let of = NamedList { tag: Some(lists), type_path, list: list.clone() };
             let (key, _) = writable(service, transaction, &of)?;
-            let series = Series::open(transaction.view_by_key(key)?)?;
+            let series = Series::open(vec![transaction.view_by_key(key)?])?;
             let clock = series.options().clock;
             let (since, until) = (start.since(clock)?, end.until(clock)?);
             let found = series.interval(0, since)?;
@@ -145,7 +145,7 @@ fn insert(
 
 /// Refuses an IOV that would hide another.
 fn check_only_adds(transaction: &mut Transaction, key: ContainerKey, iov: &NewIov) -> Result<()> {
-    let series = Series::open(transaction.view_by_key(key)?)?;
+    let series = Series::open(vec![transaction.view_by_key(key)?])?;
     let (since, until) = range(iov, series.options().clock)?;
     let overlapping = series.intervals(0, since..until)?;
     let is_after = |it: &crate::timeline::Interval| it.since < since && it.until == ENDLESS;

@@ -61,7 +61,9 @@ impl TagOverview {
     pub(super) fn read(federation: &Federation) -> Result<Self> {
         let snapshot = federation.snapshot(None)?;
         let csn = snapshot.csn();
-        let tags = GlobalTag::all(&snapshot)?;
+        // Its clients have no branches; those that were given conditions are not shown as what they are based on.
+        let mut tags = GlobalTag::all(&snapshot)?;
+        tags.retain(|tag| tag.series.values().all(|version| version.branches.is_empty()));
         let mut rows = RowsByCommit { federation, known: HashMap::new() };
         let now = rows.at(csn)?;
         let listed = ListedPaths::of(&tags);
@@ -140,6 +142,7 @@ impl TagLists {
             let fixed = |list: &ListOfTag, of: &str| SeriesVersion {
                 csn: list.csn,
                 source: (list.path != of).then(|| list.path.clone()),
+                ..Default::default()
             };
             change.csn = Some(None);
             change.only_listed = Some(true);
@@ -147,7 +150,7 @@ impl TagLists {
                 self.lists.iter().map(|(of, list)| (of.clone(), fixed(list, of))).collect();
         }
         let source = Some(source.to_owned());
-        change.set.insert(type_path.to_owned(), SeriesVersion { csn: None, source });
+        change.set.insert(type_path.to_owned(), SeriesVersion { source, ..Default::default() });
         change
     }
 
@@ -235,7 +238,8 @@ impl RowsByCommit<'_> {
         let mut rows = SeriesRows::new();
         for database in snapshot.databases()? {
             let is_series = |container: &ContainerRow| {
-                ContainerOptions::from_json(&container.options).is_ok_and(|it| it.series.is_some())
+                ContainerOptions::from_json(&container.options)
+                    .is_ok_and(|it| it.series.is_some_and(|series| !series.is_branch))
             };
             let mut series = snapshot.containers(database.id)?;
             series.retain(is_series);

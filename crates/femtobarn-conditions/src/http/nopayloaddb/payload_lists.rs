@@ -31,7 +31,7 @@ impl PayloadList {
             type_json: Value::from(&*type_name).to_string(),
             type_name,
             references: Arc::new(References::new(&view)?),
-            series: Series::open(view)?,
+            series: Series::open(vec![view])?,
         })
     }
 

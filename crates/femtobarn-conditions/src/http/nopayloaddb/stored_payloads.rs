@@ -81,7 +81,8 @@ pub(super) fn create_payload_series(
     path: &str,
 ) -> Result<ContainerKey> {
     let class = series_class(&Class::from_json(PAYLOAD)?)?;
-    let series = SeriesOptions { clock: SeriesClock::Run, overlap: Overlap::Newest };
+    let series =
+        SeriesOptions { clock: SeriesClock::Run, overlap: Overlap::Newest, ..Default::default() };
     let options = ContainerOptions {
         cluster_size: CLUSTER_BYTES,
         series: Some(series),
