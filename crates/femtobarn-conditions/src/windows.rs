@@ -53,8 +53,10 @@ pub(crate) fn windows_of(sources: &Sources, overlap: Overlap) -> Result<Vec<Wind
     }
     let is_open = overlap == Overlap::Open;
     // An object with an early end may hide an older one of its channel, and the statistics do not tell channels
-    // apart. They do not know what was replaced, either.
-    if is_open && (sources.has_replacements() || !has_one_channel(list)?) {
+    // apart. They do not know what was replaced or deleted, either.
+    let is_changed = sources.has_replacements()
+        || list.iter().any(|source| source.view.live() < source.view.entries());
+    if is_open && (is_changed || !has_one_channel(list)?) {
         return Ok(vec![whole()]);
     }
     let mut spans = vec![];

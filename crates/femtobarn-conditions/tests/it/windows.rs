@@ -98,6 +98,21 @@ fn deleted_and_shortened_conditions_are_not_valid() {
     assert_eq!(found.interval(0, 400_001).unwrap().since, 400_000);
 }
 
+/// The object that was valid before all deleted ones is in none of the clusters around the moment.
+#[test]
+fn condition_is_valid_again_where_many_later_ones_were_deleted() {
+    let (_folder, federation) = federation();
+    commit(&federation, "gain", Overlap::Open, &ordered(1, true).0);
+    let mut transaction = begin(&federation);
+    let key = series(&mut transaction, "gain", Overlap::Open);
+    transaction.delete(key, &(10_000..50_000).collect::<Vec<_>>()).unwrap();
+    transaction.commit().unwrap();
+    let found = open(&federation, "gain");
+    for (at, entry) in [(99_995, 9_999), (300_000, 9_999), (499_999, 9_999), (500_000, 50_000)] {
+        assert_eq!(found.at(0, at).unwrap().entry, Some(entry), "at {at}");
+    }
+}
+
 #[test]
 fn an_empty_series_has_gaps_only() {
     let (_folder, federation) = federation();
