@@ -11,6 +11,7 @@
 //! | `sources` | the containers that a series is read from: its own, and those of branches in front of it |
 //! | `windows` | the parts of a series' clock that are read together |
 //! | `series` | [`Series`], [`SeriesCursor`]: look-ups in one series as of a snapshot |
+//! | `version_names` | the name of a series' version, the same for ever |
 //! | `global_tag` | [`GlobalTag`]: names for a version of every series, with their history |
 //! | `job` | [`Job`]: a global tag that was resolved once, and its series |
 //! | `http` | [`routes`]: conditions over HTTP, for programs without XRootD and for caches |
@@ -27,6 +28,7 @@ mod job;
 mod series;
 mod sources;
 mod timeline;
+mod version_names;
 mod windows;
 
 pub use class::{payload_class, series_class};

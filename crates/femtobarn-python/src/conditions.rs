@@ -166,6 +166,12 @@ impl SeriesHandle {
         Ok(numbers.flatten().collect())
     }
 
+    /// The name of the version, which no other conditions ever have.
+    fn version_name(&self, py: Python<'_>) -> PyResult<String> {
+        let series = self.series.get()?;
+        py.detach(|| series.version_name()).or_raise()
+    }
+
     /// The object that is valid at a moment; `views` are the Python objects of the containers.
     fn at(
         &self,

@@ -12,6 +12,7 @@ from .checks import problems
 from .comparisons import Difference, differences
 from .jobs import Job
 from .merges import Merged, OnConflict, merge, merges_of
+from .proofs import check_proof, verify_job
 from .reduction_runs import Reduced, reduce_all
 from .reductions import Reduction
 
@@ -68,6 +69,24 @@ class Conditions:
         if global_tag is not None:
             check_text(global_tag, "global tag")
         return Job(self.federation, open_job(self.federation._handle, global_tag, csn))
+
+    def reopen(self, proof: Mapping[str, Any]) -> Job:
+        """Return the job that reads what another one has read: that of a :meth:`Job.proof`.
+
+        Raises
+        ------
+        CorruptError
+            If the proof was changed.
+        InvalidError
+            If it is of another federation.
+        NotFoundError
+            If the snapshot was given up, or a series is not what was read: this is a copy of the federation
+            that went on differently.
+        """
+        check_proof(proof, str(self.federation.uuid))
+        job = self(proof["global_tag"], csn=proof["resolved_at"])
+        verify_job(job, proof)
+        return job
 
     def tags(self, *, csn: int | None = None) -> list[dict[str, Any]]:
         """Return all global tags as of a commit, by name, each as :meth:`tag` returns it."""

@@ -14,6 +14,7 @@ from .event_joins import Moments, joined_batches
 from .event_lists import Events
 from .job_plans import JobPlan, plan_jobs
 from .planned_jobs import PlannedJob
+from .proofs import proof_of
 from .series import Series
 
 if TYPE_CHECKING:
@@ -269,6 +270,31 @@ class Job(Mapping[str, Series]):
         from .snapshot_files import write_job_file  # That module imports this one.
 
         write_job_file(self, path, events, series, moments, progress)
+
+    def proof(self) -> dict[str, Any]:
+        """Return a proof of what was read: the versions of all series that this job has looked at.
+
+        It can be stored as JSON beside the results. :meth:`Conditions.reopen` opens the same job again.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> form = {"name": "Flag", "fields": [{"name": "on", "type": "bool"}]}
+        >>> with fed.transaction() as txn:
+        ...     oid = txn.series("tpc/flag", form, create=True).put({"on": True}, since=50, until=60)
+        >>> job = fed.conditions()
+        >>> job["tpc/flag"].at(55).on
+        True
+        >>> proof = job.proof()
+        >>> list(proof["series"]), proof["csn"]
+        (['tpc/flag'], 1)
+        >>> with fed.transaction() as txn:
+        ...     oid = txn.series("tpc/flag").put({"on": False}, since=50, until=60)
+        >>> fed.conditions.reopen(proof)["tpc/flag"].at(55).on
+        True
+        """
+        return proof_of(self, list(self._series.values()))
 
     def __getitem__(self, path: str) -> Series:
         series = self._series.get(path)

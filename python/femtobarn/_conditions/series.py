@@ -308,6 +308,15 @@ class Series:
                 shared += view._handle.entries
         return shared
 
+    @property
+    def version_name(self) -> str:
+        """Name of the version, such as ``57-1f0c9ab24d3e``, which no other conditions ever have.
+
+        It has the number and the random identifier of the commit that made the version; on a branch, those of
+        each container.
+        """
+        return self._handle.version_name()
+
     def shown(self, moment: int) -> str:
         """Return a moment of the series' clock as text."""
         return shown(moment, self.clock)

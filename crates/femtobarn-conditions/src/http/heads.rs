@@ -1,10 +1,10 @@
 //! Heads: which version of each series is the newest, or the one that a global tag names.
 
-use femtobarn::{Csn, Error, Federation, Overlap, Result, SeriesClock};
+use femtobarn::{Csn, Federation, Overlap, Result, SeriesClock, View};
 use serde::Serialize;
 
 use super::answers::Page;
-use super::versions::name_of;
+use super::versions::PATH_SEPARATOR;
 use crate::global_tag::GlobalTag;
 use crate::job::{Job, JobOptions};
 use crate::series::Series;
@@ -65,22 +65,15 @@ pub(super) fn head(
 }
 
 fn series_head(name: String, series: &Series) -> Result<SeriesHead> {
-    if series.views().len() > 1 {
-        return Err(Error::Invalid {
-            what: format!(
-                "series {name} of a branch is not read over HTTP; open the federation, or merge the branch"
-            ),
-        });
-    }
-    let view = series.view();
     let options = series.options();
+    let paths: Vec<String> = series.views().map(View::path).collect();
     Ok(SeriesHead {
         series: name,
-        path: view.path(),
-        version: name_of(view.snapshot().federation(), view.version().csn)?,
+        path: paths.join(PATH_SEPARATOR),
+        version: series.version_name()?,
         clock: options.clock,
         overlap: options.overlap,
-        conditions: view.live(),
+        conditions: series.views().map(View::live).sum(),
     })
 }
 

@@ -28,7 +28,8 @@ pub(super) struct Payload {
 
 /// The payload of an entry, checked against the hash that is stored with it.
 pub(super) fn payload(series: &Series, entry: u64) -> Result<Payload> {
-    let view = series.view();
+    let (place, entry) = series.place_of(entry);
+    let view = series.views().nth(place).expect("an entry is in one of the containers");
     let Value::Record(members) = view.value(entry)? else {
         return Err(Error::Corrupt { what: format!("{} has no records", view.path()) });
     };

@@ -41,7 +41,7 @@ pub(super) fn description(series: &Series, version: &str, path: &str) -> Result<
         version,
         clock: options.clock,
         overlap: options.overlap,
-        entries: series.view().entries(),
+        entries: entries_of(series),
         class: serde_json::from_str(&class).expect("a class is written as JSON"),
         windows: series
             .windows()
@@ -100,23 +100,41 @@ struct Conditions {
 
 /// The values of the entries of a range, such as `0-1023`.
 pub(super) fn conditions(series: &Series, entries: &str, fields: Option<&str>) -> Result<Page> {
-    let view = series.view();
-    let range = range_of(entries, view.entries())?;
-    let selection = match fields {
-        Some(names) => view.select(&names.split(',').collect::<Vec<_>>())?,
+    let range = range_of(entries, entries_of(series))?;
+    let names: Vec<String> = match fields {
+        Some(names) => names.split(',').map(str::to_owned).collect(),
         None => {
-            let class = payload_class(view.class())?;
-            let names: Vec<String> = class.fields.into_iter().map(|field| field.name).collect();
-            view.select(&names)?
+            let class = payload_class(series.view().class())?;
+            class.fields.into_iter().map(|field| field.name).collect()
         }
     };
-    let array = view.read(&selection, range.clone())?;
+    let mut values = vec![];
+    let mut first = 0;
+    for view in series.views() {
+        let end = first + view.entries();
+        let part = range.start.max(first)..range.end.min(end);
+        if !part.is_empty() {
+            values.extend(values_of(view, &names, part.start - first..part.end - first)?);
+        }
+        first = end;
+    }
+    Page::json(&Conditions { first: range.start, last: range.end - 1, values })
+}
+
+/// Entries of all containers.
+fn entries_of(series: &Series) -> u64 {
+    series.views().map(View::entries).sum()
+}
+
+/// The values of a range of a container's entries; none for a deleted one.
+fn values_of(view: &View, names: &[String], range: Range<u64>) -> Result<Vec<Option<JsonValue>>> {
+    let array = view.read(&view.select(names)?, range.clone())?;
     let mut values: Vec<Option<JsonValue>> =
         std::iter::repeat_with(|| None).take((range.end - range.start) as usize).collect();
     for (place, entry) in view.live_entries(range.clone())?.into_iter().enumerate() {
         values[(entry - range.start) as usize] = Some(JsonValue(value_at(view, &array, place)?));
     }
-    Page::json(&Conditions { first: range.start, last: range.end - 1, values })
+    Ok(values)
 }
 
 fn value_at(view: &View, array: &rntuple::Array, place: usize) -> Result<Value> {

@@ -1,6 +1,6 @@
-//! Versions of series: their names, and the series of a name.
+//! Versions of series: the series of a name, see `version_names`.
 //!
-//! A version's name is the number of the commit that made it and the beginning of the commit's UUID: `57-1f0c9ab24d3e`.
+//! A series of a branch has a path for each container, too: `tpc/gain,tpc/gain@mc`.
 
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use parking_lot::Mutex;
 
 use super::kept::KeptWhileUsed;
 use crate::series::Series;
+use crate::version_names::{VERSION_SEPARATOR, name_of};
 
-/// Hexadecimal digits of the commit's UUID in a version's name.
-const DIGITS: usize = 12;
+/// What is between the paths of several containers.
+pub(super) const PATH_SEPARATOR: &str = ",";
 /// Series that are kept, at most.
 const SERIES_MAX: usize = 256;
 
@@ -42,9 +43,20 @@ impl Versions {
         if let Some(found) = self.kept.get(&key) {
             return Ok(found);
         }
-        let series = Arc::new(Series::open(vec![self.view(path, version)?])?);
+        let series = Arc::new(Series::open(self.views(path, version)?)?);
         self.kept.insert(key, series.clone());
         Ok(series)
+    }
+
+    fn views(&self, paths: &str, versions: &str) -> Result<Vec<View>> {
+        let paths: Vec<&str> = paths.split(PATH_SEPARATOR).collect();
+        let versions: Vec<&str> = versions.split(VERSION_SEPARATOR).collect();
+        if paths.len() != versions.len() {
+            return Err(Error::Invalid {
+                what: format!("there are {} paths and {} versions", paths.len(), versions.len()),
+            });
+        }
+        paths.iter().zip(versions).map(|(path, version)| self.view(path, version)).collect()
     }
 
     fn view(&self, path: &str, version: &str) -> Result<View> {
@@ -75,13 +87,6 @@ impl Versions {
         }
         Err(missing())
     }
-}
-
-/// The name of the version that a commit made.
-pub(super) fn name_of(federation: &Federation, csn: Csn) -> Result<String> {
-    let commit = federation.catalog().commit_by_csn(csn)?;
-    let digits = commit.transaction.simple().to_string();
-    Ok(format!("{csn}-{}", &digits[..DIGITS]))
 }
 
 /// The container with a path, if the snapshot has the version of it that a commit made.

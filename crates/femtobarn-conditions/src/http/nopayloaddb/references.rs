@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use femtobarn::{Link, Result, View};
 use serde_json::Value;
 
-use super::super::versions::name_of;
 use super::answers::not_found;
 use super::stored_payloads::{ELSEWHERE, ElsewhereDetails, PayloadKind};
+use crate::version_names::name_of;
 
 /// Entries that are read at once.
 const BLOCK: u64 = 1024;
