@@ -210,14 +210,20 @@ pub(super) fn fixed(media_type: &'static str, text: &'static str) -> Response {
 
 /// The response for an error.
 pub(super) fn failed(error: &Error) -> Response {
-    let code = match error.kind() {
+    let headers = [(CACHE_CONTROL, "no-store")];
+    (status_of(error), headers, Json(json!({ "error": error.to_string() }))).into_response()
+}
+
+/// The status code for an error. Clients of nopayloaddb repeat a request after 504, so that is not among them.
+pub(super) fn status_of(error: &Error) -> StatusCode {
+    match error.kind() {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
         ErrorKind::Denied => StatusCode::FORBIDDEN,
         ErrorKind::Exists | ErrorKind::Conflict => StatusCode::CONFLICT,
-        ErrorKind::Unavailable | ErrorKind::Closed => StatusCode::SERVICE_UNAVAILABLE,
+        ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::Closed => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    let headers = [(CACHE_CONTROL, "no-store")];
-    (code, headers, Json(json!({ "error": error.to_string() }))).into_response()
+    }
 }

@@ -3,12 +3,14 @@
 use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
 use axum::response::{IntoResponse, Response};
-use femtobarn::{Error, ErrorKind, Result};
+use femtobarn::{Error, Result};
 use http::header::CONTENT_TYPE;
 use http::{StatusCode, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+
+use crate::http::answers::status_of;
 
 /// JSON text.
 pub(super) struct JsonText(Vec<u8>);
@@ -37,19 +39,9 @@ impl IntoResponse for JsonText {
     }
 }
 
-/// The answer for an error. Clients repeat a request that was answered with 504, so that is not among them.
+/// The answer for an error.
 pub(super) fn failed(error: &Error) -> Response {
-    let code = match error.kind() {
-        ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-        ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        ErrorKind::Denied => StatusCode::FORBIDDEN,
-        ErrorKind::Exists | ErrorKind::Conflict => StatusCode::CONFLICT,
-        ErrorKind::Unavailable | ErrorKind::Busy | ErrorKind::Closed => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    said(code, &error.to_string())
+    said(status_of(error), &error.to_string())
 }
 
 pub(super) async fn no_such_route(address: Uri) -> Response {

@@ -11,6 +11,7 @@ use super::answers::{JsonText, failed};
 use super::overview::TagOverview;
 use super::pending_iovs::PendingIovs;
 use super::resolved_tags::{ResolvedTag, ResolvedTags};
+use crate::http::blocking;
 
 /// How often a write is tried that other processes' commits make fail.
 const ATTEMPTS: usize = 5;
@@ -45,13 +46,9 @@ impl PayloadService {
         self: Arc<Self>,
         make: impl FnOnce(&Self) -> Result<JsonText> + Send + 'static,
     ) -> Response {
-        match tokio::task::spawn_blocking(move || make(&self)).await {
-            Ok(Ok(answer)) => answer.into_response(),
-            Ok(Err(error)) => failed(&error),
-            Err(panic) if panic.is_panic() => std::panic::resume_unwind(panic.into_panic()),
-            Err(_) => {
-                failed(&femtobarn::Error::Closed { what: "the server is stopping".to_owned() })
-            }
+        match blocking(move || make(&self)).await {
+            Ok(answer) => answer.into_response(),
+            Err(error) => failed(&error),
         }
     }
 
