@@ -25,11 +25,7 @@ pub(super) async fn tags(State(service): SharedService, query: QueryOf<PageQuery
                 |it: &&TagLists| PageQuery::admits(query.status.as_ref(), status_of(it.tag.state));
             let rows: Vec<Value> =
                 overview.tags.values().filter(with_status).map(tag_row).collect();
-            if query.is_paged() {
-                query.answer(rows, &["name", "author"], "name")
-            } else {
-                JsonText::of(&rows)
-            }
+            query.answer(rows, &["name", "author"], "name")
         })
         .await
 }
@@ -89,11 +85,7 @@ pub(super) async fn types(State(service): SharedService, query: QueryOf<PageQuer
             let overview = service.overview()?;
             let rows =
                 overview.types.iter().map(|(path, row)| type_row(service, path, *row)).collect();
-            if query.is_paged() {
-                query.answer(rows, &["name"], "name")
-            } else {
-                JsonText::of(&rows)
-            }
+            query.answer(rows, &["name"], "name")
         })
         .await
 }
@@ -118,11 +110,7 @@ pub(super) async fn lists(State(service): SharedService, query: QueryOf<PageQuer
                 PageQuery::admits(query.global_tag.as_ref(), &text(row, "global_tag"))
                     && PageQuery::admits(query.payload_type.as_ref(), &text(row, "payload_type"))
             });
-            if query.is_paged() {
-                query.answer(rows, &["name", "global_tag", "payload_type"], "name")
-            } else {
-                JsonText::of(&rows)
-            }
+            query.answer(rows, &["name", "global_tag", "payload_type"], "name")
         })
         .await
 }
@@ -168,11 +156,7 @@ pub(super) async fn iovs(State(service): SharedService, query: QueryOf<PageQuery
                     }
                 }
             }
-            if query.is_paged() {
-                query.answer(rows, &["payload_url", "payload_list"], "id")
-            } else {
-                JsonText::of(&rows)
-            }
+            query.answer(rows, &["payload_url", "payload_list"], "id")
         })
         .await
 }

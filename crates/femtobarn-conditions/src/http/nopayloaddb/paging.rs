@@ -31,24 +31,22 @@ pub(super) struct PageQuery {
 }
 
 impl PageQuery {
-    /// Whether a page is asked for, and not the whole list.
-    pub(super) fn is_paged(&self) -> bool {
-        self.page.is_some()
-    }
-
     /// Whether a filter lets a value through.
     pub(super) fn admits(filter: Option<&String>, value: &str) -> bool {
         filter.is_none_or(|wanted| wanted.is_empty() || wanted == value)
     }
 
-    /// A page of rows, which are objects. `searched` are the members that a search looks at; the rows are sorted by `sorted`
-    /// unless the client asks for another member.
+    /// All rows, or a page of them if one is asked for. Rows are objects; `searched` are the members that a search looks at;
+    /// a page is sorted by `sorted` unless the client asks for another member.
     pub(super) fn answer(
         &self,
         mut rows: Vec<Value>,
         searched: &[&str],
         sorted: &str,
     ) -> Result<JsonText> {
+        if self.page.is_none() {
+            return JsonText::of(&rows);
+        }
         let wanted = self.search.trim().to_lowercase();
         let text = |row: &Value, member: &str| row[member].as_str().unwrap_or("").to_lowercase();
         rows.retain(|row| searched.iter().any(|member| text(row, member).contains(&wanted)));

@@ -217,10 +217,22 @@ async fn federation(
 
 /// The answer to a client that may not read a path; none if it may.
 fn refused(site: &Site, headers: &HeaderMap, peer: Peer, path: &str) -> Option<Response> {
-    match identity(&site.authenticator, headers, peer) {
-        Ok(identity) if identity.may(Action::Read, path.as_bytes()) => None,
+    refused_to(Action::Read, &site.authenticator, headers, peer, path)
+}
+
+/// The answer to a client without the right to an action at a path; none if it has it.
+fn refused_to(
+    action: Action,
+    authenticator: &Authenticator,
+    headers: &HeaderMap,
+    peer: Peer,
+    path: &str,
+) -> Option<Response> {
+    match identity(authenticator, headers, peer) {
+        Ok(identity) if identity.may(action, path.as_bytes()) => None,
         Ok(identity) => {
-            Some(said(StatusCode::FORBIDDEN, &format!("{} may not read {path}", identity.name)))
+            let what = if action == Action::Read { "read" } else { "change" };
+            Some(said(StatusCode::FORBIDDEN, &format!("{} may not {what} {path}", identity.name)))
         }
         Err(Refusal(what)) => Some(said(StatusCode::UNAUTHORIZED, &what)),
     }

@@ -12,8 +12,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use http::{Method, StatusCode};
 
-use super::{identity, said};
-use crate::auth::{Action, Authenticator, Refusal};
+use super::{refused_to, said};
+use crate::auth::{Action, Authenticator};
 use crate::protocol::listener::Peer;
 
 /// A served federation, for which mounts are made.
@@ -66,18 +66,12 @@ impl Gate {
             ));
         };
         let is_reading = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-        let (action, what) =
-            if is_reading { (Action::Read, "read") } else { (Action::Modify, "change") };
-        match identity(&self.authenticator, request.headers(), *peer) {
-            Ok(identity) if !identity.may(action, name.as_bytes()) => {
-                let who = identity.name;
-                Some(said(StatusCode::FORBIDDEN, &format!("{who} may not {what} {name}")))
-            }
-            Ok(_) if !is_reading && self.of.is_read_only => {
-                Some(said(StatusCode::FORBIDDEN, &format!("{name} is served read-only")))
-            }
-            Ok(_) => None,
-            Err(Refusal(what)) => Some(said(StatusCode::UNAUTHORIZED, &what)),
-        }
+        let action = if is_reading { Action::Read } else { Action::Modify };
+        let refused = refused_to(action, &self.authenticator, request.headers(), *peer, name);
+        let is_closed = !is_reading && self.of.is_read_only;
+        refused.or_else(|| {
+            let what = format!("{name} is served read-only");
+            is_closed.then(|| said(StatusCode::FORBIDDEN, &what))
+        })
     }
 }
