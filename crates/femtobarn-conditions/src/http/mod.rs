@@ -166,14 +166,23 @@ async fn series_page(
     site.pages.answer(&address, &headers, make).await
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowQuery {
+    /// Whether to add a hash of each condition's values.
+    #[serde(default)]
+    digests: bool,
+}
+
 async fn window_page(
     State(site): SharedConditions,
     address: Uri,
     Path((version, number, path)): Path<(String, usize, String)>,
+    Query(WindowQuery { digests }): Query<WindowQuery>,
     headers: HeaderMap,
 ) -> Response {
     let from = site.clone();
-    let make = move || series::window(&*from.versions.find(&path, &version)?, number);
+    let make = move || series::window(&*from.versions.find(&path, &version)?, number, digests);
     site.pages.answer(&address, &headers, make).await
 }
 

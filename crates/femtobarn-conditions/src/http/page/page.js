@@ -33,18 +33,20 @@ const asOf = () => (head ? `?csn=${$("csn").value}` : "");
 const headOf = (tag) => ask(`heads${tag ? `/${encodeURIComponent(tag)}` : ""}${asOf()}`);
 
 class Version {
-  constructor(description, path) {
+  constructor(description, path, isCompared) {
     this.description = description;
     this.path = path;
+    // Entries do not tell: a corrected condition keeps its own.
+    this.query = isCompared ? "?digests=true" : "";
     this.windows = new Map();
     this.axis = axisOf(description.clock);
   }
 
-  static async of(heads, name) {
+  static async of(heads, name, isCompared) {
     const found = heads.series.find((it) => it.series === name);
     if (!found) return null;
     const path = `${found.version}/${encoded(found.path)}`;
-    return new Version(await ask(`series/${path}`), found);
+    return new Version(await ask(`series/${path}`), found, isCompared);
   }
 
   // Asks for the windows that meet a range of the axis.
@@ -59,7 +61,7 @@ class Version {
     const next = async () => {
       while (wanted.length) {
         const number = wanted.shift();
-        this.windows.set(number, await ask(`windows/${version}/${number}/${encoded(path)}`));
+        this.windows.set(number, await ask(`windows/${version}/${number}/${encoded(path)}${this.query}`));
       }
     };
     await Promise.all(Array.from({ length: AT_ONCE }, next));
@@ -139,8 +141,8 @@ async function showSeries(isNew) {
   try {
     const compared = $("other").value;
     const otherHead = compared ? await headOf(compared === "-" ? "" : compared) : null;
-    shown = name ? await Version.of(head, name) : null;
-    other = otherHead ? await Version.of(otherHead, name) : null;
+    shown = name ? await Version.of(head, name, Boolean(compared)) : null;
+    other = otherHead ? await Version.of(otherHead, name, true) : null;
     $("legend").hidden = !other;
     if (!shown) return;
     const extent = await shown.extent();

@@ -33,7 +33,8 @@ function intervalAt(rows, place) {
     const at = firstAfter(until, from, to, place);
     if (at >= to || since[at] > place) return null;
     const { intervals } = window;
-    return { end: until[at], since: intervals.since[at], until: intervals.until[at], entry: intervals.entry[at] };
+    return { end: until[at], since: intervals.since[at], until: intervals.until[at], entry: intervals.entry[at],
+      digest: intervals.digest?.[at] };
   }
   return null;
 }
@@ -153,8 +154,10 @@ class Timeline {
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
     this.drawAxis(context, height);
+    this.changed = 0;
     channels.forEach((channel, row) => this.drawRow(context, channel, AXIS_HEIGHT + row * this.rowHeight));
     canvas.dataset.channels = channels.length;
+    canvas.dataset.changed = this.changed;
   }
 
   drawRow(context, channel, top) {
@@ -170,7 +173,8 @@ class Timeline {
       const place = this.placeAt(LABEL_WIDTH + x);
       const found = intervalAt(rows, place);
       const other = others && intervalAt(others, place);
-      const isChanged = others && found?.entry !== other?.entry;
+      const isChanged = others && found?.digest !== other?.digest;
+      this.changed += isChanged ? 1 : 0;
       const per = (this.range[1] - this.range[0]) / width;
       const length = found && !others ? (found.end - place) / per : 1;
       const to = Math.min(width, x + Math.max(1, length));
