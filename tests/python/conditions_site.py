@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from server_settings import QUICK_STOP
 
 import femtobarn as fb
 
@@ -105,5 +106,5 @@ def served_conditions(fed: fb.Federation) -> Iterator[Site]:
         txn.series("run/state", Gain, create=True, clock="run").put(
             Gain(value=2.0, raw=b""), since=(7, 1), until=(8, 0)
         )
-    with fb.serve(fed.path, port=0, address="127.0.0.1") as server:
+    with fb.serve(fed.path, port=0, address="127.0.0.1", config=QUICK_STOP) as server:
         yield Site(fed, server)

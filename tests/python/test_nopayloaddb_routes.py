@@ -11,6 +11,7 @@ from typing import Literal
 
 import pytest
 from nopayloaddb_requests import NO_END, Requests
+from server_settings import QUICK_STOP
 
 import femtobarn as fb
 
@@ -18,7 +19,9 @@ import femtobarn as fb
 @contextmanager
 def served(federation: fb.Federation, anonymous: Literal["read", "all"] = "all") -> Iterator[Requests]:
     """The routes of a federation while it is served."""
-    with fb.serve(federation.path, port=0, address="127.0.0.1", anonymous=anonymous) as server:
+    with fb.serve(
+        federation.path, port=0, address="127.0.0.1", anonymous=anonymous, config=QUICK_STOP
+    ) as server:
         [name] = server.exports
         yield Requests(f"http://127.0.0.1:{server.port}/conditions{name}/nopayloaddb/api/cdb_rest")
 

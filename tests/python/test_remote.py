@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from server_settings import QUICK_STOP
 
 import femtobarn as fb
 
@@ -52,7 +53,7 @@ def local(tmp_path: Path) -> fb.Federation:
 @pytest.fixture
 def server(local: fb.Federation) -> Iterator[fb.Server]:
     """A server of that federation."""
-    with fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all") as server:
+    with fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all", config=QUICK_STOP) as server:
         yield server
 
 

@@ -62,11 +62,11 @@ def test_sweep_over_simulated_disks_reports_their_use(tmp_path: Path) -> None:
     """Also covers clients in new interpreters, and the figures of the disks that the server simulates."""
     workload = load(
         "reconstruction",
-        settings={"clients": [1, 8], "computation": 0.3},
+        settings={"clients": [1, 4], "computation": 0.3, "half": 400, "quarter": 200},
         sweep={"warm_up_seconds": 0.5, "window_seconds": 1.5, "start": "program"},
     )
     done = run(workload, scratch=tmp_path, variants=["full computation"])
-    assert [one["clients"] for one in done["points"]] == [1, 8]
+    assert [one["clients"] for one in done["points"]] == [1, 4]
     last = done["points"][-1]
     names = [disk["name"].rpartition("/")[2] for disk in last["resources"]["disks"]]
     assert names == ["disk0", "disk1", "disk2", "disk3"]
@@ -77,7 +77,8 @@ def test_sweep_over_simulated_disks_reports_their_use(tmp_path: Path) -> None:
 
 
 def test_each_kind_has_its_own_federation_when_configured(tmp_path: Path) -> None:
-    workload = load("mixed", sweep={"clients": [5], "warm_up_seconds": 0, "window_seconds": 1.0})
+    sweep = {"clients": [5], "warm_up_seconds": 0, "window_seconds": 1.0}
+    workload = load("mixed", settings={"tagged": 2_000}, sweep=sweep)
     done = run(workload, scratch=tmp_path, variants=["one for each purpose"])
     (one,) = done["points"]
     assert len(one["resources"]["server_totals"]) == 3
@@ -169,15 +170,16 @@ def long_run(tmp_path: Path, start: str) -> Iterator[tuple[subprocess.Popen[byte
     copied.write_text(SMALL.replace('start = "fork"', f'start = "{start}"'))
     scratch.mkdir()
     mark = f"TESTBED_MARK={uuid.uuid4()}"
-    arguments = ["--variant", "served", "--window", "600", "--scratch", str(scratch)]
+    arguments = ["--variant", "served", "--clients", "2", "--window", "600", "--scratch", str(scratch)]
     runner = subprocess.Popen(
         [sys.executable, "-m", "femtobarn", "testbed", "run", str(copied), *arguments],
         env=dict(os.environ) | dict([mark.split("=")]),
         stderr=subprocess.DEVNULL,
     )
     try:
-        # The runner, its server, and four clients.
-        wait_for(lambda: len(marked(mark)) >= 6 or runner.poll() is not None)
+        # The runner, its resource tracker, its server, a client of each kind; what they are forked from.
+        processes = 6 if start == "fork" else 5
+        wait_for(lambda: len(marked(mark)) >= processes or runner.poll() is not None)
         assert runner.poll() is None
         yield runner, mark
     finally:

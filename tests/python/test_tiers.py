@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -23,11 +23,11 @@ from condition_samples import Gain, Level, Plain
 from faulty_tiers import GARBLED, MEMCACHED, Memcached, flip_bits
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from server_settings import QUICK_STOP
+from tier_reads import INTERVALS, look_up, read
 
 import femtobarn as fb
 
-INTERVALS = 40_000
-"""Intervals of each of two channels, enough for several windows."""
 END = 30
 
 
@@ -55,49 +55,50 @@ def fill(path: Path, shift: float = 0.0) -> fb.Federation:
     return fed
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[fb.Federation, fb.Server]]:
-    """That federation, and a server of it."""
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[fb.Federation, fb.Server]]:
+    """That federation, which no test changes, and a server of it."""
     with (
-        fill(tmp_path / "lhc.fed") as fed,
-        fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all") as server,
+        fill(tmp_path_factory.mktemp("served") / "lhc.fed") as fed,
+        fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all", config=QUICK_STOP) as server,
     ):
         yield fed, server
 
 
-Statistics = dict[str, fb.TierStatistics]
+@pytest.fixture
+def changed(
+    served: tuple[fb.Federation, fb.Server], tmp_path: Path
+) -> Iterator[tuple[fb.Federation, fb.Server]]:
+    """A copy of it for a test that changes it, and a server of the copy."""
+    shutil.copytree(served[0].path, tmp_path / "lhc.fed")
+    with (
+        fb.open(tmp_path / "lhc.fed") as fed,
+        fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all", config=QUICK_STOP) as server,
+    ):
+        yield fed, server
 
 
-def look_up(fed: fb.Federation) -> list[float | None]:
-    """Values of the series at moments of all windows and gaps, in no order, then those of single events."""
-    series = fed.conditions()["tpc/gain"]
-    moments = np.random.default_rng(1).integers(0, INTERVALS * 10, 3_000)
-    found = [series.at(moments, "value", channel=channel).value.to_list() for channel in (0, 1)]
-    events = fed["run7/events"]
-    return [*found[0], *found[1], *events.arrays("value").value.to_list(), events[7].value]
-
-
-def read(url: str, **options: Any) -> tuple[list[float | None], Statistics]:
-    """Look up in a federation that is opened for it; also return what was read from where."""
-    with fb.open(url, threads=1, **options) as fed:
-        found = look_up(fed)
-        return found, {tier.name: tier for tier in fed.read_statistics()}
+@pytest.fixture(scope="module")
+def expected(served: tuple[fb.Federation, fb.Server]) -> list[float | None]:
+    """What is found in the federation itself."""
+    return look_up(served[0])
 
 
 SCRIPT = """
 import json, sys
-import test_tiers
-found, statistics = test_tiers.read(sys.argv[1], **json.loads(sys.argv[2]))
+import tier_reads
+found, statistics = tier_reads.read(sys.argv[1], **json.loads(sys.argv[2]))
 print(json.dumps([found, {name: tier.bytes for name, tier in statistics.items()}]))
 """
 
 
-@pytest.mark.parametrize("is_disk_new", [False, True])
 def test_second_process_reads_no_page_from_the_server(
-    served: tuple[fb.Federation, fb.Server], memcached: Memcached, tmp_path: Path, is_disk_new: bool
+    served: tuple[fb.Federation, fb.Server],
+    expected: list[float | None],
+    memcached: Memcached,
+    tmp_path: Path,
 ) -> None:
-    fed, server = served
-    expected = look_up(fed)
+    _, server = served
 
     def run(folder: str) -> tuple[dict[str, int], int]:
         """Look up in another process; return the bytes by tier, and those that the server read."""
@@ -114,12 +115,12 @@ def test_second_process_reads_no_page_from_the_server(
 
     first, from_server = run("first")
     assert from_server >= first["server"] > 1 << 20
-    second, from_server = run("second" if is_disk_new else "first")
-    # The server counts its answers to logins and to the opening of files, too.
-    assert (second["server"], from_server < 2_000) == (0, True)
-    assert (second["memcached"] > 1 << 20) == is_disk_new
-    third, from_server = run("second" if is_disk_new else "first")
-    assert (third["memcached"], third["server"], from_server < 2_000) == (0, 0, True), "the disk has all"
+    for folder, is_disk_new in (("first", False), ("second", True), ("second", False)):
+        later, from_server = run(folder)
+        # The server counts its answers to logins and to the opening of files, too.
+        assert (later["server"], from_server < 2_000) == (0, True)
+        assert (later["memcached"] > 1 << 20) == is_disk_new
+        assert is_disk_new or later["memcached"] == 0, "the disk has all"
 
 
 @pytest.mark.parametrize("streams", [0, 2])
@@ -144,10 +145,9 @@ def test_objects_read_one_by_one_are_in_the_tiers_afterwards(
 
 
 def test_damaged_bytes_of_the_disk_cache_are_read_again_and_replaced(
-    served: tuple[fb.Federation, fb.Server], tmp_path: Path
+    served: tuple[fb.Federation, fb.Server], expected: list[float | None], tmp_path: Path
 ) -> None:
-    fed, server = served
-    expected = look_up(fed)
+    _, server = served
     url, kept = server.url("/lhc.fed"), tmp_path / "kept"
     assert read(url, disk_cache=kept)[0] == expected
     files = list(tmp_path.rglob("*.bytes"))
@@ -175,9 +175,9 @@ def test_damaged_bytes_of_the_disk_cache_are_read_again_and_replaced(
 
 
 def test_damage_at_the_server_is_an_error_and_no_fault_of_the_caches(
-    served: tuple[fb.Federation, fb.Server], memcached: Memcached, tmp_path: Path
+    changed: tuple[fb.Federation, fb.Server], memcached: Memcached, tmp_path: Path
 ) -> None:
-    fed, server = served
+    fed, server = changed
     (file,) = Path(fed.path).rglob("run7.root")
     content = bytearray(file.read_bytes())
     pattern = fed["run7/events"].arrays("value").value.to_numpy()[50_000:50_002].tobytes()
@@ -196,10 +196,9 @@ def test_damage_at_the_server_is_an_error_and_no_fault_of_the_caches(
 
 @pytest.mark.parametrize("kind", GARBLED)
 def test_garbled_values_of_memcached_are_a_miss_and_are_counted(
-    served: tuple[fb.Federation, fb.Server], memcached: Memcached, kind: str
+    served: tuple[fb.Federation, fb.Server], expected: list[float | None], memcached: Memcached, kind: str
 ) -> None:
-    fed, server = served
-    expected = look_up(fed)
+    _, server = served
     url = server.url("/lhc.fed")
     read(url, memcached=memcached.address)
     values = memcached.values()
@@ -214,10 +213,13 @@ def test_garbled_values_of_memcached_are_a_miss_and_are_counted(
 
 
 def test_values_of_another_federation_are_refused(
-    served: tuple[fb.Federation, fb.Server], memcached: Memcached, tmp_path: Path
+    served: tuple[fb.Federation, fb.Server],
+    expected: list[float | None],
+    memcached: Memcached,
+    tmp_path: Path,
 ) -> None:
-    fed, server = served
-    expected, url = look_up(fed), server.url("/lhc.fed")
+    _, server = served
+    url = server.url("/lhc.fed")
     read(url, memcached=memcached.address)
     own = memcached.values()
     with fill(tmp_path / "other" / "sps.fed", shift=1.0) as other, fb.serve(other.path, port=0) as beside:
@@ -233,13 +235,13 @@ def test_values_of_another_federation_are_refused(
 
 
 def test_values_of_a_copy_with_another_history_are_not_used(
-    served: tuple[fb.Federation, fb.Server], memcached: Memcached, tmp_path: Path
+    changed: tuple[fb.Federation, fb.Server], memcached: Memcached, tmp_path: Path
 ) -> None:
-    fed, server = served
+    fed, server = changed
     shutil.copytree(fed.path, tmp_path / "copy" / "lhc.fed")
     with fb.open(tmp_path / "copy" / "lhc.fed") as copy:
-        for changed, value in ((fed, 1.0), (copy, 2.0)):
-            with changed.transaction() as txn:
+        for each, value in ((fed, 1.0), (copy, 2.0)):
+            with each.transaction() as txn:
                 txn.series("tpc/gain").put(Gain(value=value), since=0, until=1_000)
         with fb.serve(copy.path, port=0) as other:
             for reader, url in ((copy, other.url("/lhc.fed")), (fed, server.url("/lhc.fed"))):
@@ -247,9 +249,10 @@ def test_values_of_a_copy_with_another_history_are_not_used(
                 assert found == look_up(reader)
 
 
-def test_memcached_may_die_and_return(served: tuple[fb.Federation, fb.Server], memcached: Memcached) -> None:
-    fed, server = served
-    expected = look_up(fed)
+def test_memcached_may_die_and_return(
+    served: tuple[fb.Federation, fb.Server], expected: list[float | None], memcached: Memcached
+) -> None:
+    _, server = served
     with fb.open(server.url("/lhc.fed"), memcached=memcached.address, cache_bytes=1 << 20) as remote:
         assert look_up(remote) == expected
         memcached.stop()
@@ -267,10 +270,9 @@ def test_memcached_may_die_and_return(served: tuple[fb.Federation, fb.Server], m
 
 @pytest.mark.parametrize("state", ["stopped", "absent"])
 def test_silent_or_absent_memcached_is_left_out_after_one_time_out(
-    served: tuple[fb.Federation, fb.Server], memcached: Memcached, state: str
+    served: tuple[fb.Federation, fb.Server], expected: list[float | None], memcached: Memcached, state: str
 ) -> None:
-    fed, server = served
-    expected = look_up(fed)
+    _, server = served
     read(server.url("/lhc.fed"), memcached=memcached.address)
     if state == "stopped":
         memcached.process.send_signal(signal.SIGSTOP)
@@ -281,11 +283,12 @@ def test_silent_or_absent_memcached_is_left_out_after_one_time_out(
     assert (statistics["memcached"].hits, statistics["memcached"].failures) == (0, 1)
 
 
-def test_memcached_that_is_full_forgets_and_nothing_else(served: tuple[fb.Federation, fb.Server]) -> None:
+def test_memcached_that_is_full_forgets_and_nothing_else(
+    served: tuple[fb.Federation, fb.Server], expected: list[float | None]
+) -> None:
     if MEMCACHED is None:
         pytest.skip("memcached is not installed")
-    fed, server = served
-    expected, full = look_up(fed), Memcached(megabytes=1)
+    (_, server), full = served, Memcached(megabytes=1)
     try:
         for _ in range(3):
             found, statistics = read(server.url("/lhc.fed"), memcached=full.address)
@@ -297,10 +300,9 @@ def test_memcached_that_is_full_forgets_and_nothing_else(served: tuple[fb.Federa
 
 
 def test_one_of_several_servers_may_die(
-    served: tuple[fb.Federation, fb.Server], memcached: Memcached
+    served: tuple[fb.Federation, fb.Server], expected: list[float | None], memcached: Memcached
 ) -> None:
-    fed, server = served
-    expected, second = look_up(fed), Memcached()
+    (_, server), second = served, Memcached()
     try:
         addresses = [memcached.address, second.address]
         read(server.url("/lhc.fed"), memcached=addresses)
@@ -365,7 +367,7 @@ def test_no_fault_between_tiers_gives_a_value_that_the_plain_list_would_not_give
     plain, expected = Plain(overlap), {}
     with (
         fb.create(folder / "m.fed") as fed,
-        fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all") as server,
+        fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all", config=QUICK_STOP) as server,
     ):
         for number, (changes, fault, disk) in enumerate(steps):
             with fed.transaction() as txn:
