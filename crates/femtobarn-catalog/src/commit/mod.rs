@@ -17,6 +17,8 @@
 //! `apply` runs the protocol, over `name_changes`, over `status`, which says whether a database or container may
 //! still be changed.
 
+use std::collections::HashSet;
+
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -188,23 +190,29 @@ impl Commit {
             names::check("class", &class.name)?;
         }
         self.versions.iter().try_for_each(NewVersion::validate)?;
-        self.link_targets
-            .iter()
-            .try_for_each(|(database, container, _)| self.check_guarded(*database, *container))
+        self.check_link_targets_guarded()
     }
 
     /// New link targets are numbered after those that the transaction read. That is safe only if the version check
     /// covers the same container.
-    fn check_guarded(&self, database: DatabaseId, container: ContainerId) -> Result<()> {
-        let new = self.new_containers.iter().any(|n| (n.database, n.id) == (database, container));
-        let written =
-            self.versions.iter().any(|v| (v.database, v.container) == (database, container));
-        if new || written {
+    fn check_link_targets_guarded(&self) -> Result<()> {
+        if self.link_targets.is_empty() {
             return Ok(());
         }
-        Err(Error::invalid(format!(
-            "container {container} of database {database} has new link targets but no new version"
-        )))
+        let new = self.new_containers.iter().map(|new| (new.database, new.id));
+        let written = self.versions.iter().map(|version| (version.database, version.container));
+        let guarded: HashSet<(DatabaseId, ContainerId)> = new.chain(written).collect();
+        let is_unguarded = |(database, container): &(DatabaseId, ContainerId)| {
+            !guarded.contains(&(*database, *container))
+        };
+        let targets =
+            self.link_targets.iter().map(|(database, container, _)| (*database, *container));
+        match targets.into_iter().find(is_unguarded) {
+            None => Ok(()),
+            Some((database, container)) => Err(Error::invalid(format!(
+                "container {container} of database {database} has new link targets but no new version"
+            ))),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ impl Transaction {
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         let csn = self.publish()?;
-        for (key, mut open) in std::mem::take(&mut self.containers) {
+        for (key, mut open) in std::mem::take(&mut self.containers).into_map() {
             let grown = open.grown_bytes();
             open.note_committed(csn);
             // Containers of dropped databases are not retained.
@@ -54,7 +54,7 @@ impl Transaction {
         let csn = self.publish()?;
         self.is_over = false;
         self.id = Uuid::new_v4();
-        self.containers.values_mut().for_each(|open| open.note_committed(csn));
+        self.containers.iter_mut().for_each(|(_, open)| open.note_committed(csn));
         self.databases.values_mut().for_each(|open| open.is_new = false);
         self.new_classes.clear();
         self.release_dropped(true);
@@ -99,7 +99,7 @@ impl Transaction {
     /// Writes a version of each changed container.
     fn write_versions(&mut self) -> Result<Vec<(ContainerKey, NewVersion)>> {
         let mut versions = vec![];
-        for (key, open) in &mut self.containers {
+        for (key, open) in self.containers.iter_mut() {
             if !open.is_changed {
                 continue;
             }

@@ -95,7 +95,7 @@ impl Transaction {
     /// `Closed` for a database that takes no changes.
     pub fn container(&mut self, database: DatabaseId, name: &str) -> Result<ContainerKey> {
         self.check_open()?;
-        if let Some(key) = self.own_container(database, name) {
+        if let Some(key) = self.containers.named(database, name) {
             return Ok(key);
         }
         // This process last found the name here. Whether it still belongs to this container is checked under

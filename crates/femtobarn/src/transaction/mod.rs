@@ -27,6 +27,7 @@ mod evolve;
 mod indexes;
 mod names;
 mod numbers;
+mod open_containers;
 mod read;
 mod savepoint;
 mod update;
@@ -46,8 +47,8 @@ use crate::options::TransactionOptions;
 use crate::read::snapshot::Snapshot;
 use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
-use container::OpenContainer;
 use names::{DroppedParts, NameChanges};
+use open_containers::OpenContainers;
 use writer_pool::WriterPool;
 
 pub use append::Rows;
@@ -62,7 +63,7 @@ pub struct Transaction {
     options: TransactionOptions,
     owner: LockOwner,
     databases: BTreeMap<DatabaseId, OpenDatabase>,
-    containers: BTreeMap<ContainerKey, OpenContainer>,
+    containers: OpenContainers,
     new_classes: Vec<Class>,
     names: NameChanges,
     dropped: DroppedParts,
@@ -125,7 +126,7 @@ impl Transaction {
             options,
             owner,
             databases: BTreeMap::new(),
-            containers: BTreeMap::new(),
+            containers: OpenContainers::default(),
             new_classes: vec![],
             names: NameChanges::default(),
             dropped: DroppedParts::default(),
@@ -169,7 +170,7 @@ impl Transaction {
     fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
         self.life = Arc::new(());
-        self.containers.clear();
+        self.containers = OpenContainers::default();
         self.release_dropped(keeps_files);
         for (id, open) in std::mem::take(&mut self.databases) {
             self.release_database(id, open, keeps_files);

@@ -74,7 +74,7 @@ impl Transaction {
             }
         }
         let is_inside = |key: &ContainerKey| key.database == row.id;
-        self.dropped.containers.extend(self.containers.extract(is_inside));
+        self.dropped.containers.extend(self.containers.remove_database(row.id));
         self.dropped.databases.extend(self.databases.remove_entry(&row.id));
         let names = &mut self.names;
         names.renamed_containers.retain(|key, _| !is_inside(key));
@@ -126,7 +126,7 @@ impl Transaction {
         };
         self.check_not_changed_since_read(head, name)?;
         let seen = self.federation.head()?;
-        self.dropped.containers.extend(self.containers.remove_entry(&key));
+        self.dropped.containers.extend(self.containers.remove(&key).map(|open| (key, open)));
         self.names.renamed_containers.remove(&key);
         self.names.dropped_containers.insert(key, seen);
         Ok(())
@@ -149,11 +149,9 @@ impl Transaction {
         }
         let key = self.container(database, name)?;
         let seen = self.federation.head()?;
-        if let Some(open) = self.containers.get_mut(&key) {
-            open.row.name = new_name.to_owned();
-            if !open.is_new {
-                self.names.renamed_containers.insert(key, seen);
-            }
+        self.containers.rename(key, new_name);
+        if self.containers.get(&key).is_some_and(|open| !open.is_new) {
+            self.names.renamed_containers.insert(key, seen);
         }
         Ok(key)
     }
@@ -268,7 +266,7 @@ impl Transaction {
     /// `Unavailable` if the catalogue's server does not answer; `Io` if the catalogue cannot be read.
     pub fn find_container(&self, database: DatabaseId, name: &str) -> Result<Option<ContainerKey>> {
         self.check_open()?;
-        if let Some(key) = self.own_container(database, name) {
+        if let Some(key) = self.containers.named(database, name) {
             return Ok(Some(key));
         }
         // No other transaction can add containers to a database that this one created.
@@ -278,15 +276,6 @@ impl Transaction {
         let known = self.federation.catalog().find_container(database, name, Csn::MAX)?;
         let known = known.map(|row| ContainerKey { database, container: row.id });
         Ok(known.filter(|key| !self.has_renamed_container(*key)))
-    }
-
-    /// The open container that has a name.
-    pub(super) fn own_container(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
-        let mut open = self.containers.iter();
-        let is_it = |key: &ContainerKey, open: &OpenContainer| {
-            key.database == database && open.row.name == name
-        };
-        open.find(|(key, open)| is_it(key, open)).map(|(key, _)| *key)
     }
 
     /// As [`find_container`](Self::find_container); a missing container is an error.

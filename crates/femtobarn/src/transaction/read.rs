@@ -62,10 +62,8 @@ impl Transaction {
                 id
             }
         };
-        let mut open = self.containers.values();
-        if let Some(open) = open.find(|open| open.row.database == database && open.row.name == name)
-        {
-            return Ok(ContainerKey { database, container: open.row.id });
+        if let Some(key) = self.containers.named(database, name) {
+            return Ok(key);
         }
         let container = catalog.container(database, name, snapshot.csn())?.id;
         let key = ContainerKey { database, container };

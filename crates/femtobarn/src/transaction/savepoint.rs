@@ -32,7 +32,7 @@ impl Transaction {
     pub fn savepoint(&mut self) -> Result<Savepoint> {
         self.check_open()?;
         let mut containers = BTreeMap::new();
-        for (key, open) in &mut self.containers {
+        for (key, open) in self.containers.iter_mut() {
             let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
             let what = format!("container {}/{}", database.row.name, open.row.name);
             containers.insert(*key, open.save(&mut database.extents, &what)?);
@@ -79,13 +79,14 @@ impl Transaction {
     fn restore(&mut self, savepoint: &Savepoint) -> Result<()> {
         self.restore_dropped(&savepoint.names);
         self.containers.retain(|key, open| savepoint.containers.contains_key(key) || !open.is_new);
-        for (key, open) in &mut self.containers {
+        for (key, open) in self.containers.iter_mut() {
             let state = savepoint.containers.get(key).or(open.opened.as_ref()).cloned();
             let database = self.databases.get(&key.database).ok_or_else(unopened)?;
             let what = format!("container {}/{}", database.row.name, open.row.name);
             let source = database.extents.file().clone();
             open.restore(state.ok_or_else(unopened)?, source, &what)?;
         }
+        self.containers.learn_names();
         let is_undone = |id: &DatabaseId| !savepoint.databases.contains_key(id);
         for (id, mut open) in self.databases.extract(is_undone) {
             if open.is_new {

@@ -1,6 +1,6 @@
 //! Partial rollback within a transaction, and checkpoints.
 
-use femtobarn::{Csn, ErrorKind, TransactionOptions};
+use femtobarn::{Csn, ErrorKind, Transaction, TransactionOptions};
 use std::time::Duration;
 
 use crate::support::{begin, event_class, events, federation, numbers, reopened, with_ten_events};
@@ -41,6 +41,41 @@ fn a_rollback_undoes_all_changes_since_the_savepoint() {
         assert_eq!((view.entries(), view.live()), (16, 15));
         assert_eq!(numbers(federation, "run7/new"), [0, 1]);
     }
+}
+
+#[test]
+fn a_rollback_gives_containers_their_names_back() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    let mut transaction = begin(&federation);
+    let run7 = transaction.database("run7").unwrap();
+    let old = transaction.container(run7, "events").unwrap();
+    let class = event_class();
+    let new = transaction.create_container(run7, "new", &class, Default::default()).unwrap();
+    let savepoint = transaction.savepoint().unwrap();
+    let find = |transaction: &Transaction, names: [&str; 4]| {
+        names.map(|name| transaction.find_container(run7, name).unwrap())
+    };
+    let names = ["events", "new", "spare", "later"];
+    for _ in 0..2 {
+        transaction.rename_container(run7, "events", "spare").unwrap();
+        transaction.rename_container(run7, "new", "events").unwrap();
+        assert_eq!(find(&transaction, names), [Some(new), None, Some(old), None]);
+        transaction.drop_container(run7, "events").unwrap();
+        let later =
+            transaction.create_container(run7, "later", &class, Default::default()).unwrap();
+        assert_eq!(find(&transaction, names), [None, None, Some(old), Some(later)]);
+        transaction.rollback_to(&savepoint).unwrap();
+        assert_eq!(find(&transaction, names), [Some(old), Some(new), None, None]);
+    }
+    let taken = transaction.create_container(run7, "new", &class, Default::default());
+    assert_eq!(taken.unwrap_err().kind(), ErrorKind::Exists);
+    transaction.drop_database("run7").unwrap();
+    transaction.rollback_to(&savepoint).unwrap();
+    assert_eq!(find(&transaction, names), [Some(old), Some(new), None, None]);
+    transaction.extend(new, events(7, 0, 1)).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(numbers(&reopened(&folder), "run7/new"), [0]);
 }
 
 #[test]
