@@ -83,7 +83,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use holder::Holder;
 pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};
 pub use local::{
-    Contents, FreeExtent, KeptSnapshots, LinkTargets, LocalCatalogue, Purgeable, Vacuumed,
+    ChangedContainers, Contents, FreeExtent, KeptSnapshots, LinkTargets, LocalCatalogue, Purgeable,
+    Vacuumed,
 };
 pub use locks::{
     HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable, LockTarget,

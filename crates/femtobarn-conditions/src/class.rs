@@ -60,11 +60,8 @@ fn class_of(payload: &Class, prefix: &str, leading: Vec<(&str, &str)>) -> Result
 /// # Errors
 /// [`Error::Invalid`] if the class does not begin with the fields of a validity.
 pub fn payload_class(class: &Class) -> Result<Class> {
-    // A class that came with an attached file may have an origin behind its name.
-    let (name, origin) = class.name.split_once('@').unwrap_or((&class.name, ""));
-    let of_branch = name.strip_prefix(BRANCH_PREFIX);
     let mut leading = VALIDITY_FIELDS.to_vec();
-    leading.extend(of_branch.map(|_| REPLACED_FIELD));
+    leading.extend(class.name.starts_with(BRANCH_PREFIX).then_some(REPLACED_FIELD));
     let (validity, payload) = class.fields.split_at(class.fields.len().min(leading.len()));
     let is_validity = validity.len() == leading.len()
         && validity
@@ -80,12 +77,15 @@ pub fn payload_class(class: &Class) -> Result<Class> {
             ),
         });
     }
-    let inner = of_branch.or_else(|| name.strip_prefix(PREFIX));
+    Ok(Class { name: payload_name(&class.name), version: class.version, fields: payload.to_vec() })
+}
+
+/// The name of the payload's class, from that of the class of the objects of a series or a branch.
+pub(crate) fn payload_name(class: &str) -> String {
+    // A class that came with an attached file may have an origin behind its name.
+    let (name, origin) = class.split_once('@').unwrap_or((class, ""));
+    let inner = name.strip_prefix(BRANCH_PREFIX).or_else(|| name.strip_prefix(PREFIX));
     let name = inner.and_then(|name| name.strip_suffix(SUFFIX)).unwrap_or(name);
     let at = if origin.is_empty() { "" } else { "@" };
-    Ok(Class {
-        name: format!("{name}{at}{origin}"),
-        version: class.version,
-        fields: payload.to_vec(),
-    })
+    format!("{name}{at}{origin}")
 }

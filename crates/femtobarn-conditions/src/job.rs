@@ -60,6 +60,11 @@ impl Job {
         &self.snapshot
     }
 
+    /// The snapshot as of which the global tag was read.
+    pub(crate) fn resolved_snapshot(&self) -> &Snapshot {
+        &self.resolved
+    }
+
     /// The commit as of which the global tag was read: a job with the same tag as of this commit reads the same.
     pub fn resolved_at(&self) -> Csn {
         self.resolved.csn()
@@ -120,7 +125,8 @@ impl Job {
         Ok(snapshot)
     }
 
-    fn version(&self, path: &str) -> Result<SeriesVersion> {
+    /// The version of a series that the global tag names.
+    pub(crate) fn version(&self, path: &str) -> Result<SeriesVersion> {
         let Some(tag) = &self.tag else { return Ok(SeriesVersion::default()) };
         match tag.series.get(path) {
             Some(version) => Ok(version.clone()),

@@ -14,6 +14,8 @@
 //! | `version_names` | the name of a series' version, the same for ever |
 //! | `global_tag` | [`GlobalTag`]: names for a version of every series, with their history |
 //! | `job` | [`Job`]: a global tag that was resolved once, and its series |
+//! | `series_tables` | the containers of all series as of commits, from rows of the catalogue |
+//! | `listed_series` | [`ListedSeries`]: the series of a job with their versions, from such rows |
 //! | `http` | [`routes`]: conditions over HTTP, for programs without XRootD and for caches |
 //!
 //! 1. An answer depends on the snapshot and the arguments alone, never on what is committed meanwhile or cached.
@@ -25,7 +27,9 @@ mod clock;
 mod global_tag;
 mod http;
 mod job;
+mod listed_series;
 mod series;
+mod series_tables;
 mod sources;
 mod timeline;
 mod version_names;
@@ -37,5 +41,6 @@ pub use global_tag::{
 };
 pub use http::routes;
 pub use job::{Job, JobOptions};
+pub use listed_series::{ListedContainer, ListedSeries};
 pub use series::{Series, SeriesCursor};
 pub use timeline::{Interval, Timeline, ValidityRow};

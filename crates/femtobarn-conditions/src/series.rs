@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use femtobarn::{Result, SeriesOptions, View};
+use femtobarn::{Result, SeriesOptions, Snapshot, View};
 use parking_lot::Mutex;
 use rntuple::Array;
 
@@ -49,22 +49,15 @@ impl Series {
         })
     }
 
-    /// The same series through another snapshot, with the windows that were read; none if the snapshot has another version of
-    /// it, or the series is that of a branch.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn through(&self, view: &View) -> Result<Option<Self>> {
-        let identity = |view: &View| {
-            let version = view.version();
-            (version.database, version.container, version.csn)
-        };
-        if self.views().len() > 1 || identity(view) != identity(self.view()) {
-            return Ok(None);
+    /// The same series through another snapshot, which must have these versions of its containers under the same paths,
+    /// with the windows that were read.
+    pub fn through(&self, snapshot: &Snapshot) -> Self {
+        Series {
+            sources: self.sources.through(snapshot),
+            options: self.options,
+            windows: self.windows.clone(),
+            loading: Mutex::new(()),
         }
-        let (sources, options) = Sources::open(vec![view.clone()])?;
-        let windows = self.windows.clone();
-        Ok(Some(Series { sources, options, windows, loading: Mutex::new(()) }))
     }
 
     /// The container of the series; of a branch, the one that it is based on.
@@ -80,6 +73,12 @@ impl Series {
     /// The place of the container with a condition among [`views`](Self::views), and the condition's entry in it.
     pub fn place_of(&self, entry: u64) -> (usize, u64) {
         self.sources.place_of(entry)
+    }
+
+    /// Conditions that are not deleted, those that newer ones hide included. One that a branch replaced counts once.
+    pub fn conditions(&self) -> u64 {
+        let live: u64 = self.views().map(View::live).sum();
+        live.saturating_sub(self.sources.replacements() as u64)
     }
 
     /// Reads fields of conditions by their entries, in the order given, as [`View::fetch`] does.

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use femtobarn::{
-    ContainerOptions, Error, REPLACED_FIELD, Result, Selection, SeriesOptions, VALIDITY_FIELDS,
-    View,
+    ContainerOptions, Error, REPLACED_FIELD, Result, Selection, SeriesOptions, Snapshot,
+    VALIDITY_FIELDS, View,
 };
 use rntuple::{Array, Bound};
 
@@ -61,6 +61,20 @@ impl Sources {
         Ok((sources, options))
     }
 
+    /// The same containers through another snapshot, which has these versions of them.
+    pub(crate) fn through(&self, snapshot: &Snapshot) -> Self {
+        let source = |source: &Source| Source {
+            view: source.view.through(snapshot),
+            validity: source.validity.clone(),
+            first: source.first,
+        };
+        Sources {
+            list: self.list.iter().map(source).collect(),
+            replaced: self.replaced.clone(),
+            replacing: self.replacing.clone(),
+        }
+    }
+
     pub(crate) fn list(&self) -> &[Source] {
         &self.list
     }
@@ -68,6 +82,11 @@ impl Sources {
     /// Whether conditions of the base or a branch were replaced by another branch.
     pub(crate) fn has_replacements(&self) -> bool {
         !self.replaced.is_empty()
+    }
+
+    /// The number of conditions that replace others.
+    pub(crate) fn replacements(&self) -> usize {
+        self.replacing.len()
     }
 
     /// The entry where the values of a condition are, from the entry of its rank.

@@ -41,7 +41,7 @@ pub use exchange::export::Export;
 pub use federation::Federation;
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
-    Holder, LockTarget, Oid, Retention, TagRow, Waiter,
+    Holder, LockTarget, Oid, Retention, TagRow, VersionRow, Waiter,
 };
 pub use femtobarn_format::series::{
     Overlap, REPLACED_FIELD, SeriesClock, SeriesOptions, VALIDITY_FIELDS,

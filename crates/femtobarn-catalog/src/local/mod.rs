@@ -14,11 +14,12 @@
 //!
 //! Modules, from below: `connection`, one SQLite connection; `log`, the write-ahead log; `commit_queue`, group
 //! commit within a process; `connections`, all connections of a process; `target_names`; `catalogue`, with
-//! [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `survey`,
-//! `retention`, `vacuum`, `relocation`, `contents`, `backup`; `creation` makes the folder.
+//! [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `changes`,
+//! `survey`, `retention`, `vacuum`, `relocation`, `contents`, `backup`; `creation` makes the folder.
 
 mod backup;
 mod catalogue;
+mod changes;
 mod commit_queue;
 mod connection;
 mod connections;
@@ -34,6 +35,7 @@ mod target_names;
 mod vacuum;
 
 pub use catalogue::LocalCatalogue;
+pub use changes::ChangedContainers;
 pub use contents::{Contents, LinkTargets};
 pub use retention::KeptSnapshots;
 pub use vacuum::{FreeExtent, Purgeable, Vacuumed};

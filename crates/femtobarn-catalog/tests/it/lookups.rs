@@ -1,6 +1,10 @@
 //! Look-ups as of a snapshot, and the errors of those that find nothing.
 
-use femtobarn_catalog::{Csn, DatabaseId, DatabaseState, Error, ErrorKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+use femtobarn_catalog::{
+    Commit, Csn, DatabaseId, DatabaseState, DroppedDatabase, Error, ErrorKind,
+};
 use uuid::Uuid;
 
 use crate::federation::{Federation, new_database};
@@ -30,6 +34,53 @@ fn a_snapshot_sees_the_rows_of_its_commit() {
     assert!(fed.catalog.database("run8", then).is_err());
     assert_eq!(fed.catalog.versions(fed.database, events).unwrap().len(), 20);
     assert!(fed.catalog.databases(Csn::ZERO).unwrap().is_empty());
+}
+
+/// Renames, drops and versions between any two snapshots, compared with what the snapshots have.
+#[test]
+fn changes_between_snapshots_are_those_of_their_rows() {
+    let fed = Federation::new();
+    let containers = ["events", "hits", "tracks"].map(|name| fed.container(name));
+    let [events, hits, _] = containers;
+    let first = fed.publish(events, None, 1).unwrap();
+    let second = fed.publish(events, Some(first), 2).unwrap();
+    let renamed_containers = vec![(fed.database, hits, second, "clusters".to_owned())];
+    fed.catalog.commit(Commit { renamed_containers, ..Commit::default() }).unwrap();
+    let other = new_database(&fed.catalog, "run8", DatabaseState::Open).unwrap();
+    let dropped_containers = vec![(fed.database, events, fed.catalog.head().unwrap())];
+    fed.catalog.commit(Commit { dropped_containers, ..Commit::default() }).unwrap();
+    fed.container("events");
+    let seen = fed.catalog.head().unwrap();
+    let dropped_databases = vec![DroppedDatabase { id: other, seen, keeps_file: false }];
+    fed.catalog.commit(Commit { dropped_databases, ..Commit::default() }).unwrap();
+    let head = fed.catalog.head().unwrap().0;
+    let all_of = |at: Csn| {
+        let databases = fed.catalog.databases(at).unwrap();
+        let containers = fed.catalog.containers(fed.database, at).unwrap().into_iter();
+        let containers = containers.map(|row| {
+            let version = fed.catalog.version(fed.database, row.id, at).unwrap();
+            ((row.database, row.id), (row.name, version))
+        });
+        let databases = databases.into_iter().map(|row| (row.id, row.name));
+        (databases.collect::<BTreeMap<_, _>>(), containers.collect::<BTreeMap<_, _>>())
+    };
+    for (since, at) in (0..=head).flat_map(|since| (since..=head).map(move |at| (since, at))) {
+        let (old, new) = (all_of(Csn(since)), all_of(Csn(at)));
+        let changed = fed.catalog.containers_changed_since(Csn(since), Csn(at)).unwrap();
+        let differ = |ids: Vec<DatabaseId>| {
+            ids.into_iter().filter(|id| old.0.get(id) != new.0.get(id)).collect::<BTreeSet<_>>()
+        };
+        let found: BTreeSet<_> = changed.databases.into_iter().collect();
+        let expected = differ(old.0.keys().chain(new.0.keys()).copied().collect());
+        assert!(found.is_superset(&expected), "{since} to {at}: {found:?}");
+        let found: BTreeSet<_> = changed.containers.into_iter().collect();
+        let keys = old.1.keys().chain(new.1.keys()).copied();
+        let expected: BTreeSet<_> = keys.filter(|key| old.1.get(key) != new.1.get(key)).collect();
+        // A container that came and went between the two is in neither.
+        let lasting =
+            found.into_iter().filter(|it| old.1.contains_key(it) || new.1.contains_key(it));
+        assert_eq!(lasting.collect::<BTreeSet<_>>(), expected, "{since} to {at}");
+    }
 }
 
 #[test]

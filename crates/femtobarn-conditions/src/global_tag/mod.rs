@@ -159,6 +159,14 @@ impl GlobalTag {
         names.iter().filter_map(|name| newest(&view, name).transpose()).collect()
     }
 
+    /// The commit that changed a global tag last; none if there never was one. Until another one does, all tags are the same.
+    ///
+    /// # Errors
+    /// [`ErrorKind`](femtobarn::ErrorKind): `Io` or `Unavailable` if the catalogue cannot be read.
+    pub(crate) fn last_change(snapshot: &Snapshot) -> Result<Option<Csn>> {
+        Ok(container(snapshot)?.map(|view| view.version().csn))
+    }
+
     /// The states that the tag had, the oldest first.
     ///
     /// # Errors

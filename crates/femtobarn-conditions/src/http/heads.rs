@@ -7,7 +7,9 @@ use super::answers::Page;
 use super::versions::PATH_SEPARATOR;
 use crate::global_tag::GlobalTag;
 use crate::job::{Job, JobOptions};
+use crate::listed_series::{ListedContainer, ListedSeries};
 use crate::series::Series;
+use crate::series_tables::SeriesTables;
 
 #[derive(Serialize)]
 struct Head {
@@ -33,13 +35,14 @@ struct SeriesHead {
     conditions: u64,
 }
 
-/// The head of a global tag as of a commit; of all series if there is no tag.
+/// The head of a global tag as of a commit; of all series if there is no tag. Only series of branches are opened.
 pub(super) fn head(
-    federation: &Federation,
+    tables: &SeriesTables,
     global_tag: Option<String>,
     csn: Csn,
     series: Option<&str>,
 ) -> Result<Page> {
+    let federation = tables.federation();
     let job = Job::open(federation, &JobOptions { global_tag, csn: Some(csn) })?;
     let chosen: Option<Vec<&str>> = series.map(|series| series.split(',').collect());
     let is_chosen = |name: &str| {
@@ -47,10 +50,11 @@ pub(super) fn head(
             chosen.iter().any(|it| *it == name || (it.ends_with('/') && name.starts_with(it)))
         })
     };
-    let names = job.names()?.into_iter().filter(|name| is_chosen(name));
-    let heads = names.map(|name| {
-        let series = job.series(&name)?;
-        series_head(name, &series)
+    let listed = job.listed(tables, is_chosen)?.into_iter();
+    let heads = listed.map(|ListedSeries { series, containers }| match containers.as_deref() {
+        Some([only]) => head_of_row(series, only, tables),
+        // What a branch has replaced is not in the catalogue, and neither is what is wrong with a series.
+        _ => opened_head(&job, series),
     });
     let tag = job.global_tag();
     Page::json(&Head {
@@ -64,7 +68,24 @@ pub(super) fn head(
     })
 }
 
-fn series_head(name: String, series: &Series) -> Result<SeriesHead> {
+fn head_of_row(
+    series: String,
+    from: &ListedContainer,
+    tables: &SeriesTables,
+) -> Result<SeriesHead> {
+    let ListedContainer { path, row, .. } = from;
+    Ok(SeriesHead {
+        series,
+        path: path.clone(),
+        version: tables.version_name(row.version)?.to_string(),
+        clock: row.options.clock,
+        overlap: row.options.overlap,
+        conditions: row.live,
+    })
+}
+
+fn opened_head(job: &Job, name: String) -> Result<SeriesHead> {
+    let series: &Series = &*job.series(&name)?;
     let options = series.options();
     let paths: Vec<String> = series.views().map(View::path).collect();
     Ok(SeriesHead {
@@ -73,7 +94,7 @@ fn series_head(name: String, series: &Series) -> Result<SeriesHead> {
         version: series.version_name()?,
         clock: options.clock,
         overlap: options.overlap,
-        conditions: series.views().map(View::live).sum(),
+        conditions: series.conditions(),
     })
 }
 

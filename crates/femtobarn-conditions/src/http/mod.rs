@@ -46,12 +46,15 @@ use answers::{Coding, failed, fixed};
 use pages::LastingPages;
 use versions::Versions;
 
+use crate::series_tables::SeriesTables;
+
 /// Bytes of pages that are kept.
 const PAGES_BYTES_MAX: u64 = 64 << 20;
 
 /// The conditions of a federation, and what a server keeps of them.
 struct ConditionsSite {
     federation: Federation,
+    tables: Arc<SeriesTables>,
     versions: Versions,
     pages: LastingPages,
 }
@@ -60,10 +63,12 @@ type SharedConditions = State<Arc<ConditionsSite>>;
 
 /// The routes to the conditions of a federation. They do not check who asks.
 pub fn routes(federation: Federation) -> Router {
-    let of_nopayloaddb = nopayloaddb::routes(federation.clone());
+    let tables = Arc::new(SeriesTables::new(federation.clone()));
+    let of_nopayloaddb = nopayloaddb::routes(tables.clone());
     let site = Arc::new(ConditionsSite {
         versions: Versions::new(federation.clone()),
         pages: LastingPages::new(PAGES_BYTES_MAX),
+        tables,
         federation,
     });
     Router::new()
@@ -147,7 +152,7 @@ async fn head_of(
     };
     let address = format!("/heads/{tag:?}?csn={as_of}&series={series:?}");
     let from = site.clone();
-    let make = move || heads::head(&from.federation, tag, as_of, series.as_deref());
+    let make = move || heads::head(&from.tables, tag, as_of, series.as_deref());
     match site.pages.find(&address, Coding::of(&headers), make).await {
         Ok(page) if csn.is_some() => page.for_ever(&headers),
         Ok(page) => page.short_lived(&headers),

@@ -91,6 +91,12 @@ impl View {
         &self.snapshot
     }
 
+    /// The same version through another snapshot, which must have it under the same path. The old snapshot is not needed
+    /// any more then, and the catalogue is not asked.
+    pub fn through(&self, snapshot: &Snapshot) -> View {
+        View { snapshot: snapshot.clone(), opened: self.opened.clone() }
+    }
+
     /// The container's path, such as `run7/events`.
     pub fn path(&self) -> String {
         format!("{}/{}", self.opened.database, self.opened.container.name)

@@ -100,7 +100,7 @@ pub(super) async fn delete(State(service): SharedService, Path(iov): Path<String
             let IovAddress { tag, type_name, start, end } = address_of(&iov)?;
             let lists = overview.tag(tag)?;
             let type_path = names::path_of(type_name);
-            let list = lists.lists.get(&type_path).ok_or_else(|| {
+            let list = lists.lists.get(&*type_path).ok_or_else(|| {
                 not_found(format!("global tag {tag:?} has no list of payload type {type_name:?}"))
             })?;
             let of = NamedList { tag: Some(lists), type_path, list: list.clone() };

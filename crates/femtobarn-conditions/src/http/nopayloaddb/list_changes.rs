@@ -42,7 +42,7 @@ pub(super) async fn create_type(State(service): SharedService, text: Bytes) -> R
                        transaction: &mut Transaction| {
         let NewType { name } = body(&text)?;
         let path = names::path_of(&name);
-        if overview.types.contains_key(&path) {
+        if overview.types.contains_key(&*path) {
             return Err(exists(format!("payload type {name:?} exists already")));
         }
         if names::type_of_list(&path).is_some_and(|of| overview.types.contains_key(of)) {
@@ -134,7 +134,7 @@ pub(super) async fn attach_list(State(service): SharedService, text: Bytes) -> R
             }
             None => {}
         }
-        if to.tag.state == GlobalTagState::Locked && to.lists.contains_key(&type_path) {
+        if to.tag.state == GlobalTagState::Locked && to.lists.contains_key(&*type_path) {
             return Err(denied(format!(
                 "global tag {global_tag:?} is locked and has a list of payload type {}",
                 names::name_of(&type_path)
@@ -199,7 +199,7 @@ pub(super) fn writable(
     let Some((tag, csn)) = tag.zip(list.csn) else {
         let (database, container) = names::parts(&list.path);
         let database = transaction.database(database)?;
-        return Ok((transaction.container(database, container)?, list.path.clone()));
+        return Ok((transaction.container(database, container)?, list.path.to_string()));
     };
     let view = service.federation.snapshot(Some(csn))?.view(&list.path)?;
     let path = unused_list_path(transaction, type_path)?;
@@ -248,5 +248,5 @@ fn check_is_payload(snapshot: &Snapshot, path: &str) -> Result<()> {
 fn list_answer(service: &PayloadService, name: String) -> Result<JsonText> {
     let overview = service.overview()?;
     let found = overview.list(&name)?;
-    JsonText::of(&list_row(service, found.tag.map(|it| &it.tag), &found.type_path, &found.list))
+    JsonText::of(&list_row(service, found.tag.map(|it| &*it.tag), &found.type_path, &found.list))
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::answers::{JsonText, QueryOf, checked, failed, not_found};
 use super::moments::{IovMoment, time_text};
 use super::names::{self, STATUSES, status_of};
-use super::overview::{ListOfTag, SeriesRow, TagLists};
+use super::overview::{ListOfTag, PayloadRow, TagLists};
 use super::paging::PageQuery;
 use super::payload_lists::ValidPayload;
 use super::service::{PayloadService, SharedService};
@@ -66,7 +66,7 @@ pub(super) async fn lists_of_tag(
     service
         .read(move |service| {
             let overview = service.overview()?;
-            let lists = overview.tags.get(&name).into_iter().flat_map(|it| &it.lists);
+            let lists = overview.tags.get(&name).into_iter().flat_map(|it| &*it.lists);
             let names: serde_json::Map<_, _> =
                 lists.map(|(of, list)| (names::name_of(of), Value::from(&*list.name))).collect();
             JsonText::of(&names)
@@ -97,7 +97,7 @@ pub(super) async fn lists(State(service): SharedService, query: QueryOf<PageQuer
             let overview = service.overview()?;
             let mut rows = vec![];
             for tag in overview.tags.values() {
-                for (of, list) in &tag.lists {
+                for (of, list) in &*tag.lists {
                     rows.push(list_row(service, Some(&tag.tag), of, list));
                 }
             }
@@ -122,7 +122,7 @@ pub(super) async fn list(State(service): SharedService, Path(name): Path<String>
             let found = overview.list(&name)?;
             JsonText::of(&list_row(
                 service,
-                found.tag.map(|it| &it.tag),
+                found.tag.map(|it| &*it.tag),
                 &found.type_path,
                 &found.list,
             ))
@@ -143,14 +143,14 @@ pub(super) async fn iovs(State(service): SharedService, query: QueryOf<PageQuery
                     continue;
                 }
                 for (_, list) in &service.resolved(name)?.lists {
-                    let of = &tag.lists[&names::path_of(&list.type_name)];
+                    let of = &tag.lists[&*names::path_of(&list.type_name)];
                     if PageQuery::admits(query.payload_type.as_ref(), &list.type_name)
                         && PageQuery::admits(query.payload_list.as_ref(), &of.name)
                     {
                         for (entry, found) in list.all()? {
                             let mut row = iov_row(&found, entry as i64, Some(&of.name));
                             row["global_tag"] = name.into();
-                            row["payload_type"] = list.type_name.clone().into();
+                            row["payload_type"] = (&*list.type_name).into();
                             rows.push(row);
                         }
                     }
@@ -220,7 +220,7 @@ fn tag_with_lists(service: &PayloadService, tag: &TagLists) -> Result<Value> {
     Ok(row)
 }
 
-pub(super) fn type_row(service: &PayloadService, path: &str, row: SeriesRow) -> Value {
+pub(super) fn type_row(service: &PayloadService, path: &str, row: PayloadRow) -> Value {
     json!({ "id": row.id, "name": names::name_of(path), "created": created(service, row.created) })
 }
 
@@ -232,7 +232,7 @@ pub(super) fn list_row(
 ) -> Value {
     json!({
         "id": list.row.id,
-        "name": list.name,
+        "name": &*list.name,
         "global_tag": tag.map(|it| &it.name),
         "payload_type": names::name_of(type_path),
         "iov_count": list.row.conditions,

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{any, delete, get, post, put};
-use femtobarn::Federation;
 
 mod answers;
 mod iov_changes;
@@ -44,11 +43,13 @@ mod tag_changes;
 
 use service::PayloadService;
 
+use crate::series_tables::SeriesTables;
+
 /// Bytes of a request to insert many IOVs, at most.
 const BULK_BYTES_MAX: usize = 64 << 20;
 
 /// The routes, below `/api/cdb_rest`. They do not check who asks.
-pub(super) fn routes(federation: Federation) -> Router {
+pub(super) fn routes(tables: Arc<SeriesTables>) -> Router {
     let short = Router::new()
         .route("/gt", get(listings::tags_with_lists).post(tag_changes::create))
         .route("/globalTags", get(listings::tags))
@@ -94,5 +95,5 @@ pub(super) fn routes(federation: Federation) -> Router {
     Router::new()
         .nest("/api/cdb_rest", all)
         .layer(DefaultBodyLimit::max(BULK_BYTES_MAX))
-        .with_state(Arc::new(PayloadService::new(federation)))
+        .with_state(Arc::new(PayloadService::new(tables)))
 }

@@ -1,51 +1,68 @@
 //! All global tags, payload types and payload lists as of a commit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::rc::Rc;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
-use femtobarn::{ContainerOptions, ContainerRow, Csn, ErrorKind, Federation, Result, Snapshot};
+use femtobarn::{ContainerId, Csn, DatabaseId, Result};
 
 use super::answers::not_found;
 use super::names;
 use crate::global_tag::{GlobalTag, SeriesVersion, TagChange};
+use crate::series_tables::{RowsByCommit, SeriesRow, SeriesTable, SeriesTables};
 
 /// A federation's conditions as nopayloaddb shows them.
 pub(super) struct TagOverview {
     pub csn: Csn,
     pub tags: BTreeMap<String, TagLists>,
     /// Types by path.
-    pub types: SeriesRows,
+    pub types: Arc<PayloadRows>,
     /// Lists that belong to no tag, by path.
-    pub detached: SeriesRows,
+    pub detached: Arc<PayloadRows>,
+    /// The commit that changed a global tag last.
+    last_change: Option<Csn>,
+    table: Arc<SeriesTable>,
 }
 
-/// What the catalogue says of a series.
+/// What the catalogue says of the series of a type or a list.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SeriesRow {
+pub(super) struct PayloadRow {
     /// The number of its container; none if a type has none.
     pub id: Option<u32>,
     pub created: Csn,
     /// Conditions, with those that newer ones hide.
     pub conditions: u64,
+    /// Its database, its container, and the commit that made its version.
+    pub version: Option<(DatabaseId, ContainerId, Csn)>,
 }
 
-type SeriesRows = BTreeMap<String, SeriesRow>;
+impl From<&SeriesRow> for PayloadRow {
+    fn from(row: &SeriesRow) -> Self {
+        PayloadRow {
+            id: Some(row.container.0),
+            created: row.created,
+            conditions: row.live,
+            version: Some((row.database, row.container, row.version)),
+        }
+    }
+}
+
+type PayloadRows = BTreeMap<Arc<str>, PayloadRow>;
 
 /// A global tag and its lists, by the path of their types.
 pub(super) struct TagLists {
-    pub tag: GlobalTag,
-    pub lists: BTreeMap<String, ListOfTag>,
+    pub tag: Arc<GlobalTag>,
+    pub lists: Arc<BTreeMap<Arc<str>, ListOfTag>>,
 }
 
 /// The version of a series that a tag names.
 #[derive(Clone, Debug)]
 pub(super) struct ListOfTag {
-    pub name: String,
+    pub name: Arc<str>,
     /// The container.
-    pub path: String,
+    pub path: Arc<str>,
     /// The commit as of which it is read; none if it follows the newest one.
     pub csn: Option<Csn>,
-    pub row: SeriesRow,
+    pub row: PayloadRow,
 }
 
 /// A list that a client names.
@@ -57,31 +74,73 @@ pub(super) struct NamedList<'a> {
 }
 
 impl TagOverview {
-    /// That of the newest commit.
-    pub(super) fn read(federation: &Federation) -> Result<Self> {
-        let snapshot = federation.snapshot(None)?;
-        let csn = snapshot.csn();
-        // Its clients have no branches; those that were given conditions are not shown as what they are based on.
-        let mut tags = GlobalTag::all(&snapshot)?;
-        tags.retain(|tag| tag.series.values().all(|version| version.branches.is_empty()));
-        let mut rows = RowsByCommit { federation, known: HashMap::new() };
-        let now = rows.at(csn)?;
+    /// That of the newest commit. What did not change since `old` is taken from there.
+    pub(super) fn read(tables: &SeriesTables, old: Option<&Self>) -> Result<Self> {
+        let snapshot = tables.federation().snapshot(None)?;
+        let last_change = GlobalTag::last_change(&snapshot)?;
+        let table = tables.at(&snapshot)?;
+        let old = old.filter(|old| old.last_change == last_change);
+        if let Some(old) = old
+            && table.rows.keys().eq(old.table.rows.keys())
+        {
+            return Ok(old.with_versions(table));
+        }
+        let mut rows = RowsByCommit::new(tables, &[&snapshot]);
+        let tags = match old {
+            Some(old) => old.tags.values().map(|lists| lists.tag.clone()).collect(),
+            None => {
+                // Its clients have no branches; those that were given conditions are not shown as what they are based on.
+                let mut tags = GlobalTag::all(&snapshot)?;
+                tags.retain(|tag| tag.series.values().all(|it| it.branches.is_empty()));
+                tags.into_iter().map(Arc::new).collect::<Vec<_>>()
+            }
+        };
         let listed = ListedPaths::of(&tags);
-        let mut types: SeriesRows =
-            listed.types.iter().map(|path| (path.clone(), SeriesRow::default())).collect();
-        let mut detached = SeriesRows::new();
-        for (path, row) in &*now {
-            if listed.is_type(path, &now) {
-                types.insert(path.clone(), *row);
+        let mut types: PayloadRows =
+            listed.types.iter().map(|path| (path.clone(), PayloadRow::default())).collect();
+        let mut detached = PayloadRows::new();
+        for (path, row) in series_of(&table) {
+            if listed.is_type(path, &table) {
+                types.insert(path.clone(), row.into());
             } else if !listed.sources.contains(path) {
-                detached.insert(path.clone(), *row);
+                detached.insert(path.clone(), row.into());
             }
         }
         let with_lists = tags.into_iter().map(|tag| {
-            let lists = lists_of(&tag, csn, &listed, &mut rows)?;
-            Ok((tag.name.clone(), TagLists { tag, lists }))
+            let lists = lists_of(&tag, table.csn, &listed, &mut rows)?;
+            Ok((tag.name.clone(), TagLists { tag, lists: Arc::new(lists) }))
         });
-        Ok(TagOverview { csn, tags: with_lists.collect::<Result<_>>()?, types, detached })
+        let tags = with_lists.collect::<Result<_>>()?;
+        let (types, detached) = (Arc::new(types), Arc::new(detached));
+        Ok(TagOverview { csn: table.csn, tags, types, detached, last_change, table })
+    }
+
+    /// The same tags, types and lists, with the versions of a newer table of the same series.
+    fn with_versions(&self, table: Arc<SeriesTable>) -> Self {
+        let pairs = self.table.rows.iter().zip(&table.rows);
+        let changed = pairs.filter(|((_, old), (_, new))| old != new);
+        let changed: Vec<(&Arc<str>, PayloadRow)> =
+            changed.map(|(_, (path, new))| (path, PayloadRow::from(new))).collect();
+        let updated = |rows: &Arc<PayloadRows>| {
+            let mut rows = rows.clone();
+            for (path, new) in &changed {
+                if rows.contains_key(*path) {
+                    Arc::make_mut(&mut rows).insert((*path).clone(), *new);
+                }
+            }
+            rows
+        };
+        let by_path: BTreeMap<&str, PayloadRow> =
+            changed.iter().map(|(path, row)| (&***path, *row)).collect();
+        let tags = self.tags.iter().map(|(name, of)| (name.clone(), of.with_rows(&by_path)));
+        TagOverview {
+            csn: table.csn,
+            tags: tags.collect(),
+            types: updated(&self.types),
+            detached: updated(&self.detached),
+            last_change: self.last_change,
+            table,
+        }
     }
 
     /// A global tag.
@@ -104,19 +163,20 @@ impl TagOverview {
         let path = names::path_of(name);
         let of_tags =
             || self.tags.values().flat_map(|tag| tag.lists.iter().map(move |list| (tag, list)));
-        if let Some((tag, (of, list))) = of_tags().find(|(_, (_, list))| list.name == name) {
-            return Ok(NamedList { tag: Some(tag), type_path: of.clone(), list: list.clone() });
+        if let Some((tag, (of, list))) = of_tags().find(|(_, (_, list))| &*list.name == name) {
+            let (type_path, list) = (of.to_string(), list.clone());
+            return Ok(NamedList { tag: Some(tag), type_path, list });
         }
-        if let Some(row) = self.detached.get(&path) {
+        if let Some(row) = self.detached.get(&*path) {
             let type_path = names::type_of_list(&path).unwrap_or(&path).to_owned();
-            let list = ListOfTag { name: name.to_owned(), path, csn: None, row: *row };
+            let list = ListOfTag { name: name.into(), path: path.into(), csn: None, row: *row };
             return Ok(NamedList { tag: None, type_path, list });
         }
         // What a list was called before its tag got one of its own.
         let shared = names::shared_list_parts(name);
         let found = shared.and_then(|(of, tag)| {
             let (tag, of) = (self.tags.get(tag)?, names::path_of(of));
-            let list = tag.lists.get(&of)?.clone();
+            let list = tag.lists.get(&*of)?.clone();
             Some(NamedList { tag: Some(tag), type_path: of, list })
         });
         found.ok_or_else(|| not_found(format!("payload list {name:?} does not exist")))
@@ -126,28 +186,48 @@ impl TagOverview {
     ///
     /// # Errors
     /// `NotFound` if there is none of that name.
-    pub(super) fn type_row(&self, name: &str) -> Result<(String, SeriesRow)> {
+    pub(super) fn type_row(&self, name: &str) -> Result<(String, PayloadRow)> {
         let path = names::path_of(name);
-        let row = self.types.get(&path).copied();
+        let row = self.types.get(&*path).copied();
         row.map(|row| (path, row))
             .ok_or_else(|| not_found(format!("payload type {name:?} does not exist")))
     }
 }
 
 impl TagLists {
+    /// The same lists, with these rows of those that follow the newest commit.
+    fn with_rows(&self, rows: &BTreeMap<&str, PayloadRow>) -> Self {
+        let mut lists = self.lists.clone();
+        if !rows.is_empty() {
+            let follows = |list: &ListOfTag| list.csn.is_none() && rows.contains_key(&*list.path);
+            let changed: Vec<Arc<str>> = self
+                .lists
+                .iter()
+                .filter(|(_, list)| follows(list))
+                .map(|(of, _)| of.clone())
+                .collect();
+            for of in changed {
+                if let Some(list) = Arc::make_mut(&mut lists).get_mut(&of) {
+                    list.row = rows[&*list.path];
+                }
+            }
+        }
+        TagLists { tag: self.tag.clone(), lists }
+    }
+
     /// The change after which the tag reads the newest version of `source` as a type, and everything else as before.
     pub(super) fn following(&self, type_path: &str, source: &str) -> TagChange {
         let mut change = TagChange::default();
         if self.tag.csn.is_some() {
             let fixed = |list: &ListOfTag, of: &str| SeriesVersion {
                 csn: list.csn,
-                source: (list.path != of).then(|| list.path.clone()),
+                source: (&*list.path != of).then(|| list.path.to_string()),
                 ..Default::default()
             };
             change.csn = Some(None);
             change.only_listed = Some(true);
             change.set =
-                self.lists.iter().map(|(of, list)| (of.clone(), fixed(list, of))).collect();
+                self.lists.iter().map(|(of, list)| (of.to_string(), fixed(list, of))).collect();
         }
         let source = Some(source.to_owned());
         change.set.insert(type_path.to_owned(), SeriesVersion { source, ..Default::default() });
@@ -160,27 +240,32 @@ impl TagLists {
     }
 }
 
+/// The series of a table, without what branches have of them.
+fn series_of(table: &SeriesTable) -> impl Iterator<Item = (&Arc<str>, &SeriesRow)> {
+    table.rows.iter().filter(|(_, row)| !row.options.is_branch)
+}
+
 /// The paths that global tags list.
 struct ListedPaths {
-    types: BTreeSet<String>,
+    types: BTreeSet<Arc<str>>,
     /// Containers that are read instead of a type's own.
-    sources: BTreeSet<String>,
+    sources: HashSet<Arc<str>>,
 }
 
 impl ListedPaths {
-    fn of(tags: &[GlobalTag]) -> Self {
+    fn of(tags: &[Arc<GlobalTag>]) -> Self {
         let listed = || tags.iter().flat_map(|tag| &tag.series);
-        let types: BTreeSet<String> = listed().map(|(path, _)| path.clone()).collect();
-        let sources = listed().filter_map(|(_, version)| version.source.clone());
-        ListedPaths { sources: sources.filter(|path| !types.contains(path)).collect(), types }
+        let types: BTreeSet<Arc<str>> = listed().map(|(path, _)| path.as_str().into()).collect();
+        let sources = listed().filter_map(|(_, version)| version.source.as_deref());
+        let sources = sources.filter(|path| !types.contains(*path)).map(Arc::from).collect();
+        ListedPaths { types, sources }
     }
 
     /// Whether a series is one that clients see as a type, and not a list of another.
-    fn is_type(&self, path: &str, all: &SeriesRows) -> bool {
-        let is_list = || {
-            self.sources.contains(path)
-                || names::type_of_list(path).is_some_and(|of| all.contains_key(of))
-        };
+    fn is_type(&self, path: &str, all: &SeriesTable) -> bool {
+        let is_series = |path: &str| all.rows.get(path).is_some_and(|it| !it.options.is_branch);
+        let is_list =
+            || self.sources.contains(path) || names::type_of_list(path).is_some_and(is_series);
         self.types.contains(path) || !is_list()
     }
 }
@@ -190,75 +275,28 @@ fn lists_of(
     head: Csn,
     listed: &ListedPaths,
     rows: &mut RowsByCommit<'_>,
-) -> Result<BTreeMap<String, ListOfTag>> {
-    let mut versions: BTreeMap<String, SeriesVersion> = BTreeMap::new();
-    if !tag.only_listed {
-        let all = rows.at(tag.csn.unwrap_or(head))?;
-        let types = all.keys().filter(|path| listed.is_type(path, &all));
-        versions.extend(types.map(|path| (path.clone(), SeriesVersion::default())));
+) -> Result<BTreeMap<Arc<str>, ListOfTag>> {
+    let mut versions: BTreeMap<Arc<str>, SeriesVersion> = BTreeMap::new();
+    // There is no table if the snapshot was given up. A client that asks for a tag of it is told; others are as they are.
+    if !tag.only_listed
+        && let Some(all) = rows.table(tag.csn.unwrap_or(head))?
+    {
+        let types = series_of(&all).filter(|(path, _)| listed.is_type(path, &all));
+        versions.extend(types.map(|(path, _)| (path.clone(), SeriesVersion::default())));
     }
-    versions.extend(tag.series.clone());
-    let list = |(of, version): (String, SeriesVersion)| {
+    versions.extend(tag.series.iter().map(|(path, it)| (path.as_str().into(), it.clone())));
+    let list = |(of, version): (Arc<str>, SeriesVersion)| {
         let csn = version.csn.or(tag.csn);
         let type_name = names::name_of(&of);
         let name = match &version.source {
             Some(source) if csn.is_none() => names::name_of(source),
             _ => names::shared_list(&type_name, &tag.name),
         };
-        let path = version.source.unwrap_or_else(|| of.clone());
-        let row = rows.at(csn.unwrap_or(head))?.get(&path).copied().unwrap_or_default();
-        Ok((of, ListOfTag { name, path, csn, row }))
+        let path = version.source.map_or_else(|| of.clone(), Arc::from);
+        let row = rows.find(csn.unwrap_or(head), &path)?;
+        let row = row.filter(|row| !row.options.is_branch);
+        let row = row.as_ref().map(PayloadRow::from).unwrap_or_default();
+        Ok((of, ListOfTag { name: name.into(), path, csn, row }))
     };
     versions.into_iter().map(list).collect()
-}
-
-/// The series of a federation as of several commits.
-struct RowsByCommit<'a> {
-    federation: &'a Federation,
-    known: HashMap<Csn, Rc<SeriesRows>>,
-}
-
-impl RowsByCommit<'_> {
-    fn at(&mut self, csn: Csn) -> Result<Rc<SeriesRows>> {
-        if let Some(rows) = self.known.get(&csn) {
-            return Ok(rows.clone());
-        }
-        let rows = match self.federation.snapshot(Some(csn)) {
-            Ok(snapshot) => self.read(&snapshot)?,
-            // The snapshot was given up. Who asks for a tag that names it is told; other tags are as they are.
-            Err(error) if error.kind() == ErrorKind::NotFound => SeriesRows::new(),
-            Err(error) => return Err(error),
-        };
-        let rows = Rc::new(rows);
-        self.known.insert(csn, rows.clone());
-        Ok(rows)
-    }
-
-    fn read(&self, snapshot: &Snapshot) -> Result<SeriesRows> {
-        let mut rows = SeriesRows::new();
-        for database in snapshot.databases()? {
-            let is_series = |container: &ContainerRow| {
-                ContainerOptions::from_json(&container.options)
-                    .is_ok_and(|it| it.series.is_some_and(|series| !series.is_branch))
-            };
-            let mut series = snapshot.containers(database.id)?;
-            series.retain(is_series);
-            if series.is_empty() {
-                continue;
-            }
-            let versions =
-                self.federation.catalog().newest_versions(database.id, snapshot.csn())?;
-            let live: HashMap<_, _> =
-                versions.iter().map(|it| (it.container, it.entries - it.deleted)).collect();
-            for container in series {
-                let row = SeriesRow {
-                    id: Some(container.id.0),
-                    created: container.created,
-                    conditions: live.get(&container.id).copied().unwrap_or(0),
-                };
-                rows.insert(format!("{}/{}", database.name, container.name), row);
-            }
-        }
-        Ok(rows)
-    }
 }

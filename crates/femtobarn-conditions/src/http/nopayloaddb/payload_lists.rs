@@ -3,11 +3,12 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use femtobarn::{Result, View};
+use femtobarn::{Result, Snapshot, View};
 use serde_json::Value;
 
 use super::moments::IovMoment;
 use super::names;
+use super::overview::PayloadRow;
 use super::references::{PayloadReference, References};
 use crate::series::Series;
 use crate::timeline::Interval;
@@ -17,9 +18,10 @@ const CHANNEL: i64 = 0;
 
 /// A list as of a version of its series. Threads share it.
 pub(super) struct PayloadList {
-    pub type_name: String,
-    type_json: String,
+    pub type_name: Arc<str>,
+    type_json: Arc<str>,
     series: Series,
+    path: Arc<str>,
     references: Arc<References>,
 }
 
@@ -28,22 +30,30 @@ impl PayloadList {
     pub(super) fn open(type_path: &str, view: View) -> Result<Self> {
         let type_name = names::name_of(type_path);
         Ok(PayloadList {
-            type_json: Value::from(&*type_name).to_string(),
-            type_name,
+            type_json: Value::from(&*type_name).to_string().into(),
+            type_name: type_name.into(),
             references: Arc::new(References::new(&view)?),
+            path: view.path().into(),
             series: Series::open(vec![view])?,
         })
     }
 
-    /// The same list through another snapshot, with what was read of it; none if the snapshot has another version.
-    pub(super) fn through(&self, view: &View) -> Result<Option<Self>> {
-        let Some(series) = self.series.through(view)? else { return Ok(None) };
-        Ok(Some(PayloadList {
+    /// Whether it is the list with this row of the container with a path.
+    pub(super) fn is_of(&self, path: &str, row: &PayloadRow) -> bool {
+        let version = self.series.view().version();
+        let own = (version.database, version.container, version.csn);
+        *self.path == *path && row.version == Some(own)
+    }
+
+    /// The same list through another snapshot, which has its version, with what was read of it.
+    pub(super) fn through(&self, snapshot: &Snapshot) -> Self {
+        PayloadList {
             type_name: self.type_name.clone(),
             type_json: self.type_json.clone(),
-            series,
+            series: self.series.through(snapshot),
+            path: self.path.clone(),
             references: self.references.clone(),
-        }))
+        }
     }
 
     /// What is valid at a moment.

@@ -20,7 +20,7 @@ const TAGS_MAX: usize = 8;
 /// A global tag, resolved.
 pub(super) struct ResolvedTag {
     csn: Csn,
-    pub lists: Vec<(String, PayloadList)>,
+    pub lists: Vec<(Arc<str>, PayloadList)>,
 }
 
 /// The tags by name.
@@ -79,20 +79,15 @@ fn resolve(
         snapshots.insert(own, federation.snapshot(Some(own))?);
     }
     let mut lists = Vec::with_capacity(tag.lists.len());
-    for (path, list) in &tag.lists {
+    for (path, list) in &*tag.lists {
         let at = list.csn.unwrap_or(csn);
         let snapshot = match snapshots.entry(at) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(federation.snapshot(Some(at))?),
         };
-        let view = snapshot.view(&list.path)?;
-        let same = match known.get(&**path) {
-            Some(list) => list.through(&view)?,
-            None => None,
-        };
-        let list = match same {
-            Some(list) => list,
-            None => PayloadList::open(path, view)?,
+        let list = match known.get(&**path).filter(|known| known.is_of(&list.path, &list.row)) {
+            Some(known) => known.through(snapshot),
+            None => PayloadList::open(path, snapshot.view(&list.path)?)?,
         };
         lists.push((path.clone(), list));
     }

@@ -12,6 +12,7 @@ use super::overview::TagOverview;
 use super::pending_iovs::PendingIovs;
 use super::resolved_tags::{ResolvedTag, ResolvedTags};
 use crate::http::blocking;
+use crate::series_tables::SeriesTables;
 
 /// How often a write is tried that other processes' commits make fail.
 const ATTEMPTS: usize = 5;
@@ -19,6 +20,7 @@ const ATTEMPTS: usize = 5;
 /// The conditions of a federation as nopayloaddb shows them.
 pub(super) struct PayloadService {
     pub federation: Federation,
+    tables: Arc<SeriesTables>,
     /// The global tags that jobs ask for.
     pub tags: ResolvedTags,
     /// IOVs that are not yet in a list.
@@ -31,9 +33,10 @@ pub(super) struct PayloadService {
 pub(super) type SharedService = State<Arc<PayloadService>>;
 
 impl PayloadService {
-    pub(super) fn new(federation: Federation) -> Self {
+    pub(super) fn new(tables: Arc<SeriesTables>) -> Self {
         PayloadService {
-            federation,
+            federation: tables.federation().clone(),
+            tables,
             tags: ResolvedTags::default(),
             pending: PendingIovs::default(),
             overview: Mutex::default(),
@@ -94,7 +97,7 @@ impl PayloadService {
         if let Some(overview) = kept.as_ref().filter(|it| it.csn >= head) {
             return Ok(overview.clone());
         }
-        let overview = Arc::new(TagOverview::read(&self.federation)?);
+        let overview = Arc::new(TagOverview::read(&self.tables, kept.as_deref())?);
         *kept = Some(overview.clone());
         Ok(overview)
     }

@@ -116,12 +116,12 @@ pub(super) async fn remove(State(service): SharedService, Path(name): Path<Strin
 fn own_lists<'a>(overview: &'a TagOverview, of: &'a TagLists) -> impl Iterator<Item = &'a str> {
     let others = || overview.tags.values().filter(|other| other.tag.name != of.tag.name);
     let explicit = of.lists.iter().filter(|(path, list)| {
-        of.tag.series.contains_key(*path)
+        of.tag.series.contains_key(&***path)
             && list.csn.is_none()
             && names::type_of_list(&list.path) == Some(&***path)
     });
     let paths = explicit.map(|(_, list)| &*list.path);
-    paths.filter(move |path| !others().any(|it| it.lists.values().any(|list| list.path == **path)))
+    paths.filter(move |path| !others().any(|it| it.lists.values().any(|list| *list.path == **path)))
 }
 
 /// Applies a change to a tag. A locked tag may gain lists: it is opened for that, and locked again.
