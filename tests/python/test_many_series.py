@@ -5,6 +5,7 @@ The file with the series is emptied, so that opening one of them fails.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from conditions_site import Site
 from nopayloaddb_requests import Requests
 
 import femtobarn as fb
+from femtobarn.cli import main
 
 FORM = {"name": "Level", "fields": [{"name": "value", "type": "float64"}]}
 MANY = [3000, pytest.param(100_000, marks=pytest.mark.long)]
@@ -74,3 +76,44 @@ def test_heads_and_overviews_open_no_series(fed: fb.Federation, count: int) -> N
         assert len(counts) == count
         assert Counter(counts.values()) == {1: count - 1, 2: 1}
         assert counts[changed.replace("/", ".")] == 2
+
+
+@pytest.mark.parametrize("count", MANY)
+def test_lists_and_comparisons_open_no_equal_series(
+    fed: fb.Federation, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = filled(fed, count)
+    for name in ("first", "second"):
+        fed.conditions.create_tag(name, state="frozen")
+    put(fed, paths[-1])
+    [found] = fed.conditions.diff("first", None)
+    assert (found.series, found.since, found.after) == (paths[-1], 10, {"value": 2.0})
+    emptied(fed)
+    with fb.open(fed.path) as again:
+        assert again.conditions.diff("first", "second") == []
+    for more in ([], ["--since", "1970-01-01T00:00:00Z"]):
+        assert main(["conditions", "diff", fed.path, "first", "second", "--json", *more]) == 0
+        assert json.loads(capsys.readouterr().out) == []
+    assert main(["conditions", "ls", fed.path, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["series"] for row in rows] == paths
+    assert [row["conditions"] for row in rows[-2:]] == [1, 2]
+    assert {row["class"] for row in rows} == {"Level"}
+
+
+def test_check_opens_a_version_once_for_all_tags(fed: fb.Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = filled(fed, 50)
+    for name in ("first", "second"):
+        fed.conditions.create_tag(name, state="frozen")
+    put(fed, paths[0])
+    fed.conditions.create_tag("third", state="frozen")
+    opened: Counter[str] = Counter()
+    get = fb.Job.__getitem__
+
+    def counted(job: fb.Job, path: str) -> fb.Series:
+        opened[path] += 1
+        return get(job, path)
+
+    monkeypatch.setattr(fb.Job, "__getitem__", counted)
+    assert fed.conditions.check() == []
+    assert opened == dict.fromkeys(paths, 1) | {paths[0]: 2}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use femtobarn::Csn;
 use femtobarn_conditions::{
-    GlobalTag, GlobalTagState, Job, JobOptions, Series, SeriesVersion, TagChange,
+    GlobalTag, GlobalTagState, Job, JobOptions, ListedContainer, Series, SeriesVersion, TagChange,
 };
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -90,6 +90,16 @@ impl JobHandle {
         py.detach(|| job.names()).or_raise()
     }
 
+    /// The series from the rows of the catalogue, without opening any: for each its path and `None`, or the class of
+    /// the conditions, the clock, the meaning of overlaps, the number of conditions and the commit as of which they are
+    /// read, the container with the last of them, and the versions of all containers. `None` stands for a series that
+    /// cannot be opened; the number is `None` of a branch, whose containers alone know what it has replaced.
+    fn listed(&self, py: Python<'_>) -> PyResult<Vec<(String, Option<ListedFacts>)>> {
+        let job = self.job.get()?;
+        let listed = py.detach(|| job.list()).or_raise()?;
+        Ok(listed.into_iter().map(|it| (it.series, it.containers.and_then(facts_of))).collect())
+    }
+
     fn series(&self, py: Python<'_>, path: &str) -> PyResult<SeriesHandle> {
         let job = self.job.get()?;
         let series = py.detach(|| job.series(path)).or_raise()?;
@@ -99,6 +109,23 @@ impl JobHandle {
         let series = ForkGuard::new(series, self.job.group());
         Ok(SeriesHandle { series, views, last: Mutex::new(None) })
     }
+}
+
+/// As [`JobHandle::listed`] says.
+type ListedFacts = (String, &'static str, &'static str, Option<u64>, u64, String, Vec<u64>);
+
+fn facts_of(mut containers: Vec<ListedContainer>) -> Option<ListedFacts> {
+    let version = containers.iter().flat_map(|container| {
+        let (database, container, csn) = container.version();
+        [u64::from(database.0), u64::from(container.0), csn.0]
+    });
+    let version = version.collect();
+    let is_alone = containers.len() == 1;
+    let base = containers.first()?;
+    let (payload, (clock, overlap)) = (base.payload(), series_names(base.options()));
+    let conditions = is_alone.then(|| base.conditions());
+    let last = containers.pop()?;
+    Some((payload, clock, overlap, conditions, last.as_of.0, last.path, version))
 }
 
 /// A series as of a commit.

@@ -20,6 +20,7 @@ def problems(federation: Federation) -> list[str]:
     """Return what is wrong with the conditions of a federation, a sentence each."""
     found = _changes_of_frozen_tags(federation)
     kept = {tag["csn"] for tag in federation.tags()}
+    readable: set[tuple[int, ...]] = set()
     for tag in federation.conditions.tags():
         named = {csn for containers in tag["branches"].values() for _, csn in containers}
         commits = ({tag["csn"], *(csn for csn, _ in tag["series"].values())} | named) - {None}
@@ -29,7 +30,7 @@ def problems(federation: Federation) -> list[str]:
                     f"global tag {tag['name']!r} names commit {csn}, but no tag of the federation keeps its "
                     f"snapshot from vacuum; make one with: femtobarn tag FED {tag['name']}@{csn} --csn {csn}"
                 )
-        found += _unreadable_series(federation, tag["name"])
+        found += _unreadable_series(federation, tag["name"], readable)
     return found
 
 
@@ -51,13 +52,24 @@ def _changes_of_frozen_tags(federation: Federation) -> list[str]:
     return found
 
 
-def _unreadable_series(federation: Federation, name: str) -> list[str]:
+def _unreadable_series(federation: Federation, name: str, readable: set[tuple[int, ...]]) -> list[str]:
+    """Return what is wrong with the series of a tag. A version that another tag has, too, is read once."""
     try:
         job = federation.conditions(name)
-        paths = list(job)
+        listed = job._listed()
     except NotFoundError as error:
         return [f"global tag {name!r} cannot be opened: {error}"]
-    return [problem for path in paths if (problem := _unreadable(job, name, path)) is not None]
+    found = []
+    for path, facts in listed.items():
+        version = None if facts is None else tuple(facts.version)
+        if version in readable:
+            continue
+        problem = _unreadable(job, name, path)
+        if problem is not None:
+            found.append(problem)
+        elif version is not None:
+            readable.add(version)
+    return found
 
 
 def _unreadable(job: Job, name: str, path: str) -> str | None:

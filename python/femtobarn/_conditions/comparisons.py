@@ -15,9 +15,17 @@ from .clocks import BEGINNING, FOREVER, moment_of, moments_of, shown
 from .series import Series
 
 if TYPE_CHECKING:
-    from .jobs import Job
+    from .jobs import Job, ListedSeries
 
-__all__ = ["Difference", "changed", "differences", "entries_or_gaps", "is_same", "same_entries"]
+__all__ = [
+    "Difference",
+    "changed",
+    "differences",
+    "entries_or_gaps",
+    "has_same_version",
+    "is_same",
+    "same_entries",
+]
 
 
 @dataclass(frozen=True)
@@ -48,14 +56,26 @@ def differences(
     before: Job, after: Job, series: Iterable[str] | None, since: Any, until: Any
 ) -> Iterator[Difference]:
     """Return the ranges in which two jobs differ, by series and channel, each in the order of time."""
-    known = set(before), set(after)
+    listed = before._listed(), after._listed()
+    known = listed[0].keys(), listed[1].keys()
     for path in sorted(known[0] | known[1]) if series is None else series:
+        if has_same_version(before, after, listed[0].get(path), listed[1].get(path)):
+            continue
         first, second = (
             job[path] if path in names else None for job, names in zip((before, after), known, strict=True)
         )
         if first is None and second is None:
             raise InvalidError(f"neither of the two jobs has a series {path!r}")
         yield from _differences_of(path, first, second, since, until)
+
+
+def has_same_version(
+    before: Job, after: Job, first: ListedSeries | None, second: ListedSeries | None
+) -> bool:
+    """Return whether a series is known to have the same conditions in two jobs without opening it."""
+    if first is None or second is None or first.version != second.version:
+        return False
+    return before.federation.uuid == after.federation.uuid
 
 
 def changed(found: Iterable[Difference], path: str, moments: Any, *, channel: int = 0) -> Values:

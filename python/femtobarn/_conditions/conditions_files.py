@@ -38,7 +38,7 @@ from .._views.view import View
 from .channels import channel_of
 from .clocks import is_many, moment_of, moments_of
 from .coverages import Coverage
-from .jobs import Job
+from .jobs import Job, ListedSeries
 from .manifests import CONTAINER, SeriesFacts, read_manifest
 from .series import Interval, Series
 
@@ -149,6 +149,9 @@ class ConditionsFile(Job):
                 raise NotFoundError(f"{self.file} has no series {path!r}{hint}")
             series = self._series[path] = self._verified(self._facts[path])
         return series
+
+    def _listed(self) -> dict[str, ListedSeries | None]:
+        return dict.fromkeys(self._facts)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._facts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._exceptions import ClosedError, WrongTypeError, check_text
 from .._query.paths import Expressions
@@ -21,7 +21,24 @@ if TYPE_CHECKING:
     from .._federations import Federation
     from .._femtobarn import JobHandle
 
-__all__ = ["Job"]
+__all__ = ["Job", "ListedSeries"]
+
+
+class ListedSeries(NamedTuple):
+    """A series as the rows of the catalogue describe it, without opening it."""
+
+    payload: str
+    """The class of the conditions."""
+    clock: str
+    overlap: str
+    conditions: int | None
+    """As ``len()`` of the series; None on a branch, of which the containers alone know it."""
+    csn: int
+    """The commit as of which the conditions are read."""
+    container: str
+    """The container with the last of them."""
+    version: list[int]
+    """As :attr:`Series.version`."""
 
 
 class Job(Mapping[str, Series]):
@@ -308,6 +325,11 @@ class Job(Mapping[str, Series]):
             views = [View(Snapshot(self.federation, each.snapshot), each.name, each) for each in handle.views]
             series = self._series[path] = Series(path, views, handle)
         return series
+
+    def _listed(self) -> dict[str, ListedSeries | None]:
+        """Return all series without opening any; None for one that says only when it is opened what it is."""
+        listed = self._handle.listed()
+        return {path: None if facts is None else ListedSeries(*facts) for path, facts in listed}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._handle.names())

@@ -9,7 +9,7 @@ from typing import Any
 from .. import _federations
 from .._conditions.clocks import FOREVER
 from .._conditions.global_tags import State
-from .._conditions.jobs import Job
+from .._conditions.jobs import Job, ListedSeries
 from .._conditions.series import Interval, Series
 from .._exceptions import InvalidError, NotFoundError
 from .._schema.types import Record, String
@@ -89,18 +89,7 @@ def _ls(options: argparse.Namespace) -> None:
 
 
 def _list_series(options: argparse.Namespace, job: Job) -> None:
-    facts = [
-        {
-            "series": path,
-            "class": series.definition.name,
-            "clock": series.clock,
-            "overlap": series.overlap,
-            "conditions": len(series),
-            "csn": series.csn,
-            "container": series.sources[-1].name,
-        }
-        for path, series in job.items()
-    ]
+    facts = [_series_facts(job, path, listed) for path, listed in job._listed().items()]
     rows = [
         [
             *(str(fact[name]) for name in ("series", "class", "clock", "overlap", "conditions", "csn")),
@@ -110,6 +99,30 @@ def _list_series(options: argparse.Namespace, job: Job) -> None:
     ]
     head = ["series", "class", "clock", "overlap", "conditions", "as of csn", ""]
     emit(options, facts, table(head, rows, right={4, 5}))
+
+
+def _series_facts(job: Job, path: str, listed: ListedSeries | None) -> dict[str, Any]:
+    """Return what the list says of a series, which is opened only if the catalogue does not know it."""
+    if listed is None or listed.conditions is None:
+        series = job[path]
+        return {
+            "series": path,
+            "class": series.definition.name,
+            "clock": series.clock,
+            "overlap": series.overlap,
+            "conditions": len(series),
+            "csn": series.csn,
+            "container": series.sources[-1].name,
+        }
+    return {
+        "series": path,
+        "class": listed.payload,
+        "clock": listed.clock,
+        "overlap": listed.overlap,
+        "conditions": listed.conditions,
+        "csn": listed.csn,
+        "container": listed.container,
+    }
 
 
 def _at_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from .. import _federations
 from .._conditions.clocks import shown
-from .._conditions.comparisons import Difference
+from .._conditions.comparisons import Difference, differences
+from .._conditions.jobs import Job
 from .._conditions.merges import Conflict
 from .._exceptions import CorruptError
 from .conditions_arguments import federation_argument, moment_from
@@ -35,21 +36,34 @@ def _diff(options: argparse.Namespace) -> None:
         conditions(csn=int(name)) if name is not None and name.isdecimal() else conditions(name)
         for name in (options.before, options.after)
     )
-    paths = options.series or sorted({*before, *after})
-    found: list[Difference] = []
-    for path in paths:
-        clock = (before if path in before else after)[path].clock
-        since, until = (
-            None if text is None else moment_from(text, clock, path)
-            for text in (options.since, options.until)
-        )
-        found += conditions.diff(before, after, [path], since=since, until=until)
+    if options.since is None and options.until is None:
+        found = conditions.diff(before, after, options.series)
+    else:
+        found = _differences_within(options, before, after)
     facts = [_facts_of(each) for each in found]
     rows = [[str(fact[name]) for name in HEAD] for fact in facts[: options.number]]
     text = table(HEAD, rows, right={1}) if rows else "no difference"
     if len(rows) < len(facts):
         text += f"\nand {len(facts) - len(rows):,} more"
     emit(options, facts, text)
+
+
+def _differences_within(options: argparse.Namespace, before: Job, after: Job) -> list[Difference]:
+    """Return what differs in a range, which the series of each clock read in their own way."""
+    listed = before._listed(), after._listed()
+    by_clock: dict[str, list[str]] = {}
+    for path in options.series or sorted(listed[0].keys() | listed[1].keys()):
+        facts = listed[0].get(path) or listed[1].get(path)
+        job = before if path in listed[0] else after
+        by_clock.setdefault(job[path].clock if facts is None else facts.clock, []).append(path)
+    found: list[Difference] = []
+    for clock, paths in by_clock.items():
+        since, until = (
+            None if text is None else moment_from(text, clock, paths[0])
+            for text in (options.since, options.until)
+        )
+        found += differences(before, after, paths, since, until)
+    return sorted(found, key=lambda each: each.series) if options.series is None else found
 
 
 HEAD = ("series", "channel", "since", "until", "before", "after")
