@@ -5,8 +5,8 @@ From a file to a report: `workload` parses a TOML file (`toml_parser`) into scen
 measures each scenario with each number of clients (`client_pool`, `client`, `recorder`) on a federation with
 initial data (`data`, `streams`) and a server (`site`), reads the machine's counters (`resources`) and names
 the limit (`verdict`). A run is one JSON file (`results`), from which `comparison` compares, `report` draws
-(`report_page`, `rate_plots`, `time_plots`, `conditions_plots` with `event_costs`, `monarc`, `labels`,
-`summaries`, beside `papers`), and `costs` derives the cost of work for `planning` (with `disk`).
+(`report_page`, `rate_plots`, `time_plots`, `conditions_plots` with `event_costs`, `storage_plots`, `monarc`,
+`labels`, `summaries`, beside `papers`), and `costs` derives the cost of work for `planning` (with `disk`).
 """
 
 from __future__ import annotations

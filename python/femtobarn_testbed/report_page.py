@@ -16,6 +16,7 @@ from .event_costs import event_costs_of, event_costs_table
 from .monarc import cells_of, size_table
 from .papers import paper_of
 from .rate_plots import draw_bars, draw_curves, has_curves, split
+from .storage_plots import draw_storage, look_up_times
 from .summaries import (
     Run,
     describe_limits,
@@ -32,6 +33,7 @@ __all__ = ["page_of"]
 
 START_FIGURE = "[SCAL] Figure 5"
 OBJECT_SIZES = "[MONARC]"
+STORAGE_FIGURES = "[STAR] Figures 5 to 7"
 
 
 def page_of(runs: Sequence[Run], out: Path) -> str:
@@ -135,6 +137,9 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]
         for file, part in zip(("rates", "rates-fast"), split(run), strict=False):
             yield file, title, " ".join(describe_simulation(part)), draw_curves, part
             title = "Rates of the faster variants"
+    if run["paper"].startswith(STORAGE_FIGURES) and look_up_times(run):
+        caption = f"Hollow: the paper's. {simulated}"
+        yield "storage", "Look-ups by storage", caption, draw_storage, run
     if event_costs_of(run):
         caption = f"Dashed: the first variant, as much faster as the paper's jobs became. {simulated}"
         yield "events", "Time in database code", caption, draw_event_costs, run

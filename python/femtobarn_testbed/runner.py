@@ -197,7 +197,9 @@ class _Point:
                 total += size
                 self.progress(f"preparing data, {total / 1e6:,.0f} MB")
             if self.scenario.stream is not None:
-                for size in prepare_stream(federation, self.scenario.stream, self.folder):
+                disks = self.scenario.simulation.disks
+                place = disks.name(0) if disks else None
+                for size in prepare_stream(federation, self.scenario.stream, self.folder, place):
                     total += size
                     self.progress(f"preparing data, {total / 1e6:,.0f} MB")
         return site.open_site(folder, self.scenario)

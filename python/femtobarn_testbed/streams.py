@@ -47,10 +47,13 @@ class Calibration:
     payload: list[fb.float32]
 
 
-def prepare_stream(federation: fb.Federation, stream: Stream, folder: Path) -> Iterator[int]:
+def prepare_stream(
+    federation: fb.Federation, stream: Stream, folder: Path, place: str | None
+) -> Iterator[int]:
     """Write events, series, and the plans of jobs into a folder; yield the payload of each part.
 
-    The beginnings of validities differ from series to series, so that they do not all end at once.
+    The beginnings of validities differ from series to series, so that they do not all end at once. The series
+    are on the disk `place`, if there is one, the events always elsewhere.
     """
     payloads = Payloads(seed=1)
     random = np.random.default_rng(3)
@@ -67,7 +70,7 @@ def prepare_stream(federation: fb.Federation, stream: Stream, folder: Path) -> I
                 columns
             )
         yield count * stream.size
-    yield _write_series(federation, stream, payloads)
+    yield _write_series(federation, stream, payloads, place)
     job = federation.conditions()
     files = [job.snapshot[f"stream{file}/events"] for file in range(stream.files)]
     for order, moments in ORDERS.items():
@@ -76,11 +79,12 @@ def prepare_stream(federation: fb.Federation, stream: Stream, folder: Path) -> I
         plan.write(_plan_file(folder, order))
 
 
-def _write_series(federation: fb.Federation, stream: Stream, payloads: Payloads) -> int:
+def _write_series(federation: fb.Federation, stream: Stream, payloads: Payloads, place: str | None) -> int:
     """Write series whose validities are of one length each, from the shortest to the longest."""
     written = 0
     lengths = np.geomspace(stream.shortest_seconds, stream.longest_seconds, stream.series)
     with federation.transaction(message="conditions") as txn:
+        txn.database(DATABASE, create=True, place=place)
         for number, seconds in enumerate(lengths):
             length = int(seconds * SECOND)
             since = np.arange(-number * length // stream.series, stream.days * DAY, length)

@@ -104,7 +104,7 @@ def points_table(run: Run) -> Table:
 
 
 def latency_table(run: Run) -> Table:
-    """Tabulate median, 99 % quantile and longest time of each operation, in milliseconds.
+    """Tabulate median, 99 % quantile and longest time of each operation, in milliseconds; "-" if none ended.
 
     Left out are operations that contain others or do not use the database: event, compute, transaction.
     """
@@ -118,7 +118,8 @@ def latency_table(run: Run) -> Table:
         row = [point["variant"], str(point["clients"])]
         for name in names:
             done = point["operations"].get(name)
-            row.append(" / ".join(_ms(done[of]) for of in ("median", "p99", "longest")) if done else "-")
+            has_ended = done is not None and done["count"] > 0
+            row.append(" / ".join(_ms(done[of]) for of in ("median", "p99", "longest")) if has_ended else "-")
         rows.append(row)
     return ["variant", "clients", *names], rows
 

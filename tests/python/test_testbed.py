@@ -12,6 +12,7 @@ import pytest
 import femtobarn as fb
 from femtobarn_testbed import bundled_workloads, latest, load, read
 from femtobarn_testbed.recorder import Recorder, merge, quantile
+from femtobarn_testbed.streams import prepare_stream
 from femtobarn_testbed.verdict import judge, knee
 
 SMALL = (Path(__file__).parent / "small_workload.toml").read_text()
@@ -91,6 +92,17 @@ def test_kinds_keep_their_shares_for_any_number_of_clients() -> None:
         names = [scenario.kind_of(number).name for number in range(clients)]
         for kind in scenario.kinds:
             assert abs(names.count(kind.name) - kind.share * clients) <= 1
+
+
+def test_conditions_are_on_the_disk_and_events_are_not(fed: fb.Federation, tmp_path: Path) -> None:
+    scenario = load("conditions-storage", settings={"events": 1_000}).scenario("nothing kept, disk")
+    assert scenario.simulation.disks is not None
+    assert scenario.stream is not None
+    for _ in prepare_stream(fed, scenario.stream, tmp_path, scenario.simulation.disks.name(0)):
+        pass
+    files = {path.stem: path.parent.name for path in Path(fed.path).rglob("*.root")}
+    assert [name for name, folder in files.items() if folder == "disk0"] == ["conditions"]
+    assert "stream0" in files
 
 
 # Measurements.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 import re
 import struct
 import sys
@@ -20,6 +21,7 @@ from femtobarn_testbed.comparison import compare_runs, compare_variants, compari
 from femtobarn_testbed.monarc import size_table
 from femtobarn_testbed.papers import MONARC_RANGES, paper_of
 from femtobarn_testbed.report import write_report
+from femtobarn_testbed.summaries import latency_table
 from femtobarn_testbed.verdict import judge, knee
 
 SIMULATED = {"each": 220e3, "raw": 88e6, "compute": 0.97}
@@ -274,6 +276,14 @@ def test_paper_of_finds_the_figure_that_a_run_repeats() -> None:
     assert {(point.clients, point.value) for point in figure.points} == {(30, 154e6), (45, 172e6)}
     assert paper_of({"paper": "[SCAL] Figure 11"}) is None
     assert MONARC_RANGES[8_000] == (4.3e6, 5.5e6)
+
+
+def test_operations_of_which_none_ended_have_no_latency() -> None:
+    run = made_up_run({"a": FREE}, [1])
+    run["points"][0]["operations"]["commit"] |= {"count": 0, "median": math.nan, "p99": math.nan}
+    head, [row] = latency_table(run)
+    assert row[head.index("commit")] == "-"
+    assert row[head.index("read")].count("/") == 2
 
 
 # Comparisons.

@@ -20,6 +20,7 @@ from femtobarn.cli import main
 from femtobarn_testbed import latest, load, read, run, save
 from femtobarn_testbed.event_costs import event_costs_of
 from femtobarn_testbed.report import write_report
+from femtobarn_testbed.storage_plots import look_up_times
 
 SMALL = (Path(__file__).parent / "small_workload.toml").read_text()
 
@@ -115,6 +116,23 @@ def test_jobs_look_up_the_conditions_of_their_events(tmp_path: Path) -> None:
     page = write_report([done], tmp_path / "report")
     assert (tmp_path / "report" / "conditions-sparse-events.png").is_file()
     assert "times less" in page.read_text()
+
+
+def test_jobs_look_up_conditions_on_a_simulated_disk(tmp_path: Path) -> None:
+    workload = load(
+        "conditions-storage",
+        settings={"events": 10_000, "physics": 0.0002, "events_per_job": 10},
+        sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 1.0},
+    )
+    variants = ["one interval kept, disk", "one interval kept, memory"]
+    done = run(workload, scratch=tmp_path / "scratch", variants=variants)
+    disk, memory = (one["resources"] for one in done["points"])
+    (used,) = disk["disks"]
+    assert used["bytes_per_second"] > 0
+    assert memory["disks"] == []
+    assert set(look_up_times(done)["one interval kept"]) == {"disk", "memory"}
+    write_report([done], tmp_path / "report")
+    assert (tmp_path / "report" / "conditions-storage-storage.png").is_file()
 
 
 def test_run_reports_a_failed_client_and_cleans_up(small: Path, tmp_path: Path) -> None:
