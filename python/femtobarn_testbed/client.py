@@ -23,6 +23,7 @@ import femtobarn as fb
 from .data import Item, LinkedItem, Payloads, names_of, repeat_links
 from .recorder import Recorder
 from .scenario import Kind, Scenario, Step
+from .sources import Sources
 from .streams import StreamReader
 
 __all__ = ["SERIES_SECONDS", "Assignment", "Outcome", "Start", "run"]
@@ -46,6 +47,8 @@ class Assignment:
     seed: int
     folder: Path
     """A folder of this machine that all clients of a federation share."""
+    memcached: str = ""
+    """Address of a memcached, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,8 @@ class Outcome:
     operations: dict[str, dict[str, Any]]
     series: list[float]
     """Payload bytes read and written in each step of :data:`SERIES_SECONDS`."""
+    sources: Sources | None = None
+    """What its jobs read from each cache and from the server, if it looks up conditions."""
 
 
 class _WindowEnded(Exception):
@@ -143,8 +148,9 @@ class _Client:
         self.count: Callable[[Any], int] = len
         self.event_began = time.monotonic()
         self.location, self.folder = assignment.location, assignment.folder
+        places = {"folder": self.folder, "memcached": assignment.memcached}
         self.options: dict[str, Any] = {
-            name: value.format(folder=self.folder) if isinstance(value, str) else value
+            name: value.format(**places) if isinstance(value, str) else value
             for name, value in self.scenario.open.items()
             if value != ""
         }
@@ -199,6 +205,7 @@ class _Client:
             self.kind.name,
             self.recorder.summary(first, last),
             self.recorder.series(("read", "write", "select"), first, last, SERIES_SECONDS),
+            self.stream.sources() if self.stream is not None else None,
         )
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from .event_costs import event_costs_of, event_costs_table
 from .monarc import cells_of, size_table
 from .papers import paper_of
 from .rate_plots import draw_bars, draw_curves, has_curves, split
+from .sources import sources_table
 from .storage_plots import draw_storage, look_up_times
 from .summaries import (
     Run,
@@ -112,6 +113,8 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
     if event_costs_of(run):
         tables.insert(0, grid(*event_costs_table(run)))
     yield section("All points", *tables)
+    if (read := sources_table(run))[1]:
+        yield section("What jobs read for an event, since their beginning", grid(*read))
     yield details("Latencies: median / 99 % / longest (ms)", grid(*latency_table(run)))
     yield details("Start-up of clients (s since their launch), and memory", grid(*start_table(run)))
 

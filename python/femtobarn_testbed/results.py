@@ -22,6 +22,8 @@ Members of a run::
                   first_object (s since it was launched)
       resources   machine_cores, stolen_cores, server_cores, client_cores, memory_bytes, simulated disks
                   (busy, seeking, seeks_per_second, bytes_per_second), server_totals, ...
+      read_from   null, or for jobs that look up conditions their events, and by source (disk cache,
+                  memcached, server) hits, misses, bytes, damaged, failures, all since the jobs began
       verdict     limit, evidence, shares
       each_client, series: raw figures
 """

@@ -22,11 +22,13 @@ from . import site
 from .client import SERIES_SECONDS, Assignment, Outcome
 from .client_pool import ClientPool, client_pool
 from .data import prepare
+from .memcached import Memcached, run_memcached
 from .recorder import merge, quantile
 from .resources import Counters, machine, read_counters, resident_bytes, usage_between
 from .results import FORMAT, source_commit
 from .scenario import Kind, Scenario
 from .site import Site
+from .sources import merge_sources
 from .streams import prepare_stream
 from .verdict import judge, knee
 from .workload import Workload
@@ -155,6 +157,7 @@ class _Point:
         self.before, self.progress = before, progress
         self.folder = scratch / "testbed"
         self.observations: list[_Observation] = []
+        self.memcached: Memcached | None = None
 
     def measure(self) -> dict[str, Any]:
         """Set up the federation, run the clients, and return the figures."""
@@ -163,6 +166,8 @@ class _Point:
         try:
             with ExitStack() as stack:
                 sites = [stack.enter_context(one) for one in map(self._site, self._shares())]
+                memory = self.scenario.simulation.memcached_bytes
+                self.memcached = stack.enter_context(run_memcached(memory, self.folder))
                 self._prepare_machine()
                 pool = stack.enter_context(client_pool(self.scenario.sweep.start))
                 return self._measure_window(sites, pool)
@@ -208,7 +213,7 @@ class _Point:
         self._start(sites, pool)
         self.progress("warming up")
         time.sleep(self.scenario.sweep.warm_up_seconds)
-        servers = [one.pid for one in sites if one.pid is not None]
+        servers = [one.pid for one in (*sites, self.memcached) if one is not None and one.pid is not None]
         memory = {"server": resident_bytes(servers), "clients": resident_bytes(pool.pids)}
         self.progress("measuring")
         window = self.scenario.sweep.window_seconds
@@ -231,7 +236,10 @@ class _Point:
         for number in range(self.clients):
             kind = self.scenario.kind_of(number)
             location = locations[kind.name]
-            assignments.append(Assignment(self.scenario, kind, number, location, self.seed, self.folder))
+            memcached = self.memcached.address if self.memcached else ""
+            assignments.append(
+                Assignment(self.scenario, kind, number, location, self.seed, self.folder, memcached)
+            )
         for first in range(0, self.clients, self.scenario.sweep.batch):
             self.progress(f"{first} clients are running")
             pool.add(assignments[first : first + self.scenario.sweep.batch])
@@ -263,6 +271,7 @@ class _Point:
             "efficiency": computed if "compute" in operations else None,
             "time_shares": share,
             "operations": operations,
+            "read_from": merge_sources(outcome.sources for outcome in outcomes),
             "each_client": [_client_row(outcome) for outcome in outcomes],
             "series": {
                 "step_seconds": SERIES_SECONDS,

@@ -59,6 +59,8 @@ class Simulation:
     federations: str = "one"
     """``"one"`` for all kinds of clients, or ``"each"``: every kind has its own federation and server."""
     disks: SimulatedDisks | None = None
+    memcached_bytes: int = 0
+    """Memory of a memcached beside the server, whose address is ``{memcached}`` in ``[open]``; 0: none."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import femtobarn as fb
 
 from .data import Payloads
 from .scenario import Step, Stream
+from .sources import Sources
 
 __all__ = ["StreamReader", "prepare_stream"]
 
@@ -131,6 +132,7 @@ class StreamReader:
         self._job: fb.Job
         self._paths: list[str] = []
         self._kept: dict[str, tuple[fb.Interval, Any]] = {}
+        self._sources = Sources()
 
     def next_event(self) -> None:
         """Read the next event, and look up its conditions."""
@@ -146,11 +148,19 @@ class StreamReader:
         start = time.monotonic()
         self._look_up(moment)
         self._add("look up", start, len(self._paths))
+        self._sources.events += 1
+
+    def sources(self) -> Sources:
+        """Return what all jobs so far have read. No event may follow."""
+        self.close()
+        return self._sources
 
     def close(self) -> None:
         """Close the federation of the last job."""
         if self._federation is not None:
+            self._sources.add(self._federation.read_statistics())
             self._federation.close()
+            self._federation = None
 
     def _open(self) -> None:
         """Begin the next job."""

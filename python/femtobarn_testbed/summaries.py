@@ -60,6 +60,8 @@ def _simulation(simulation: Mapping[str, Any], run: Run, name: str) -> str:
         parts.append(f"{disks['count']} folders as file systems, as fast as the machine's disk")
     else:
         parts.append("no simulated disks")
+    if simulation.get("memcached_bytes"):
+        parts.append(f"a memcached of {simulation['memcached_bytes'] / 1e6:g} MB, counted with the server")
     if simulation["compression"] != 1:
         parts.append(f"computation and disks are {simulation['compression']:g} times as fast")
     if simulation["federations"] == "each":

@@ -166,6 +166,7 @@ def _simulation(table: Parser) -> Simulation:
         compression=table.number("compression", 1.0, above=0.0),
         federations=table.choice("federations", ("one", "each")),
         disks=simulated if count else None,
+        memcached_bytes=table.size("memcached", 0),
     )
     disks.end()
     table.end()

@@ -12,6 +12,7 @@ import pytest
 import femtobarn as fb
 from femtobarn_testbed import bundled_workloads, latest, load, read
 from femtobarn_testbed.recorder import Recorder, merge, quantile
+from femtobarn_testbed.sources import Sources, merge_sources
 from femtobarn_testbed.streams import prepare_stream
 from femtobarn_testbed.verdict import judge, knee
 
@@ -106,6 +107,24 @@ def test_conditions_are_on_the_disk_and_events_are_not(fed: fb.Federation, tmp_p
 
 
 # Measurements.
+
+
+def test_sources_are_in_the_order_of_asking_whatever_jobs_have_not_asked() -> None:
+    def job(*names: str) -> Sources:
+        done = Sources(events=2)
+        done.add([fb.TierStatistics(name, 3, 1, 100, 0, 0) for name in names])
+        return done
+
+    jobs = [job("disk cache", "server"), None, job("memcached", "server"), job("server", "disk cache")]
+    merged = merge_sources(jobs)
+    assert merged is not None
+    assert merged["events"] == 6
+    assert [(each["name"], each["hits"], each["bytes"]) for each in merged["sources"]] == [
+        ("disk cache", 6, 200),
+        ("memcached", 3, 100),
+        ("server", 9, 300),
+    ]
+    assert merge_sources([None]) is None
 
 
 def test_operations_across_the_window_count_for_the_part_inside() -> None:

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from faulty_tiers import MEMCACHED
 
 import femtobarn as fb
 from femtobarn.cli import main
 from femtobarn_testbed import latest, load, read, run, save
 from femtobarn_testbed.event_costs import event_costs_of
 from femtobarn_testbed.report import write_report
+from femtobarn_testbed.sources import sources_table
 from femtobarn_testbed.storage_plots import look_up_times
 
 SMALL = (Path(__file__).parent / "small_workload.toml").read_text()
@@ -133,6 +135,28 @@ def test_jobs_look_up_conditions_on_a_simulated_disk(tmp_path: Path) -> None:
     assert set(look_up_times(done)["one interval kept"]) == {"disk", "memory"}
     write_report([done], tmp_path / "report")
     assert (tmp_path / "report" / "conditions-storage-storage.png").is_file()
+
+
+def test_jobs_read_through_a_disk_cache_and_memcached(tmp_path: Path) -> None:
+    if MEMCACHED is None:
+        pytest.skip("memcached is not installed")
+    workload = load(
+        "conditions-tiers",
+        settings={"events": 10_000, "physics": 0.0002, "events_per_job": 10},
+        sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 1.0},
+    )
+    done = run(workload, scratch=tmp_path / "scratch", variants=["both, memory"])
+    read = done["points"][0]["read_from"]
+    assert read["events"] > 0
+    # The first job asked all of them: the caches were empty, and what one misses is asked of the next.
+    disk, memcached, server = read["sources"]
+    assert [each["name"] for each in read["sources"]] == ["disk cache", "memcached", "server"]
+    assert disk["misses"] >= memcached["hits"]
+    assert server["bytes"] > 0
+    assert [(each["damaged"], each["failures"]) for each in read["sources"]] == [(0, 0)] * 3
+    head, rows = sources_table(done)
+    assert [row[head.index("source")] for row in rows] == ["disk cache", "memcached", "server"]
+    assert "What jobs read for an event" in write_report([done], tmp_path / "report").read_text()
 
 
 def test_run_reports_a_failed_client_and_cleans_up(small: Path, tmp_path: Path) -> None:
