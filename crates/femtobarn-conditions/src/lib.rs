@@ -9,6 +9,7 @@
 //! | `timeline` | [`Interval`]; the rows of a series resolved to disjoint segments, by channel |
 //! | `class` | [`series_class`]: the class of a series' objects, from the class of its payload |
 //! | `sources` | the containers that a series is read from: its own, and those of branches in front of it |
+//! | `timelines` | the timelines that a process keeps, within a budget of bytes |
 //! | `windows` | the parts of a series' clock that are read together |
 //! | `series` | [`Series`], [`SeriesCursor`]: look-ups in one series as of a snapshot |
 //! | `version_names` | the name of a series' version, the same for ever |
@@ -32,6 +33,7 @@ mod series;
 mod series_tables;
 mod sources;
 mod timeline;
+mod timelines;
 mod version_names;
 mod windows;
 

@@ -1,10 +1,10 @@
 //! Look-ups in one series as of a snapshot.
 //!
 //! A series reads the validities of a window of its clock at the first look-up in it, and keeps the resolved
-//! timeline. From then on every look-up in the window is answered without reading anything.
+//! timeline within the budget of its federation. Look-ups in a window whose timeline is kept read nothing.
 
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use femtobarn::{Result, SeriesOptions, Snapshot, View};
 use parking_lot::Mutex;
@@ -12,6 +12,7 @@ use rntuple::Array;
 
 use crate::sources::Sources;
 use crate::timeline::{Interval, Timeline};
+use crate::timelines::{TimelineSlot, Timelines};
 use crate::windows::{Window, windows_of};
 
 /// A series as of a snapshot. Threads may share it.
@@ -19,14 +20,20 @@ pub struct Series {
     sources: Sources,
     options: SeriesOptions,
     /// In order; they cover the clock. Shared with the same version through other snapshots.
-    windows: Arc<[LoadedWindow]>,
+    windows: Arc<LoadedWindows>,
     /// Held by the thread that reads a window, so that others wait for it instead of reading the same.
     loading: Mutex<()>,
 }
 
-struct LoadedWindow {
-    window: Window,
-    timeline: OnceLock<Arc<Timeline>>,
+struct LoadedWindows {
+    list: Vec<(Window, TimelineSlot)>,
+    timelines: Arc<Timelines>,
+}
+
+impl Drop for LoadedWindows {
+    fn drop(&mut self) {
+        self.list.iter().for_each(|(_, slot)| self.timelines.remove(slot));
+    }
 }
 
 impl Series {
@@ -38,15 +45,11 @@ impl Series {
     /// `Corrupt` if its statistics are damaged.
     pub fn open(views: Vec<View>) -> Result<Self> {
         let (sources, options) = Sources::open(views)?;
+        let timelines = Timelines::of(sources.list()[0].view.snapshot().federation());
         let windows = windows_of(&sources, options.overlap)?.into_iter();
-        Ok(Series {
-            sources,
-            options,
-            windows: windows
-                .map(|window| LoadedWindow { window, timeline: OnceLock::new() })
-                .collect(),
-            loading: Mutex::new(()),
-        })
+        let list = windows.map(|window| (window, timelines.new_slot())).collect();
+        let windows = Arc::new(LoadedWindows { list, timelines });
+        Ok(Series { sources, options, windows, loading: Mutex::new(()) })
     }
 
     /// The same series through another snapshot, which must have these versions of its containers under the same paths,
@@ -104,11 +107,12 @@ impl Series {
         self.cursor().at(channel, at)
     }
 
-    /// As [`at`](Self::at), if the window of the moment has been read.
+    /// As [`at`](Self::at), if the window of the moment has been read and is kept.
     #[inline]
     pub fn loaded_at(&self, channel: i64, at: i64) -> Option<Interval> {
-        let LoadedWindow { window, timeline } = &self.windows[self.window_at(at)];
-        Some(timeline.get()?.at(channel, at).within(&window.range))
+        let (window, slot) = &self.windows.list[self.window_at(at)];
+        let timeline = self.windows.timelines.get(slot)?;
+        Some(timeline.at(channel, at).within(&window.range))
     }
 
     /// The whole interval of a channel at a moment. Unlike [`at`](Self::at), it may read the windows around that of
@@ -119,7 +123,7 @@ impl Series {
     pub fn interval(&self, channel: i64, at: i64) -> Result<Interval> {
         let mut whole = self.at(channel, at)?;
         let mut place = self.window_at(at);
-        while place > 0 && whole.since == self.windows[place].window.range.start {
+        while place > 0 && whole.since == self.range_of(place).start {
             place -= 1;
             let before = self.edge(place, channel, whole.since - 1)?;
             if before.entry != whole.entry {
@@ -128,8 +132,7 @@ impl Series {
             whole.since = before.since;
         }
         place = self.window_at(at);
-        while place + 1 < self.windows.len() && whole.until == self.windows[place].window.range.end
-        {
+        while place + 1 < self.windows.list.len() && whole.until == self.range_of(place).end {
             place += 1;
             let after = self.edge(place, channel, whole.until)?;
             if after.entry != whole.entry {
@@ -142,7 +145,11 @@ impl Series {
 
     /// The interval at a moment within a window.
     fn edge(&self, place: usize, channel: i64, at: i64) -> Result<Interval> {
-        Ok(self.timeline(place)?.at(channel, at).within(&self.windows[place].window.range))
+        Ok(self.timeline(place)?.at(channel, at).within(self.range_of(place)))
+    }
+
+    fn range_of(&self, place: usize) -> &Range<i64> {
+        &self.windows.list[place].0.range
     }
 
     /// A cursor for many look-ups, fastest in the order of time.
@@ -163,8 +170,8 @@ impl Series {
     /// As [`at`](Self::at).
     pub fn intervals(&self, channel: i64, range: Range<i64>) -> Result<Vec<Interval>> {
         let mut found: Vec<Interval> = vec![];
-        for place in self.window_at(range.start)..self.windows.len() {
-            if self.windows[place].window.range.start >= range.end {
+        for place in self.window_at(range.start)..self.windows.list.len() {
+            if self.range_of(place).start >= range.end {
                 break;
             }
             for next in self.timeline(place)?.intervals(channel, &range) {
@@ -185,8 +192,8 @@ impl Series {
     /// As [`at`](Self::at).
     pub fn channels(&self, range: Range<i64>) -> Result<Vec<i64>> {
         let mut channels = vec![];
-        for place in self.window_at(range.start)..self.windows.len() {
-            if self.windows[place].window.range.start >= range.end {
+        for place in self.window_at(range.start)..self.windows.list.len() {
+            if self.range_of(place).start >= range.end {
                 break;
             }
             let timeline = self.timeline(place)?;
@@ -200,7 +207,7 @@ impl Series {
 
     /// The windows of its clock, which are read each as a whole: in order, and without gaps.
     pub fn windows(&self) -> impl ExactSizeIterator<Item = Range<i64>> {
-        self.windows.iter().map(|it| it.window.range.clone())
+        self.windows.list.iter().map(|(window, _)| window.range.clone())
     }
 
     /// What is valid when in a window.
@@ -211,27 +218,29 @@ impl Series {
     /// # Panics
     /// If there is no window with this number.
     pub fn window(&self, number: usize) -> Result<Arc<Timeline>> {
-        self.timeline(number).cloned()
+        self.timeline(number)
     }
 
-    /// Bytes of the timelines that were read.
+    /// Bytes of the timelines that are kept.
     pub fn held_bytes(&self) -> u64 {
-        let held = self.windows.iter().filter_map(|it| it.timeline.get());
-        held.map(|timeline| timeline.size()).sum()
+        let LoadedWindows { list, timelines } = &*self.windows;
+        list.iter().map(|(_, slot)| timelines.held_bytes(slot)).sum()
     }
 
     fn window_at(&self, at: i64) -> usize {
-        self.windows.partition_point(|it| it.window.range.start <= at).saturating_sub(1)
+        let is_begun = |(window, _): &(Window, TimelineSlot)| window.range.start <= at;
+        self.windows.list.partition_point(is_begun).saturating_sub(1)
     }
 
-    /// The timeline of a window, read at its first use.
-    fn timeline(&self, place: usize) -> Result<&Arc<Timeline>> {
-        let LoadedWindow { window, timeline } = &self.windows[place];
-        if let Some(timeline) = timeline.get() {
+    /// The timeline of a window, read unless it is kept.
+    fn timeline(&self, place: usize) -> Result<Arc<Timeline>> {
+        let LoadedWindows { list, timelines } = &*self.windows;
+        let (window, slot) = &list[place];
+        if let Some(timeline) = timelines.get(slot) {
             return Ok(timeline);
         }
         let _loading = self.loading.lock();
-        if let Some(timeline) = timeline.get() {
+        if let Some(timeline) = timelines.get(slot) {
             return Ok(timeline);
         }
         let mut rows = vec![];
@@ -242,7 +251,7 @@ impl Series {
         if self.sources.has_replacements() {
             resolved.renumber(|entry| self.sources.stored_at(entry));
         }
-        Ok(timeline.get_or_init(|| Arc::new(resolved)))
+        Ok(timelines.keep(slot, resolved))
     }
 }
 
@@ -251,24 +260,24 @@ pub struct SeriesCursor<'a> {
     series: &'a Series,
     /// The window of the last look-up.
     range: Range<i64>,
-    timeline: Option<&'a Timeline>,
+    timeline: Option<Arc<Timeline>>,
     /// The channel of the last look-up, and its segments in the window.
     channel: i64,
     segments: Range<usize>,
     hint: usize,
 }
 
-impl<'a> SeriesCursor<'a> {
+impl SeriesCursor<'_> {
     /// The interval of a channel at a moment; see [`Series::at`].
     ///
     /// # Errors
     /// As [`Series::at`].
     #[inline]
     pub fn at(&mut self, channel: i64, at: i64) -> Result<Interval> {
-        let timeline = match self.timeline {
-            Some(timeline) if self.range.contains(&at) => timeline,
-            _ => self.enter(at)?,
-        };
+        if self.timeline.is_none() || !self.range.contains(&at) {
+            self.enter(at)?;
+        }
+        let timeline = self.timeline.as_deref().expect("a window was entered");
         if channel != self.channel || self.segments.is_empty() {
             self.channel = channel;
             self.segments = timeline.segments_of(channel);
@@ -280,12 +289,11 @@ impl<'a> SeriesCursor<'a> {
 
     /// Goes to the window of a moment.
     #[cold]
-    fn enter(&mut self, at: i64) -> Result<&'a Timeline> {
+    fn enter(&mut self, at: i64) -> Result<()> {
         let place = self.series.window_at(at);
-        let timeline = self.series.timeline(place)?;
-        self.timeline = Some(timeline);
-        self.range = self.series.windows[place].window.range.clone();
+        self.timeline = Some(self.series.timeline(place)?);
+        self.range = self.series.range_of(place).clone();
         self.segments = 0..0;
-        Ok(timeline)
+        Ok(())
     }
 }

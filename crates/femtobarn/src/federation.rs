@@ -48,6 +48,8 @@ pub(crate) struct Inner {
     extents: Mutex<Vec<(DatabaseId, ExtentWriter)>>,
     /// Owned by `transaction`.
     pub writer_pool: CacheSlot,
+    /// Owned by the crate that is built on this one.
+    pub extension: CacheSlot,
 }
 
 /// A cache of a module built on the federation, which alone knows its type.
@@ -136,8 +138,15 @@ impl Federation {
                 read_caches: CacheSlot::default(),
                 extents: Mutex::default(),
                 writer_pool: CacheSlot::default(),
+                extension: CacheSlot::default(),
             }),
         }
+    }
+
+    /// What a crate that is built on this one keeps of the federation in this process; `create` makes it at the first
+    /// call. One such crate uses it, with one type.
+    pub fn extension_cache<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> &T {
+        self.inner.extension.get_or_create(create)
     }
 
     /// Empties the page cache; later reads go to the disk.
