@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 from nopayloaddb_requests import NO_END, Requests
 from server_settings import QUICK_STOP
@@ -407,3 +408,34 @@ def test_import_fetches_payloads_that_the_federation_has(
         fb.import_conditions(copy, ask.base, only=["maps"])
         found = copy.conditions("maps")["nopayloaddb/tpc_map"].at((2, 0))
         assert fb.payload_bytes(found) == b"field map"
+
+
+def test_answer_from_memory_is_that_of_the_first_request(ask: Requests, fed: fb.Federation) -> None:
+    """Other channels cut the clock into windows, of which the IOV crosses several."""
+    count = 6000
+    with fed.transaction() as txn:
+        whole = fb.Payload.from_bytes(b"", name="whole")
+        txn.series("nopayloaddb/Beam").put(whole, since=(5, 0), until=(6 * count, 0))
+    for first in range(0, 7 * count, count):
+        runs = np.arange(first, first + count)
+        columns = {
+            name: [value] * count
+            for name, value in (
+                ("data", b""),
+                ("media_type", ""),
+                ("name", ""),
+                ("details", ""),
+                ("sha256", ""),
+            )
+        }
+        with fed.transaction() as txn:
+            series = txn.series("nopayloaddb/Beam")
+            series.extend(columns, since=(runs, 0 * runs), until=(runs + 1, 0 * runs), channel=1)
+    fed.conditions.create_tag("all")
+    assert len(fed.conditions("all")["nopayloaddb/Beam"]) == 7 * count + 1
+    for run in (5, 3 * count, 6 * count - 1, 6 * count, 4):
+        answers = [ask.ok("GET", f"payloadiovs/?gtName=all&majorIOV={run}&minorIOV=0") for _ in range(3)]
+        assert answers[0] == answers[1] == answers[2]
+        assert [row[4:8] for row in answers[0]] == ([[5, 0, 6 * count, 0]] if 5 <= run < 6 * count else [])
+    ask.insert("Beam@all", "new", (3 * count, 0), (3 * count + 1, 0))
+    assert ask.valid("all", 3 * count, 0)["Beam"][0] == "new"

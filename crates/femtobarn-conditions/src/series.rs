@@ -115,6 +115,15 @@ impl Series {
         Some(timeline.at(channel, at).within(&window.range))
     }
 
+    /// As [`interval`](Self::interval), if the window of the moment is kept, and the interval ends within it.
+    pub(crate) fn loaded_interval(&self, channel: i64, at: i64) -> Option<Interval> {
+        let range = &self.windows.list[self.window_at(at)].0.range;
+        let found = self.loaded_at(channel, at)?;
+        let is_whole = (found.since > range.start || range.start == i64::MIN)
+            && (found.until < range.end || range.end == i64::MAX);
+        is_whole.then_some(found)
+    }
+
     /// The whole interval of a channel at a moment. Unlike [`at`](Self::at), it may read the windows around that of
     /// the moment.
     ///

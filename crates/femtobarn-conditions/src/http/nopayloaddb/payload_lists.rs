@@ -63,6 +63,15 @@ impl PayloadList {
         interval.entry.map(|entry| self.payload(&interval, entry)).transpose()
     }
 
+    /// As [`at`](Self::at), if that can be told without reading anything.
+    pub(super) fn known_at(&self, moment: IovMoment) -> Option<Option<ValidPayload<'_>>> {
+        let clock = self.series.options().clock;
+        let Some(at) = moment.looked_up(clock) else { return Some(None) };
+        let interval = self.series.loaded_interval(CHANNEL, at)?;
+        let Some(entry) = interval.entry else { return Some(None) };
+        Some(Some(self.valid(&interval, self.references.known(entry)?)))
+    }
+
     /// All that is valid at some time, in order.
     pub(super) fn all(&self) -> Result<Vec<(u64, ValidPayload<'_>)>> {
         let intervals = self.series.intervals(CHANNEL, i64::MIN..i64::MAX)?;
@@ -71,13 +80,21 @@ impl PayloadList {
     }
 
     fn payload(&self, interval: &Interval, entry: u64) -> Result<ValidPayload<'_>> {
+        Ok(self.valid(interval, self.references.get(self.series.view(), entry)?))
+    }
+
+    fn valid<'a>(
+        &'a self,
+        interval: &Interval,
+        reference: &'a PayloadReference,
+    ) -> ValidPayload<'a> {
         let clock = self.series.options().clock;
-        Ok(ValidPayload {
+        ValidPayload {
             type_json: &self.type_json,
-            reference: self.references.get(self.series.view(), entry)?,
+            reference,
             start: IovMoment::of(interval.since, clock),
             end: IovMoment::of(interval.until, clock),
-        })
+        }
     }
 }
 

@@ -96,6 +96,12 @@ impl References {
         block[(entry % BLOCK) as usize].as_ref().ok_or_else(missing)
     }
 
+    /// That of an entry, if it was read.
+    pub(super) fn known(&self, entry: u64) -> Option<&PayloadReference> {
+        let block = self.blocks.get((entry / BLOCK) as usize)?.get()?;
+        block[(entry % BLOCK) as usize].as_ref()
+    }
+
     fn read(&self, view: &View, entries: Range<u64>) -> Result<ReferenceBlock> {
         let first = entries.start;
         let mut block = vec![None; (entries.end - first) as usize];

@@ -37,6 +37,11 @@ impl Default for ResolvedTags {
 }
 
 impl ResolvedTags {
+    /// A tag that was resolved as of a commit or a later one.
+    pub(super) fn known(&self, csn: Csn, name: &String) -> Option<Arc<ResolvedTag>> {
+        self.kept.get(name).filter(|tag| tag.csn >= csn)
+    }
+
     /// A tag as of the commit of an overview. It must be called on a thread of a tokio runtime.
     ///
     /// # Errors

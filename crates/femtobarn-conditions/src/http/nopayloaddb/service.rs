@@ -108,6 +108,12 @@ impl PayloadService {
         self.tags.find(&self.federation, &overview, tag)
     }
 
+    /// The lists of a tag as of the newest commit, if they are resolved. Only the number of that commit is read, from
+    /// memory that SQLite shares with writers and pages that the kernel has since they were written.
+    pub(super) fn known(&self, tag: &String) -> Option<Arc<ResolvedTag>> {
+        self.tags.known(self.federation.head().ok()?, tag)
+    }
+
     /// The time of a commit; none if it is not known.
     pub(super) fn time_of(&self, csn: Csn) -> Option<i64> {
         self.federation.catalog().commit_by_csn(csn).ok().map(|commit| commit.time_us)
