@@ -120,6 +120,19 @@ def test_a_branch_is_read_before_its_base(site: Site) -> None:
     assert len(site.ask(f"payloads/{head['version']}/0/{head['path']}").body) == 256
 
 
+def test_a_head_counts_a_condition_that_a_branch_replaced_once(site: Site) -> None:
+    site.federation.conditions.create_tag("prod", state="frozen")
+    site.federation.conditions.create_tag("mc", copy_of="prod", branch=True)
+    before = {each["series"]: each["conditions"] for each in site.ask("heads/mc").json["series"]}
+    with site.federation.transaction() as txn:
+        branch = txn.series("tpc/gain", branch="mc")
+        branch.correct({"value": 2.5}, at=10)
+        branch.correct({"value": 3.5}, at=10)
+        branch.put(Gain(value=7.0, raw=b""), since=50, until=55)
+    after = {each["series"]: each["conditions"] for each in site.ask("heads/mc").json["series"]}
+    assert after == before | {"tpc/gain": before["tpc/gain"] + 1}
+
+
 def test_digests_tell_whether_values_differ(site: Site) -> None:
     """A corrected condition keeps its entry, and the same values may be at another one."""
 
