@@ -30,7 +30,7 @@ class Side:
 
     `name` is its name in tables; sides of one name with several `x` form one curve. The command `before` is
     run once, untimed, ahead of each run. All `processes` together may use `cores` CPUs. `needs` are programs
-    of the machine without which the side is left out.
+    of the machine, and `variables` those of the environment, without which the side is left out.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Side:
     cores: int = 1
     before: tuple[str, ...] | None = None
     needs: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -113,10 +114,14 @@ class Chapter:
 
 @dataclass(frozen=True)
 class Preparation:
-    """A command that makes a file or folder of data, which later runs reuse."""
+    """A command that makes a file or folder of data, which later runs reuse.
+
+    Data that need `variables` of the environment are not made without them.
+    """
 
     makes: str
     command: tuple[str, ...]
+    variables: tuple[str, ...] = ()
 
 
 @dataclass

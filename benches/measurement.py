@@ -29,6 +29,7 @@ def prepare(preparations: tuple[Preparation, ...]) -> None:
         if not target.exists():
             progress(f"making {target.name}")
             try:
+                check_variables(each.variables)
                 execute(command_line(each.command))
             except Unavailable as reason:
                 print(f"{target.name} skipped: {reason}", file=sys.stderr)
@@ -50,6 +51,13 @@ def one_round(figure: Figure, results: Results, label: str) -> None:
     check_equal(figure, results)
 
 
+def check_variables(names: tuple[str, ...]) -> None:
+    """Raise Unavailable if a variable of the environment is missing."""
+    unset = [name for name in names if not os.environ.get(name)]
+    if unset:
+        raise Unavailable(f"unset: {', '.join(unset)} (benches/README.md)")
+
+
 def progress(text: str) -> None:
     """Show the current step on a terminal."""
     if sys.stderr.isatty():
@@ -58,6 +66,7 @@ def progress(text: str) -> None:
 
 def run_side(side: Side) -> Json:
     """Run a side once, in a scratch folder of its own."""
+    check_variables(side.variables)
     missing = [program for program in side.needs if shutil.which(program) is None]
     if missing:
         raise Unavailable(f"missing programs: {', '.join(missing)}")

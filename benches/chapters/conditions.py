@@ -1,22 +1,48 @@
-"""Conditions: look-ups in process and from Python, insertions, copies of a global tag."""
+"""Conditions: look-ups in process, from Python and by HTTP, insertions, copies of a global tag."""
 
 from __future__ import annotations
 
-from framework import Figure, Preparation, Role, Side, faster, rate
+from framework import Figure, Preparation, Role, Side, Target, faster, rate
 
 TITLE = "Conditions"
 INTRO = """100 series have 4,000 conditions each over 100 days, with gaps between them. Jobs look every
 series up for 20,000 events, in the order of time or at random. A sorted array of the same intervals, searched
 by halving, is the limit; SQLite has a table with the primary key (series, since), and is queried once a
-look-up. Insertions are durable: all 400,000 conditions in one transaction, or one condition in each."""
+look-up. Insertions are durable: all 400,000 conditions in one transaction, or one condition in each.
+
+nopayloaddb 5, on PostgreSQL, is the reference of the HEP Software Foundation. Both servers answer its query
+for all payloads of a global tag at a random moment, from 5,000 validities of each payload type; CPU seconds
+are those of all processes of the server, without the client's. nopayloaddb inserts 2,000 conditions by its
+bulk requests."""
 
 DATA = "{data}/conditions.fed"
 SQLITE = "{data}/conditions.sqlite"
 EVENTS = "20000"
 
+TYPES = (20, 100)
+"""Payload types of a global tag; 100 is what HSF calls heavy usage."""
+REQUESTS = "500"
+PEER = "nopayloaddb"
+VARIABLES = ("NOPAYLOADDB_SOURCE", "NOPAYLOADDB_PYTHON")
+
+
+def tag_data(side: str, types: int) -> str:
+    """The data of a server whose tag has some payload types."""
+    return f"{{data}}/{side}-{types}-types"
+
+
 PREPARATIONS = (
     Preparation(DATA, ("conditions.py", "fill", "femtobarn", DATA)),
     Preparation(SQLITE, ("conditions.py", "insert", "sqlite", SQLITE)),
+    *(
+        Preparation(
+            tag_data(kind, types),
+            ("conditions_served.py", "fill", kind, tag_data(kind, types), str(types)),
+            VARIABLES if kind == PEER else (),
+        )
+        for types in TYPES
+        for kind in ("femtobarn", PEER)
+    ),
 )
 
 
@@ -62,6 +88,32 @@ def from_python(
 SINGLE = (("bisect", "bisect", DATA, "limit"), ("SQLite", "sqlite", SQLITE, "peer"))
 ARRAYS = (("searchsorted", "numpy", DATA, "limit"),)
 
+
+def milliseconds(text: str, member: str, at_most: float) -> Target:
+    """A time of our samples."""
+    return Target(text, lambda r: r.median("Femtobarn", lambda sample: 1e3 * sample[member]), at_most=at_most)
+
+
+def served(kind: str, types: int) -> tuple[str, ...]:
+    """The command that sends requests for all payloads of a tag to one server."""
+    return ("conditions_served.py", "ask", kind, tag_data(kind, types), str(types), REQUESTS)
+
+
+def whole_tag(types: int) -> Figure:
+    """The query for all payloads of a tag."""
+    return Figure(
+        name=f"conditions-served-{types}",
+        title=f"All payloads of a global tag of {types} types, by nopayloaddb's route",
+        unit="requests",
+        sides=(
+            Side("Femtobarn", served("femtobarn", types), "ours", cores=2),
+            Side(PEER, served(PEER, types), cores=2, needs=("psql",), variables=VARIABLES),
+        ),
+        targets=(faster("Femtobarn", PEER, 40.0, "cpu"),),
+        by="cpu",
+    )
+
+
 FIGURES = (
     in_process("ordered", "in the order of time", 33e6),
     in_process("random", "at random", 3.3e6),
@@ -76,6 +128,13 @@ FIGURES = (
         sides=(
             Side("Femtobarn", ("conditions.py", "insert", "femtobarn", "{work}/conditions.fed"), "ours"),
             Side("SQLite", ("conditions.py", "insert", "sqlite", "{work}/conditions.sqlite")),
+            Side(
+                PEER,
+                ("conditions_served.py", "insert", PEER, "{work}/inserted", "2000"),
+                cores=2,
+                needs=("psql",),
+                variables=VARIABLES,
+            ),
         ),
         targets=(rate("Femtobarn", 300e3), faster("Femtobarn", "SQLite", 1.0, "cpu")),
     ),
@@ -96,4 +155,15 @@ FIGURES = (
         sides=(Side("Femtobarn", ("conditions.py", "copy", "femtobarn", "{work}/copy.fed", "200"), "ours"),),
         targets=(rate("Femtobarn", 100),),
     ),
+    Figure(
+        name="conditions-first",
+        title="The first look-up of a new process, from its start on",
+        unit="look-ups",
+        sides=(Side("Femtobarn", ("conditions.py", "first", "femtobarn", DATA), "ours"),),
+        targets=(
+            milliseconds("Femtobarn, ms in all", "wall_s", 300.0),
+            milliseconds("Femtobarn, ms after the imports", "ours_s", 50.0),
+        ),
+    ),
+    *map(whole_tag, TYPES),
 )

@@ -1,4 +1,4 @@
-"""The chapter conditions from Python: `conditions.py fill|insert|put|single|arrays SIDE FOLDER ...`.
+"""The chapter conditions from Python: `conditions.py WHAT SIDE FOLDER ...`.
 
     fill femtobarn FOLDER                 100 series of 4,000 conditions over 100 days, in a federation
     insert femtobarn|sqlite FOLDER        the same, timed
@@ -6,6 +6,7 @@
     copy femtobarn FOLDER COUNT           copies of a global tag that has all series
     single SIDE FOLDER ordered|random     one look-up at a time in one series
     arrays SIDE FOLDER ordered|random     all events at once in each series
+    first femtobarn FOLDER                the first look-up of a new process, from its start on
 
 Sides of look-ups: `femtobarn`; `bisect` and `sqlite` for single ones; for arrays `numpy`, which is
 searchsorted in a sorted array.
@@ -14,8 +15,12 @@ searchsorted in a sorted array.
 from __future__ import annotations
 
 import bisect
+import json
+import os
 import sqlite3
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +38,7 @@ def main() -> None:
     what, side, folder, *rest = sys.argv[1:]
     work: dict[str, Callable[..., None]] = {
         "fill": fill, "insert": insert, "put": put, "copy": copy, "single": single, "arrays": arrays,
+        "first": first,
     }  # fmt: skip
     work[what](side, Path(folder), *rest)
 
@@ -191,6 +197,37 @@ def arrays(side: str, folder: Path, order: str) -> None:
         measure(lambda: opened(folder), by_job)
     else:
         measure(known, by_searchsorted)
+
+
+FIRST = """
+import sys, time
+import numpy
+import femtobarn
+began = time.perf_counter()
+found = femtobarn.open(sys.argv[1]).conditions()["det/s0"].at(int(sys.argv[2]))
+print(time.perf_counter() - began, found is not None)
+"""
+
+
+def first(_: str, folder: Path) -> None:
+    """Start an interpreter that looks one condition up: first to have its files in memory, then timed.
+
+    `ours_s` of the sample is its time from the opening of the federation to the condition.
+    """
+    command = [sys.executable, "-W", "ignore", "-c", FIRST, str(folder), str(moments("ordered")[0])]
+    for _pass in range(2):
+        wall, cpu = time.perf_counter(), children_seconds()
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        wall, cpu = time.perf_counter() - wall, children_seconds() - cpu
+    ours, is_found = done.stdout.split()
+    sample = {"items": 1, "bytes": 0, "wall_s": wall, "cpu_s": cpu, "check": int(is_found == "True")}
+    print(json.dumps({**sample, "ours_s": float(ours)}))
+
+
+def children_seconds() -> float:
+    """CPU seconds of the processes that this one has waited for."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 def opened(folder: Path) -> Any:

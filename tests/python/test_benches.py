@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import subprocess
 import sys
 import time
 from importlib import import_module
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from nopayloaddb import tree_seconds
 from servers import Server
 
 import framework
@@ -66,7 +68,14 @@ def test_targets_use_medians(results: Results) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_targets_refer_to_existing_sides(name: str) -> None:
     chapter = Chapter.of(name, import_module(f"chapters.{name}"))
-    more = {"disk_bytes": 1, "memory_bytes": 1, "threads": 1, "p99_us": 1, "points": [[1, 1], [2, 1]]}
+    more = {
+        "disk_bytes": 1,
+        "memory_bytes": 1,
+        "threads": 1,
+        "p99_us": 1,
+        "ours_s": 1,
+        "points": [[1, 1], [2, 1]],
+    }
     for figure in chapter.figures:
         done = Results({side.key: [sample(1, 1.0, 1.0, **more)] for side in figure.sides})
         for target in figure.targets:
@@ -119,6 +128,32 @@ def test_side_is_skipped_when_its_programs_are_missing() -> None:
     assert results.samples == {"peer": []}
     with pytest.raises(Unavailable, match="missing programs: no-such-program"):
         measurement.run_side(side)
+
+
+def test_side_and_its_data_are_skipped_when_its_variables_are_unset(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SET", "/source")
+    monkeypatch.setenv("EMPTY", "")
+    variables = ("SET", "EMPTY", "NO_SUCH_VARIABLE")
+    with pytest.raises(Unavailable, match="unset: EMPTY, NO_SUCH_VARIABLE"):
+        measurement.run_side(Side("peer", ("ours",), variables=variables))
+    monkeypatch.setattr(measurement, "DATA", tmp_path)
+    measurement.prepare((framework.Preparation("{data}/rows", ("nothing",), variables),))
+    assert "rows skipped: unset: EMPTY, NO_SUCH_VARIABLE" in capsys.readouterr().err
+
+
+def test_cpu_time_of_a_tree_includes_processes_that_have_ended() -> None:
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    run_it = f"subprocess.run([sys.executable, '-c', {burn!r}])"
+    parent = f"import subprocess, sys\n{run_it}\nprint(flush=True)\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"\n"
+        assert tree_seconds(process.pid) >= 0.3
+        process.communicate(b"\n")
 
 
 def test_failed_figures_are_skipped_and_the_time_limit_holds(monkeypatch: pytest.MonkeyPatch) -> None:
