@@ -1,12 +1,13 @@
 //! The setup of a connection, from its first byte to a usable session: a state machine without I/O.
 //!
 //! ```text
-//! handshake + protocol ─> [TLS] ─> login ─> auth .. ─> [TLS] ─> endsess ─> ready
-//! handshake + protocol ─> [TLS] ─> bind ────────────────────────────────> ready
+//! handshake + protocol ─> [TLS] ─> login ─> auth .. ─> [TLS] ─> endsess ─> ping ─> ready
+//! handshake + protocol ─> [TLS] ─> bind ────────────────────────────────────────> ready
 //! ```
 //!
 //! 1. TLS starts when the server demands it. If the user wants TLS, it starts before the login.
 //! 2. Security protocols are tried in the server's order; those without credentials are skipped.
+//! 3. A session is pinged only if streams will be bound to it.
 
 use super::attempt_error::AttemptError;
 use super::credentials::{credentials, user_name};
@@ -16,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::flags::{Ability, AbilityMore, ProtocolOptions, ServerFlags};
 use crate::handshake::{HANDSHAKE, HandshakeAnswer};
 use crate::ids::{PathId, SessionId, StreamId};
-use crate::request::{Bind, Capability, Endsess, Login, Protocol, Request};
+use crate::request::{Bind, Capability, Endsess, Login, Ping, Protocol, Request};
 use crate::response::{Answer, BindAnswer, LoginAnswer, ProtocolAnswer, Response};
 use crate::version::ProtocolVersion;
 
@@ -77,6 +78,7 @@ enum State {
     Login,
     Auth,
     Endsess,
+    Ping,
     Bind,
 }
 
@@ -127,7 +129,7 @@ impl<'a> SessionSetup<'a> {
                 return self.send_next_credentials(reason.to_owned());
             }
             // An error means that the server no longer has the session, which is the goal.
-            (State::Endsess, Response::Error(_)) => return Ok(SetupStep::Ready),
+            (State::Endsess, Response::Error(_)) => return self.finish(),
             (_, Response::Ok(body)) => body,
             (_, Response::Error(failure)) => return Err(AttemptError::Failure(failure)),
             (_, Response::Redirect(redirect)) => return Err(AttemptError::Redirect(redirect)),
@@ -162,7 +164,8 @@ impl<'a> SessionSetup<'a> {
                 }
             }
             State::Auth => self.after_login(),
-            State::Endsess => Ok(SetupStep::Ready),
+            State::Endsess => self.finish(),
+            State::Ping => Ok(SetupStep::Ready),
             State::Bind => {
                 self.path = BindAnswer::decode(&body)?.path;
                 Ok(SetupStep::Ready)
@@ -257,7 +260,17 @@ impl<'a> SessionSetup<'a> {
             Purpose::Session { previous: Some(session), .. } => {
                 self.send(State::Endsess, Endsess { session })
             }
-            _ => Ok(SetupStep::Ready),
+            _ => self.finish(),
+        }
+    }
+
+    /// Ends the setup. If streams will be bound, it first waits for an answer in the session: XRootD's server answers
+    /// a login before streams can be bound to it.
+    fn finish(&mut self) -> Result<SetupStep, AttemptError> {
+        if self.options.bound_streams() > 0 {
+            self.send(State::Ping, Ping)
+        } else {
+            Ok(SetupStep::Ready)
         }
     }
 
@@ -344,6 +357,15 @@ mod tests {
         assert_eq!(request, Request::Endsess(Endsess { session: SessionId([9; 16]) }));
         let failure = Failure::new(crate::ErrorCode::NOT_FOUND, "no such session");
         assert_eq!(setup.on_response(Response::Error(failure)), Ok(SetupStep::Ready));
+    }
+
+    #[test]
+    fn a_session_is_pinged_before_streams_are_bound_to_it() {
+        let options = Options { streams: 1, ..options() };
+        let mut setup = SessionSetup::new(&options, false, session(None));
+        after_flags(&mut setup, ServerFlags::SERVER).unwrap();
+        assert_eq!(sent(setup.on_response(login(""))), Request::Ping(Ping));
+        assert_eq!(setup.on_response(ok("")), Ok(SetupStep::Ready));
     }
 
     #[test]
