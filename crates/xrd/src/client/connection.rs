@@ -85,7 +85,7 @@ impl Connection {
             session,
             main,
             bound,
-            requests: Mutex::new(RequestTable::new(options.request_timeout, options.patience)),
+            requests: Mutex::new(RequestTable::new(options)),
             opened_at: clock::now(),
             used_ms: AtomicU64::new(0),
         });

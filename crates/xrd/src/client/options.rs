@@ -18,6 +18,9 @@ pub struct Options {
     pub patience: Duration,
     /// Time limit for reconnecting to a server that went away, within `patience`.
     pub reconnect_timeout: Duration,
+    /// Time limit for a whole answer, from the request to its last byte; the connection that is too slow is given up.
+    /// Without it an answer may take any time while its bytes arrive.
+    pub answer_timeout: Option<Duration>,
     /// Number of additional connections that large reads are striped over, at most 15.
     pub streams: u8,
     /// The user's name; by default, that of the process's user id.
@@ -39,6 +42,7 @@ impl Default for Options {
             request_timeout: Duration::from_secs(60),
             patience: Duration::from_secs(600),
             reconnect_timeout: Duration::from_secs(60),
+            answer_timeout: None,
             streams: 0,
             user: None,
             token: None,

@@ -5,7 +5,8 @@
 //! 2. The table holds at most the bytes that a request allows for its answer, as they arrived, without a copy,
 //!    until the caller takes them.
 //! 3. A request times out `timeout` after the last byte of any answer, since a busy server may have queued it
-//!    behind other requests, and `patience` after the last byte of its own.
+//!    behind other requests, `patience` after the last byte of its own, and `answer_limit`, if there is one, after it
+//!    was sent.
 //! 4. Loss of the connection ends all requests.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::attempt_error::AttemptError;
+use super::options::Options;
 use crate::error::{Error, Result};
 use crate::framing::{ReceivedResponse, ResponseEvent};
 use crate::ids::StreamId;
@@ -49,6 +51,7 @@ pub(super) struct RequestTable {
     last: u16,
     timeout: Duration,
     patience: Duration,
+    answer_limit: Option<Duration>,
     /// When the last byte of any answer arrived.
     last_byte: Option<Instant>,
     lost: Option<AttemptError>,
@@ -59,6 +62,7 @@ struct PendingRequest {
     delivery: Delivery,
     /// Bytes that the rest of the answer may have.
     bytes_left: u64,
+    sent: Instant,
     /// When the request was sent or the last byte of its answer arrived.
     last_progress: Instant,
     /// The timeout, longer if the server announced a delay.
@@ -76,14 +80,14 @@ pub(super) struct CurrentPart {
 }
 
 impl RequestTable {
-    /// An empty table. A request times out after `timeout` without a byte of any answer, and after `patience`
-    /// without one of its own.
-    pub(super) fn new(timeout: Duration, patience: Duration) -> Self {
+    /// An empty table, with the time limits of these options.
+    pub(super) fn new(options: &Options) -> Self {
         RequestTable {
             pending: HashMap::new(),
             last: 1,
-            timeout,
-            patience,
+            timeout: options.request_timeout,
+            patience: options.patience,
+            answer_limit: options.answer_timeout,
             last_byte: None,
             lost: None,
         }
@@ -113,6 +117,7 @@ impl RequestTable {
         let request = PendingRequest {
             delivery,
             bytes_left,
+            sent: now,
             last_progress: now,
             allowed,
             waker: None,
@@ -296,6 +301,11 @@ impl RequestTable {
     fn count_bytes(&mut self, stream: StreamId, count: u64, now: Instant) -> Result<()> {
         if let Some(request) = self.pending.get_mut(&stream) {
             request.last_progress = now;
+            let took = now.duration_since(request.sent);
+            if self.answer_limit.is_some_and(|limit| took > limit) && !request.is_abandoned {
+                self.fail_all(AttemptError::Silent(took));
+                return Ok(());
+            }
             request.bytes_left = request.bytes_left.checked_sub(count).ok_or_else(|| {
                 let reason = "more data than requested";
                 Error::malformed("answer", 8, reason)

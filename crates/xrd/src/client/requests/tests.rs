@@ -18,9 +18,15 @@ struct Harness {
 
 impl Harness {
     fn new() -> Self {
+        let options =
+            Options { request_timeout: TIMEOUT, patience: PATIENCE, ..Options::default() };
+        Self::with(&options)
+    }
+
+    fn with(options: &Options) -> Self {
         let mut framer = ResponseFramer::new();
         framer.stream_all();
-        let (requests, current) = (RequestTable::new(TIMEOUT, PATIENCE), CurrentPart::default());
+        let (requests, current) = (RequestTable::new(options), CurrentPart::default());
         let now = Instant::now();
         Harness { requests, framer, current, began: now, now }
     }
@@ -122,6 +128,24 @@ fn a_request_outlives_its_timeout_while_others_are_answered_up_to_its_patience()
     harness.requests.expire(harness.now);
     assert_eq!(harness.take(behind).1, Some(Err(AttemptError::Silent(PATIENCE))));
     assert!(!harness.requests.is_lost(), "others are answered");
+}
+
+#[test]
+fn an_answer_that_drips_is_given_up_after_its_limit() {
+    let options = Options { answer_timeout: Some(TIMEOUT), ..Options::default() };
+    let mut harness = Harness::with(&options);
+    let (dripping, other) = (harness.ask(100), harness.ask(100));
+    for _ in 0..3 {
+        harness.now += TIMEOUT / 3;
+        harness.serve(dripping, &[Response::OkSoFar("drop".into())]).unwrap();
+        assert_eq!(harness.take(dripping).1, None);
+    }
+    harness.now += TIMEOUT / 3;
+    harness.serve(dripping, &[Response::OkSoFar("drop".into())]).unwrap();
+    let late = Err(AttemptError::Silent(TIMEOUT * 4 / 3));
+    assert_eq!(harness.take(dripping).1, Some(late.clone()));
+    assert_eq!(harness.take(other).1, Some(late), "with its connection");
+    assert!(harness.requests.is_lost());
 }
 
 #[test]
