@@ -58,8 +58,8 @@ from ._exchange.import_target import Imported
 from ._federations import Attached, Federation, create, open
 from ._femtobarn import __version__
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
-from ._offline_conditions import open_conditions
 from ._oid import Oid, OidArray, OidRange
+from ._open_conditions import conditions, open_conditions
 from ._recovery import identify, rebuild_catalogue, restore
 from ._schema.annotations import (
     array,
@@ -167,6 +167,7 @@ __all__ = [
     "byte",
     "changed",
     "char",
+    "conditions",
     "create",
     "definition_of",
     "element_link",

@@ -65,7 +65,7 @@ def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federati
 
 
 def open(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str],
     *,
     cache_bytes: int | None = None,
     threads: int | None = None,
@@ -81,7 +81,9 @@ def open(
     Parameters
     ----------
     path
-        Folder of the federation, or ``root://host:port//name`` at a server (``roots://`` for TLS).
+        Folder of the federation, or ``root://host:port//name`` at a server (``roots://`` for TLS). Several of
+        these, in a list or with commas between them, are servers that have copies of the federation: it is
+        read from those that have little to do, from the others if one fails, and cannot be changed.
     cache_bytes
         Size of the cache of decoded pages from which single objects are read, 256 MiB by default.
     threads
@@ -107,7 +109,7 @@ def open(
     Raises
     ------
     InvalidError
-        If an address of memcached has another form.
+        If an address of memcached has another form, or servers have different federations.
     NotFoundError
         If there is no federation at the path.
     UnavailableError
@@ -117,8 +119,11 @@ def open(
     UnsupportedError
         If a newer release made it, in a format that this release does not know.
     """
+    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise InvalidError("no server was named: name at least one")
     handle = FederationHandle.open(
-        os.fspath(path),
+        ",".join(paths),
         cache_bytes,
         threads,
         streams,

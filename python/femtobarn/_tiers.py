@@ -12,7 +12,7 @@ class TierStatistics:
     """What was read from a cache, or from the server, since the federation was opened."""
 
     name: str
-    """``disk cache``, ``memcached`` or ``server``."""
+    """``disk cache``, ``memcached``, ``server``, or the URL of one of several servers."""
     hits: int
     """Ranges of files that it returned."""
     misses: int
@@ -22,4 +22,4 @@ class TierStatistics:
     damaged: int
     """Pieces that were damaged or forged, which should be 0. They were read from elsewhere, and replaced."""
     failures: int
-    """Times that it failed or did not answer within 0.2 s, and was left out for a while."""
+    """How often it failed or did not answer in time, and was left out for a while."""

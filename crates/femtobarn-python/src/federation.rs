@@ -56,7 +56,7 @@ impl FederationHandle {
             timeout: timeout.map_or(Ok(usual.timeout), server_timeout)?,
         };
         let open = || match path.to_str().filter(|text| text.contains("://")) {
-            Some(url) => Federation::open_url(url, options),
+            Some(text) => Federation::open_urls(&urls(text), options),
             None => Federation::open_with(&path, options),
         };
         py.detach(open).or_raise().map(Self::over)
@@ -163,7 +163,7 @@ impl FederationHandle {
 
     /// What was read from each cache and from the server: name, hits, misses, bytes, damaged, failures.
     #[expect(clippy::type_complexity, reason = "the fields of the facade's class, in its order")]
-    fn read_statistics(&self) -> PyResult<Vec<(&'static str, u64, u64, u64, u64, u64)>> {
+    fn read_statistics(&self) -> PyResult<Vec<(String, u64, u64, u64, u64, u64)>> {
         let tiers = self.federation.get()?.read_statistics();
         let row = |tier: TierStatistics| {
             (tier.name, tier.hits, tier.misses, tier.bytes, tier.damaged, tier.failures)
@@ -202,6 +202,13 @@ impl FederationHandle {
     fn over(federation: Federation) -> Self {
         Self { federation: ForkGuard::new(federation, &HandleGroup::new()) }
     }
+}
+
+/// The URLs of one server, or of several with commas between them.
+fn urls(text: &str) -> Vec<String> {
+    let are_several = text.split(',').all(|part| part.contains("://"));
+    let parts = if are_several { text.split(',').collect() } else { vec![text] };
+    parts.into_iter().map(str::to_owned).collect()
 }
 
 /// Restore a federation from a full backup and the incremental ones that follow it.

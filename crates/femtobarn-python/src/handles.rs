@@ -51,6 +51,11 @@ impl HandleGroup {
         self.forks == FORKS.load(Ordering::Relaxed)
     }
 
+    /// Whether one handle alone is left.
+    fn is_last(&self) -> bool {
+        Arc::strong_count(&self.closed) == 1
+    }
+
     /// Checks that the federation is open in this process.
     ///
     /// # Errors
@@ -70,12 +75,12 @@ impl HandleGroup {
 }
 
 /// An engine object that is dropped only in the process that made it.
-pub struct ForkGuard<T> {
+pub struct ForkGuard<T: Send> {
     value: Option<T>,
     group: HandleGroup,
 }
 
-impl<T> ForkGuard<T> {
+impl<T: Send> ForkGuard<T> {
     /// Guards an object of a group.
     pub fn new(value: T, group: &HandleGroup) -> Self {
         Self { value: Some(value), group: group.clone() }
@@ -119,10 +124,15 @@ impl<T> ForkGuard<T> {
     }
 }
 
-impl<T> Drop for ForkGuard<T> {
+impl<T: Send> Drop for ForkGuard<T> {
     fn drop(&mut self) {
+        let mut value = self.value.take();
         if !self.group.is_of_this_process() {
-            std::mem::forget(self.value.take());
+            std::mem::forget(value);
+        } else if self.group.is_last() {
+            // This closes the federation, which may wait for a server: other threads go on meanwhile. Where Python
+            // is ending, `value` is dropped below.
+            Python::try_attach(|py| py.detach(|| drop(value.take())));
         }
     }
 }

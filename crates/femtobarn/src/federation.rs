@@ -21,9 +21,10 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::options::OpenOptions;
 use crate::storage::extent::ExtentWriter;
-use crate::storage::open_files::OpenDatabaseFiles;
+use crate::storage::open_files::{OpenDatabaseFiles, ServerFolder};
 use crate::storage::remote::caches::RemoteCaches;
-use crate::storage::remote::folder::RemoteFolder;
+use crate::storage::remote::folder::{RemoteFolder, ServerPatience};
+use crate::storage::remote::servers::{self, CopiedCatalogue};
 use crate::storage::remote::tier::TierStatistics;
 
 /// Extent writers retained between transactions, at most; each has an open file and a buffer.
@@ -104,6 +105,21 @@ impl Federation {
         Self::over_server(Arc::new(catalogue), url, options)
     }
 
+    /// Opens a federation to read it from several servers that have copies of it. Each request goes to a server that has
+    /// little to do, and to another one if that fails. A copy that is behind is not asked for what it does not have yet.
+    ///
+    /// # Errors
+    /// `Invalid` if `urls` is empty, one has another form, or two have different federations; else as
+    /// [`open_url`](Self::open_url), if no server answers.
+    pub fn open_urls(urls: &[String], options: OpenOptions) -> Result<Self> {
+        if let [url] = urls {
+            return Self::open_url(url, options);
+        }
+        let group = servers::open(urls, &options)?;
+        let catalog = Arc::new(CopiedCatalogue { group: group.clone() });
+        Self::with_servers(catalog, ServerFolder::Several(group), &options)
+    }
+
     /// A federation whose catalogue the caller has connected and whose files are on a server:
     /// `root://host:port//federation`, or `roots://` for TLS.
     ///
@@ -115,12 +131,20 @@ impl Federation {
         url: &str,
         options: OpenOptions,
     ) -> Result<Self> {
-        let folder =
-            RemoteFolder::connect(url, catalog.session(), options.streams, options.timeout)?;
-        let caches = RemoteCaches::open(catalog.clone(), &options)?;
-        let files =
-            OpenDatabaseFiles::on_server(catalog.clone(), folder, caches, options.read_ahead_bytes);
-        Ok(Self::over(catalog, files, &options))
+        let patience = ServerPatience::with_the_only_one(options.timeout);
+        let folder = RemoteFolder::connect(url, catalog.session(), options.streams, patience)?;
+        Self::with_servers(catalog, ServerFolder::One(folder), &options)
+    }
+
+    fn with_servers(
+        catalog: Arc<dyn Catalogue>,
+        folder: ServerFolder,
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let caches = RemoteCaches::open(catalog.clone(), options)?;
+        let bytes = options.read_ahead_bytes;
+        let files = OpenDatabaseFiles::on_servers(catalog.clone(), folder, caches, bytes);
+        Ok(Self::over(catalog, files, options))
     }
 
     fn here(catalog: LocalCatalogue, options: &OpenOptions) -> Self {

@@ -275,7 +275,7 @@ class CoveredSeries(Series):
 
 
 def _opened_again(file: str) -> ConditionsFile:
-    from .._offline_conditions import open_conditions  # That module imports this one.
+    from .._open_conditions import open_conditions  # That module imports this one.
 
     return open_conditions(file)
 

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from .._conditions.clocks import shown
 from .._conditions.conditions_files import ConditionsFile
-from .._offline_conditions import open_conditions
+from .._open_conditions import open_conditions
 from .conditions_arguments import events_arguments, moment_from, moments_from, open_job, reader_arguments
 from .output import emit, human_size, table
 

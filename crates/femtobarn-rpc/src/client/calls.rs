@@ -228,14 +228,21 @@ impl RemoteSession {
         let deadline = clock::now() + self.patience();
         let mut is_again = false;
         loop {
-            let why = match send(self.client.clone()).await.map_err(AttemptFailure::from) {
+            let sent = send(self.client.clone());
+            let attempt = if self.has_alternatives {
+                let late = |_| Err(Status::unavailable("it does not answer"));
+                tokio::time::timeout(self.patience(), sent).await.unwrap_or_else(late)
+            } else {
+                sent.await
+            };
+            let why = match attempt.map_err(AttemptFailure::from) {
                 Ok(reply) => return Ok((reply.into_inner(), is_again)),
                 Err(AttemptFailure::Refused(error)) => return Err(error),
                 Err(AttemptFailure::Untrusted(why)) => return Err(self.unreachable(&why)),
                 Err(AttemptFailure::NoSession) => "the session is not open".to_owned(),
                 Err(AttemptFailure::Lost(why)) => why,
             };
-            if clock::now() >= deadline {
+            if self.has_alternatives || clock::now() >= deadline {
                 return Err(self.unavailable(&why));
             }
             is_again = true;

@@ -46,6 +46,18 @@ impl RemoteCatalogue {
         Ok(first..end)
     }
 
+    /// The newest commit, and the number of requests for files that the server works on.
+    ///
+    /// # Errors
+    /// As [`Catalogue`].
+    pub fn head_and_running(&self) -> Result<(Csn, u64)> {
+        let answers = self.ask(Of::Head(Empty {}))?;
+        let head = needed(csn_of(&answers), "commit")?;
+        self.session.observe_head(head);
+        let running = answers.iter().find_map(|answer| answer.running);
+        Ok((head, running.unwrap_or(0)))
+    }
+
     fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {
         let operation =
             Operation { kind: Kind::Pin.into(), csn: csn.map(|csn| csn.0), ..Operation::default() };
@@ -142,9 +154,7 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn head(&self) -> Result<Csn> {
-        let head = needed(csn_of(&self.ask(Of::Head(Empty {}))?), "commit")?;
-        self.session.observe_head(head);
-        Ok(head)
+        Ok(self.head_and_running()?.0)
     }
 
     fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>> {

@@ -14,10 +14,18 @@ pub struct ConnectOptions {
     /// How long the client waits for a server that was reached once and does not answer now: a minute by default.
     /// A first connection that cannot be made fails at once.
     pub patience: Duration,
+    /// Whether the caller has other servers to ask. Then a call, lock or pin fails as soon as the connection does, and a
+    /// silent server is given up after `patience`; only the session is opened again and again.
+    pub has_alternatives: bool,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        ConnectOptions { token: None, certificate: None, patience: Duration::from_secs(60) }
+        ConnectOptions {
+            token: None,
+            certificate: None,
+            patience: Duration::from_secs(60),
+            has_alternatives: false,
+        }
     }
 }

@@ -60,6 +60,12 @@ impl RemoteCatalogue {
         })
     }
 
+    /// How often the session was opened until now: more than once if the connection or the server failed meanwhile. A
+    /// server that was restarted may have another history.
+    pub fn openings(&self) -> u64 {
+        self.session.openings()
+    }
+
     /// The URL of the federation in its normal form.
     pub fn url(&self) -> &Path {
         &self.url

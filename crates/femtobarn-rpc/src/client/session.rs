@@ -48,9 +48,12 @@ pub(super) struct RemoteSession {
     pub id: Uuid,
     process: u32,
     patience: Duration,
+    pub has_alternatives: bool,
     /// Whether callers are only tidying up before [`close`](Self::close), so that waits end after [`CLOSE_MAX`].
     are_waits_limited: AtomicBool,
-    /// The newest commit that the server has reported.
+    /// How often the session was opened.
+    openings: AtomicU64,
+    /// The newest commit that the server has reported since the session was opened.
     head: AtomicU64,
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
     pub ledger: Mutex<Ledger>,
@@ -87,7 +90,9 @@ impl RemoteSession {
             id: Uuid::new_v4(),
             process: std::process::id(),
             patience: options.patience,
+            has_alternatives: options.has_alternatives,
             are_waits_limited: AtomicBool::new(false),
+            openings: AtomicU64::new(0),
             head: AtomicU64::new(0),
             answers: Cache::new(ANSWERS_MAX),
             ledger: Mutex::default(),
@@ -140,6 +145,11 @@ impl RemoteSession {
 
     pub(super) fn observe_head(&self, csn: Csn) {
         self.head.fetch_max(csn.0, Ordering::AcqRel);
+    }
+
+    /// How often the session was opened until now.
+    pub(super) fn openings(&self) -> u64 {
+        self.openings.load(Ordering::Acquire)
     }
 
     /// A request with the caller's token.
@@ -225,7 +235,7 @@ impl RemoteSession {
                 }
                 Err(status) => status,
             };
-            let is_late = broken_since.elapsed() >= self.patience();
+            let is_late = self.has_alternatives || broken_since.elapsed() >= self.patience();
             if let Some(error) = self.reason_to_stop(&status, is_late, opened.is_some()) {
                 self.ledger().fail(&error);
                 if let Some(opened) = opened.take() {
@@ -294,7 +304,10 @@ impl RemoteSession {
         let opened: std::result::Result<_, Status> =
             tokio::time::timeout(self.patience(), opening).await.map_err(late)?;
         let (turns, welcome) = opened?;
-        self.observe_head(Csn(welcome.head));
+        // The server may have been restored from an older copy.
+        self.answers.clear();
+        self.head.store(welcome.head, Ordering::Release);
+        self.openings.fetch_add(1, Ordering::AcqRel);
         self.ledger().reopened(&welcome);
         self.link.send_if_modified(|link| {
             let is_broken = *link == LinkState::Broken;
@@ -413,6 +426,12 @@ fn endpoint(address: &Address, options: &ConnectOptions) -> Result<Endpoint> {
         .tcp_nodelay(true)
         .http2_keep_alive_interval(PING_AFTER)
         .keep_alive_while_idle(true);
+    let endpoint = if options.has_alternatives {
+        let silence = options.patience.min(PING_AFTER);
+        endpoint.http2_keep_alive_interval(silence).keep_alive_timeout(silence)
+    } else {
+        endpoint
+    };
     if !address.is_encrypted {
         return Ok(endpoint);
     }

@@ -74,6 +74,11 @@ impl Exports {
         self.export(path).is_none_or(|(export, _)| export.options.is_quick)
     }
 
+    /// The number of requests for files of all exports that the server works on, without those that memory answers.
+    pub fn requests_running(&self) -> u64 {
+        self.exports.iter().map(|export| export.latencies.running()).sum()
+    }
+
     /// The latencies of the export of this path. Those of a path outside exports are discarded.
     pub fn latencies(&self, path: &StoragePath) -> Arc<Latencies> {
         let export = self.export(path);

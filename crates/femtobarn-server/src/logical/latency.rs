@@ -1,12 +1,12 @@
 //! Histograms of request times, which all threads add to.
 //!
-//! 1. Adding takes no lock: one relaxed addition, or two for a timed request, to counters that few threads share.
+//! 1. Adding takes no lock: one relaxed addition, or four for a timed request, to counters that few threads share.
 //! 2. Requests answered from memory are not timed, since they fit the first bucket by far. They are counted in it.
 //! 3. Reading is not a snapshot: each counter is read by itself.
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::clock;
@@ -68,6 +68,8 @@ pub struct Latencies {
 #[repr(align(128))]
 struct Shard {
     kinds: [KindCounts; RequestKind::ALL.len()],
+    /// Timers that threads of this shard started, less those that they dropped.
+    running: AtomicI64,
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +113,15 @@ impl Latencies {
     /// Times a request from now on.
     #[must_use = "the request is timed until this is dropped"]
     pub fn start_timer(self: &Arc<Self>, kind: RequestKind) -> LatencyTimer {
+        self.shards[shard()].running.fetch_add(1, Ordering::Relaxed);
         LatencyTimer { latencies: Arc::clone(self), kind, since: clock::now() }
+    }
+
+    /// The number of requests that are timed now.
+    pub fn running(&self) -> u64 {
+        let counts = self.shards.iter().map(|shard| shard.running.load(Ordering::Relaxed));
+        // A timer that starts and ends while the counters are read may only be subtracted.
+        counts.sum::<i64>().try_into().unwrap_or(0)
     }
 
     /// The histogram of a kind.
@@ -134,6 +144,7 @@ impl Latencies {
 
 impl Drop for LatencyTimer {
     fn drop(&mut self) {
+        self.latencies.shards[shard()].running.fetch_sub(1, Ordering::Relaxed);
         self.latencies.record(self.kind, self.since.elapsed());
     }
 }
@@ -171,6 +182,15 @@ mod tests {
         drop(latencies.start_timer(RequestKind::Commit));
         assert_eq!(latencies.histogram(RequestKind::Commit).buckets.iter().sum::<u64>(), 1);
         assert_eq!(latencies.histogram(RequestKind::Open), Histogram::default());
+    }
+
+    #[test]
+    fn requests_run_until_their_timers_are_dropped_by_any_thread() {
+        let latencies = Arc::new(Latencies::default());
+        let timers: Vec<_> = (0..3).map(|_| latencies.start_timer(RequestKind::Read)).collect();
+        assert_eq!(latencies.running(), 3);
+        std::thread::spawn(move || drop(timers)).join().unwrap();
+        assert_eq!(latencies.running(), 0);
     }
 
     #[test]

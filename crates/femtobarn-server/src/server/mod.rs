@@ -113,7 +113,8 @@ impl Server {
             disks,
         });
         let site = Arc::new(site(&state, &config, authenticator.clone()));
-        let remote = rpc::routes(state.federations.clone(), authenticator.clone());
+        let exports = Arc::clone(&state.logical.exports);
+        let remote = rpc::routes(state.federations.clone(), exports, authenticator.clone());
         let pages = http::routes(site).merge(mounted(served, mounts, &authenticator)?);
         let mut root = xroot::RootService::new(Arc::clone(&state.logical), authenticator);
         root.tls.clone_from(&tls);

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use femtobarn_catalog::clock;
+use femtobarn_catalog::{Csn, clock};
 use nix::fcntl::{FallocateFlags, fallocate};
 use nix::libc::{O_DIRECT, off_t};
 use rntuple::tfile::{FRONT_SIZE_MIN, FileHeader, FileIdentity, Timestamp};
@@ -18,7 +18,7 @@ use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::storage::remote::folder::RemoteFile;
+use crate::storage::remote::server_file::ServerFile;
 
 /// A database file that is open.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ enum FileLocation {
         /// The same file, opened with `O_DIRECT` at the first use; none if the file system does not support it.
         direct: OnceLock<Option<File>>,
     },
-    Server(Box<RemoteFile>),
+    Server(Box<dyn ServerFile>),
 }
 
-impl From<RemoteFile> for DatabaseFile {
-    fn from(file: RemoteFile) -> Self {
+impl<F: ServerFile + 'static> From<F> for DatabaseFile {
+    fn from(file: F) -> Self {
         let path = file.path().to_owned();
         DatabaseFile {
             path,
@@ -162,7 +162,7 @@ impl DatabaseFile {
     pub(crate) fn size(&self) -> Result<u64> {
         let size = match &self.location {
             FileLocation::Local { file, .. } => file.metadata().map(|metadata| metadata.len()),
-            FileLocation::Server(file) => file.size(),
+            FileLocation::Server(file) => file.size(Csn::MAX),
         };
         size.map_err(|source| Error::io("stat", &self.path, source))
     }
@@ -223,20 +223,63 @@ impl DatabaseFile {
 
     /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes
     /// read, which is smaller than the buffer only at the end of the file.
-    pub(crate) fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
+    pub(crate) fn read_ahead_at(
+        &self,
+        at: Csn,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> rntuple::Result<usize> {
         let read = match &self.location {
             FileLocation::Local { file, .. } => FileExt::read_at(file, buffer, offset),
-            FileLocation::Server(file) => file.read_ahead_at(offset, buffer),
+            FileLocation::Server(file) => file.read_ahead_at(at, offset, buffer),
         };
         read.map_err(|source| self.read_error(source))
     }
 
     /// Fills all requests, over a connection for prefetching.
-    pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+    pub(crate) fn read_ahead(
+        &self,
+        at: Csn,
+        requests: &mut [ReadRequest<'_>],
+    ) -> rntuple::Result<()> {
+        self.read_with(requests, |file, requests| file.read_ahead(at, requests))
+    }
+
+    /// The size, on a server that has reached a commit.
+    pub(crate) fn size_as_of(&self, at: Csn) -> rntuple::Result<u64> {
+        match &self.location {
+            FileLocation::Local { file, .. } => file.size(),
+            FileLocation::Server(file) => file.size(at).map_err(|source| self.read_error(source)),
+        }
+    }
+
+    /// Fills all requests with bytes that a commit refers to.
+    pub(crate) fn read_as_of(
+        &self,
+        at: Csn,
+        requests: &mut [ReadRequest<'_>],
+    ) -> rntuple::Result<()> {
+        self.read_with(requests, |file, requests| file.read_many(at, requests))
+    }
+
+    /// Fills all requests anew, whose bytes were damaged.
+    pub(crate) fn read_again(
+        &self,
+        at: Csn,
+        requests: &mut [ReadRequest<'_>],
+    ) -> rntuple::Result<()> {
+        self.read_with(requests, |file, requests| file.read_again(at, requests))
+    }
+
+    fn read_with<'a>(
+        &self,
+        requests: &mut [ReadRequest<'a>],
+        from_server: impl FnOnce(&dyn ServerFile, &mut [ReadRequest<'a>]) -> std::io::Result<()>,
+    ) -> rntuple::Result<()> {
         match &self.location {
             FileLocation::Local { file, .. } => file.read_many(requests),
             FileLocation::Server(file) => {
-                file.read_ahead(requests).map_err(|source| self.read_error(source))
+                from_server(&**file, requests).map_err(|source| self.read_error(source))
             }
         }
     }
@@ -265,10 +308,7 @@ impl DatabaseFile {
 
 impl ByteSource for DatabaseFile {
     fn size(&self) -> rntuple::Result<u64> {
-        match &self.location {
-            FileLocation::Local { file, .. } => file.size(),
-            FileLocation::Server(file) => file.size().map_err(|source| self.read_error(source)),
-        }
+        self.size_as_of(Csn::MAX)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
@@ -279,12 +319,7 @@ impl ByteSource for DatabaseFile {
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        match &self.location {
-            FileLocation::Local { file, .. } => file.read_many(requests),
-            FileLocation::Server(file) => {
-                file.read_many(requests).map_err(|source| self.read_error(source))
-            }
-        }
+        self.read_as_of(Csn::MAX, requests)
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {

@@ -1,4 +1,4 @@
-//! The database files that a process keeps open for reading, all on this machine or all on one server.
+//! The database files that a process keeps open for reading, all on this machine or all on servers.
 //!
 //! A bounded number of files is open, however many databases are read. A version of a container does not hold
 //! its file open: if the file was closed meanwhile, the next read opens it again, where the catalogue then says
@@ -20,19 +20,52 @@ use crate::storage::file::{self, DatabaseFile};
 use crate::storage::places;
 use crate::storage::remote::cached_file::CachedRemoteFile;
 use crate::storage::remote::caches::RemoteCaches;
-use crate::storage::remote::folder::RemoteFolder;
+use crate::storage::remote::folder::{RemoteFolder, path_on_server};
 use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
+use crate::storage::remote::servers::{FileCopies, ServerGroup};
 use crate::storage::remote::tier::{FileTiers, TierCounts, TierStatistics};
 
 /// Files that are open at once.
 const OPEN_FILES_MAX: usize = 256;
 
+/// Where the files are that are not on this machine.
+pub(crate) enum ServerFolder {
+    One(RemoteFolder),
+    /// Copies, to read.
+    Several(Arc<ServerGroup>),
+}
+
+impl ServerFolder {
+    /// The URL of a file, in the form of a path.
+    fn path_of(&self, relative: &str) -> PathBuf {
+        match self {
+            ServerFolder::One(folder) => folder.path_of(relative),
+            ServerFolder::Several(group) => group.path_of(relative),
+        }
+    }
+
+    fn open(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
+        Ok(match self {
+            ServerFolder::One(folder) => folder.open(&path_on_server(database))?.into(),
+            ServerFolder::Several(group) => FileCopies::new(group.clone(), database).into(),
+        })
+    }
+
+    /// The server that files can be written at.
+    fn to_write(&self) -> Result<&RemoteFolder> {
+        match self {
+            ServerFolder::One(folder) => Ok(folder),
+            ServerFolder::Several(group) => Err(group.read_only().into()),
+        }
+    }
+}
+
 /// Open files by the number of their database. A number is never used again, but a path may be.
 pub(crate) struct OpenDatabaseFiles {
     catalog: Arc<dyn Catalogue>,
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
-    /// The server's folder, and the caches before it; none if the files are on this machine.
-    server: Option<(RemoteFolder, RemoteCaches)>,
+    /// The folder on servers, and the caches before it; none if the files are on this machine.
+    server: Option<(ServerFolder, RemoteCaches)>,
     prefetch_pool: Arc<PrefetchPool>,
     /// The prefetcher of each file, with the newest commit that it serves.
     prefetchers: Cache<DatabaseId, (Csn, Weak<Prefetcher>)>,
@@ -50,10 +83,10 @@ impl OpenDatabaseFiles {
         }
     }
 
-    /// Files on a server, prefetched in buffers of up to `read_ahead_bytes`.
-    pub(crate) fn on_server(
+    /// Files on servers, prefetched in buffers of up to `read_ahead_bytes`.
+    pub(crate) fn on_servers(
         catalog: Arc<dyn Catalogue>,
-        server: RemoteFolder,
+        server: ServerFolder,
         caches: RemoteCaches,
         read_ahead_bytes: u64,
     ) -> Self {
@@ -62,7 +95,7 @@ impl OpenDatabaseFiles {
         OpenDatabaseFiles { server, prefetch_pool, ..Self::local(catalog) }
     }
 
-    fn folder(&self) -> Option<&RemoteFolder> {
+    fn folder(&self) -> Option<&ServerFolder> {
         self.server.as_ref().map(|(folder, _)| folder)
     }
 
@@ -116,14 +149,21 @@ impl OpenDatabaseFiles {
 
     /// What was read from each cache and from the server; nothing for files on this machine.
     pub(crate) fn read_statistics(&self) -> Vec<TierStatistics> {
-        self.server.as_ref().map_or_else(Vec::new, |(_, caches)| caches.statistics())
+        let Some((folder, caches)) = &self.server else { return vec![] };
+        let mut rows = caches.statistics();
+        match folder {
+            ServerFolder::One(_) => rows.push(caches.server.statistics("server")),
+            ServerFolder::Several(group) => rows.extend(group.statistics()),
+        }
+        rows
     }
 
     /// Opens a database's file for reading and writing.
     pub(crate) fn open_to_write(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
         match self.folder() {
             Some(server) => {
-                Ok(server.open_to_write(&path_on_server(database), database.id)?.into())
+                let path = path_on_server(database);
+                Ok(server.to_write()?.open_to_write(&path, database.id)?.into())
             }
             None => DatabaseFile::open_to_write(self.path_of(database)),
         }
@@ -137,7 +177,9 @@ impl OpenDatabaseFiles {
         uuid: Uuid,
     ) -> Result<DatabaseFile> {
         match self.folder() {
-            Some(server) => DatabaseFile::from(server.create(path, database)?).with_front(uuid),
+            Some(server) => {
+                DatabaseFile::from(server.to_write()?.create(path, database)?).with_front(uuid)
+            }
             None => {
                 let path = self.catalog.folder().join(path);
                 places::make_folder_of(&path)?;
@@ -166,19 +208,9 @@ impl OpenDatabaseFiles {
 
     fn open(&self, database: &DatabaseRow) -> Result<Arc<DatabaseFile>> {
         Ok(Arc::new(match self.folder() {
-            Some(server) => server.open(&path_on_server(database))?.into(),
+            Some(server) => server.open(database)?,
             None => DatabaseFile::open(self.path_of(database))?,
         }))
-    }
-}
-
-/// The path of a database's file below the federation's folder on a server. A file that was attached from
-/// outside the folder has the database's name there.
-fn path_on_server(database: &DatabaseRow) -> String {
-    if Path::new(&database.path).is_absolute() {
-        format!("{}.root", database.name)
-    } else {
-        database.path.clone()
     }
 }
 
@@ -233,7 +265,7 @@ impl ByteSource for FileSource {
         if let Some(size) = self.size.get() {
             return Ok(*size);
         }
-        let size = ByteSource::size(&*self.file()?)?;
+        let size = self.file()?.size_as_of(self.at)?;
         if self.is_remote() { Ok(*self.size.get_or_init(|| size)) } else { Ok(size) }
     }
 

@@ -29,6 +29,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::auth::{Action, Authenticator, Identity};
 use crate::logical::catalogue::FederationService;
+use crate::logical::exports::Exports;
 use crate::protocol::listener::Peer;
 
 mod mutations;
@@ -49,6 +50,8 @@ pub struct Service {
 
 struct ServiceState {
     federations: HashMap<String, Arc<FederationService>>,
+    /// They know how busy the server is.
+    exports: Arc<Exports>,
     authenticator: Authenticator,
     blocking: Semaphore,
 }
@@ -56,12 +59,14 @@ struct ServiceState {
 /// The routes of the service, beside those of HTTP.
 pub fn routes(
     federations: Vec<Arc<FederationService>>,
+    exports: Arc<Exports>,
     authenticator: Authenticator,
 ) -> axum::Router {
     let by_name = federations.into_iter().map(|service| (service.name().to_owned(), service));
     let endpoint = Service {
         state: Arc::new(ServiceState {
             federations: by_name.collect(),
+            exports,
             authenticator,
             blocking: Semaphore::new(BLOCKING_MAX),
         }),

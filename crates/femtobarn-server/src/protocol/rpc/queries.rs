@@ -28,6 +28,11 @@ pub(super) async fn answers(
 ) -> Result<Vec<Answer>> {
     let nothing = || Error::Invalid { what: "malformed message: an empty question".to_owned() };
     let of = question.of.ok_or_else(nothing)?;
+    if matches!(of, Of::Head(_)) {
+        let running = Some(service.state.exports.requests_running());
+        let head = answer(federation.catalog(), of)?;
+        return Ok(vec![Answer { running, ..head }]);
+    }
     if is_short(&of) {
         return answer(federation.catalog(), of).map(|answer| vec![answer]);
     }
@@ -39,8 +44,7 @@ pub(super) async fn answers(
 fn is_short(of: &Of) -> bool {
     matches!(
         of,
-        Of::Head(_)
-            | Of::FindDatabase(_)
+        Of::FindDatabase(_)
             | Of::DatabaseById(_)
             | Of::DatabaseByUuid(_)
             | Of::FindContainer(_)
@@ -177,6 +181,7 @@ fn split(mut answer: Answer) -> Vec<Answer> {
             uuids: front(&mut answer.uuids),
             csn: answer.csn.take(),
             retention: answer.retention.take(),
+            running: answer.running.take(),
         };
         let is_last = part == Answer::default();
         if is_last && !parts.is_empty() {

@@ -80,7 +80,8 @@ impl Stage {
         let served = FederationService::open("test.fed", &self.place(), false, self.lease).unwrap();
         let served = Arc::new(served.with_grace(self.grace));
         let runtime = Runtime::new().unwrap();
-        let router = rpc::routes(vec![served.clone()], self.authenticator.clone());
+        let authenticator = self.authenticator.clone();
+        let router = rpc::routes(vec![served.clone()], Arc::default(), authenticator);
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             axum::serve(listener, router).await.unwrap();

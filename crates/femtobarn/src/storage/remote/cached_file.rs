@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use rntuple::{ByteSource, ReadRequest};
+use femtobarn_catalog::Csn;
+use rntuple::ReadRequest;
 
 use super::tier::{FileTiers, TierCounts, total};
 use crate::storage::file::DatabaseFile;
@@ -17,6 +18,11 @@ pub(crate) struct CachedRemoteFile {
 }
 
 impl CachedRemoteFile {
+    /// The commit that refers to all bytes that are read.
+    fn at(&self) -> Csn {
+        self.tiers.commit.csn
+    }
+
     /// Whether there is a tier.
     pub(crate) fn has_tiers(&self) -> bool {
         !self.tiers.tiers.is_empty()
@@ -30,7 +36,9 @@ impl CachedRemoteFile {
 
     /// As [`read_many`](Self::read_many), over a connection for prefetching.
     pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.fetch_with(&mut self.fill(requests), |missing| self.file.read_ahead(missing))
+        self.fetch_with(&mut self.fill(requests), |missing| {
+            self.file.read_ahead(self.at(), missing)
+        })
     }
 
     /// Fills requests from the tiers, and returns those that they do not have.
@@ -43,12 +51,12 @@ impl CachedRemoteFile {
 
     /// Fills all requests from the server, and adds them to the tiers.
     pub(crate) fn fetch(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.fetch_with(requests, |missing| self.file.read_many(missing))
+        self.fetch_with(requests, |missing| self.file.read_as_of(self.at(), missing))
     }
 
     /// Fills all requests from the server, in place of what the tiers have.
     pub(crate) fn read_past_tiers(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.file.read_many(requests)?;
+        self.file.read_again(self.at(), requests)?;
         self.server.add_hits(requests.len() as u64, total(requests));
         self.tiers.replace(requests);
         Ok(())
@@ -58,7 +66,7 @@ impl CachedRemoteFile {
     /// bytes read, which is smaller than the buffer only at the end of the file. The range may reach past the bytes
     /// that the commit refers to, so no tier has it and nothing is added to them.
     pub(crate) fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<usize> {
-        let count = self.file.read_ahead_at(offset, buffer)?;
+        let count = self.file.read_ahead_at(self.at(), offset, buffer)?;
         self.server.add_hits(1, count as u64);
         Ok(count)
     }

@@ -71,11 +71,10 @@ impl RemoteCaches {
         }
     }
 
-    /// What was read from each cache and from the server, in the order in which they are asked.
+    /// What was read from each cache, in the order in which they are asked.
     pub(crate) fn statistics(&self) -> Vec<TierStatistics> {
         let disk = self.disk.as_ref().map(|disk| disk.counts().statistics("disk cache"));
         let memcached = self.memcached.as_ref().map(|it| it.counts().statistics("memcached"));
-        let server = self.server.statistics("server");
-        disk.into_iter().chain(memcached).chain([server]).collect()
+        disk.into_iter().chain(memcached).collect()
     }
 }

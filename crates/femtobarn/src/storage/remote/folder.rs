@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use femtobarn_catalog::DatabaseId;
+use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow};
 use rntuple::ReadRequest;
 use uuid::Uuid;
 use xrd::client::blocking::{Client, File};
@@ -23,6 +23,7 @@ use xrd::client::{ClientError, Options, ReadPiece, Url};
 use xrd::flags::OpenOptions;
 use xrd::{ErrorCode, Location};
 
+use super::server_file::ServerFile;
 use crate::error::{Error, Result};
 
 /// The folder of a federation on a server.
@@ -61,33 +62,62 @@ impl PrefetchConnections {
     }
 }
 
-/// The client's options. A server that asks to be waited for, as one with slow disks does, gets the usual time;
-/// a silent one is given up after the time-out.
-fn options(timeout: Duration) -> Options {
-    let usual = Options::default();
-    Options {
-        application: "femtobarn".to_owned(),
-        connect_timeout: usual.connect_timeout.min(timeout),
-        request_timeout: timeout,
-        reconnect_timeout: timeout,
-        patience: usual.patience.max(timeout),
-        ..usual
+/// How long a server is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerPatience {
+    /// One that does not answer any request.
+    pub silent: Duration,
+    /// One that cannot be connected to again.
+    pub gone: Duration,
+    /// One that asks to be waited for, as a server with slow disks does.
+    pub slow: Duration,
+    /// One whose answer arrives slowly; none for as long as bytes arrive.
+    pub dripping: Option<Duration>,
+}
+
+impl ServerPatience {
+    /// For the only server of a federation.
+    pub(crate) fn with_the_only_one(timeout: Duration) -> Self {
+        let slow = Options::default().patience.max(timeout);
+        ServerPatience { silent: timeout, gone: timeout, slow, dripping: None }
+    }
+
+    fn options(self) -> Options {
+        let usual = Options::default();
+        Options {
+            application: "femtobarn".to_owned(),
+            connect_timeout: usual.connect_timeout.min(self.silent),
+            request_timeout: self.silent,
+            reconnect_timeout: self.gone,
+            patience: self.slow,
+            answer_timeout: self.dripping,
+            ..usual
+        }
+    }
+}
+
+/// The path of a database's file below the federation's folder on a server. A file that was attached from
+/// outside the folder has the database's name there.
+pub(crate) fn path_on_server(database: &DatabaseRow) -> String {
+    if Path::new(&database.path).is_absolute() {
+        format!("{}.root", database.name)
+    } else {
+        database.path.clone()
     }
 }
 
 impl RemoteFolder {
     /// Connects to the server of `root://host:port//federation`. Writing needs a session of its catalogue.
-    /// `streams` is the number of connections for prefetching; `timeout` limits how long a server that does not
-    /// answer is waited for.
+    /// `streams` is the number of connections for prefetching.
     pub(crate) fn connect(
         url: &str,
         session: Option<Uuid>,
         streams: usize,
-        timeout: Duration,
+        patience: ServerPatience,
     ) -> Result<Self> {
         let failed = |error: ClientError| Error::io("connect to", Path::new(url), error.into_io());
         let url = Url::parse(url).map_err(|error| Error::invalid(error.to_string()))?;
-        let options = options(timeout);
+        let options = patience.options();
         let client = Client::connect(&url, options.clone()).map_err(failed)?;
         let prefetch = Arc::new(PrefetchConnections::new(url, options, streams));
         Ok(RemoteFolder { client, session, prefetch })
@@ -168,40 +198,6 @@ pub(crate) struct RemoteFile {
 }
 
 impl RemoteFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Its path below the federation's folder.
-    pub(crate) fn relative(&self) -> &str {
-        &self.relative
-    }
-
-    /// Whether all further operations fail, since unsynced writes may be lost.
-    pub(crate) fn is_broken(&self) -> bool {
-        self.file.is_broken()
-    }
-
-    pub(crate) fn size(&self) -> std::io::Result<u64> {
-        Ok(self.file.stat().map_err(io_error)?.size)
-    }
-
-    /// Fills all requests.
-    pub(crate) fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
-        read_many(&self.file, requests)
-    }
-
-    /// Fills all requests, over a connection for prefetching.
-    pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
-        read_many(self.prefetch_file(), requests)
-    }
-
-    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes
-    /// read, which is smaller than the buffer only at the end of the file.
-    pub(crate) fn read_ahead_at(&self, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
-        self.prefetch_file().read_at(offset, buffer).map_err(io_error)
-    }
-
     fn prefetch_file(&self) -> &File {
         let index = self.prefetch.next_index();
         let Some(file) = self.prefetch_files.get(index) else { return &self.file };
@@ -209,27 +205,54 @@ impl RemoteFile {
             || self.prefetch.client(index)?.open(self.file.location(), OpenOptions::READ).ok();
         file.get_or_init(open).as_ref().unwrap_or(&self.file)
     }
+}
 
-    /// Sends bytes, and does not wait for the acknowledgement.
-    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
+impl ServerFile for RemoteFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn relative(&self) -> &str {
+        &self.relative
+    }
+
+    fn size(&self, _at: Csn) -> std::io::Result<u64> {
+        Ok(self.file.stat().map_err(io_error)?.size)
+    }
+
+    fn read_many(&self, _at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+        read_many(&self.file, requests)
+    }
+
+    fn read_ahead(&self, _at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+        read_many(self.prefetch_file(), requests)
+    }
+
+    fn read_ahead_at(&self, _at: Csn, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.prefetch_file().read_at(offset, buffer).map_err(io_error)
+    }
+
+    fn is_broken(&self) -> bool {
+        self.file.is_broken()
+    }
+
+    fn write(&self, bytes: &[u8], offset: u64) -> std::io::Result<()> {
         self.file.write_later(offset, bytes).map_err(io_error)
     }
 
-    pub(crate) fn resize(&self, size: u64) -> std::io::Result<()> {
+    fn resize(&self, size: u64) -> std::io::Result<()> {
         self.file.truncate(size).map_err(io_error)
     }
 
-    /// Waits for the acknowledgement of all writes.
-    pub(crate) fn settle(&self) -> std::io::Result<()> {
+    fn settle(&self) -> std::io::Result<()> {
         self.file.settle().map_err(io_error)
     }
 
-    pub(crate) fn sync(&self) -> std::io::Result<()> {
+    fn sync(&self) -> std::io::Result<()> {
         self.file.sync().map_err(io_error)
     }
 
-    /// Removes the file.
-    pub(crate) fn remove(&self) -> std::io::Result<()> {
+    fn remove(&self) -> std::io::Result<()> {
         self.client.rm(self.file.location()).map_err(io_error)
     }
 }

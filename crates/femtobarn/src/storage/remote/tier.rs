@@ -39,10 +39,10 @@ pub(crate) struct TierCounts {
 }
 
 /// What a process has read from a cache, or from the server, since it opened the federation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierStatistics {
-    /// `disk cache`, `memcached` or `server`.
-    pub name: &'static str,
+    /// `disk cache`, `memcached`, `server`, or the URL of one of several servers.
+    pub name: String,
     /// Ranges of a file that it returned.
     pub hits: u64,
     /// Ranges that it was asked for and did not have; 0 for the server.
@@ -69,10 +69,10 @@ impl TierCounts {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn statistics(&self, name: &'static str) -> TierStatistics {
+    pub(crate) fn statistics(&self, name: &str) -> TierStatistics {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         TierStatistics {
-            name,
+            name: name.to_owned(),
             hits: of(&self.hits),
             misses: of(&self.misses),
             bytes: of(&self.bytes),

@@ -1,4 +1,4 @@
-"""Conditions without a federation: opens the snapshot files that jobs take along."""
+"""Opens conditions: those of a federation by its path or servers, and the files that jobs take along."""
 
 from __future__ import annotations
 
@@ -6,14 +6,62 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from ._conditions.conditions_files import ATTACHED_AS, ConditionsFile
+from ._conditions.jobs import Job
 from ._exceptions import CorruptError, NotFoundError
 from ._federations import create
+from ._federations import open as open_federation
 from ._femtobarn import FederationHandle
 
-__all__ = ["open_conditions"]
+__all__ = ["conditions", "open_conditions"]
+
+
+def conditions(
+    path: str | os.PathLike[str] | Sequence[str],
+    global_tag: str | None = None,
+    *,
+    csn: int | None = None,
+    **options: Any,
+) -> Job:
+    """Open a federation, and the conditions of a global tag in it.
+
+    Short for ``fb.open(path, **options).conditions(global_tag, csn=csn)``, for jobs that need nothing else of
+    the federation. With several servers, only those that have reached the job's commit are asked.
+
+    Parameters
+    ----------
+    path, options
+        As for :func:`open`.
+    global_tag, csn
+        As for ``fed.conditions(...)``.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no such federation or tag.
+    UnavailableError
+        If no server can be reached.
+    InvalidError, DeniedError, UnsupportedError
+        As :func:`open`.
+
+    Examples
+    --------
+    >>> import femtobarn as fb, tempfile
+    >>> folder = tempfile.mkdtemp() + "/lhc.fed"
+    >>> fed = fb.create(folder)
+    >>> @fb.persistent
+    ... class Gain:
+    ...     value: fb.float64
+    >>> with fed.transaction() as txn:
+    ...     oid = txn.series("tpc/gain", Gain, create=True).put(Gain(value=1.5), since=0)
+    >>> fb.conditions(folder)["tpc/gain"].at(150).value
+    1.5
+    """
+    return open_federation(path, **options).conditions(global_tag, csn=csn)
 
 
 def open_conditions(path: str | os.PathLike[str]) -> ConditionsFile:

@@ -1,0 +1,67 @@
+//! A file on a server, or on each of several servers that have copies of it.
+
+use std::fmt::Debug;
+use std::path::Path;
+
+use femtobarn_catalog::Csn;
+use rntuple::ReadRequest;
+
+/// A file that is open on a server. Reads are as of a commit that refers to the bytes: of several servers, only those
+/// that have reached it are asked. What writes is refused unless a type implements it.
+pub(crate) trait ServerFile: Debug + Send + Sync {
+    /// Its URL, in the form of a path.
+    fn path(&self) -> &Path;
+
+    /// Its path below the federation's folder.
+    fn relative(&self) -> &str;
+
+    fn size(&self, at: Csn) -> std::io::Result<u64>;
+
+    /// Fills all requests.
+    fn read_many(&self, at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()>;
+
+    /// Fills all requests anew after their bytes were found to be damaged, from another server if there is one.
+    fn read_again(&self, at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
+        self.read_many(at, requests)
+    }
+
+    /// Fills all requests, over a connection for prefetching.
+    fn read_ahead(&self, at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()>;
+
+    /// Fills `buffer` from `offset` on, over a connection for prefetching, and returns the number of bytes
+    /// read, which is smaller than the buffer only at the end of the file.
+    fn read_ahead_at(&self, at: Csn, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize>;
+
+    /// Whether all further operations fail, since unsynced writes may be lost.
+    fn is_broken(&self) -> bool {
+        false
+    }
+
+    /// Sends bytes, and does not wait for the acknowledgement.
+    fn write(&self, _bytes: &[u8], _offset: u64) -> std::io::Result<()> {
+        Err(read_only())
+    }
+
+    fn resize(&self, _size: u64) -> std::io::Result<()> {
+        Err(read_only())
+    }
+
+    /// Waits for the acknowledgement of all writes.
+    fn settle(&self) -> std::io::Result<()> {
+        Err(read_only())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        Err(read_only())
+    }
+
+    /// Removes the file.
+    fn remove(&self) -> std::io::Result<()> {
+        Err(read_only())
+    }
+}
+
+fn read_only() -> std::io::Error {
+    let why = "the federation is open at several servers, to read; open it at one to write";
+    std::io::Error::new(std::io::ErrorKind::ReadOnlyFilesystem, why)
+}

@@ -1,0 +1,150 @@
+//! Which of several servers is asked: one that is drawn at random, or a second one if a request costs half there.
+//!
+//! Cost is the time of recent requests to a server, times the requests that it works on. Two draws keep all clients
+//! from running to the same server at once, and still spare a slow one; smaller differences are chance ([Mitzenmacher 2001], "The Power of Two
+//! Choices in Randomized Load Balancing").
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::clock;
+
+/// What is known of a server's load.
+#[derive(Debug, Default)]
+pub(super) struct ServerLoad {
+    /// Moving average of the time of reads, in microseconds; 0 before the first one.
+    read_us: AtomicU64,
+    /// Time of the newest question about the server's load, in microseconds.
+    question_us: AtomicU64,
+    /// Requests that the server worked on then.
+    running: AtomicU64,
+    /// Requests of this process that it has not answered yet.
+    in_flight: AtomicU64,
+    /// Reads since the load was asked for.
+    reads: AtomicU64,
+}
+
+/// A request that is in flight until this is dropped.
+#[derive(Debug)]
+pub(super) struct RequestInFlight<'a> {
+    load: &'a ServerLoad,
+    since: Instant,
+}
+
+impl ServerLoad {
+    pub(super) fn begin(&self) -> RequestInFlight<'_> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        RequestInFlight { load: self, since: clock::now() }
+    }
+
+    /// Takes note of what a server said of its load.
+    pub(super) fn observe(&self, running: u64, time: Duration) {
+        self.running.store(running, Ordering::Relaxed);
+        self.question_us.store(micros(time), Ordering::Relaxed);
+        // A server that was slow and is not read from any more is tried again after a while.
+        if self.reads.swap(0, Ordering::Relaxed) == 0 {
+            let average = self.read_us.load(Ordering::Relaxed);
+            self.read_us.store(average / 2, Ordering::Relaxed);
+        }
+    }
+
+    fn observe_read(&self, time: Duration) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let (average, now) = (self.read_us.load(Ordering::Relaxed), micros(time));
+        let average = if average == 0 { now } else { average - average / 8 + now / 8 };
+        self.read_us.store(average, Ordering::Relaxed);
+    }
+
+    /// The time that a request is expected to take, up to a factor that all servers share.
+    pub(super) fn cost(&self) -> u64 {
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let time = 1 + of(&self.read_us) + of(&self.question_us);
+        time.saturating_mul(1 + of(&self.running) + of(&self.in_flight))
+    }
+}
+
+impl RequestInFlight<'_> {
+    /// Takes note that the request was a read, and was answered.
+    pub(super) fn end_read(self) {
+        self.load.observe_read(self.since.elapsed());
+    }
+}
+
+impl Drop for RequestInFlight<'_> {
+    fn drop(&mut self) {
+        self.load.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX >> 8)
+}
+
+/// Draws two candidates by a random number, and returns the first one, or the second if its cost is at most half of the
+/// first one's; none if there is no candidate.
+pub(super) fn better_of_two<T: Copy>(candidates: &[(T, u64)], random: u64) -> Option<T> {
+    let count = candidates.len() as u64;
+    let first = *candidates.get((random % count.max(1)) as usize)?;
+    if count == 1 {
+        return Some(first.0);
+    }
+    let other = (random % count + 1 + (random >> 32) % (count - 1)) % count;
+    let other = candidates[other as usize];
+    Some(if other.1.saturating_mul(2) <= first.1 { other.0 } else { first.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_different_candidates_are_compared() {
+        assert_eq!(better_of_two::<u8>(&[], 7), None);
+        assert_eq!(better_of_two(&[(1, 50)], 7), Some(1));
+        let candidates = [(1, 100), (2, 10), (3, 40)];
+        let mut chosen = [0; 4];
+        for high in 0..2 {
+            for low in 0..3 {
+                let drawn = better_of_two(&candidates, high << 32 | low).unwrap();
+                chosen[drawn] += 1;
+            }
+        }
+        assert_eq!(
+            chosen,
+            [0, 0, 4, 2],
+            "the worst is never chosen, the best whenever it is drawn"
+        );
+        let alike = [(1, 15), (2, 10), (3, 12)];
+        let first: Vec<_> = (0..3).filter_map(|low| better_of_two(&alike, low)).collect();
+        assert_eq!(first, [1, 2, 3], "small differences do not count");
+    }
+
+    #[test]
+    fn slow_and_busy_servers_cost_more() {
+        let (slow, busy, idle) =
+            (ServerLoad::default(), ServerLoad::default(), ServerLoad::default());
+        for load in [&slow, &busy, &idle] {
+            load.observe(0, Duration::from_micros(100));
+        }
+        slow.observe_read(Duration::from_millis(200));
+        busy.observe(30, Duration::from_micros(100));
+        let costs = [&idle, &busy, &slow].map(ServerLoad::cost);
+        assert!(costs.is_sorted() && costs[0] < costs[1] && costs[1] < costs[2], "{costs:?}");
+        let request = idle.begin();
+        assert!(idle.cost() > costs[0]);
+        drop(request);
+        assert_eq!(idle.cost(), costs[0]);
+    }
+
+    #[test]
+    fn slowness_is_forgotten_while_nothing_is_read() {
+        let load = ServerLoad::default();
+        load.observe_read(Duration::from_secs(1));
+        load.observe(0, Duration::ZERO);
+        assert_eq!(load.cost(), 1_000_001, "it was read from");
+        load.observe(0, Duration::ZERO);
+        assert_eq!(load.cost(), 500_001);
+        (0..20).for_each(|_| load.observe(0, Duration::ZERO));
+        assert_eq!(load.cost(), 1);
+    }
+}

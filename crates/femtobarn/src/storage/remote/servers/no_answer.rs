@@ -1,0 +1,62 @@
+//! Errors that are no answer to a question: another server may have it.
+
+use femtobarn_catalog::{Error, ErrorKind};
+
+/// An error of a request to one of several servers.
+pub(super) trait RequestError: std::fmt::Display {
+    /// Whether another server may answer.
+    fn is_no_answer(&self) -> bool;
+
+    /// Whether the server may answer later.
+    fn is_temporary(&self) -> bool;
+
+    /// The error if no server answers.
+    fn unavailable(what: String) -> Self;
+}
+
+impl RequestError for Error {
+    fn is_no_answer(&self) -> bool {
+        match self.kind() {
+            ErrorKind::Unavailable
+            | ErrorKind::Denied
+            | ErrorKind::Corrupt
+            | ErrorKind::Unsupported
+            | ErrorKind::Full
+            | ErrorKind::Io
+            | ErrorKind::Internal => true,
+            ErrorKind::Conflict
+            | ErrorKind::NotFound
+            | ErrorKind::Exists
+            | ErrorKind::Busy
+            | ErrorKind::Invalid
+            | ErrorKind::Closed => false,
+        }
+    }
+
+    fn is_temporary(&self) -> bool {
+        self.kind() == ErrorKind::Unavailable
+    }
+
+    fn unavailable(what: String) -> Self {
+        Error::Unavailable { what }
+    }
+}
+
+/// Of a file: whatever one server says of its copy, another may have the bytes.
+impl RequestError for std::io::Error {
+    fn is_no_answer(&self) -> bool {
+        true
+    }
+
+    fn is_temporary(&self) -> bool {
+        use std::io::ErrorKind;
+        matches!(
+            self.kind(),
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::TimedOut
+        )
+    }
+
+    fn unavailable(what: String) -> Self {
+        std::io::Error::new(std::io::ErrorKind::ConnectionRefused, what)
+    }
+}

@@ -1,0 +1,114 @@
+//! Snapshots that are pinned at every server which has them.
+//!
+//! 1. A pinned snapshot is read only from servers that pin it, and where its commit is the same transaction.
+//! 2. A server that reaches the commit later, or comes back, pins it before it is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use femtobarn_catalog::{Catalogue, Csn, ErrorKind, LeasedPins, PinGuard, Result};
+use parking_lot::RwLock;
+use uuid::Uuid;
+
+use super::member::{Member, MemberConnection};
+
+/// The snapshots that this process pins.
+#[derive(Debug, Default)]
+pub(super) struct SharedPins {
+    snapshots: RwLock<BTreeMap<Csn, SharedPin>>,
+}
+
+#[derive(Debug)]
+struct SharedPin {
+    count: usize,
+    transaction: Uuid,
+    /// The pins at the servers, in their order; none at a server that does not have the snapshot.
+    guards: Vec<Option<PinGuard>>,
+}
+
+/// A pin at one server, and the transaction of the commit there.
+pub(super) fn pin_at(connection: &MemberConnection, csn: Csn) -> Result<(PinGuard, Uuid)> {
+    let guard = connection.catalogue.pin(csn)?;
+    Ok((guard, connection.transaction(csn)?))
+}
+
+impl SharedPins {
+    /// Whether a server may be asked for a snapshot. One that is not pinned is asked of those that have its commit.
+    pub(super) fn allow(&self, csn: Csn, place: usize, member: &Member) -> bool {
+        match self.snapshots.read().get(&csn) {
+            Some(pin) => pin.guards[place].is_some(),
+            None => member.head() >= csn,
+        }
+    }
+
+    /// A further guard of a snapshot that is pinned already.
+    pub(super) fn again(self: &Arc<Self>, csn: Csn) -> Option<PinGuard> {
+        self.snapshots.write().get_mut(&csn)?.count += 1;
+        Some(PinGuard::on_lease(Arc::clone(self) as Arc<dyn LeasedPins>, csn))
+    }
+
+    /// Adds a snapshot, which none of the servers pins yet, if it is not there.
+    pub(super) fn add(self: &Arc<Self>, csn: Csn, transaction: Uuid, servers: usize) -> PinGuard {
+        let new = || SharedPin { count: 0, transaction, guards: vec![None; servers] };
+        self.snapshots.write().entry(csn).or_insert_with(new).count += 1;
+        PinGuard::on_lease(Arc::clone(self) as Arc<dyn LeasedPins>, csn)
+    }
+
+    /// Pins at a server what it has of the snapshots: of all if its session is `new`, else of those that it lacked.
+    ///
+    /// # Errors
+    /// `Unavailable` if it has another commit of that number, or does not answer.
+    pub(super) fn extend_to(
+        &self,
+        place: usize,
+        member: &Member,
+        connection: &MemberConnection,
+        is_new: bool,
+    ) -> Result<()> {
+        let is_due = |pin: &SharedPin| is_new || pin.guards[place].is_none();
+        let due: Vec<(Csn, Uuid)> = {
+            let snapshots = self.snapshots.read();
+            let due = snapshots.range(..=member.head()).filter(|(_, pin)| is_due(pin));
+            due.map(|(csn, pin)| (*csn, pin.transaction)).collect()
+        };
+        for (csn, transaction) in due {
+            // Of an earlier session: dropped first, since pins of a session are counted by their commits.
+            drop(self.replace(csn, place, None));
+            let guard = match pin_at(connection, csn) {
+                Ok((guard, own)) if own == transaction => guard,
+                Ok(_) => return Err(member.other_history(csn)),
+                // Its snapshot is gone there.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            drop(self.replace(csn, place, Some(guard)));
+        }
+        Ok(())
+    }
+
+    /// Puts a guard in the place of another, which is returned; if the snapshot is not pinned any more, the new one is.
+    fn replace(&self, csn: Csn, place: usize, guard: Option<PinGuard>) -> Option<PinGuard> {
+        match self.snapshots.write().get_mut(&csn) {
+            Some(pin) => std::mem::replace(&mut pin.guards[place], guard),
+            None => guard,
+        }
+    }
+}
+
+impl LeasedPins for SharedPins {
+    fn pin_again(&self, csn: Csn) {
+        if let Some(pin) = self.snapshots.write().get_mut(&csn) {
+            pin.count += 1;
+        }
+    }
+
+    fn unpin(&self, csn: Csn) {
+        let mut snapshots = self.snapshots.write();
+        let Some(pin) = snapshots.get_mut(&csn) else { return };
+        pin.count -= 1;
+        let unpinned = (pin.count == 0).then(|| snapshots.remove(&csn)).flatten();
+        drop(snapshots);
+        // Without the lock, since the servers are told.
+        drop(unpinned);
+    }
+}
