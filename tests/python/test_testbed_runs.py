@@ -98,7 +98,7 @@ def test_jobs_look_up_the_conditions_of_their_events(tmp_path: Path) -> None:
     ]
     workload = load(
         "conditions-sparse",
-        settings={"events": 20_000, "physics": 0.0002, "events_per_job": 10},
+        settings={"events": 20_000, "files": 5, "physics": 0.0002, "events_per_job": 10},
         sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 2.0},
     )
     done = run(workload, scratch=tmp_path / "scratch", variants=variants)
@@ -123,7 +123,7 @@ def test_jobs_look_up_the_conditions_of_their_events(tmp_path: Path) -> None:
 def test_jobs_look_up_conditions_on_a_simulated_disk(tmp_path: Path) -> None:
     workload = load(
         "conditions-storage",
-        settings={"events": 10_000, "physics": 0.0002, "events_per_job": 10},
+        settings={"events": 10_000, "files": 5, "physics": 0.0002, "events_per_job": 10},
         sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 1.0},
     )
     variants = ["one interval kept, disk", "one interval kept, memory"]
@@ -142,7 +142,7 @@ def test_jobs_read_through_a_disk_cache_and_memcached(tmp_path: Path) -> None:
         pytest.skip("memcached is not installed")
     workload = load(
         "conditions-tiers",
-        settings={"events": 10_000, "physics": 0.0002, "events_per_job": 10},
+        settings={"events": 10_000, "files": 5, "physics": 0.0002, "events_per_job": 10},
         sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 1.0},
     )
     done = run(workload, scratch=tmp_path / "scratch", variants=["both, memory"])
