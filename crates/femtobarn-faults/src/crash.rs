@@ -15,9 +15,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use crate::disk::{ChangeOutcome, Crash, CrashDisk, DiskImage, SECTOR};
 use crate::random::SplitMix;
-use crate::script::Script;
 use crate::trace::FileOperation;
-use crate::verify::{Acknowledged, verify};
+use crate::verify::Acknowledged;
 
 /// SplitMix subsets at each operation.
 const SUBSETS: usize = 2;
@@ -43,6 +42,9 @@ pub struct Exploration {
     pub failures: Vec<String>,
 }
 
+/// Verifies the federation in a folder against the acknowledgements, in every detail if the last argument is set.
+pub type Verifier<'a> = &'a (dyn Fn(&Path, &Acknowledged, bool) -> Result<(), String> + Sync);
+
 /// A crash after an operation.
 struct CrashPoint {
     operation: usize,
@@ -62,7 +64,7 @@ struct CrashState {
 /// # Errors
 /// Names the operation of the trace that cannot be applied.
 pub fn explore(
-    script: &Script,
+    verifier: Verifier<'_>,
     trace: &[FileOperation],
     limit: usize,
     seed: u64,
@@ -78,7 +80,7 @@ pub fn explore(
     let replayed = std::thread::scope(|scope| {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         for _ in 0..threads {
-            scope.spawn(|| check_all(script, &receiver, &tried, &failures));
+            scope.spawn(|| check_all(verifier, &receiver, &tried, &failures));
         }
         let send = |case| drop(sender.send(case));
         let replayed = replay(trace, &points, send);
@@ -92,7 +94,7 @@ pub fn explore(
 }
 
 fn check_all(
-    script: &Script,
+    verifier: Verifier<'_>,
     receiver: &Mutex<Receiver<CrashState>>,
     tried: &AtomicUsize,
     failures: &Mutex<Vec<String>>,
@@ -101,17 +103,17 @@ fn check_all(
         let next = receiver.lock().expect("no thread panics while it receives").recv();
         let Ok(case) = next else { return };
         tried.fetch_add(1, Ordering::Relaxed);
-        if let Err(failure) = check(script, &case) {
+        if let Err(failure) = check(verifier, &case) {
             let mut failures = failures.lock().expect("no thread panics while it reports");
             failures.push(format!("{}: {failure}", case.name));
         }
     }
 }
 
-fn check(script: &Script, case: &CrashState) -> Result<(), String> {
+fn check(verifier: Verifier<'_>, case: &CrashState) -> Result<(), String> {
     let folder = in_memory()?;
     write(&case.found, folder.path()).map_err(|error| format!("cannot write a state: {error}"))?;
-    let verified = || verify(&folder.path().join("fed"), script, &case.acknowledged, case.thorough);
+    let verified = || verifier(&folder.path().join("fed"), &case.acknowledged, case.thorough);
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(verified)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         Err(format!("panic: {}", text.unwrap_or_default()))

@@ -10,6 +10,7 @@
 //! | [`disk`] | a simulated disk that knows which changes are durable |
 //! | [`soak`] | writers that are killed, and the check of their commits |
 //! | [`history`] | records concurrent transactions and checks their isolation |
+//! | [`conditions`] | a workload on conditions and global tags, and what it must answer after each step |
 //! | [`script`] | workloads, and the contents that they must produce |
 //! | [`trace`] | the operations of a workload on its files |
 //! | [`fault`], [`random`] | faults of a disk; pseudo-random numbers |
@@ -17,6 +18,7 @@
 //! The program `workload` runs a script and intercepts its own calls to the kernel, to record every operation or
 //! to make one fail.
 
+pub mod conditions;
 pub mod crash;
 pub mod disk;
 pub mod fault;

@@ -2,9 +2,11 @@
 
 use std::process::Command;
 
-use femtobarn_faults::crash::{Exploration, explore, in_memory};
+use femtobarn_faults::conditions;
+use femtobarn_faults::crash::{Exploration, Verifier, explore, in_memory};
 use femtobarn_faults::script::{NAMES, Script};
 use femtobarn_faults::trace::FileOperation;
+use femtobarn_faults::verify::verify;
 
 const SEED: u64 = 20_261_122;
 /// The approximate number of crashes per workload in the short test.
@@ -24,13 +26,27 @@ fn crash_everywhere(limit: usize) {
     for name in NAMES {
         crash_in(name, limit);
     }
+    crash_in_conditions(limit);
+}
+
+fn crash_in_conditions(limit: usize) {
+    let expected = conditions::expected().unwrap();
+    crash_with(conditions::NAME, limit, &|folder, acknowledged, thorough| {
+        conditions::verify(folder, &expected, acknowledged, thorough)
+    });
 }
 
 fn crash_in(name: &str, limit: usize) {
     let script = Script::named(name).unwrap();
+    crash_with(name, limit, &|folder, acknowledged, thorough| {
+        verify(folder, &script, acknowledged, thorough)
+    });
+}
+
+fn crash_with(name: &str, limit: usize, verifier: Verifier<'_>) {
     let trace = record(name);
     let started = std::time::Instant::now();
-    let explored = explore(&script, &trace, limit, SEED).unwrap();
+    let explored = explore(verifier, &trace, limit, SEED).unwrap();
     let Exploration { operations, possible, tried, failures } = explored;
     crate::print_progress(&format!(
         "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, seed \
@@ -57,5 +73,9 @@ fn acknowledged_steps_survive_every_crash() {
 #[ignore = "one workload, which FEMTOBARN_WORKLOAD names"]
 fn acknowledged_steps_of_a_chosen_workload_survive_crashes() {
     let Ok(name) = std::env::var("FEMTOBARN_WORKLOAD") else { return };
-    crash_in(&name, CRASHES);
+    if name == conditions::NAME {
+        crash_in_conditions(CRASHES);
+    } else {
+        crash_in(&name, CRASHES);
+    }
 }

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use femtobarn::Federation;
+use femtobarn_faults::conditions;
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction, recorder};
 use femtobarn_faults::script::{Runner, Script};
 use femtobarn_faults::soak;
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
+        ["record", conditions::NAME, folder, trace] => {
+            record_conditions(Path::new(folder), Path::new(trace))
+        }
         ["record", script, folder, trace] => record(script, Path::new(folder), Path::new(trace)),
         ["fail", script, kind, folder, limit, seed] => {
             fault_runs::run_all(script, kind, Path::new(folder), limit, seed)
@@ -55,6 +59,19 @@ fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
     drop(runner);
     interposer::stop();
     Ok(())
+}
+
+fn record_conditions(folder: &Path, trace: &Path) -> Result<(), String> {
+    interposer::start(folder, Some(trace), None);
+    let done = conditions::run_all(
+        &folder.join("fed"),
+        |_| interposer::acknowledge("step"),
+        || {
+            interposer::acknowledge("created");
+        },
+    );
+    interposer::stop();
+    done.map_err(|error| error.to_string())
 }
 
 fn write(folder: &Path, writer: &str, count: &str) -> Result<(), String> {

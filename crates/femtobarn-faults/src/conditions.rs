@@ -1,0 +1,244 @@
+//! A workload on conditions and global tags, and what it must answer after each step.
+//!
+//! 1. After a crash, a federation answers as after the acknowledged steps, or as after one more, in every global tag.
+//! 2. Then conditions can be put and tags made, and a frozen tag answers as before.
+
+use std::path::Path;
+
+use femtobarn::{
+    CheckLevel, Class, ContainerKey, ContainerOptions, Error, ErrorKind, Federation, Result,
+    Severity, Transaction,
+};
+use femtobarn_conditions::{
+    GlobalTag, GlobalTagState, Job, JobOptions, Series, TagChange, series_class,
+};
+use rntuple::{Array, Primitive, Value};
+
+use crate::crash::in_memory;
+use crate::verify::{Acknowledged, say};
+
+/// The workload's name.
+pub const NAME: &str = "conditions";
+
+const DATABASE: &str = "tpc";
+const SERIES: &str = "tpc/gain";
+/// The moments that are asked for.
+const MOMENTS: std::ops::Range<i64> = 0..12;
+const CHANNELS: [i64; 2] = [0, 3];
+const FOREVER: i64 = i64::MAX;
+
+/// The steps, each of which is acknowledged as a whole.
+const STEPS: [fn(&Federation) -> Result<()>; 14] = [
+    |it| put(it, 0, 0, FOREVER, 1.0),
+    |it| put(it, 0, 2, 6, 2.0),
+    |it| put(it, 3, 1, 9, 3.0),
+    |it| replace(it, 0, "until", Array::primitive(Primitive::Int64, vec![8_i64])),
+    |it| replace(it, 1, "value", Array::primitive(Primitive::Float64, vec![2.5_f64])),
+    |it| tag(it, "prod", TagChange { create: Some(None), ..TagChange::default() }),
+    |it| put(it, 0, 4, 5, 4.0),
+    |it| state(it, "prod", GlobalTagState::Frozen),
+    |it| tag(it, "dev", TagChange { create: Some(None), branch: true, ..TagChange::default() }),
+    |it| put_in_branch(it, "dev", 1, 3, 5.0),
+    |it| put(it, 3, 0, 12, 6.0),
+    |it| put_in_branch(it, "dev", 6, 9, 7.0),
+    |it| tag(it, "next", TagChange { create: Some(Some("dev".into())), ..TagChange::default() }),
+    |it| state(it, "next", GlobalTagState::Deleted),
+];
+/// After these steps the federation is closed and opened again.
+const REOPENED_AFTER: [usize; 2] = [6, 10];
+
+/// What every global tag, and no tag, answers; an entry for each.
+pub type Answers = Vec<String>;
+
+/// Runs all steps on a new federation in a folder, and tells when it is created, and when each step is acknowledged.
+///
+/// # Errors
+/// Those of the engine.
+pub fn run_all(
+    folder: &Path,
+    mut acknowledge: impl FnMut(&Federation),
+    created: impl FnOnce(),
+) -> Result<()> {
+    let mut federation = Federation::create(folder, "test")?;
+    created();
+    for (number, step) in STEPS.iter().enumerate() {
+        step(&federation)?;
+        acknowledge(&federation);
+        if REOPENED_AFTER.contains(&number) {
+            drop(federation);
+            federation = Federation::open(folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// The answers after no step, after the first one, and so on, of a federation that nothing happens to.
+///
+/// # Errors
+/// A text for errors of the engine.
+pub fn expected() -> std::result::Result<Vec<Answers>, String> {
+    let folder = in_memory()?;
+    let mut expected = vec![vec!["none".to_owned()]];
+    let mut failed = None;
+    let ask = |federation: &Federation| match answers(federation) {
+        Ok(found) => expected.push(found),
+        Err(error) => failed = Some(error),
+    };
+    run_all(&folder.path().join("fed"), ask, || ()).map_err(say("the workload fails"))?;
+    failed.map_or(Ok(expected), |error| Err(say("no answers")(error)))
+}
+
+/// Verifies the federation in a folder, and changes it thereby.
+///
+/// # Errors
+/// The first violation.
+pub fn verify(
+    folder: &Path,
+    expected: &[Answers],
+    acknowledged: &Acknowledged,
+    thorough: bool,
+) -> std::result::Result<(), String> {
+    let federation = match Federation::open(folder) {
+        Err(error) if !acknowledged.is_created && error.kind() == ErrorKind::NotFound => {
+            return Ok(());
+        }
+        opened => opened.map_err(say("cannot open it"))?,
+    };
+    let steps = acknowledged.steps.len();
+    let found = answers(&federation).map_err(say("no answers"))?;
+    let possible = &expected[steps..expected.len().min(steps + 2)];
+    if !possible.contains(&found) {
+        return Err(format!("after {steps} steps: expected {possible:?}, found {found:?}"));
+    }
+    let level = if thorough { CheckLevel::Full } else { CheckLevel::Quick };
+    let report = federation.check(level, &mut |_| true).map_err(say("cannot check it"))?;
+    if let Some(problem) =
+        report.problems.iter().find(|problem| problem.severity == Severity::Damage)
+    {
+        return Err(format!("check finds: {problem}"));
+    }
+    go_on(&federation, &found)
+}
+
+/// Puts a condition and makes a tag; what is frozen must not change.
+fn go_on(federation: &Federation, before: &Answers) -> std::result::Result<(), String> {
+    put(federation, 0, 0, FOREVER, 9.0).map_err(say("cannot put a condition"))?;
+    let new = TagChange { create: Some(None), ..TagChange::default() };
+    tag(federation, "after", new).map_err(say("cannot make a tag"))?;
+    let after = answers(federation).map_err(say("no answers afterwards"))?;
+    let is_frozen = |answer: &&String| answer.starts_with("prod frozen");
+    if before.iter().find(is_frozen) != after.iter().find(is_frozen) {
+        return Err(format!("a frozen tag changes from {before:?} to {after:?}"));
+    }
+    let newest = after
+        .iter()
+        .any(|answer| answer.starts_with("after open") && answer.contains("Float(9.0)"));
+    if !newest {
+        return Err(format!("the new condition is not found: {after:?}"));
+    }
+    match state(federation, "prod", GlobalTagState::Open) {
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::NotFound) => Ok(()),
+        Ok(()) if !before.iter().any(|answer| answer.starts_with("prod frozen")) => Ok(()),
+        other => Err(format!("opening a frozen tag gives {other:?}")),
+    }
+}
+
+fn answers(federation: &Federation) -> Result<Answers> {
+    let snapshot = federation.snapshot(None)?;
+    let tags = GlobalTag::all(&snapshot)?;
+    let named = tags.iter().map(|tag| (Some(tag.name.clone()), tag.state.name()));
+    [(None, "")]
+        .into_iter()
+        .chain(named)
+        .map(|(tag, state)| {
+            let job = Job::open(federation, &JobOptions { global_tag: tag.clone(), csn: None })?;
+            let series = match job.series(SERIES) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok("none".to_owned()),
+                series => series?,
+            };
+            let moments =
+                CHANNELS.into_iter().flat_map(|channel| MOMENTS.map(move |at| (channel, at)));
+            let values = moments.map(|(channel, at)| value(&series, channel, at));
+            let values = values.collect::<Result<Vec<_>>>()?;
+            let text = format!("{} {state}: {}", tag.unwrap_or_default(), values.join(" "));
+            Ok(text)
+        })
+        .collect()
+}
+
+/// The value that is valid at a moment; `-` if there is none.
+fn value(series: &Series, channel: i64, at: i64) -> Result<String> {
+    let Some(entry) = series.at(channel, at)?.entry else { return Ok("-".to_owned()) };
+    let fetched = series.fetch(&["value"], &[entry])?.value(0);
+    match fetched.map_err(|source| Error::Storage { what: SERIES.to_owned(), source })? {
+        Value::Record(fields) => Ok(fields.iter().map(|(_, value)| format!("{value:?}")).collect()),
+        other => Ok(format!("{other:?}")),
+    }
+}
+
+fn put(federation: &Federation, channel: i64, since: i64, until: i64, value: f64) -> Result<()> {
+    let mut transaction = federation.transaction(Default::default())?;
+    let database = transaction.database_or_new(DATABASE, None)?;
+    let key = match transaction.find_container(database, "gain")? {
+        Some(_) => transaction.container(database, "gain")?,
+        None => {
+            let payload = r#"{"name": "Gain", "version": 1, "fields": [{"name": "value", "type": "float64"}]}"#;
+            let class = series_class(&Class::from_json(payload)?)?;
+            let options =
+                ContainerOptions { series: Some(Default::default()), ..Default::default() };
+            transaction.create_container(database, "gain", &class, options)?
+        }
+    };
+    append(&mut transaction, key, [since, until, channel], None, value)?;
+    transaction.commit().map(drop)
+}
+
+fn put_in_branch(
+    federation: &Federation,
+    tag: &str,
+    since: i64,
+    until: i64,
+    value: f64,
+) -> Result<()> {
+    let mut transaction = federation.transaction(Default::default())?;
+    let branch = GlobalTag::open_branch(&mut transaction, tag, SERIES)?;
+    let (_, name) = crate::script::split(&branch.container);
+    let database = transaction.database(DATABASE)?;
+    let key = transaction.container(database, name)?;
+    append(&mut transaction, key, [since, until, 0], Some(-1), value)?;
+    transaction.commit().map(drop)
+}
+
+fn append(
+    transaction: &mut Transaction,
+    key: ContainerKey,
+    [since, until, channel]: [i64; 3],
+    replaced: Option<i64>,
+    value: f64,
+) -> Result<()> {
+    let integer =
+        |name: &str, value: i64| (name.to_owned(), Array::primitive(Primitive::Int64, vec![value]));
+    let mut members =
+        vec![integer("since", since), integer("until", until), integer("channel", channel)];
+    members.extend(replaced.map(|entry| integer("replaced_entry", entry)));
+    members.push(("value".to_owned(), Array::primitive(Primitive::Float64, vec![value])));
+    transaction.extend(key, Array::Record { length: 1, members }).map(drop)
+}
+
+/// Gives a condition another value of a field: another end, or a corrected payload.
+fn replace(federation: &Federation, entry: u64, field: &str, value: Array) -> Result<()> {
+    let mut transaction = federation.transaction(Default::default())?;
+    let database = transaction.database(DATABASE)?;
+    let key = transaction.container(database, "gain")?;
+    let fields = Array::Record { length: 1, members: vec![(field.to_owned(), value)] };
+    transaction.update(key, &[entry], fields)?;
+    transaction.commit().map(drop)
+}
+
+fn tag(federation: &Federation, name: &str, change: TagChange) -> Result<()> {
+    GlobalTag::change(federation, name, &change).map(drop)
+}
+
+fn state(federation: &Federation, name: &str, state: GlobalTagState) -> Result<()> {
+    tag(federation, name, TagChange { state: Some(state), ..TagChange::default() })
+}
