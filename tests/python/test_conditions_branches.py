@@ -275,3 +275,27 @@ def test_diff_names_what_a_branch_changed(gains: fb.Federation) -> None:
         ("tpc/gain", 0, 40, 60, {"value": 1.0}, {"value": 2.0}),
         ("tpc/gain", 3, 90, 100, {"value": 5.0}, None),
     ]
+
+
+def test_deleted_branch_leaves_no_container_that_no_tag_reads(gains: fb.Federation) -> None:
+    put(gains, 2.0, 40, 60, "mc")
+    gains.conditions.create_tag("copy", copy_of="mc")
+    gains.conditions.create_tag("fixed", copy_of="mc", state="frozen")
+    before = gains.snapshot()
+    gains.conditions.delete_tag("mc")
+    assert "tpc/gain@mc" in gains.snapshot(), "the copy follows it"
+    assert values(gains, "copy", 50) == [2.0]
+    gains.conditions.create_tag("jets", copy_of="prod", branch=True)
+    put(gains, 3.0, 40, 60, "jets")
+    gains.conditions.create_tag("jets-1", copy_of="jets", state="frozen")
+    last = gains.snapshot()
+    gains.conditions.delete_tag("jets")
+    now = gains.snapshot()
+    assert ("tpc/gain@jets" in last, "tpc/gain@jets" in now, "tpc/gain" in now) == (True, False, True)
+    assert values(gains, "jets", 50, csn=last.csn) == values(gains, "jets-1", 50) == [3.0]
+    assert values(gains, "mc", 50, csn=before.csn) == values(gains, "fixed", 50) == [2.0]
+    gains.conditions.create_tag("jets", copy_of="prod", branch=True)
+    put(gains, 4.0, 40, 60, "jets")
+    assert values(gains, "jets", 39, 50) == [1.0, 4.0]
+    assert values(gains, "jets-1", 50) == [3.0]
+    assert gains.conditions.check() == []

@@ -233,7 +233,7 @@ class Conditions:
     def delete_tag(self, name: str, *, message: str = "") -> None:
         """Delete a global tag. Its name is free again; its history and earlier commits keep it.
 
-        Copies of it stay as they are, and so do the series and the commits that it names.
+        Copies, series and commits that it names stay. A branch's conditions go, unless a tag follows them.
 
         Raises
         ------

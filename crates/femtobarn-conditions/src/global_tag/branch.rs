@@ -1,5 +1,7 @@
 //! Branches: what a global tag has of a series in a container of its own, in front of what it is based on.
 
+use std::collections::HashSet;
+
 use femtobarn::{ContainerOptions, Error, Federation, Result, SeriesOptions, Transaction, View};
 
 use super::change::{found, keep_commits, signed};
@@ -60,6 +62,31 @@ impl GlobalTag {
         }
         Ok(BranchSeries { container, behind })
     }
+}
+
+/// Drops the containers of a branch that is deleted. One that another tag reads as of the newest commit stays; tags that
+/// read it as of a commit find it there.
+pub(super) fn drop_containers(
+    transaction: &mut Transaction,
+    deleted: &GlobalTag,
+    all: &[GlobalTag],
+) -> Result<()> {
+    let others = all.iter().filter(|tag| tag.name != deleted.name);
+    let branches = others.flat_map(|tag| tag.series.values()).flat_map(|it| &it.branches);
+    let used: HashSet<&str> =
+        branches.filter(|it| it.csn.is_none()).map(|it| &*it.container).collect();
+    for series in deleted.changed_series() {
+        let path = container_path(&deleted.name, series)?;
+        let Some((database, name)) = path.split_once('/') else { continue };
+        if used.contains(&*path) {
+            continue;
+        }
+        let Some(database) = transaction.find_database(database)? else { continue };
+        if transaction.find_container(database, name)?.is_some() {
+            transaction.drop_container(database, name)?;
+        }
+    }
+    Ok(())
 }
 
 fn check_writable(tag: &GlobalTag) -> Result<()> {

@@ -7,8 +7,9 @@ use femtobarn::{
     View,
 };
 
+use super::branch::drop_containers;
 use super::record::{BranchRecord, ChangeRecord, NEWEST, VersionRecord, chain, open_container};
-use super::{GlobalTag, GlobalTagState, SeriesVersion, newest};
+use super::{GlobalTag, GlobalTagState, SeriesVersion, all_in, newest};
 use crate::clock;
 use crate::series::Series;
 
@@ -84,6 +85,11 @@ impl GlobalTag {
         let record = changed(name, base.as_ref(), change, &view, transaction)?;
         keep_commits(view.snapshot().federation(), name, &record)?;
         transaction.rows(key)?.append(&record)?;
+        if let (Some(GlobalTagState::Deleted), Some(branch)) = (change.state, base)
+            && branch.is_branch
+        {
+            drop_containers(transaction, &branch, &all_in(&view)?)?;
+        }
         Ok(())
     }
 }

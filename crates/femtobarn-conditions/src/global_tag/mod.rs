@@ -148,15 +148,7 @@ impl GlobalTag {
     /// # Errors
     /// As [`look_up`](Self::look_up).
     pub fn all(snapshot: &Snapshot) -> Result<Vec<Self>> {
-        let Some(view) = container(snapshot)? else { return Ok(vec![]) };
-        let mut names = vec![];
-        view.cursor::<NameRecord>()?.for_each(0..view.entries(), |_, change| {
-            names.push(change.name);
-            Ok(())
-        })?;
-        names.sort_unstable();
-        names.dedup();
-        names.iter().filter_map(|name| newest(&view, name).transpose()).collect()
+        container(snapshot)?.map_or_else(|| Ok(vec![]), |view| all_in(&view))
     }
 
     /// The commit that changed a global tag last; none if there never was one. Until another one does, all tags are the same.
@@ -189,6 +181,18 @@ impl GlobalTag {
             .filter(move |(series, version)| !version.branches.is_empty() && own(series, version));
         changed.map(|(series, _)| series.as_str())
     }
+}
+
+/// All tags, by name.
+fn all_in(view: &View) -> Result<Vec<GlobalTag>> {
+    let mut names = vec![];
+    view.cursor::<NameRecord>()?.for_each(0..view.entries(), |_, change| {
+        names.push(change.name);
+        Ok(())
+    })?;
+    names.sort_unstable();
+    names.dedup();
+    names.iter().filter_map(|name| newest(view, name).transpose()).collect()
 }
 
 /// The entries of a name's changes, ascending, up to the one that froze it.
