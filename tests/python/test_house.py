@@ -24,7 +24,7 @@ FLOORS: dict[str, set[str]] = {
     "femtobarn-format": {"rntuple", "femtobarn-catalog"},
     "femtobarn": {"rntuple", "xrd", "femtobarn-catalog", "femtobarn-rpc", "femtobarn-format"},
     "femtobarn-conditions": {"rntuple", "femtobarn"},
-    "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn"},
+    "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn", "femtobarn-conditions"},
     "femtobarn-bench": {
         "rntuple",
         "xrd",
