@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, MutableSequence
+from collections.abc import Callable, Iterator, MutableSequence
 from dataclasses import dataclass, field
+from itertools import cycle, islice, repeat
 from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
@@ -42,8 +43,8 @@ class Assignment:
     scenario: Scenario
     kind: Kind
     number: int
-    location: str
-    """Folder or ``root://`` address of the federation."""
+    locations: tuple[str, ...]
+    """Folder or ``root://`` address of the federation, or the addresses of all servers that have a copy."""
     seed: int
     folder: Path
     """A folder of this machine that all clients of a federation share."""
@@ -147,7 +148,7 @@ class _Client:
         self.rest_of_first_pass: list[Callable[[], None]] = []
         self.count: Callable[[Any], int] = len
         self.event_began = time.monotonic()
-        self.location, self.folder = assignment.location, assignment.folder
+        self.locations, self.folder = assignment.locations, assignment.folder
         places = {"folder": self.folder, "memcached": assignment.memcached}
         self.options: dict[str, Any] = {
             name: value.format(**places) if isinstance(value, str) else value
@@ -155,7 +156,7 @@ class _Client:
             if value != ""
         }
         self.stream: StreamReader | None = None
-        self.federation = fb.open(self.location, **self.options)
+        self.federation = fb.open(self.locations, **self.options)
         self.times = {"ready": ready, "opened": time.monotonic()}
         self.snapshot = self.federation.snapshot()
         self.actions = self._actions()
@@ -241,7 +242,9 @@ class _Client:
             self.count = ak.count
             return [lambda: self._select(step)]
         if step.action == "conditions":
-            self.stream = StreamReader(step, self.location, self.options, self.folder, self.random, self._add)
+            self.stream = StreamReader(
+                step, self._places(), self.options, self.folder, self.random, self._add
+            )
             return [self._next_event]
         if step.action == "pair":
             return [lambda: self._pair(step)] * step.objects
@@ -249,6 +252,12 @@ class _Client:
             return [lambda: self._write_many(step)]
         one = self._read if step.action == "read" else self._write
         return [lambda: one(step)] * step.objects
+
+    def _places(self) -> Iterator[tuple[str, ...]]:
+        """The servers that each of its jobs opens: all, or the next one in turn."""
+        if self.scenario.simulation.server_of == "request":
+            return repeat(self.locations)
+        return islice(cycle((one,) for one in self.locations), self.number % len(self.locations), None)
 
     def _compute(self, seconds: float) -> None:
         """Use CPU time, or, where computation is simulated, sleep for as long as one free CPU would take."""

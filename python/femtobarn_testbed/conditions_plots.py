@@ -1,10 +1,11 @@
-"""Plots of jobs that look up conditions: time in database code beside time in physics, before and after."""
+"""Plots of jobs that look up conditions: time in database code beside time in physics, and latencies."""
 
 from __future__ import annotations
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 
@@ -16,10 +17,13 @@ from .rate_plots import WIDTH, Run, largest
 from .summaries import rounded
 from .time_plots import OPERATIONS
 
-__all__ = ["draw_event_costs"]
+__all__ = ["draw_event_costs", "draw_look_up_latencies"]
 
 PHYSICS = OPERATIONS["compute"]
 COLOURS = {name: OPERATIONS[name] for name in DATABASE}
+QUANTILES = {"median": ("median", "o"), "p99": ("99 %", "D")}
+"""The text and the marker of each quantile of a point's operations."""
+
 ROOM = 1e4
 """Room for texts beside the longest bar, as a factor on the logarithmic axis."""
 
@@ -80,3 +84,39 @@ def _draw_factors(axes: Axes, shown: list[EventCosts]) -> None:
         xycoords=("data", "axes fraction"), textcoords="offset points",
     )  # fmt: skip
     clean(axes, x="ms of it in look-ups, logarithmic", grid="x")
+
+
+def draw_look_up_latencies(run: Run) -> Figure:
+    """Draw the median and the 99 % quantile of an event's look-ups with the most clients, logarithmic."""
+    shown = {
+        point["variant"]: point["operations"]["look up"]
+        for point in largest(run)
+        if point["operations"].get("look up", {"count": 0})["count"]
+    }
+    figure = picture(WIDTH, 1.5 + 0.5 * len(shown))
+    axes = figure.subplots()
+    colour = COLOURS["look up"]
+    for row, done in enumerate(shown.values()):
+        times = [1e3 * done[name] for name in QUANTILES]
+        axes.plot(times, [row] * len(times), color="#b6bcc6", zorder=1)
+        for time, (_, marker), side in zip(times, QUANTILES.values(), (-1, 1), strict=True):
+            axes.plot(time, row, marker, markersize=9, color=colour)
+            axes.annotate(
+                f"{rounded(time)} ms", (time, row), (11 * side, 0), textcoords="offset points", va="center",
+                ha="left" if side > 0 else "right", fontsize=9,
+            )  # fmt: skip
+    axes.set_yticks(range(len(shown)), list(shown))
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.margins(x=0.2)
+    clean(axes, x="ms of the look-ups of an event, logarithmic", grid="x")
+    clients = max(point["clients"] for point in run["points"])
+    axes.set_title(f"{clients} client{'s' * (clients != 1)}", fontsize=10.5)
+    handles = [
+        Line2D([], [], marker=marker, color=colour, linewidth=0, markersize=7, label=name)
+        for name, marker in QUANTILES.values()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from femtobarn_reports.page import Picture, details, document, figures, grid, listed, section, tiles
 from femtobarn_reports.style import png, style
 
-from .conditions_plots import draw_event_costs
+from .conditions_plots import draw_event_costs, draw_look_up_latencies
 from .event_costs import event_costs_of, event_costs_table
 from .monarc import cells_of, size_table
 from .papers import paper_of
@@ -146,5 +146,8 @@ def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure]
     if event_costs_of(run):
         caption = f"Dashed: the first variant, as much faster as the paper's jobs became. {simulated}"
         yield "events", "Time in database code", caption, draw_event_costs, run
+    if any(played.get("servers", 1) > 1 for played in run["played"].values()):
+        caption = f"Of all look-ups that ended, each for all series at an event. {simulated}"
+        yield "latencies", "Latencies of look-ups", caption, draw_look_up_latencies, run
     caption = "All clients of a point together. Their own loop is Python code between operations."
     yield "time", "Where the clients' time goes", caption, draw_time_shares, run

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,7 +165,7 @@ class _Point:
         self.folder.mkdir(parents=True)
         try:
             with ExitStack() as stack:
-                sites = [stack.enter_context(one) for one in map(self._site, self._shares())]
+                sites = [[stack.enter_context(one) for one in self._sites(kinds)] for kinds in self._shares()]
                 memory = self.scenario.simulation.memcached_bytes
                 self.memcached = stack.enter_context(run_memcached(memory, self.folder))
                 self._prepare_machine()
@@ -188,8 +188,8 @@ class _Point:
         kinds = self.scenario.kinds
         return [(kind,) for kind in kinds] if self.scenario.simulation.federations == "each" else [kinds]
 
-    def _site(self, kinds: tuple[Kind, ...]) -> Any:
-        """Create a federation with the initial data that these kinds of clients need, and its server."""
+    def _sites(self, kinds: tuple[Kind, ...]) -> Sequence[AbstractContextManager[Site]]:
+        """Create a federation with the initial data that these kinds of clients need, and its servers."""
         folder = self.folder / f"{kinds[0].name}.fed"
         needed = tuple(
             data
@@ -207,10 +207,12 @@ class _Point:
                 for size in prepare_stream(federation, self.scenario.stream, self.folder, place):
                     total += size
                     self.progress(f"preparing data, {total / 1e6:,.0f} MB")
-        return site.open_site(folder, self.scenario)
+        return site.open_sites(folder, self.scenario)
 
-    def _measure_window(self, sites: list[Site], pool: ClientPool) -> dict[str, Any]:
-        self._start(sites, pool)
+    def _measure_window(self, groups: list[list[Site]], pool: ClientPool) -> dict[str, Any]:
+        """Measure with the servers of each federation."""
+        self._start(groups, pool)
+        sites = [one for group in groups for one in group]
         self.progress("warming up")
         time.sleep(self.scenario.sweep.warm_up_seconds)
         servers = [one.pid for one in (*sites, self.memcached) if one is not None and one.pid is not None]
@@ -227,18 +229,19 @@ class _Point:
         point["verdict"] = judge(point, machine()["cores"])
         return point
 
-    def _start(self, sites: list[Site], pool: ClientPool) -> None:
-        shares = self._shares()
+    def _start(self, groups: list[list[Site]], pool: ClientPool) -> None:
         locations = {
-            kind.name: one.location for kinds, one in zip(shares, sites, strict=True) for kind in kinds
+            kind.name: tuple(one.location for one in group)
+            for kinds, group in zip(self._shares(), groups, strict=True)
+            for kind in kinds
         }
         assignments = []
         for number in range(self.clients):
             kind = self.scenario.kind_of(number)
-            location = locations[kind.name]
+            where = locations[kind.name]
             memcached = self.memcached.address if self.memcached else ""
             assignments.append(
-                Assignment(self.scenario, kind, number, location, self.seed, self.folder, memcached)
+                Assignment(self.scenario, kind, number, where, self.seed, self.folder, memcached)
             )
         for first in range(0, self.clients, self.scenario.sweep.batch):
             self.progress(f"{first} clients are running")

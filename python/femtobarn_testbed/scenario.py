@@ -59,6 +59,10 @@ class Simulation:
     federations: str = "one"
     """``"one"`` for all kinds of clients, or ``"each"``: every kind has its own federation and server."""
     disks: SimulatedDisks | None = None
+    servers: int = 1
+    """Servers, each with a copy of the federation, which clients only read; the disks are the first one's."""
+    server_of: str = "request"
+    """``"request"``: jobs open all servers, requests go by load; ``"job"``: each job opens the next one."""
     memcached_bytes: int = 0
     """Memory of a memcached beside the server, whose address is ``{memcached}`` in ``[open]``; 0: none."""
 

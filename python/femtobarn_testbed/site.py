@@ -1,13 +1,13 @@
-"""The federation that clients work on: a folder, and in most scenarios a server in front of it."""
+"""The federation that clients work on: a folder, and in most scenarios a server, or several with copies."""
 
 from __future__ import annotations
 
 import json
 import multiprocessing
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import femtobarn as fb
 
 from .scenario import Scenario
 
-__all__ = ["NAME", "Site", "open_site"]
+__all__ = ["NAME", "Site", "open_sites"]
 
 NAME = "testbed.fed"
 START_SECONDS_MAX = 60.0
@@ -40,6 +40,20 @@ class Site:
         self.pipe.send("status")
         status: dict[str, Any] = self.pipe.recv()
         return status
+
+
+def open_sites(folder: Path, scenario: Scenario) -> Sequence[AbstractContextManager[Site]]:
+    """Copy a federation for each further server; each site is one as of :func:`open_site`.
+
+    The simulated disks are those of the first server.
+    """
+    good = replace(scenario, simulation=replace(scenario.simulation, disks=None))
+    sites = [open_site(folder, scenario)]
+    for number in range(1, scenario.simulation.servers):
+        copied = folder.with_stem(f"{folder.stem}-{number}")
+        shutil.copytree(folder, copied)
+        sites.append(open_site(copied, good))
+    return sites
 
 
 @contextmanager

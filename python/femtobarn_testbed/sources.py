@@ -26,11 +26,12 @@ class Sources:
     """By name of the source, the numbers of :class:`femtobarn.TierStatistics`."""
 
     def add(self, statistics: Iterable[fb.TierStatistics]) -> None:
-        """Add what one job read."""
+        """Add what one job read. Of several servers, whose names are URLs, it adds the sum."""
         for each in statistics:
-            into = self.counts.setdefault(each.name, dict.fromkeys(COUNTS, 0))
-            for name in COUNTS:
-                into[name] += getattr(each, name)
+            name = each.name if each.name in SOURCES else "server"
+            into = self.counts.setdefault(name, dict.fromkeys(COUNTS, 0))
+            for count in COUNTS:
+                into[count] += getattr(each, count)
 
 
 def merge_sources(each: Iterable[Sources | None]) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ ones file by file, or the next ones in the order of time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +107,8 @@ class StreamReader:
 
     Parameters
     ----------
+    places
+        The locations that each job opens, one job after the other.
     options
         Arguments of ``fb.open``.
     add
@@ -116,13 +118,13 @@ class StreamReader:
     def __init__(
         self,
         step: Step,
-        location: str,
+        places: Iterator[Sequence[str]],
         options: Mapping[str, Any],
         folder: Path,
         random: np.random.Generator,
         add: Callable[[str, float, float], object],
     ) -> None:
-        self._location, self._options, self._add = location, options, add
+        self._places, self._options, self._add = places, options, add
         self._file = _plan_file(folder, step.order)
         self._look_up = {"nothing": self._ask, "one": self._keep_one, "all": self._keep_all}[step.keep]
         self._random = random
@@ -165,7 +167,7 @@ class StreamReader:
     def _open(self) -> None:
         """Begin the next job."""
         self.close()
-        self._federation = fb.open(self._location, **self._options)
+        self._federation = fb.open(next(self._places), **self._options)
         plan = fb.load_plan(self._file, self._federation)
         if not self._numbers:
             self._numbers = self._random.permutation(len(plan)).tolist()

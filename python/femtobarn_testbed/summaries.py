@@ -50,6 +50,14 @@ def _simulation(simulation: Mapping[str, Any], run: Run, name: str) -> str:
         parts.append("simulated: computation, by clients that sleep as if each had a free CPU")
     else:
         parts.append("computation is real CPU time")
+    servers = simulation.get("servers", 1)
+    if servers > 1:
+        choice = (
+            "each request goes by load"
+            if simulation["server_of"] == "request"
+            else "each job goes to the next one"
+        )
+        parts.append(f"{servers} servers with copies, {choice}; simulated disks are the first one's")
     disks = simulation["disks"]
     if disks and (disks["bytes_per_second"] or disks["seeks_per_second"]):
         parts.append(

@@ -132,6 +132,8 @@ def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) ->
         raise InvalidError(f"{where} needs at least one [[client]]")
     if stream is None and any(step.action == "conditions" for kind in kinds for step in kind.loop):
         raise InvalidError(f"{where}: a client looks up conditions, so it needs a [stream]")
+    if simulation.servers > 1 and any(step.action in WRITING for kind in kinds for step in kind.loop):
+        raise InvalidError(f"{where}: clients cannot write through several servers")
     disks = simulation.disks
     raw_rate = disks.count * disks.bytes_per_second if disks else 0.0
     return Scenario(name, simulation, sweep, options, data, kinds, settings, stream, raw_rate)
@@ -166,12 +168,16 @@ def _simulation(table: Parser) -> Simulation:
         compression=table.number("compression", 1.0, above=0.0),
         federations=table.choice("federations", ("one", "each")),
         disks=simulated if count else None,
+        servers=table.whole("servers", 1, least=1),
+        server_of=table.choice("server_of", ("request", "job")),
         memcached_bytes=table.size("memcached", 0),
     )
     disks.end()
     table.end()
     if simulation.disks and simulation.access == "local":
         raise InvalidError(f'{table.where}: disks are simulated by a server: set access = "server"')
+    if simulation.servers > 1 and (simulation.access == "local" or simulation.federations == "each"):
+        raise InvalidError(f'{table.where}: several servers need access = "server" and federations = "one"')
     return simulation
 
 
@@ -252,6 +258,7 @@ def _kind(table: Parser) -> Kind:
 
 
 ACTIONS = ("read", "select", "write", "compute", "pair", "conditions")
+WRITING = ("write", "pair")
 
 
 def _step(table: Parser) -> Step:

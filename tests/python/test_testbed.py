@@ -50,6 +50,8 @@ def test_settings_are_substituted_and_variants_override_them(small: Path) -> Non
         ('access = "server"\n[play]', 'access = "remote"\n[play]', "one of server, local"),
         ("clients = [4]", "clients = [4, 2]", "ascending"),
         ('access = "$access"', "disks = { count = 2 }\naccess = \"local\"", "simulated by a server"),
+        ('access = "$access"', 'servers = 2\naccess = "local"', 'several servers need access = "server"'),
+        ('access = "$access"', 'servers = 2\naccess = "server"', "cannot write through several"),
         ('name = "served"', 'name = "served"\nspeed = 3', "'speed' is not in [settings]"),
         ("{ compute = 0.01 },", "{ compute = 0.01, read = 'x' },", "must have exactly one of"),
         ("{ compute = 0.01 },", "{ conditions = 'some', order = 'time' },", "one of nothing, one, all"),

@@ -159,6 +159,33 @@ def test_jobs_read_through_a_disk_cache_and_memcached(tmp_path: Path) -> None:
     assert "What jobs read for an event" in write_report([done], tmp_path / "report").read_text()
 
 
+def test_jobs_read_from_several_servers_one_of_which_has_the_disk(tmp_path: Path) -> None:
+    workload = load(
+        "conditions-servers",
+        settings={"events": 10_000, "files": 5, "physics": 0.0002, "events_per_job": 4},
+        sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 2.0},
+    )
+    variants = ["by load, one of three slow", "in turn, one of three slow"]
+    done = run(workload, scratch=tmp_path / "scratch", variants=variants)
+    for point in done["points"]:
+        assert point["operations"]["look up"]["count"] > 0
+        assert len(point["resources"]["disks"]) == 1
+        # All servers answered requests, and no job had to leave a server out.
+        assert [each["requests"] > 0 for each in point["resources"]["server_totals"]] == [True] * 3
+        (server,) = point["read_from"]["sources"]
+        assert server["bytes"] > 0
+        assert server["failures"] == 0
+    # A job that goes by load connects to three servers, one that goes to the next server to that one alone.
+    by_load, in_turn = (
+        sum(each["connections"] for each in point["resources"]["server_totals"])
+        / point["operations"]["open job"]["count"]
+        for point in done["points"]
+    )
+    assert by_load > 1.5 * in_turn
+    assert "3 servers with copies" in write_report([done], tmp_path / "report").read_text()
+    assert (tmp_path / "report" / "conditions-servers-latencies.png").is_file()
+
+
 def test_run_reports_a_failed_client_and_cleans_up(small: Path, tmp_path: Path) -> None:
     small.write_text(SMALL.replace('read = "data{client}/items"', 'read = "data{client}/itmes"'))
     with pytest.raises(fb.UnavailableError, match=r"client \d \(reader\)") as caught:
