@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
@@ -17,6 +18,15 @@ use crate::v1::change_request::Of as Change;
 use crate::v1::operation::Kind;
 use crate::v1::question::Of;
 use crate::v1::{self, Answer, At, Empty, Named, Numbered, Operation};
+
+/// How busy a server says it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedLoad {
+    /// Requests for files that it works on.
+    pub running: u64,
+    /// The time of its recent reads that were not answered from memory; zero if nobody has read of late.
+    pub read_time: Duration,
+}
 
 impl RemoteCatalogue {
     /// Runs a call on the communication thread, and waits for it.
@@ -46,16 +56,21 @@ impl RemoteCatalogue {
         Ok(first..end)
     }
 
-    /// The newest commit, and the number of requests for files that the server works on.
+    /// The newest commit, and how busy the server is.
     ///
     /// # Errors
     /// As [`Catalogue`].
-    pub fn head_and_running(&self) -> Result<(Csn, u64)> {
+    pub fn head_and_load(&self) -> Result<(Csn, ReportedLoad)> {
         let answers = self.ask(Of::Head(Empty {}))?;
         let head = needed(csn_of(&answers), "commit")?;
         self.session.observe_head(head);
         let running = answers.iter().find_map(|answer| answer.running);
-        Ok((head, running.unwrap_or(0)))
+        let read_us = answers.iter().find_map(|answer| answer.read_us);
+        let load = ReportedLoad {
+            running: running.unwrap_or(0),
+            read_time: Duration::from_micros(read_us.unwrap_or(0)),
+        };
+        Ok((head, load))
     }
 
     fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {
@@ -154,7 +169,7 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn head(&self) -> Result<Csn> {
-        Ok(self.head_and_running()?.0)
+        Ok(self.head_and_load()?.0)
     }
 
     fn databases(&self, at: Csn) -> Result<Vec<DatabaseRow>> {

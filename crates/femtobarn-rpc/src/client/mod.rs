@@ -30,5 +30,6 @@ mod session;
 mod token;
 
 pub use address::Address;
+pub use catalogue::ReportedLoad;
 pub use options::ConnectOptions;
 pub use remote::RemoteCatalogue;

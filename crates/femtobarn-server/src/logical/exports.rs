@@ -79,6 +79,12 @@ impl Exports {
         self.exports.iter().map(|export| export.latencies.running()).sum()
     }
 
+    /// Microseconds of a recent read that was not answered from memory, of the slowest export.
+    pub fn recent_read_us(&self) -> u64 {
+        let recent = self.exports.iter().map(|export| export.latencies.recent_read_us());
+        recent.max().unwrap_or(0)
+    }
+
     /// The latencies of the export of this path. Those of a path outside exports are discarded.
     pub fn latencies(&self, path: &StoragePath) -> Arc<Latencies> {
         let export = self.export(path);

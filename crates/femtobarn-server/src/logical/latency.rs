@@ -61,6 +61,43 @@ const SHARDS: usize = 16;
 #[derive(Debug, Default)]
 pub struct Latencies {
     shards: [Shard; SHARDS],
+    recent: RecentReads,
+}
+
+/// The time of recent reads. Threads that end a read at once may overwrite each other's: an average of many bears it.
+#[derive(Debug)]
+struct RecentReads {
+    began: Instant,
+    /// Moving average in microseconds.
+    average_us: AtomicU64,
+    /// When the last one ended, in seconds since `began`.
+    last_s: AtomicU64,
+}
+
+impl Default for RecentReads {
+    fn default() -> Self {
+        RecentReads {
+            began: clock::now(),
+            average_us: AtomicU64::new(0),
+            last_s: AtomicU64::new(0),
+        }
+    }
+}
+
+impl RecentReads {
+    fn add(&self, us: u64) {
+        let average = self.average_us();
+        let average = if average == 0 { us } else { average - average / 16 + us / 16 };
+        self.average_us.store(average, Ordering::Relaxed);
+        self.last_s.store(self.began.elapsed().as_secs(), Ordering::Relaxed);
+    }
+
+    /// The average, halved for each second without a read but the first.
+    fn average_us(&self) -> u64 {
+        let last = self.last_s.load(Ordering::Relaxed);
+        let idle = self.began.elapsed().as_secs().saturating_sub(last + 1);
+        self.average_us.load(Ordering::Relaxed) >> idle.min(63)
+    }
 }
 
 /// Aligned to two cache lines, which processors fetch together.
@@ -124,6 +161,11 @@ impl Latencies {
         counts.sum::<i64>().try_into().unwrap_or(0)
     }
 
+    /// Microseconds of a recent read that was timed; 0 if there was none of late.
+    pub fn recent_read_us(&self) -> u64 {
+        self.recent.average_us()
+    }
+
     /// The histogram of a kind.
     pub fn histogram(&self, kind: RequestKind) -> Histogram {
         let mut all = Histogram::default();
@@ -145,7 +187,11 @@ impl Latencies {
 impl Drop for LatencyTimer {
     fn drop(&mut self) {
         self.latencies.shards[shard()].running.fetch_sub(1, Ordering::Relaxed);
-        self.latencies.record(self.kind, self.since.elapsed());
+        let time = self.since.elapsed();
+        if self.kind == RequestKind::Read {
+            self.latencies.recent.add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        }
+        self.latencies.record(self.kind, time);
     }
 }
 
@@ -191,6 +237,18 @@ mod tests {
         assert_eq!(latencies.running(), 3);
         std::thread::spawn(move || drop(timers)).join().unwrap();
         assert_eq!(latencies.running(), 0);
+    }
+
+    #[test]
+    fn the_time_of_reads_is_averaged_and_forgotten() {
+        let recent = RecentReads::default();
+        assert_eq!(recent.average_us(), 0);
+        (0..100).for_each(|_| recent.add(1_600));
+        assert_eq!(recent.average_us(), 1_600);
+        (0..100).for_each(|_| recent.add(160));
+        assert!((160..200).contains(&recent.average_us()), "{}", recent.average_us());
+        let before = Instant::now().checked_sub(Duration::from_secs(70)).unwrap();
+        assert_eq!(RecentReads { began: before, ..recent }.average_us(), 0, "a minute ago");
     }
 
     #[test]

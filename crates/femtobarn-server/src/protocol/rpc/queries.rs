@@ -29,9 +29,11 @@ pub(super) async fn answers(
     let nothing = || Error::Invalid { what: "malformed message: an empty question".to_owned() };
     let of = question.of.ok_or_else(nothing)?;
     if matches!(of, Of::Head(_)) {
-        let running = Some(service.state.exports.requests_running());
+        let exports = &service.state.exports;
+        let (running, read_us) = (exports.requests_running(), exports.recent_read_us());
         let head = answer(federation.catalog(), of)?;
-        return Ok(vec![Answer { running, ..head }]);
+        let load = Answer { running: Some(running), read_us: Some(read_us), ..head };
+        return Ok(vec![load]);
     }
     if is_short(&of) {
         return answer(federation.catalog(), of).map(|answer| vec![answer]);
@@ -182,6 +184,7 @@ fn split(mut answer: Answer) -> Vec<Answer> {
             csn: answer.csn.take(),
             retention: answer.retention.take(),
             running: answer.running.take(),
+            read_us: answer.read_us.take(),
         };
         let is_last = part == Answer::default();
         if is_last && !parts.is_empty() {

@@ -8,12 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::clock;
+use femtobarn_rpc::client::ReportedLoad;
 
 /// What is known of a server's load.
 #[derive(Debug, Default)]
 pub(super) struct ServerLoad {
-    /// Moving average of the time of reads, in microseconds; 0 before the first one.
+    /// Moving average of the time of this process's reads, in microseconds; 0 before the first one.
     read_us: AtomicU64,
+    /// The time that a read takes by what the server says, in microseconds.
+    reported_us: AtomicU64,
     /// Time of the newest question about the server's load, in microseconds.
     question_us: AtomicU64,
     /// Requests that the server worked on then.
@@ -38,8 +41,9 @@ impl ServerLoad {
     }
 
     /// Takes note of what a server said of its load.
-    pub(super) fn observe(&self, running: u64, time: Duration) {
-        self.running.store(running, Ordering::Relaxed);
+    pub(super) fn observe(&self, reported: ReportedLoad, time: Duration) {
+        self.running.store(reported.running, Ordering::Relaxed);
+        self.reported_us.store(micros(reported.read_time), Ordering::Relaxed);
         self.question_us.store(micros(time), Ordering::Relaxed);
         // A server that was slow and is not read from any more is tried again after a while.
         if self.reads.swap(0, Ordering::Relaxed) == 0 {
@@ -58,7 +62,7 @@ impl ServerLoad {
     /// The time that a request is expected to take, up to a factor that all servers share.
     pub(super) fn cost(&self) -> u64 {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let time = 1 + of(&self.read_us) + of(&self.question_us);
+        let time = 1 + of(&self.read_us).max(of(&self.reported_us)) + of(&self.question_us);
         time.saturating_mul(1 + of(&self.running) + of(&self.in_flight))
     }
 }
@@ -121,15 +125,15 @@ mod tests {
 
     #[test]
     fn slow_and_busy_servers_cost_more() {
-        let (slow, busy, idle) =
-            (ServerLoad::default(), ServerLoad::default(), ServerLoad::default());
-        for load in [&slow, &busy, &idle] {
-            load.observe(0, Duration::from_micros(100));
-        }
+        let servers: [ServerLoad; 4] = Default::default();
+        let [idle, busy, reported, slow] = &servers;
+        let (none, question) = (ReportedLoad::default(), Duration::from_micros(100));
+        [idle, slow].iter().for_each(|load| load.observe(none, question));
+        busy.observe(ReportedLoad { running: 30, ..none }, question);
+        reported.observe(ReportedLoad { read_time: Duration::from_millis(50), ..none }, question);
         slow.observe_read(Duration::from_millis(200));
-        busy.observe(30, Duration::from_micros(100));
-        let costs = [&idle, &busy, &slow].map(ServerLoad::cost);
-        assert!(costs.is_sorted() && costs[0] < costs[1] && costs[1] < costs[2], "{costs:?}");
+        let costs = [idle, busy, reported, slow].map(ServerLoad::cost);
+        assert!(costs.windows(2).all(|pair| pair[0] < pair[1]), "{costs:?}");
         let request = idle.begin();
         assert!(idle.cost() > costs[0]);
         drop(request);
@@ -140,11 +144,12 @@ mod tests {
     fn slowness_is_forgotten_while_nothing_is_read() {
         let load = ServerLoad::default();
         load.observe_read(Duration::from_secs(1));
-        load.observe(0, Duration::ZERO);
+        let observe = || load.observe(ReportedLoad::default(), Duration::ZERO);
+        observe();
         assert_eq!(load.cost(), 1_000_001, "it was read from");
-        load.observe(0, Duration::ZERO);
+        observe();
         assert_eq!(load.cost(), 500_001);
-        (0..20).for_each(|_| load.observe(0, Duration::ZERO));
+        (0..20).for_each(|_| observe());
         assert_eq!(load.cost(), 1);
     }
 }

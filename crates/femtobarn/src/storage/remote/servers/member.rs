@@ -166,8 +166,8 @@ impl Member {
     /// Asks the server for its newest commit and its load.
     pub(super) fn ask_load(&self, connection: &MemberConnection) -> Result<Csn> {
         let since = clock::now();
-        let (head, running) = connection.catalogue.head_and_running()?;
-        self.load.observe(running, since.elapsed());
+        let (head, reported) = connection.catalogue.head_and_load()?;
+        self.load.observe(reported, since.elapsed());
         self.head.store(head.0, Ordering::Release);
         Ok(head)
     }
