@@ -216,6 +216,23 @@ def test_a_copy_with_another_history_is_left_out(copies: Copies) -> None:
     assert fb.conditions([copies.urls[1], copies.urls[0]])["tpc/gain"].at(500).value == 1.0
 
 
+def test_copies_that_go_on_differently_are_told_apart_without_a_snapshot(copies: Copies) -> None:
+    """Both had been admitted; then each has a second commit of its own."""
+    with fb.open(copies.urls[:2], timeout=6.0) as fed:
+        assert fed.head() == 1
+        insert(copies.folders[0], 0.0)
+        wait_for(lambda: fed.head() == 2)
+        sleep(2.5)  # Each server is visited once a second.
+        copies.stop(1)
+        insert(copies.folders[1], 1.0)
+        failures = fed.read_statistics()[1].failures
+        copies.start(1)
+        wait_for(lambda: fed.read_statistics()[1].failures > failures + 1)
+        copies.proxies[0].set("cut")
+        with pytest.raises(fb.UnavailableError, match="has another commit 2 than the other servers"):
+            fed.head()
+
+
 def test_a_server_that_returns_with_another_history_is_left_out(copies: Copies) -> None:
     with fb.open(copies.urls[:2], timeout=TIMEOUT, read_ahead_bytes=0, cache_bytes=0) as fed:
         insert(copies.folders[0], 0.0)

@@ -3,7 +3,7 @@
 //!
 //! 1. A server is admitted only if its history is that of the others: where two of them have a commit of one number, it
 //!    is the same transaction. The first of the URLs that answers decides which history that is.
-//! 2. A server whose session was opened again is compared anew.
+//! 2. A server is compared when its session is opened, when it is opened again, and when it has new commits.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,11 +28,10 @@ pub(crate) fn open(
 ) -> crate::error::Result<Arc<ServerGroup>> {
     let members: Box<[Member]> = urls.iter().cloned().map(Member::new).collect();
     let connected: Vec<_> = std::thread::scope(|scope| {
-        let connect = |url: &'_ String| {
-            let url = url.clone();
-            scope.spawn(move || MemberConnection::open(&url, options))
-        };
-        let connecting: Vec<_> = urls.iter().map(connect).collect();
+        let connecting: Vec<_> = urls
+            .iter()
+            .map(|url| scope.spawn(move || MemberConnection::open(url, options)))
+            .collect();
         connecting
             .into_iter()
             .map(|thread| thread.join().expect("connecting does not panic"))
@@ -120,27 +119,38 @@ fn connect(group: &ServerGroup, place: usize, options: &OpenOptions) -> Result<(
     admit(group, place, &member.set_connection(connection))
 }
 
-/// Asks for the load, and pins the snapshots that the server has reached meanwhile.
+/// Asks for the load, and compares what the server has got meanwhile.
 fn refresh(group: &ServerGroup, place: usize, connection: &MemberConnection) -> Result<()> {
     let member = &group.members[place];
-    let before = member.head();
-    if member.ask_load(connection)? > before {
-        let _one = group.admission.lock();
-        group.pins.extend_to(place, member, connection, false)?;
-    }
-    Ok(())
+    let head = member.ask_load(connection)?;
+    let is_compared = member.compared.lock().is_some_and(|(compared, _)| compared >= head);
+    if is_compared { Ok(()) } else { catch_up(group, place, connection, head, false) }
 }
 
 fn admit(group: &ServerGroup, place: usize, connection: &MemberConnection) -> Result<()> {
     let member = &group.members[place];
     let opening = connection.catalogue.openings();
     let head = member.ask_load(connection)?;
-    let _one = group.admission.lock();
-    let transaction = connection.transaction(head)?;
-    compare(group, place, connection, (head, transaction))?;
-    group.pins.extend_to(place, member, connection, true)?;
-    *member.compared.lock() = Some((head, transaction));
+    catch_up(group, place, connection, head, true)?;
     member.admit(opening);
+    Ok(())
+}
+
+/// Compares the history of a server up to its newest commit, and pins the snapshots that it has: all of them if its
+/// session `is_new`, else those that it has reached now.
+fn catch_up(
+    group: &ServerGroup,
+    place: usize,
+    connection: &MemberConnection,
+    head: Csn,
+    is_new: bool,
+) -> Result<()> {
+    let member = &group.members[place];
+    let _one = group.admission.lock();
+    let newest = (head, connection.transaction(head)?);
+    compare(group, place, connection, newest)?;
+    group.pins.extend_to(place, member, connection, is_new)?;
+    *member.compared.lock() = Some(newest);
     Ok(())
 }
 
@@ -156,25 +166,27 @@ fn compare(
         group.members.iter().filter_map(|member| *member.compared.lock()).collect();
     known.sort_unstable();
     known.dedup();
-    let is_first = known.is_empty();
-    // Equal transactions at a commit mean equal histories before it, so the newest comparison is enough for each history.
-    let mut is_compared = is_first;
+    // Equal transactions at a commit mean equal histories before it.
+    let mut is_compared = known.is_empty();
     for (csn, transaction) in known.into_iter().filter(|(csn, _)| *csn <= newest.0) {
         if connection.transaction(csn)? != transaction {
             return Err(member.other_history(csn));
         }
         is_compared = true;
     }
-    if is_compared {
+    // What is known may be older than what the servers have by now.
+    let others = group.members.iter().enumerate().filter(|(other, _)| *other != place);
+    for (_, other) in others {
+        let Some(admitted) = other.admitted() else { continue };
+        let both_have = newest.0.min(other.head());
+        let Ok(transaction) = admitted.transaction(both_have) else { continue };
+        if connection.transaction(both_have)? != transaction {
+            return Err(member.other_history(both_have));
+        }
         return Ok(());
     }
-    // It is behind all of them.
-    let others = group.members.iter().enumerate().filter(|(other, _)| *other != place);
-    for other in others.filter_map(|(_, other)| other.admitted()) {
-        if let Ok(transaction) = other.transaction(newest.0) {
-            let is_same = transaction == newest.1;
-            return if is_same { Ok(()) } else { Err(member.other_history(newest.0)) };
-        }
+    if is_compared {
+        return Ok(());
     }
     let what =
         format!("{} cannot be compared with the other servers until one answers", member.url);
