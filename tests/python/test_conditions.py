@@ -225,6 +225,26 @@ def test_runs_and_luminosity_blocks_are_a_clock(fed: fb.Federation) -> None:
     assert spot.shown(spot.at((300_100, 9)).until) == "300101:5"
 
 
+def test_run_numbers_are_not_taken_for_blocks_of_run_0(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        series = txn.series("beam/spot", Gain, create=True, clock="run")
+        with pytest.raises(fb.InvalidError, match=r"write \(300100, 0\) for the beginning of run 300100"):
+            series.put(Gain(value=1.0), since=300_100)
+        series.put(Gain(value=1.0), since=(0, 7), until=(300_100, 0))
+    spot = fed.conditions()["beam/spot"]
+    for ask in (spot.at, spot.interval, lambda run: spot.at([run]), lambda run: spot.at(run, required=True)):
+        with pytest.raises(fb.InvalidError, match="is block 300100 of run 0"):
+            ask(300_100)
+    with pytest.raises(fb.InvalidError, match="are of type int32: give a pair of arrays"):
+        spot.at(np.array([300_100], np.int32))
+    # What is stored can be given back.
+    assert spot.at(0) is None
+    assert spot.at((0, 7)).value == spot.at(1 << 32).value == spot.at(np.int64(7)).value == 1.0
+    assert spot.interval((0, 7)).since == 7
+    assert spot.intervals(7, 300_100 << 32) == [spot.interval((5, 0))]
+    assert spot.at(spot.segments()[0]).value.to_list() == [1.0]
+
+
 def test_class_and_settings_of_a_series_are_checked(gains: fb.Federation) -> None:
     taken = {"name": "Bad", "fields": [{"name": "since", "type": "int64"}]}
     with gains.transaction() as txn:

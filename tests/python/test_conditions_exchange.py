@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from condition_sources import (
     CMS_TAGS,
@@ -24,7 +25,7 @@ import femtobarn as fb
 
 def key_at(job: fb.Job, path: str, moment: Any) -> str | None:
     """The hash in the source of what is valid, whose bytes are checked as well."""
-    found = job[path].at(moment)
+    found = job[path].at(np.int64(moment) if isinstance(moment, int) else moment)
     if found is None:
         return None
     assert fb.payload_bytes(found)

@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from condition_sources import cms_file
 
@@ -62,7 +63,7 @@ def mixed(fed: fb.Federation, tmp_path: Path) -> fb.Federation:
 
 def members_of(series: fb.Series, moment: int, channel: int) -> str | None:
     """The members of what is valid, in a form in which NaN equals itself."""
-    found = series.at(moment, channel=channel)
+    found = series.at(np.int64(moment), channel=channel)
     if found is None:
         return None
     values = [getattr(found, name) for name in series.definition.record.by_name if name != "payload"]

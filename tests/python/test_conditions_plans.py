@@ -97,7 +97,7 @@ def read(job: fb.Job, plan: fb.JobPlan, *, moments: Any = "time", **options: Any
 def intervals_needed(job: fb.Job, path: str, channel: int, jobs: list[list[int]]) -> int:
     """The different intervals with a moment, job by job and one by one."""
     series = job[path]
-    found = [{series.interval(moment, channel=channel) for moment in moments} for moments in jobs]
+    found = [{series.interval(np.int64(moment), channel=channel) for moment in moments} for moments in jobs]
     return sum(each.entry is not None for of_job in found for each in of_job)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from .._data.casts import Values
 from .._exceptions import InvalidError
 
-__all__ = ["BEGINNING", "FOREVER", "is_many", "moment_of", "moments_of", "shown"]
+__all__ = ["BEGINNING", "FOREVER", "bound_of", "is_many", "moment_of", "moments_of", "shown"]
 
 BEGINNING = -(2**63)
 """The first moment of every clock."""
@@ -53,17 +53,18 @@ def moment_of(value: Any, clock: str) -> int:
     Raises
     ------
     InvalidError
-        If the value is of another type, has no time zone, or is out of the clock's range.
+        If the value is of another type, has no time zone, or is out of the clock's range, or if it is an
+        ``int`` that looks like a run number: as it is stored, it would be a block of run 0.
 
     Examples
     --------
     >>> moment_of("2026-01-01T00:00:00Z", "time"), moment_of((7, 1), "run")
     (1767225600000000000, 30064771073)
     """
-    if type(value) is int:
-        return _checked(value, value)
     if clock == "run":
         return _run_moment(value)
+    if type(value) is int:
+        return _checked(value, value)
     if isinstance(value, np.datetime64):
         return int(_nanoseconds(np.asarray([value]))[0])
     if isinstance(value, str):
@@ -75,15 +76,26 @@ def moment_of(value: Any, clock: str) -> int:
     )
 
 
+def bound_of(value: Any, clock: str) -> int:
+    """Return an end of a range as the integer that is stored: as :func:`moment_of`, but any ``int`` is one.
+
+    Raises
+    ------
+    InvalidError
+        As for :func:`moment_of`.
+    """
+    return _checked(value, value) if type(value) is int else moment_of(value, clock)
+
+
 def moments_of(values: Any, clock: str) -> Values:
     """Return moments as an ``int64`` array.
 
     Parameters
     ----------
     values
-        An array of integers as they are stored; for the clock ``time`` also of `numpy.datetime64`; for the
-        clock ``run`` also a pair of arrays: run numbers and luminosity blocks. The items of a list may be
-        everything that :func:`moment_of` takes.
+        An array of integers as they are stored, for the clock ``run`` of 64 bits; for the clock ``time`` also
+        of `numpy.datetime64`; for the clock ``run`` also a pair of arrays: run numbers and luminosity blocks.
+        The items of a list may be everything that :func:`moment_of` takes.
 
     Raises
     ------
@@ -108,6 +120,11 @@ def moments_of(values: Any, clock: str) -> Values:
     if array.dtype.kind not in "iu":
         raise InvalidError(
             f"many moments are an array of integers, or {wanted}; {array.dtype} cannot hold every moment"
+        )
+    if clock == "run" and array.dtype.itemsize < 8 and array.any():
+        raise InvalidError(
+            f"moments of the run clock have 64 bits, and these are of type {array.dtype}: give a pair of "
+            "arrays, (runs, blocks), with blocks of 0 for the beginnings of runs"
         )
     if array.dtype == np.uint64 and array.size and int(array.max()) > FOREVER:
         raise InvalidError(f"moment {int(array.max())} is out of range: the last one is {FOREVER}")
@@ -184,7 +201,13 @@ def _nanoseconds(array: np.ndarray[Any, Any]) -> Values:
 
 def _run_moment(value: Any) -> int:
     if not isinstance(value, tuple | list):
-        return _integer_moment(value, "a pair of a run and a luminosity block, or their packed integer")
+        moment = _integer_moment(value, "a pair of a run and a luminosity block, or their packed integer")
+        if 0 < moment <= LUMI_MAX and isinstance(value, int):
+            raise InvalidError(
+                f"{moment} as an integer is block {moment} of run 0: write ({moment}, 0) for the beginning "
+                f"of run {moment}, or (0, {moment}) for that block"
+            )
+        return moment
     try:
         run, block = (operator.index(part) for part in value)
     except (TypeError, ValueError):

@@ -31,12 +31,11 @@ from .._exceptions import (
     near_misses,
 )
 from .._femtobarn import SeriesHandle
-from .._query.paths import Expressions
 from .._query.projections import Projection
 from .._snapshots import Snapshot
 from .._views.view import View
 from .channels import channel_of
-from .clocks import is_many, moment_of, moments_of
+from .clocks import bound_of
 from .coverages import Coverage
 from .jobs import Job, ListedSeries
 from .manifests import CONTAINER, SeriesFacts, read_manifest
@@ -187,40 +186,31 @@ class CoveredSeries(Series):
         self._kind = kind
         self._file = file
         self._sha256 = facts.sha256
+        self._is_checked = True
 
     @property
     def version(self) -> tuple[int, ...]:
         """Numbers from the content hash: series of files with the same ones have the same conditions."""
         return tuple(int(self._sha256[start : start + 16], 16) for start in (0, 16, 32))
 
-    def at(
-        self,
-        when: Any,
-        expressions: Expressions = None,
-        *,
-        channel: Any = 0,
-        required: bool = False,
-        library: str = "ak",
-    ) -> Any:
-        if type(when) is not int and not is_many(when, self.clock):
-            when = moment_of(when, self.clock)
-        if type(when) is int and not self._coverage.has(when):
-            raise self._outside(moment_of(when, self.clock))
-        return super().at(when, expressions, channel=channel, required=required, library=library)
+    def _moment(self, when: Any) -> int:
+        moment = super()._moment(when)
+        if not self._coverage.has(moment):
+            raise self._outside(moment)
+        return moment
 
-    def entries_at(self, when: Any, *, channel: Any = 0) -> tuple[Values, Values]:
-        moments = moments_of(when, self.clock)
+    def _moments(self, when: Any) -> Values:
+        moments = super()._moments(when)
         outside = self._coverage.first_outside(moments)
         if outside is not None:
             raise self._outside(outside)
-        return super().entries_at(moments, channel=channel)
+        return moments
 
-    def interval(self, when: Any, *, channel: SupportsIndex = 0) -> Interval:
-        moment = moment_of(when, self.clock)
+    def _interval(self, moment: int, channel: int) -> Interval:
         covered = self._coverage.around(moment)
         if covered is None:
             raise self._outside(moment)
-        found = super().interval(moment, channel=channel)
+        found = super()._interval(moment, channel)
         return Interval(max(found.since, covered[0]), min(found.until, covered[1]), found.entry)
 
     def segments(
@@ -243,7 +233,7 @@ class CoveredSeries(Series):
 
     def _parts(self, since: Any, until: Any) -> list[tuple[int, int]]:
         """Return the covered parts of a range."""
-        ends = [None if each is None else moment_of(each, self.clock) for each in (since, until)]
+        ends = [None if each is None else bound_of(each, self.clock) for each in (since, until)]
         parts = self._coverage.parts(*ends)
         if parts is None:
             low, high = self._range(since, until)

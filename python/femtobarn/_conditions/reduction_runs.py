@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._exceptions import InvalidError
-from .clocks import BEGINNING, FOREVER, moment_of, shown
+from .clocks import BEGINNING, FOREVER, bound_of, shown
 from .derived_series import put_differences, stored_before
 from .reductions import RawField, Reduction
 from .segments import Segments, read_segments
@@ -124,7 +124,7 @@ class _Run:
             clock = next(iter(series.values())).clock
             ends = (BEGINNING, FOREVER)
             begin, end = (
-                default if given is None else moment_of(given, clock)
+                default if given is None else bound_of(given, clock)
                 for given, default in zip(self.range, ends, strict=True)
             )
             if begin >= end:

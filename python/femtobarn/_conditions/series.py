@@ -20,7 +20,7 @@ from .._query.projections import Projection
 from .._schema.types import Definition
 from .._views.view import View
 from .channels import channel_of, channels_of
-from .clocks import BEGINNING, FOREVER, is_many, moment_of, moments_of, shown
+from .clocks import BEGINNING, FOREVER, bound_of, is_many, moment_of, moments_of, shown
 from .plots import draw_series
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class Series:
         branches in front of it follow. Entries of conditions are counted through all of them."""
         self.clock, self.overlap = handle.settings
         self._handle = handle
+        self._is_checked = self.clock == "run"
+        """Whether the moments of look-ups are checked, even if they are of type ``int``."""
 
     @property
     def view(self) -> View:
@@ -146,10 +148,10 @@ class Series:
         >>> gain.at([10, 55, 100], "value").to_list()
         [{'value': 1.5}, {'value': 2.0}, None]
         """
-        if type(when) is not int:
+        if type(when) is not int or self._is_checked:
             if is_many(when, self.clock):
                 return self._at_many(when, expressions, channel, required, library)
-            when = moment_of(when, self.clock)
+            when = self._moment(when)
         try:
             found = self._handle.at(self.sources, when, channel)
         except (OverflowError, TypeError):
@@ -167,7 +169,7 @@ class Series:
             The different entries (``uint64``), and for each moment the position of its entry there, or -1 for
             a gap (``int64``).
         """
-        times = moments_of(when, self.clock)
+        times = self._moments(when)
         channels, one = None, 0
         if np.ndim(channel) == 0:
             one = channel_of(channel)
@@ -229,7 +231,7 @@ class Series:
         >>> fed.conditions()["tpc/flag"].interval(55)
         Interval(since=50, until=60, entry=0)
         """
-        return Interval(*self._handle.interval(channel_of(channel), moment_of(when, self.clock)))
+        return self._interval(self._moment(when), channel_of(channel))
 
     def intervals(
         self, since: Any = None, until: Any = None, *, channel: SupportsIndex = 0
@@ -340,25 +342,34 @@ class Series:
         if required and (gaps := np.flatnonzero(positions < 0)).size:
             first = int(gaps[0])
             channels = channels_of(channel, len(positions))
-            raise self._gap(int(moments_of(when, self.clock)[first]), int(channels[first]))
+            raise self._gap(int(self._moments(when)[first]), int(channels[first]))
         if expressions is None:
             expressions = list(self.definition.record.by_name)
         base = self.sources[0]
         array = base.snapshot._in_order([self.fetch(entries, expressions)], positions)
         return as_library(array, Projection.of(expressions, base.definition).record, library)
 
+    def _moment(self, when: Any) -> int:
+        return moment_of(when, self.clock)
+
+    def _moments(self, when: Any) -> Values:
+        return moments_of(when, self.clock)
+
+    def _interval(self, moment: int, channel: int) -> Interval:
+        return Interval(*self._handle.interval(channel, moment))
+
     def _range(self, since: Any, until: Any) -> tuple[int, int]:
         return (
-            BEGINNING if since is None else moment_of(since, self.clock),
-            FOREVER if until is None else moment_of(until, self.clock),
+            BEGINNING if since is None else bound_of(since, self.clock),
+            FOREVER if until is None else bound_of(until, self.clock),
         )
 
     def _malformed(self, when: int, channel: Any) -> InvalidError:
-        moment_of(when, self.clock)
+        bound_of(when, self.clock)
         return InvalidError(f"{channel!r} is not a channel: give an integer of 64 bits for one moment")
 
     def _gap(self, moment: int, channel: int) -> NotFoundError:
-        around = self.interval(moment, channel=channel)
+        around = self._interval(moment, channel)
         return NotFoundError(
             f"{self.path} has no condition at {self.shown(moment)} for channel {channel}: there is a gap "
             f"from {self.shown(around.since)} to {self.shown(around.until)}"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from .._conditions.payloads import LinkedPayload
 from .._exceptions import ConflictError, CorruptError, DeniedError, ExistsError, NotFoundError, check_progress
 from .._schema.classes import definition_of
@@ -211,8 +213,8 @@ class _Writer:
             part = slice(first, first + BATCH)
             writer.extend(
                 self._columns(path, series, part),
-                since=rows.since[part],
-                until=rows.until[part],
+                since=np.array(rows.since[part], np.int64),
+                until=np.array(rows.until[part], np.int64),
                 channel=rows.channel[part],
             )
             self._tell(len(rows.since[part]))

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .._conditions.clocks import BEGINNING, FOREVER, moment_of, shown
+from .._conditions.clocks import BEGINNING, FOREVER, bound_of, moment_of, shown
 from .._conditions.payloads import LinkedPayload, Payload
 from .._exceptions import CorruptError, InvalidError, NotFoundError
 from .._schema.classes import definition_of
@@ -223,7 +223,7 @@ def moment_from(value: Any, clock: str, place: str, *, is_begin: bool = False) -
             return moment_of((int(run), int(block or 0)), clock)
         if isinstance(value, str) and INTEGER.fullmatch(value):
             value = int(value)
-        return moment_of(tuple(value) if isinstance(value, list) else value, clock)
+        return bound_of(tuple(value) if isinstance(value, list) else value, clock)
     except (InvalidError, ValueError) as error:
         raise CorruptError(f"{place}: {error}") from None
 

@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+import numpy as np
+
 from .. import _federations
 from .._conditions.clocks import FOREVER
 from .._conditions.global_tags import State
@@ -150,20 +152,21 @@ def _at(options: argparse.Namespace) -> None:
 
 
 def _valid_at(series: Series, moment: int, channel: int | None) -> list[tuple[int, Interval]]:
-    """Return what is valid at a moment, in one channel or in all.
+    """Return what is valid at a moment as it is stored, in one channel or in all.
 
     Raises
     ------
     NotFoundError
         If nothing is.
     """
+    when = np.int64(moment)
     if channel is not None:
-        series.at(moment, channel=channel, required=True)
-        return [(channel, series.interval(moment, channel=channel))]
+        series.at(when, channel=channel, required=True)
+        return [(channel, series.interval(when, channel=channel))]
     channels = series.channels(moment, moment + 1) if moment < FOREVER else []
     if not channels:
         raise NotFoundError(f"{series.path} has no condition at {series.shown(moment)} for any channel")
-    return [(each, series.interval(moment, channel=each)) for each in channels]
+    return [(each, series.interval(when, channel=each)) for each in channels]
 
 
 CONDITION_HEAD = ["channel", "since", "until", "oid", "condition"]
@@ -221,7 +224,7 @@ def _put(options: argparse.Namespace) -> None:
     message = options.message or f"condition of {options.series}"
     with federation.transaction(message=message) as txn:
         writer = txn.series(options.series, branch=options.branch)
-        oid = writer.put(values, since=since, until=until, channel=options.channel)
+        oid = writer.put(values, since=np.int64(since), until=np.int64(until), channel=options.channel)
     facts = {"oid": str(oid), "csn": txn.csn}
     emit(options, facts, f"put {oid} into {options.series}, commit {txn.csn}")
 
