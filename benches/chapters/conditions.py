@@ -17,11 +17,13 @@ bulk requests."""
 
 DATA = "{data}/conditions.fed"
 SQLITE = "{data}/conditions.sqlite"
+LARGE = "{data}/large-tag.fed"
 EVENTS = "20000"
 
 TYPES = (20, 100)
 """Payload types of a global tag; 100 is what HSF calls heavy usage."""
 REQUESTS = "500"
+LOAD_SECONDS = "5"
 PEER = "nopayloaddb"
 VARIABLES = ("NOPAYLOADDB_SOURCE", "NOPAYLOADDB_PYTHON")
 
@@ -34,6 +36,7 @@ def tag_data(side: str, types: int) -> str:
 PREPARATIONS = (
     Preparation(DATA, ("conditions.py", "fill", "femtobarn", DATA)),
     Preparation(SQLITE, ("conditions.py", "insert", "sqlite", SQLITE)),
+    Preparation(LARGE, ("conditions.py", "grow", "femtobarn", LARGE)),
     *(
         Preparation(
             tag_data(kind, types),
@@ -89,9 +92,14 @@ SINGLE = (("bisect", "bisect", DATA, "limit"), ("SQLite", "sqlite", SQLITE, "pee
 ARRAYS = (("searchsorted", "numpy", DATA, "limit"),)
 
 
-def milliseconds(text: str, member: str, at_most: float) -> Target:
+def member(text: str, name: str, at_most: float, unit: float = 1.0) -> Target:
+    """A member of our samples, in some unit."""
+    return Target(text, lambda r: r.median("Femtobarn", lambda sample: unit * sample[name]), at_most=at_most)
+
+
+def milliseconds(text: str, name: str, at_most: float) -> Target:
     """A time of our samples."""
-    return Target(text, lambda r: r.median("Femtobarn", lambda sample: 1e3 * sample[member]), at_most=at_most)
+    return member(text, name, at_most, 1e3)
 
 
 def served(kind: str, types: int) -> tuple[str, ...]:
@@ -112,6 +120,25 @@ def whole_tag(types: int) -> Figure:
         targets=(faster("Femtobarn", PEER, 40.0, "cpu"),),
         by="cpu",
     )
+
+
+def under_load(types: int) -> Figure:
+    """The same query by many connections at once."""
+    return Figure(
+        name=f"conditions-load-{types}",
+        title=f"The same by 32 connections at once, for {types} types; wrk shares the cores",
+        unit="requests",
+        sides=(
+            Side("Femtobarn", loaded("femtobarn", types), "ours", cores=2, needs=("wrk",)),
+            Side(PEER, loaded(PEER, types), cores=2, needs=("wrk", "psql"), variables=VARIABLES),
+        ),
+        targets=(rate("Femtobarn", 10e3),),
+    )
+
+
+def loaded(kind: str, types: int) -> tuple[str, ...]:
+    """The command that lets wrk send these requests."""
+    return ("conditions_served.py", "load", kind, tag_data(kind, types), str(types), LOAD_SECONDS)
 
 
 FIGURES = (
@@ -156,14 +183,29 @@ FIGURES = (
         targets=(rate("Femtobarn", 100),),
     ),
     Figure(
+        name="conditions-tag",
+        title="Copy a global tag of 100 series of 50,000 conditions",
+        unit="copies",
+        sides=(Side("Femtobarn", ("conditions.py", "tag", "femtobarn", LARGE), "ours"),),
+        targets=(
+            rate("Femtobarn", 100),
+            milliseconds("Femtobarn, ms to open it and a series", "open_s", 20.0),
+            member("Femtobarn, bytes of a copy", "copied_bytes", 1024.0),
+        ),
+    ),
+    Figure(
         name="conditions-first",
         title="The first look-up of a new process, from its start on",
         unit="look-ups",
-        sides=(Side("Femtobarn", ("conditions.py", "first", "femtobarn", DATA), "ours"),),
+        sides=(
+            Side("Femtobarn", ("conditions.py", "first", "femtobarn", DATA), "ours"),
+            Side("an interpreter with NumPy", ("conditions.py", "first", "numpy", DATA), "limit"),
+        ),
         targets=(
             milliseconds("Femtobarn, ms in all", "wall_s", 300.0),
             milliseconds("Femtobarn, ms after the imports", "ours_s", 50.0),
         ),
     ),
     *map(whole_tag, TYPES),
+    under_load(TYPES[0]),
 )

@@ -4,9 +4,12 @@
     insert femtobarn|sqlite FOLDER        the same, timed
     put femtobarn|sqlite FOLDER COUNT     conditions one by one, each in a durable commit
     copy femtobarn FOLDER COUNT           copies of a global tag that has all series
+    grow femtobarn FOLDER                 100 series of 50,000 conditions, and a global tag of them
+    tag femtobarn FOLDER                  the tag of 5 million conditions: opened, and copied
     single SIDE FOLDER ordered|random     one look-up at a time in one series
     arrays SIDE FOLDER ordered|random     all events at once in each series
-    first femtobarn FOLDER                the first look-up of a new process, from its start on
+    first femtobarn|numpy FOLDER          the first look-up of a new process, from its start on; for numpy,
+                                          an interpreter that only imports it
 
 Sides of look-ups: `femtobarn`; `bisect` and `sqlite` for single ones; for arrays `numpy`, which is
 searchsorted in a sorted array.
@@ -30,6 +33,9 @@ from timing import Seen, measure, measure_once
 
 SERIES, CONDITIONS, EVENTS = 100, 4000, 20_000
 START, SPAN = 1_767_225_600_000_000_000, 100 * 86_400 * 10**9
+MANY = 50_000
+"""Conditions of a series of a large tag."""
+COPIES = 20
 FORM = {"name": "Gain", "fields": [{"name": "value", "type": "float64"}]}
 
 
@@ -38,7 +44,7 @@ def main() -> None:
     what, side, folder, *rest = sys.argv[1:]
     work: dict[str, Callable[..., None]] = {
         "fill": fill, "insert": insert, "put": put, "copy": copy, "single": single, "arrays": arrays,
-        "first": first,
+        "first": first, "grow": grow, "tag": tag,
     }  # fmt: skip
     work[what](side, Path(folder), *rest)
 
@@ -143,6 +149,55 @@ def copy(_: str, folder: Path, count: str) -> None:
     measure_once(lambda: None, copies)
 
 
+def grow(_: str, folder: Path) -> None:
+    """Make the federation whose global tag has many conditions."""
+    import femtobarn as fb
+
+    def work(_: Any) -> Seen:
+        since = np.arange(MANY) * 60 * 10**9 + START
+        with fb.create(folder) as federation:
+            with federation.transaction() as txn:
+                for series in range(SERIES):
+                    values = np.random.default_rng(series).random(MANY)
+                    writer = txn.series(f"det/s{series}", FORM, create=True)
+                    writer.extend({"value": values}, since=since, until=since + 60 * 10**9)
+            federation.conditions.create_tag("first", list(federation.conditions()))
+        return Seen(items=SERIES * MANY)
+
+    measure_once(lambda: None, work)
+
+
+def tag(_: str, folder: Path) -> None:
+    """Open the global tag in a new federation's handle, then copy it; the copies are deleted again.
+
+    `open_s` of the sample is the time until a series of the tag is there, `copied_bytes` what a copy adds to
+    the files.
+    """
+    import femtobarn as fb
+
+    fb.open(folder).conditions("first")["det/s0"].at(START)
+    federation = fb.open(folder)
+    opened = time.perf_counter()
+    series = federation.conditions("first")["det/s0"]
+    open_s = time.perf_counter() - opened
+    seen = Seen(items=COPIES, check=len(series))
+    before = file_bytes(folder)
+    wall, cpu = time.perf_counter(), time.process_time()
+    for n in range(COPIES):
+        federation.conditions.create_tag(f"copy{n}", copy_of="first")
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    copied = (file_bytes(folder) - before) / COPIES
+    for n in range(COPIES):
+        federation.conditions.delete_tag(f"copy{n}")
+    sample = {"items": seen.items, "bytes": 0, "wall_s": wall, "cpu_s": cpu, "check": seen.check}
+    print(json.dumps({**sample, "open_s": open_s, "copied_bytes": copied}))
+
+
+def file_bytes(folder: Path) -> int:
+    """The lengths of all database files."""
+    return sum(each.stat().st_size for each in folder.rglob("*.root"))
+
+
 def single(side: str, folder: Path, order: str) -> None:
     """Look one series up, moment by moment."""
     times = moments(order).tolist()
@@ -199,6 +254,10 @@ def arrays(side: str, folder: Path, order: str) -> None:
         measure(known, by_searchsorted)
 
 
+ONLY_NUMPY = """
+import numpy
+print(0.0, True)
+"""
 FIRST = """
 import sys, time
 import numpy
@@ -209,12 +268,13 @@ print(time.perf_counter() - began, found is not None)
 """
 
 
-def first(_: str, folder: Path) -> None:
+def first(side: str, folder: Path) -> None:
     """Start an interpreter that looks one condition up: first to have its files in memory, then timed.
 
     `ours_s` of the sample is its time from the opening of the federation to the condition.
     """
-    command = [sys.executable, "-W", "ignore", "-c", FIRST, str(folder), str(moments("ordered")[0])]
+    script = FIRST if side == "femtobarn" else ONLY_NUMPY
+    command = [sys.executable, "-W", "ignore", "-c", script, str(folder), str(moments("ordered")[0])]
     for _pass in range(2):
         wall, cpu = time.perf_counter(), children_seconds()
         done = subprocess.run(command, capture_output=True, text=True, check=True)

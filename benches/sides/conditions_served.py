@@ -1,7 +1,8 @@
-"""Conditions by nopayloaddb's routes: `conditions_served.py fill|ask|insert SIDE FOLDER COUNT ...`.
+"""Conditions by nopayloaddb's routes: `conditions_served.py fill|ask|load|insert SIDE FOLDER COUNT ...`.
 
     fill SIDE FOLDER TYPES              payload types of 5,000 IOVs each, all in one global tag
     ask SIDE FOLDER TYPES REQUESTS      requests for all payloads of the tag at a random moment, one by one
+    load SIDE FOLDER TYPES SECONDS      such requests by 32 connections of one thread of wrk
     insert nopayloaddb FOLDER COUNT     IOVs into an empty database, a thousand a request
 
 SIDE is `femtobarn` or `nopayloaddb`. CPU seconds are those of the server's processes, PostgreSQL's among
@@ -15,6 +16,7 @@ import hashlib
 import http.client
 import json
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -32,6 +34,7 @@ IOVS = 5000
 LENGTH = 10
 """Runs of a validity."""
 WARM_UP = 200
+CONNECTIONS = 32
 TAG = "bench"
 ROUTES = "/api/cdb_rest"
 PER_REQUEST = 1000
@@ -40,7 +43,7 @@ PER_REQUEST = 1000
 def main() -> None:
     """Run one side."""
     what, side, folder, *rest = sys.argv[1:]
-    work: dict[str, Callable[..., None]] = {"fill": fill, "ask": ask, "insert": insert}
+    work: dict[str, Callable[..., None]] = {"fill": fill, "ask": ask, "load": load, "insert": insert}
     work[what](side, Path(folder), *map(int, rest))
 
 
@@ -133,6 +136,44 @@ def ask(side: str, folder: Path, types: int, requests: int) -> None:
     sample = {"items": requests, "bytes": sum(map(len, answers)), "wall_s": wall, "cpu_s": cpu}
     check = sum(checksum(json.loads(each), types) for each in answers) % 2**32
     print(json.dumps({**sample, "p99_us": 1e6 * float(np.quantile(times, 0.99)), "check": check}))
+
+
+def load(side: str, folder: Path, types: int, seconds: int) -> None:
+    """Send such requests by many connections at once, and print the sample."""
+    with served(side, folder) as (connection, routes, server), tempfile.TemporaryDirectory() as scratch:
+        path = f"{routes}/payloadiovs/?gtName={TAG}&minorIOV=0&majorIOV="
+        for moment in range(WARM_UP):
+            checksum(json.loads(answer(connection, path + str(moment * LENGTH))), types)
+        script = Path(scratch) / "requests.lua"
+        script.write_text(SCRIPT.format(path=path, moments=IOVS * LENGTH))
+        command = ["wrk", "--threads=1", f"--connections={CONNECTIONS}", f"--duration={seconds}"]
+        cpu = server.cpu_seconds()
+        done = subprocess.run(
+            [*command, f"--script={script}", f"http://127.0.0.1:{connection.port}/"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        cpu = server.cpu_seconds() - cpu
+    seen = json.loads(done.stdout.splitlines()[-1])
+    if seen.pop("failed"):
+        raise SystemExit(f"some requests failed:\n{done.stdout}")
+    print(json.dumps({**seen, "cpu_s": cpu, "check": 0}))
+
+
+SCRIPT = """
+request = function()
+    return wrk.format("GET", "{path}" .. math.random(0, {moments} - 1))
+end
+done = function(summary, latency)
+    local errors = summary.errors
+    local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+    io.write(string.format(
+        '{{"items": %d, "bytes": %d, "wall_s": %f, "p99_us": %f, "failed": %d}}\\n',
+        summary.requests, summary.bytes, summary.duration / 1e6, latency:percentile(99), failed))
+end
+"""
+"""What wrk asks for, and the sample that it prints."""
 
 
 def answer(connection: http.client.HTTPConnection, path: str) -> bytes:
