@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from femtobarn.cli import EXIT_CODES, main
 
 VALUE = {"name": "Value", "fields": [{"name": "value", "type": "float64"}]}
 STATE = {"name": "State", "fields": [{"name": "code", "type": "uint8"}]}
+NOTED = {"name": "Value", "version": 2, "fields": [*VALUE["fields"], {"name": "note", "type": "string"}]}
 MS = 10**6
 END = 400
 """Moments of the model, in milliseconds; raw conditions begin before it."""
@@ -195,8 +197,7 @@ def test_correction_derives_again_only_what_it_changes(fed: fb.Federation) -> No
     with fed.transaction(message="a wrong reading") as txn:
         txn.series("dcs/hv").correct({"value": 100.0}, at=202 * MS)
     raw.rows[40][2] = 100.0
-    assert [each.csn for each in fed.conditions.reduce(reductions)] == [None, None]
-    done = fed.conditions.reduce(reductions, since=200 * MS, until=205 * MS)
+    done = fed.conditions.reduce(reductions)
     # The second half of what was one condition of the dead band stays as it is.
     assert [each.put for each in done] == [1, 1]
     assert same(answers(fed, "off/band", 0, "value"), dead_band(raw, 0, 0.5))
@@ -206,7 +207,60 @@ def test_correction_derives_again_only_what_it_changes(fed: fb.Federation) -> No
     newest = list(fed.conditions()["off/mean"])[-1]
     assert (newest.raw_csn, newest.raw_first, newest.raw_last) == (fed.head() - 1, 40, 43)
     assert fed.conditions(csn=newest.raw_csn)["dcs/hv"].view[newest.raw_first].value == 100.0
+    assert [each.csn for each in fed.conditions.reduce(reductions)] == [None, None]
+    done = fed.conditions.reduce(reductions, since=200 * MS, until=205 * MS)
+    assert [(each.csn, each.raw > 0) for each in done] == [(None, True)] * 2
     assert fed.check(full=True).problems == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_runs_after_changes_of_every_kind_answer_as_one_run_after_all(fed: fb.Federation, seed: int) -> None:
+    """They are put late, corrected, ended and deleted; a run follows a vacuum, another a newer class."""
+    rng = random.Random(seed)
+    overlap: Literal["open", "newest"] = rng.choice(["open", "newest"])
+
+    def reductions(prefix: str) -> list[fb.DeadBand | fb.Mean]:
+        return [
+            fb.DeadBand(to=f"off/{prefix}-band", source=fb.RawField("dcs/hv", "value"), band=2),
+            fb.Mean(to=f"off/{prefix}-mean", source=fb.RawField("dcs/hv", "value"), every="20 ms"),
+        ]
+
+    for step in range(12):
+        is_newer = step >= 9
+        with fed.transaction() as txn:
+            series = txn.series(
+                "dcs/hv", NOTED if is_newer else VALUE, create=step == 0, evolve=is_newer, overlap=overlap
+            )
+            rows = random_rows(rng, 0, END, 3 if step else 300)
+            series.extend(
+                {
+                    "value": [value for _, _, value in rows],
+                    **({"note": [""] * len(rows)} if is_newer else {}),
+                },
+                since=[t * MS for t, _, _ in rows],
+                until=None if overlap == "open" else [(t + rng.randrange(1, 40)) * MS for t, _, _ in rows],
+                channel=[channel for _, channel, _ in rows],
+            )
+            for _ in range(rng.randrange(3)):
+                at, channel = rng.randrange(END) * MS, rng.randrange(3)
+                with contextlib.suppress(fb.NotFoundError):
+                    if rng.random() < 0.5:
+                        series.end(at=at, channel=channel)
+                    else:
+                        series.correct({"value": float(step)}, at=at, channel=channel)
+            if step and rng.random() < 0.5:
+                series.container.delete(rng.choice(fed["dcs/hv"].entries().tolist()))
+        if step == 6:
+            fed.set_retention(keep_commits=1)
+            fed.vacuum()
+            fed.set_retention()
+        fed.conditions.reduce(reductions("all"))
+    fed.conditions.reduce(reductions("once"))
+    for kind, field in (("band", "value"), ("mean", "mean")):
+        for channel in range(3):
+            found = answers(fed, f"off/all-{kind}", channel, field)
+            assert same(found, answers(fed, f"off/once-{kind}", channel, field))
+            assert any(each is not None for each in found)
 
 
 def test_reduction_with_other_parameters_derives_everything_again(fed: fb.Federation) -> None:

@@ -2,21 +2,23 @@
 
 Each run is one transaction. How far it came is in the container ``<series>-runs`` beside the derived series:
 the reduction, and the commit and the number of entries as of which each raw series was read. Conditions that
-were inserted since then tell what to derive; corrections of raw conditions do not, so that the range of a
-correction has to be given.
+were inserted, updated, ended or deleted since then tell what to derive. If that commit was given up by a
+vacuum, everything is derived; only what differs is put.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._exceptions import InvalidError
+from .._exceptions import InvalidError, NotFoundError
 from .clocks import BEGINNING, FOREVER, bound_of, shown
+from .corrections import corrected_ranges
 from .derived_series import put_differences, stored_before
 from .reductions import RawField, Reduction
 from .segments import Segments, read_segments
@@ -25,6 +27,7 @@ from .series import Series
 if TYPE_CHECKING:
     from .._federations import Federation
     from .._transactions import Transaction
+    from .._views.view import View
 
 __all__ = ["Reduced", "reduce_all"]
 
@@ -68,6 +71,7 @@ def reduce_all(
 class _State:
     """How far the last run came."""
 
+    raw_csn: int
     raw_entries: list[int]
     newest: int
 
@@ -133,18 +137,36 @@ class _Run:
                     "after it begins"
                 )
             return {None: (begin, end)}
-        if state is None:
+        before = None if state is None else self._views_before(series, raw, state.raw_csn)
+        if state is None or before is None:
             return {None: (BEGINNING, FOREVER)}
         changed: dict[int | None, tuple[int, int]] = {}
         for (name, one), start in zip(series.items(), state.raw_entries, strict=True):
-            new = one.view.arrays(["since", "channel"], entry_start=start, library="np")
             fixed = raw[name].channel
-            for channel in np.unique(new["channel"]).tolist():
-                first = int(new["since"][new["channel"] == channel].min())
-                key = channel if fixed is None else None
+            ranges = corrected_ranges(before[name], one.view, raw[name].name_in(one))
+            for channel, (begin, end) in chain(ranges.items(), _inserted(one, start)):
                 if fixed in (None, channel):
-                    changed[key] = (min(first, changed.get(key, (FOREVER,))[0]), FOREVER)
+                    key = channel if fixed is None else None
+                    first, last = changed.get(key, (begin, end))
+                    changed[key] = min(first, begin), max(last, end)
         return changed
+
+    def _views_before(
+        self, series: dict[str, Series], raw: dict[str, RawField], csn: int
+    ) -> dict[str, View] | None:
+        """Return the raw containers as of the last run; None if they cannot be compared with those of now."""
+        try:
+            job = self.federation.conditions(csn=csn)
+        except NotFoundError:
+            return None
+        views = {}
+        for name, now in series.items():
+            before = job[now.path]
+            is_same_container = before.version[:2] == now.version[:2]
+            if not is_same_container or raw[name].name_in(now) not in before.definition.record.by_name:
+                return None
+            views[name] = before.view
+        return views
 
     def _newest(self, series: dict[str, Series], state: _State | None, entries: list[int]) -> int:
         """Return the moment at which the newest raw condition begins."""
@@ -223,13 +245,22 @@ class _Run:
         if path in self.federation:
             run = self.federation[path][-1]
             if run.reduction == self.text:
-                self._last = _State([int(each) for each in run.raw_entries], int(run.newest))
+                self._last = _State(
+                    int(run.raw_csn), [int(each) for each in run.raw_entries], int(run.newest)
+                )
         return self._last
 
     def _keep_state(self, txn: Transaction, csn: int, entries: list[int], newest: int) -> None:
         database, _, name = self.reduction.to.partition("/")
         runs = txn.database(database).container(f"{name}-runs", RUN, create=True)
         runs.append({"reduction": self.text, "raw_csn": csn, "raw_entries": entries, "newest": newest})
+
+
+def _inserted(series: Series, start: int) -> Iterator[tuple[int, tuple[int, int]]]:
+    """Return the ranges from the first condition on that was inserted into each channel."""
+    new = series.view.arrays(["since", "channel"], entry_start=start, library="np")
+    for channel in np.unique(new["channel"]).tolist():
+        yield channel, (int(new["since"][new["channel"] == channel].min()), FOREVER)
 
 
 def _as_value(segments: Segments, field: str) -> Segments:

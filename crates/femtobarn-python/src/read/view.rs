@@ -1,5 +1,6 @@
 //! A container as of a snapshot, as Python reads it.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -108,8 +109,14 @@ impl ViewHandle {
     fn live_runs(&self, py: Python<'_>, start: u64, stop: u64) -> PyResult<Buffer> {
         let view = self.view.get()?;
         let runs = py.detach(|| view.live_runs(start..stop)).or_raise()?;
-        let ends: Vec<u64> = runs.into_iter().flat_map(|run| [run.start, run.end]).collect();
-        Ok(Buffer(rntuple::bytes_of(ends)))
+        Ok(ends_of(runs))
+    }
+
+    /// The ranges of an earlier view's entries whose objects may be others: pairs of `uint64`, as bytes.
+    fn changed_entries(&self, py: Python<'_>, earlier: &ViewHandle) -> PyResult<Buffer> {
+        let (view, earlier) = (self.view.get()?, earlier.view.get()?);
+        let ranges = py.detach(|| view.changed_entries(earlier)).or_raise()?;
+        Ok(ends_of(ranges))
     }
 
     fn is_deleted(&self, py: Python<'_>, entry: u64) -> PyResult<bool> {
@@ -291,4 +298,10 @@ fn interruptible<T: Send + 'static>(
             }
         }
     }
+}
+
+/// The ends of ranges: pairs of `uint64`, as bytes.
+fn ends_of(ranges: Vec<Range<u64>>) -> Buffer {
+    let ends: Vec<u64> = ranges.into_iter().flat_map(|range| [range.start, range.end]).collect();
+    Buffer(rntuple::bytes_of(ends))
 }

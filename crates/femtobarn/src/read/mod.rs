@@ -2,10 +2,12 @@
 //!
 //! `snapshot` is the federation as of a commit, `version` a container's open version, `view` a container in a
 //! snapshot, `selection` the fields that are read. `cursor` reads Rust rows, `field` single fields; `resolve`
-//! reads the objects that links refer to, `recast` reads objects as another version of their class. `index`
+//! reads the objects that links refer to, `recast` reads objects as another version of their class, `changes` tells
+//! which entries differ between two versions. `index`
 //! finds objects by key, `statistics` excludes clusters.
 
 mod caches;
+mod changes;
 pub(crate) mod cursor;
 pub(crate) mod field;
 pub(crate) mod index;

@@ -234,3 +234,47 @@ fn a_rollback_to_a_savepoint_undoes_updates() {
     assert_eq!(value.member("hits"), Some(&hits(5)));
     assert_eq!(value.member("vertex"), Some(&vertex(7)));
 }
+
+#[test]
+fn only_what_was_updated_or_deleted_may_differ_from_an_earlier_version() {
+    let (_folder, federation) = federation();
+    particles(&federation, 500, Profile::Plain);
+    let change = |change: &dyn Fn(&mut Transaction, ContainerKey)| {
+        let before = federation.snapshot(None).unwrap().view("run7/particles").unwrap();
+        let mut transaction = begin(&federation);
+        let database = transaction.database("run7").unwrap();
+        let key = transaction.container(database, "particles").unwrap();
+        change(&mut transaction, key);
+        transaction.commit().unwrap();
+        let after = federation.snapshot(None).unwrap().view("run7/particles").unwrap();
+        (before, after)
+    };
+    let first = federation.snapshot(None).unwrap().view("run7/particles").unwrap();
+    for _ in 0..2 {
+        let (before, after) = change(&|transaction, key| {
+            for n in 0..500 {
+                transaction.append_value(key, particle(n)).unwrap();
+            }
+        });
+        assert_eq!(after.changed_entries(&before).unwrap(), [0..0; 0]);
+    }
+    let (before, after) = change(&|transaction, key| {
+        transaction.update(key, &[700], values_of(&["n"], &[vec![Value::UInt(1)]])).unwrap();
+    });
+    let changed = after.changed_entries(&before).unwrap();
+    let [range] = &*changed else { panic!("{changed:?}") };
+    assert!(range.contains(&700) && range.start >= 500 && range.end <= 1000, "{changed:?}");
+    assert_eq!(after.changed_entries(&first).unwrap(), [0..0; 0]);
+    let (before, after) = change(&|transaction, key| {
+        transaction.delete(key, &[3, 4, 1200]).unwrap();
+    });
+    assert_eq!(after.changed_entries(&before).unwrap(), [3..5, 1200..1201]);
+    assert_eq!(after.changed_entries(&first).unwrap(), [3..5]);
+    assert_eq!(after.changed_entries(&after).unwrap(), [0..0; 0]);
+    assert_eq!(first.changed_entries(&after).unwrap_err().kind(), ErrorKind::Invalid);
+    let other = federation.snapshot(None).unwrap().view("run7/particles").unwrap();
+    federation.seal("run7", std::time::Duration::ZERO).unwrap();
+    let sealed = federation.snapshot(None).unwrap().view("run7/particles").unwrap();
+    assert_eq!(sealed.changed_entries(&other).unwrap(), [0..0; 0]);
+    assert!(sealed.changed_entries(&first).unwrap().contains(&(3..5)));
+}

@@ -2,7 +2,8 @@
 //!
 //! `cluster` knows which pages store which elements; `page_batch` reads pages, `elements` columns, and
 //! `assemble` makes arrays of these, with `parallel` by several threads and with `prefetch` from remote
-//! sources. `cursor`, `row`, `row_reader` and `field` read single entries over `held_pages`.
+//! sources. `cursor`, `row`, `row_reader` and `field` read single entries over `held_pages`. `changes` compares two
+//! versions.
 //!
 //! Invariants:
 //! 1. A reader sees one version of the RNTuple, that of the footer it was opened with.
@@ -11,6 +12,7 @@
 //!    elements that the stored pages can hold.
 
 mod assemble;
+mod changes;
 mod cluster;
 mod column_paths;
 mod conversion;
