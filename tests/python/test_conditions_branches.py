@@ -80,6 +80,9 @@ def test_condition_of_the_base_is_corrected_and_ended_in_the_branch_alone(gains:
         with pytest.raises(fb.NotFoundError, match="no condition of channel 0 to end"):
             branch.end(at=90)
     assert values(gains, "mc", 10, 79, 80, 99) == [1.6, 1.6, None, None]
+    corrected = gains.conditions("mc")["tpc/gain"]
+    assert len(corrected) == len(gains.conditions()["tpc/gain"]) == 2
+    assert sorted(each.value for each in corrected) == [1.6, 5.0]
     assert values(gains, None, 10, 99) == [1.0, 1.0]
 
 

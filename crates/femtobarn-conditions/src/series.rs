@@ -84,6 +84,11 @@ impl Series {
         live.saturating_sub(self.sources.replacements() as u64)
     }
 
+    /// The entries of conditions that a branch replaced, in order.
+    pub fn replaced_entries(&self) -> Vec<u64> {
+        self.sources.replaced_entries()
+    }
+
     /// Reads fields of conditions by their entries, in the order given, as [`View::fetch`] does.
     ///
     /// # Errors

@@ -89,6 +89,13 @@ impl Sources {
         self.replacing.len()
     }
 
+    /// The entries of conditions that were replaced, in order.
+    pub(crate) fn replaced_entries(&self) -> Vec<u64> {
+        let mut entries: Vec<u64> = self.replaced.keys().copied().collect();
+        entries.sort_unstable();
+        entries
+    }
+
     /// The entry where the values of a condition are, from the entry of its rank.
     pub(crate) fn stored_at(&self, entry: u64) -> u64 {
         self.newest(entry).map_or(entry, |row| row.entry)

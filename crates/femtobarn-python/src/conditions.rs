@@ -182,6 +182,17 @@ impl SeriesHandle {
         Ok(series_names(self.series.get()?.options()))
     }
 
+    /// Number of conditions, those that newer ones hide included. One that a branch replaced counts once.
+    #[getter]
+    fn conditions(&self) -> PyResult<u64> {
+        Ok(self.series.get()?.conditions())
+    }
+
+    /// The entries of conditions that a branch replaced, in order.
+    fn replaced_entries(&self) -> PyResult<Vec<u64>> {
+        Ok(self.series.get()?.replaced_entries())
+    }
+
     /// The versions of the containers: for each the numbers of the database, of the container, and of the commit
     /// that made it. Series of the same versions have the same conditions.
     #[getter]

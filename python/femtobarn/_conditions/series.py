@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
@@ -324,10 +323,16 @@ class Series:
         return shown(moment, self.clock)
 
     def __iter__(self) -> Iterator[Object]:
-        return chain.from_iterable(self.sources)
+        """Return the objects of all conditions, hidden ones too, but not those that a branch corrected."""
+        if len(self.sources) == 1:
+            return iter(self.sources[0])
+        replaced = {self._place_of(entry) for entry in self._handle.replaced_entries()}
+        objects = ((view, each) for view in self.sources for each in view)
+        return (each for view, each in objects if (view, each.entry) not in replaced)
 
     def __len__(self) -> int:
-        return sum(map(len, self.sources))
+        """Return the number of conditions, hidden ones included; one that a branch corrected counts once."""
+        return self._handle.conditions
 
     def __repr__(self) -> str:
         try:
