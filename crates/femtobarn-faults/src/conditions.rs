@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use femtobarn::{
-    CheckLevel, Class, ContainerKey, ContainerOptions, Error, ErrorKind, Federation, Result,
+    CheckLevel, Class, ContainerKey, ContainerOptions, Csn, Error, ErrorKind, Federation, Result,
     Severity, Transaction,
 };
 use femtobarn_conditions::{
@@ -15,7 +15,9 @@ use femtobarn_conditions::{
 use rntuple::{Array, Primitive, Value};
 
 use crate::crash::in_memory;
+use crate::script::{Runner, ScriptStep};
 use crate::verify::{Acknowledged, say};
+use crate::workload::Workload;
 
 /// The workload's name.
 pub const NAME: &str = "conditions";
@@ -44,81 +46,81 @@ const STEPS: [fn(&Federation) -> Result<()>; 14] = [
     |it| tag(it, "next", TagChange { create: Some(Some("dev".into())), ..TagChange::default() }),
     |it| state(it, "next", GlobalTagState::Deleted),
 ];
-/// After these steps the federation is closed and opened again.
-const REOPENED_AFTER: [usize; 2] = [6, 10];
+/// Before these steps the federation is closed and opened again.
+const REOPENED_BEFORE: [usize; 2] = [7, 11];
 
 /// What every global tag, and no tag, answers; an entry for each.
 pub type Answers = Vec<String>;
 
-/// Runs all steps on a new federation in a folder, and tells when it is created, and when each step is acknowledged.
-///
-/// # Errors
-/// Those of the engine.
-pub fn run_all(
-    folder: &Path,
-    mut acknowledge: impl FnMut(&Federation),
-    created: impl FnOnce(),
-) -> Result<()> {
-    let mut federation = Federation::create(folder, "test")?;
-    created();
-    for (number, step) in STEPS.iter().enumerate() {
-        step(&federation)?;
-        acknowledge(&federation);
-        if REOPENED_AFTER.contains(&number) {
-            drop(federation);
-            federation = Federation::open(folder)?;
-        }
-    }
-    Ok(())
+/// The workload, with what a federation answers to which nothing happens: after no step, after the first one, and so on.
+pub struct ConditionsWorkload {
+    expected: Vec<Answers>,
 }
 
-/// The answers after no step, after the first one, and so on, of a federation that nothing happens to.
-///
-/// # Errors
-/// A text for errors of the engine.
-pub fn expected() -> std::result::Result<Vec<Answers>, String> {
-    let folder = in_memory()?;
-    let mut expected = vec![vec!["none".to_owned()]];
-    let mut failed = None;
-    let ask = |federation: &Federation| match answers(federation) {
-        Ok(found) => expected.push(found),
-        Err(error) => failed = Some(error),
-    };
-    run_all(&folder.path().join("fed"), ask, || ()).map_err(say("the workload fails"))?;
-    failed.map_or(Ok(expected), |error| Err(say("no answers")(error)))
+impl ConditionsWorkload {
+    /// Runs the workload once.
+    ///
+    /// # Errors
+    /// A text for errors of the engine.
+    pub fn new() -> std::result::Result<Self, String> {
+        let folder = in_memory()?;
+        let mut workload = ConditionsWorkload { expected: vec![vec!["none".to_owned()]] };
+        let runner = Runner::create(&folder.path().join("fed"));
+        let mut runner = runner.map_err(say("the workload fails"))?;
+        for step in 0..STEPS.len() {
+            workload.run(&mut runner, step).map_err(say("the workload fails"))?;
+            let found = answers(runner.federation()).map_err(say("no answers"))?;
+            workload.expected.push(found);
+        }
+        Ok(workload)
+    }
 }
 
-/// Verifies the federation in a folder, and changes it thereby.
-///
-/// # Errors
-/// The first violation.
-pub fn verify(
-    folder: &Path,
-    expected: &[Answers],
-    acknowledged: &Acknowledged,
-    thorough: bool,
-) -> std::result::Result<(), String> {
-    let federation = match Federation::open(folder) {
-        Err(error) if !acknowledged.is_created && error.kind() == ErrorKind::NotFound => {
-            let created = Federation::create(folder, "test");
-            return created.map(drop).map_err(say("cannot create it again"));
+impl Workload for ConditionsWorkload {
+    fn steps(&self) -> usize {
+        STEPS.len()
+    }
+
+    fn run(&self, runner: &mut Runner, step: usize) -> Result<Option<Csn>> {
+        if REOPENED_BEFORE.contains(&step) {
+            runner.run(&ScriptStep::Reopen)?;
         }
-        opened => opened.map_err(say("cannot open it"))?,
-    };
-    let steps = acknowledged.steps.len();
-    let found = answers(&federation).map_err(say("no answers"))?;
-    let possible = &expected[steps..expected.len().min(steps + 2)];
-    if !possible.contains(&found) {
-        return Err(format!("after {steps} steps: expected {possible:?}, found {found:?}"));
+        STEPS[step](runner.federation()).map(|()| None)
     }
-    let level = if thorough { CheckLevel::Full } else { CheckLevel::Quick };
-    let report = federation.check(level, &mut |_| true).map_err(say("cannot check it"))?;
-    if let Some(problem) =
-        report.problems.iter().find(|problem| problem.severity == Severity::Damage)
-    {
-        return Err(format!("check finds: {problem}"));
+
+    fn is_after(&self, federation: &Federation, steps: usize) -> std::result::Result<bool, String> {
+        let found = answers(federation).map_err(say("no answers"))?;
+        Ok(self.expected.get(steps) == Some(&found))
     }
-    go_on(&federation, &found)
+
+    fn verify(
+        &self,
+        folder: &Path,
+        acknowledged: &Acknowledged,
+        thorough: bool,
+    ) -> std::result::Result<(), String> {
+        let federation = match Federation::open(folder) {
+            Err(error) if !acknowledged.is_created && error.kind() == ErrorKind::NotFound => {
+                let created = Federation::create(folder, "test");
+                return created.map(drop).map_err(say("cannot create it again"));
+            }
+            opened => opened.map_err(say("cannot open it"))?,
+        };
+        let steps = acknowledged.steps.len();
+        let found = answers(&federation).map_err(say("no answers"))?;
+        let possible = &self.expected[steps..self.expected.len().min(steps + 2)];
+        if !possible.contains(&found) {
+            return Err(format!("after {steps} steps: expected {possible:?}, found {found:?}"));
+        }
+        let level = if thorough { CheckLevel::Full } else { CheckLevel::Quick };
+        let report = federation.check(level, &mut |_| true).map_err(say("cannot check it"))?;
+        if let Some(problem) =
+            report.problems.iter().find(|problem| problem.severity == Severity::Damage)
+        {
+            return Err(format!("check finds: {problem}"));
+        }
+        go_on(&federation, &found)
+    }
 }
 
 /// Puts a condition and makes a tag; what is frozen must not change.

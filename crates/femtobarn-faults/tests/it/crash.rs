@@ -2,11 +2,9 @@
 
 use std::process::Command;
 
-use femtobarn_faults::conditions;
-use femtobarn_faults::crash::{Exploration, Verifier, explore, in_memory};
-use femtobarn_faults::script::{NAMES, Script};
+use femtobarn_faults::crash::{Exploration, explore, in_memory};
 use femtobarn_faults::trace::FileOperation;
-use femtobarn_faults::verify::verify;
+use femtobarn_faults::workload::{named, names};
 
 const SEED: u64 = 20_261_122;
 /// The approximate number of crashes per workload in the short test.
@@ -23,30 +21,22 @@ fn record(script: &str) -> Vec<FileOperation> {
 }
 
 fn crash_everywhere(limit: usize) {
-    for name in NAMES {
+    for name in names() {
         crash_in(name, limit);
     }
-    crash_in_conditions(limit);
-}
-
-fn crash_in_conditions(limit: usize) {
-    let expected = conditions::expected().unwrap();
-    crash_with(conditions::NAME, limit, &|folder, acknowledged, thorough| {
-        conditions::verify(folder, &expected, acknowledged, thorough)
-    });
 }
 
 fn crash_in(name: &str, limit: usize) {
-    let script = Script::named(name).unwrap();
-    crash_with(name, limit, &|folder, acknowledged, thorough| {
-        verify(folder, &script, acknowledged, thorough)
-    });
-}
-
-fn crash_with(name: &str, limit: usize, verifier: Verifier<'_>) {
+    let workload = named(name).unwrap();
     let trace = record(name);
     let started = std::time::Instant::now();
-    let explored = explore(verifier, &trace, limit, SEED).unwrap();
+    let explored = explore(
+        &|folder, acknowledged, thorough| workload.verify(folder, acknowledged, thorough),
+        &trace,
+        limit,
+        SEED,
+    );
+    let explored = explored.unwrap();
     let Exploration { operations, possible, tried, failures } = explored;
     crate::print_progress(&format!(
         "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, seed \
@@ -73,9 +63,5 @@ fn acknowledged_steps_survive_every_crash() {
 #[ignore = "one workload, which FEMTOBARN_WORKLOAD names"]
 fn acknowledged_steps_of_a_chosen_workload_survive_crashes() {
     let Ok(name) = std::env::var("FEMTOBARN_WORKLOAD") else { return };
-    if name == conditions::NAME {
-        crash_in_conditions(CRASHES);
-    } else {
-        crash_in(&name, CRASHES);
-    }
+    crash_in(&name, CRASHES);
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use femtobarn_faults::crash::in_memory;
 use femtobarn_faults::fault::KINDS;
-use femtobarn_faults::script::NAMES;
+use femtobarn_faults::workload::names;
 
 const SEED: u64 = 4;
 /// The approximate number of faults of each kind per script in the short test.
@@ -13,7 +13,7 @@ const STRUCK: u64 = 60;
 
 fn fail_everywhere(limit: u64) {
     let jobs: Vec<(&str, &str)> =
-        NAMES.iter().flat_map(|name| KINDS.map(|(_, kind)| (*name, kind))).collect();
+        names().into_iter().flat_map(|name| KINDS.map(|(_, kind)| (name, kind))).collect();
     let (tried, possible) = (AtomicU64::new(0), AtomicU64::new(0));
     let run = |(name, kind): &(&str, &str)| {
         let folder = in_memory().unwrap();
@@ -39,9 +39,9 @@ fn fail_everywhere(limit: u64) {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     let (tried, possible) = (tried.into_inner(), possible.into_inner());
-    let scripts = NAMES.len();
+    let workloads = names().len();
     crate::print_progress(&format!(
-        "tried {tried} of {possible} faults in {scripts} workloads, seed {SEED}"
+        "tried {tried} of {possible} faults in {workloads} workloads, seed {SEED}"
     ));
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(tried > 0, "no fault was tried");

@@ -1,4 +1,4 @@
-//! Runs a script repeatedly, each time with a fault at another operation on its files.
+//! Runs a workload repeatedly, each time with a fault at another operation on its files.
 //!
 //! For every run:
 //! 1. The step that the fault strikes fails with an error of the right kind that names the file, or succeeds.
@@ -16,22 +16,23 @@ use femtobarn_faults::crash::write;
 use femtobarn_faults::disk::{ChangeOutcome, Crash, CrashDisk};
 use femtobarn_faults::fault::{DiskFault, FaultKind};
 use femtobarn_faults::random::SplitMix;
-use femtobarn_faults::script::{Runner, Script};
+use femtobarn_faults::script::Runner;
 use femtobarn_faults::trace::FileOperation;
-use femtobarn_faults::verify::{Acknowledged, acknowledgement, contents, verify};
+use femtobarn_faults::verify::{Acknowledged, acknowledgement};
+use femtobarn_faults::workload::{Workload, named};
 
 use crate::interposer;
 
-/// One run of the script.
+/// One run of the workload.
 struct FaultRun<'a> {
-    script: &'a Script,
+    workload: &'a dyn Workload,
     fault: DiskFault,
     files: PathBuf,
     trace: PathBuf,
     acknowledged: Acknowledged,
 }
 
-/// Runs a script with a fault at each of about `limit` of its operations.
+/// Runs a workload with a fault at each of about `limit` of its operations.
 pub(crate) fn run_all(
     name: &str,
     kind: &str,
@@ -39,11 +40,11 @@ pub(crate) fn run_all(
     limit: &str,
     seed: &str,
 ) -> Result<(), String> {
-    let script = &Script::named(name).ok_or_else(|| format!("unknown script {name:?}"))?;
+    let workload = &*named(name)?;
     let kind: FaultKind = kind.parse()?;
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
     let (limit, mut random) = (number(limit)?, SplitMix(number(seed)?));
-    let mut operations = affected_operations(script, kind, folder)?;
+    let mut operations = affected_operations(workload, kind, folder)?;
     let all = operations.len() as u64;
     operations.retain(|_| random.below(all) < limit);
     let mut wrong = vec![];
@@ -51,7 +52,7 @@ pub(crate) fn run_all(
     for &operation in &operations {
         let place = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
         let fault = DiskFault { kind, operation };
-        match FaultRun::new(script, fault, place.path()).and_then(FaultRun::run) {
+        match FaultRun::new(workload, fault, place.path()).and_then(FaultRun::run) {
             Ok(is_noticed) => noticed += u64::from(is_noticed),
             Err(error) => wrong.push(format!("operation {operation}: {error}")),
         }
@@ -67,15 +68,15 @@ pub(crate) fn run_all(
 
 /// The numbers of the operations that a fault of this kind would make fail.
 fn affected_operations(
-    script: &Script,
+    workload: &dyn Workload,
     kind: FaultKind,
     folder: &Path,
 ) -> Result<Vec<u64>, String> {
     let place = tempfile::tempdir_in(folder).map_err(|error| error.to_string())?;
     interposer::start(place.path(), None, None);
     let mut runner = Runner::create(&place.path().join("fed")).map_err(|e| e.to_string())?;
-    for step in &script.steps {
-        runner.run(step).map_err(|error| error.to_string())?;
+    for step in 0..workload.steps() {
+        workload.run(&mut runner, step).map_err(|error| error.to_string())?;
     }
     drop(runner);
     let operations = interposer::stop();
@@ -84,11 +85,11 @@ fn affected_operations(
 }
 
 impl<'a> FaultRun<'a> {
-    fn new(script: &'a Script, fault: DiskFault, place: &Path) -> Result<Self, String> {
+    fn new(workload: &'a dyn Workload, fault: DiskFault, place: &Path) -> Result<Self, String> {
         let (files, trace) = (place.join("files"), place.join("trace"));
         std::fs::create_dir(&files).map_err(|error| error.to_string())?;
         interposer::start(&files, Some(&trace), Some(fault));
-        Ok(FaultRun { script, fault, files, trace, acknowledged: Acknowledged::default() })
+        Ok(FaultRun { workload, fault, files, trace, acknowledged: Acknowledged::default() })
     }
 
     fn acknowledge(&mut self, text: &str) {
@@ -96,7 +97,7 @@ impl<'a> FaultRun<'a> {
         self.acknowledged.record(text);
     }
 
-    /// Runs the script and checks it. Returns whether a step noticed the fault.
+    /// Runs the workload and checks it. Returns whether a step noticed the fault.
     fn run(mut self) -> Result<bool, String> {
         let folder = self.files.join("fed");
         let error;
@@ -120,15 +121,15 @@ impl<'a> FaultRun<'a> {
             }
         }
         interposer::stop();
-        verify(&folder, self.script, &self.acknowledged, false)?;
+        self.workload.verify(&folder, &self.acknowledged, false)?;
         self.lose_power()?;
         Ok(error.is_some())
     }
 
     /// Runs the steps that are not acknowledged yet. Returns the first error.
     fn steps(&mut self, runner: &mut Runner) -> Option<Error> {
-        while let Some(step) = self.script.steps.get(self.acknowledged.steps.len()) {
-            match runner.run(step) {
+        for step in self.acknowledged.steps.len()..self.workload.steps() {
+            match self.workload.run(runner, step) {
                 Ok(csn) => self.acknowledge(&acknowledgement(csn)),
                 Err(error) => return Some(error),
             }
@@ -160,15 +161,17 @@ impl<'a> FaultRun<'a> {
     /// Checks that the acknowledged contents can be read during the fault, with or without the step that it struck.
     fn read_on(&self, runner: &Runner, error: &Error) -> Result<(), String> {
         let Some(federation) = runner.opened() else { return Ok(()) };
-        let found = federation.snapshot(None).map_err(|e| e.to_string()).and_then(|s| contents(&s));
-        let after = |steps| Some(self.script.contents_after(steps));
         let count = self.acknowledged.steps.len();
-        match found {
-            Ok(found) if Some(&found) == after(count).as_ref() => Ok(()),
-            Ok(found) if Some(&found) == after(count + 1).as_ref() => Ok(()),
-            Ok(_) => Err(format!("after \"{error}\" other contents are read")),
-            Err(other) => Err(format!("after \"{error}\" nothing can be read: {other}")),
+        for steps in [count, count + 1] {
+            match self.workload.is_after(federation, steps) {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(other) => {
+                    return Err(format!("after \"{error}\" nothing can be read: {other}"));
+                }
+            }
         }
+        Err(format!("after \"{error}\" other contents are read"))
     }
 
     /// After the fault, runs the step that failed, unless it was executed, and the rest on the same handle. The
@@ -176,10 +179,10 @@ impl<'a> FaultRun<'a> {
     fn finish(&mut self, runner: &mut Runner) -> Result<(), String> {
         let count = self.acknowledged.steps.len();
         let Some(federation) = runner.opened() else { return Ok(()) };
-        let found = federation.snapshot(None).map_err(|e| e.to_string()).and_then(|s| contents(&s));
-        let found =
-            found.map_err(|error| format!("after the fault nothing can be read: {error}"))?;
-        if found != self.script.contents_after(count) {
+        let is_undone = self.workload.is_after(federation, count);
+        let is_undone =
+            is_undone.map_err(|error| format!("after the fault nothing can be read: {error}"))?;
+        if !is_undone {
             self.acknowledge("step");
         }
         match self.steps(runner) {
@@ -200,7 +203,9 @@ impl<'a> FaultRun<'a> {
         let found = disk.after(&Crash { outcomes, names: Some(0) });
         let place = tempfile::tempdir_in(&self.files).map_err(|error| error.to_string())?;
         write(&found, place.path()).map_err(|error| error.to_string())?;
-        verify(&place.path().join("fed"), self.script, &self.acknowledged, false)
+        let federation = place.path().join("fed");
+        self.workload
+            .verify(&federation, &self.acknowledged, false)
             .map_err(|error| format!("after a loss of power at the end: {error}"))
     }
 }

@@ -1,9 +1,9 @@
-//! Runs scripts on federations, recorded or with faults.
+//! Runs workloads on federations, recorded or with faults.
 //!
 //! | arguments | action |
 //! |---|---|
-//! | `record SCRIPT FOLDER TRACE` | runs a script in `FOLDER/fed` and records its operations on files |
-//! | `fail SCRIPT KIND FOLDER LIMIT SEED` | runs it repeatedly, each time with a fault at another operation |
+//! | `record NAME FOLDER TRACE` | runs a workload in `FOLDER/fed` and records its operations on files |
+//! | `fail NAME KIND FOLDER LIMIT SEED` | runs it repeatedly, each time with a fault at another operation |
 //! | `write FOLDER WRITER COUNT` | is one writer of the soak; prints the number of each commit |
 //! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history; prints its transactions |
 
@@ -14,22 +14,19 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use femtobarn::Federation;
-use femtobarn_faults::conditions;
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction, recorder};
-use femtobarn_faults::script::{Runner, Script};
+use femtobarn_faults::script::Runner;
 use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
+use femtobarn_faults::workload::named;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["record", conditions::NAME, folder, trace] => {
-            record_conditions(Path::new(folder), Path::new(trace))
-        }
-        ["record", script, folder, trace] => record(script, Path::new(folder), Path::new(trace)),
-        ["fail", script, kind, folder, limit, seed] => {
-            fault_runs::run_all(script, kind, Path::new(folder), limit, seed)
+        ["record", name, folder, trace] => record(name, Path::new(folder), Path::new(trace)),
+        ["fail", name, kind, folder, limit, seed] => {
+            fault_runs::run_all(name, kind, Path::new(folder), limit, seed)
         }
         ["write", folder, writer, count] => write(Path::new(folder), writer, count),
         ["history", folder, level, process, count] => {
@@ -47,31 +44,18 @@ fn main() -> ExitCode {
 }
 
 fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
-    let script = Script::named(name).ok_or_else(|| format!("unknown script {name:?}"))?;
+    let workload = named(name)?;
     interposer::start(folder, Some(trace), None);
     let federation = folder.join("fed");
     let mut runner = Runner::create(&federation).map_err(|error| error.to_string())?;
     interposer::acknowledge("created");
-    for step in &script.steps {
-        let csn = runner.run(step).map_err(|error| error.to_string())?;
+    for step in 0..workload.steps() {
+        let csn = workload.run(&mut runner, step).map_err(|error| error.to_string())?;
         interposer::acknowledge(&acknowledgement(csn));
     }
     drop(runner);
     interposer::stop();
     Ok(())
-}
-
-fn record_conditions(folder: &Path, trace: &Path) -> Result<(), String> {
-    interposer::start(folder, Some(trace), None);
-    let done = conditions::run_all(
-        &folder.join("fed"),
-        |_| interposer::acknowledge("step"),
-        || {
-            interposer::acknowledge("created");
-        },
-    );
-    interposer::stop();
-    done.map_err(|error| error.to_string())
 }
 
 fn write(folder: &Path, writer: &str, count: &str) -> Result<(), String> {

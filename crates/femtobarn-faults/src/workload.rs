@@ -1,0 +1,81 @@
+//! Workloads whose steps are run one by one, and what a federation must be after each of them.
+
+use std::path::Path;
+
+use femtobarn::{Csn, Federation, Result};
+
+use crate::conditions::{self, ConditionsWorkload};
+use crate::script::{NAMES, Runner, Script};
+use crate::verify::{self, Acknowledged, contents};
+
+/// A workload.
+pub trait Workload: Sync {
+    /// The number of its steps.
+    fn steps(&self) -> usize;
+
+    /// Runs a step, and returns its commit if that is known.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    fn run(&self, runner: &mut Runner, step: usize) -> Result<Option<Csn>>;
+
+    /// Whether a federation is as after this many steps.
+    ///
+    /// # Errors
+    /// A text if it cannot be read.
+    fn is_after(&self, federation: &Federation, steps: usize) -> std::result::Result<bool, String>;
+
+    /// Verifies the federation in a folder after a fault, and changes it thereby.
+    ///
+    /// # Errors
+    /// The first violation.
+    fn verify(
+        &self,
+        folder: &Path,
+        acknowledged: &Acknowledged,
+        thorough: bool,
+    ) -> std::result::Result<(), String>;
+}
+
+/// The names of all workloads.
+pub fn names() -> Vec<&'static str> {
+    NAMES.into_iter().chain([conditions::NAME]).collect()
+}
+
+/// The workload of a name.
+///
+/// # Errors
+/// A text if there is none, or if it fails without any fault.
+pub fn named(name: &str) -> std::result::Result<Box<dyn Workload>, String> {
+    if name == conditions::NAME {
+        return Ok(Box::new(ConditionsWorkload::new()?));
+    }
+    match Script::named(name) {
+        Some(script) => Ok(Box::new(script)),
+        None => Err(format!("unknown workload {name:?}")),
+    }
+}
+
+impl Workload for Script {
+    fn steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    fn run(&self, runner: &mut Runner, step: usize) -> Result<Option<Csn>> {
+        runner.run(&self.steps[step])
+    }
+
+    fn is_after(&self, federation: &Federation, steps: usize) -> std::result::Result<bool, String> {
+        let found = contents(&federation.snapshot(None).map_err(|error| error.to_string())?)?;
+        Ok(found == self.contents_after(steps))
+    }
+
+    fn verify(
+        &self,
+        folder: &Path,
+        acknowledged: &Acknowledged,
+        thorough: bool,
+    ) -> std::result::Result<(), String> {
+        verify::verify(folder, self, acknowledged, thorough)
+    }
+}
