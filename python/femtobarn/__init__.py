@@ -20,6 +20,9 @@ array([1.5, 2.5], dtype=float32)
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._conditions.comparisons import Difference, changed
 from ._conditions.conditions_files import ConditionsFile
 from ._conditions.global_tags import Conditions
@@ -35,8 +38,6 @@ from ._conditions.reductions import DeadBand, Function, Mean, RawField
 from ._conditions.run_tables import RunTable
 from ._conditions.series import Interval, Series
 from ._conditions.series_writers import SeriesWriter
-from ._conditions_exchange.exports import export_conditions
-from ._conditions_exchange.imports import ImportedConditions, import_conditions
 from ._exceptions import (
     BusyError,
     ClosedError,
@@ -95,6 +96,10 @@ from ._upkeep import BackupReport, CheckReport, Compacted, Problem, RepairReport
 from ._views.view import View
 from ._writers import ContainerWriter, Database
 from .datamodel import Model, load_model
+
+if TYPE_CHECKING:
+    from ._conditions_exchange.exports import export_conditions
+    from ._conditions_exchange.imports import ImportedConditions, import_conditions
 
 __all__ = [
     "Attached",
@@ -202,3 +207,14 @@ __all__ = [
     "uint64",
     "variant",
 ]
+
+_LATE = {"ImportedConditions": "imports", "export_conditions": "exports", "import_conditions": "imports"}
+"""Names that few programs use, by their modules, which take a tenth of the time of all imports."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"._conditions_exchange.{_LATE[name]}", __name__), name)
+    globals()[name] = value
+    return value

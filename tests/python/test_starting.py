@@ -24,7 +24,8 @@ first = federation["daq/raw"][0]
 assert (first.run, first.payload.tolist()) == (7, [1, 2])
 """
 ARRAYS = 'assert federation["daq/raw"].arrays("run", where="run * 2 == 14").to_list() == [{"run": 7}]\n'
-TOLD = 'print(*{"awkward", "fsspec", "numexpr", "pandas", "pyarrow", "tqdm", "yaml"} & set(sys.modules))\n'
+LATE = {"awkward", "fsspec", "numexpr", "pandas", "pyarrow", "tqdm", "urllib.request", "yaml"}
+TOLD = f"print(*{LATE} & set(sys.modules))\n"
 
 
 def imported(script: str, location: str) -> set[str]:
