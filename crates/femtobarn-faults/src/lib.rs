@@ -12,7 +12,7 @@
 //! | [`history`] | records concurrent transactions and checks their isolation |
 //! | [`conditions`] | a workload on conditions and global tags, and what it must answer after each step |
 //! | [`script`] | workloads, and the contents that they must produce |
-//! | [`workload`] | what both kinds of workloads have in common |
+//! | [`workload`], [`workloads`] | what both kinds of workloads have in common; all of them by name |
 //! | [`trace`] | the operations of a workload on its files |
 //! | [`fault`], [`random`] | faults of a disk; pseudo-random numbers |
 //!
@@ -30,3 +30,4 @@ pub mod soak;
 pub mod trace;
 pub mod verify;
 pub mod workload;
+pub mod workloads;

@@ -4,8 +4,7 @@ use std::path::Path;
 
 use femtobarn::{Csn, Federation, Result};
 
-use crate::conditions::{self, ConditionsWorkload};
-use crate::script::{NAMES, Runner, Script};
+use crate::script::{Runner, Script};
 use crate::verify::{self, Acknowledged, contents};
 
 /// A workload.
@@ -35,25 +34,6 @@ pub trait Workload: Sync {
         acknowledged: &Acknowledged,
         thorough: bool,
     ) -> std::result::Result<(), String>;
-}
-
-/// The names of all workloads.
-pub fn names() -> Vec<&'static str> {
-    NAMES.into_iter().chain([conditions::NAME]).collect()
-}
-
-/// The workload of a name.
-///
-/// # Errors
-/// A text if there is none, or if it fails without any fault.
-pub fn named(name: &str) -> std::result::Result<Box<dyn Workload>, String> {
-    if name == conditions::NAME {
-        return Ok(Box::new(ConditionsWorkload::new()?));
-    }
-    match Script::named(name) {
-        Some(script) => Ok(Box::new(script)),
-        None => Err(format!("unknown workload {name:?}")),
-    }
 }
 
 impl Workload for Script {

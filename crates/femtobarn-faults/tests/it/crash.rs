@@ -4,7 +4,7 @@ use std::process::Command;
 
 use femtobarn_faults::crash::{Exploration, explore, in_memory};
 use femtobarn_faults::trace::FileOperation;
-use femtobarn_faults::workload::{named, names};
+use femtobarn_faults::workloads::{named, names};
 
 const SEED: u64 = 20_261_122;
 /// The approximate number of crashes per workload in the short test.

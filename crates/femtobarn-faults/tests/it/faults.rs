@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use femtobarn_faults::crash::in_memory;
 use femtobarn_faults::fault::KINDS;
-use femtobarn_faults::workload::names;
+use femtobarn_faults::workloads::names;
 
 const SEED: u64 = 4;
 /// The approximate number of faults of each kind per script in the short test.

@@ -19,7 +19,8 @@ use femtobarn_faults::random::SplitMix;
 use femtobarn_faults::script::Runner;
 use femtobarn_faults::trace::FileOperation;
 use femtobarn_faults::verify::{Acknowledged, acknowledgement};
-use femtobarn_faults::workload::{Workload, named};
+use femtobarn_faults::workload::Workload;
+use femtobarn_faults::workloads::named;
 
 use crate::interposer;
 

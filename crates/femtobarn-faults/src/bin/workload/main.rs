@@ -18,7 +18,7 @@ use femtobarn_faults::history::{IsolationLevel, ObservedTransaction, recorder};
 use femtobarn_faults::script::Runner;
 use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
-use femtobarn_faults::workload::named;
+use femtobarn_faults::workloads::named;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
