@@ -103,7 +103,7 @@ pub struct TlsConfig {
     pub required: bool,
 }
 
-/// The status page and the metrics.
+/// The status page, the metrics, and files over HTTP.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpConfig {
@@ -111,6 +111,8 @@ pub struct HttpConfig {
     pub metrics: MetricsAccess,
     /// Addresses from which it may be read without a token.
     pub metrics_from: Vec<Network>,
+    /// The sites whose pages may read files by scripts, such as `https://root.cern`; `*` for all.
+    pub origins: Vec<String>,
 }
 
 /// Who may read `/metrics`.

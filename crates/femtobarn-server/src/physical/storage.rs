@@ -127,7 +127,7 @@ pub trait Storage: Send + Sync + 'static {
     fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()>;
     /// Removes an empty folder.
     fn remove_folder(&self, path: &StoragePath) -> StorageResult<()>;
-    /// Renames a file or folder; a file or empty folder at `to` is replaced.
+    /// Renames a file or folder; a file or empty folder at `to` is replaced. The new name is durable.
     fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()>;
     /// Sets permission bits.
     fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()>;

@@ -2,7 +2,8 @@
 //!
 //! 1. A connection that waits for its client holds no buffer, except for answers that the client has not received yet.
 //! 2. A dropped buffer returns to its pool, which keeps a number of each size and reuses the latest first.
-//! 3. A large buffer is mapped, so it starts at a page of memory, as direct writes need.
+//! 3. A buffer is mapped, so it starts at a page of memory. Direct writes need that, and the kernel copies a file's bytes
+//!    to an address that is no multiple of 32 at a third of the speed (measured on an AMD EPYC: 1.8 instead of 6 GB/s).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -87,14 +88,16 @@ impl BufferPool {
 /// The bytes of a buffer.
 #[derive(Debug)]
 enum BufferMemory {
-    Small(Box<[u8]>),
+    Small(MmapMut),
     Large(MmapMut),
+    /// It has returned to its pool.
+    Gone,
 }
 
 impl BufferMemory {
     fn new(size: usize) -> Self {
         if size != LARGE_BUFFER_BYTES {
-            return BufferMemory::Small(vec![0; size].into_boxed_slice());
+            return BufferMemory::Small(MmapMut::map_anon(size).expect("memory for a buffer"));
         }
         let map = MmapMut::map_anon(LARGE_MAP_BYTES).expect("memory for a large buffer");
         // The kernel passes one large page to the disk faster than 512 small ones. Only a hint: without it, writes
@@ -109,8 +112,9 @@ impl Deref for BufferMemory {
 
     fn deref(&self) -> &[u8] {
         match self {
-            BufferMemory::Small(bytes) => bytes,
+            BufferMemory::Small(map) => map,
             BufferMemory::Large(map) => &map[..LARGE_BUFFER_BYTES],
+            BufferMemory::Gone => &[],
         }
     }
 }
@@ -118,8 +122,9 @@ impl Deref for BufferMemory {
 impl DerefMut for BufferMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
-            BufferMemory::Small(bytes) => bytes,
+            BufferMemory::Small(map) => map,
             BufferMemory::Large(map) => &mut map[..LARGE_BUFFER_BYTES],
+            BufferMemory::Gone => &mut [],
         }
     }
 }
@@ -190,8 +195,7 @@ impl AsRef<[u8]> for PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        let nothing = BufferMemory::Small(Box::default());
-        self.pool.give_back(std::mem::replace(&mut self.memory, nothing));
+        self.pool.give_back(std::mem::replace(&mut self.memory, BufferMemory::Gone));
     }
 }
 

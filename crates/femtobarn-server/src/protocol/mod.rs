@@ -6,9 +6,9 @@
 //! | `workers`, `buffers` | the threads that serve connections; pooled memory for data in transit |
 //! | `xroot` | `root://` |
 //! | `rpc` | the catalogue service over gRPC |
-//! | `http` | the status page and metrics |
+//! | `http` | the status page, metrics, and files over HTTP |
 //!
-//! The protocols do not know each other, except that `rpc` takes the identity of a request from `http`.
+//! The protocols do not know each other.
 
 pub mod buffers;
 pub mod http;

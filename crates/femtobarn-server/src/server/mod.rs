@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use axum::handler::Handler;
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -38,6 +39,7 @@ use tokio::task::JoinHandle;
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::logical::{Logical, Settings};
+use crate::protocol::http::files::FileSite;
 use crate::protocol::http::mounts::{self, Mount, ServedFederation};
 use crate::protocol::http::{self, Site};
 use crate::protocol::listener::{self, ConnectionCounts, Protocols, ServeRoot};
@@ -115,13 +117,16 @@ impl Server {
         let site = Arc::new(site(&state, &config, authenticator.clone()));
         let exports = Arc::clone(&state.logical.exports);
         let remote = rpc::routes(state.federations.clone(), exports, authenticator.clone());
-        let pages = http::routes(site).merge(mounted(served, mounts, &authenticator)?);
+        let files = Arc::new(file_site(&state, &config, authenticator.clone()));
+        let pages = http::routes(site, Arc::clone(&files));
+        let pages = pages.merge(mounted(served, mounts, &authenticator)?).merge(remote);
+        let pages = pages.fallback_service(http::files::answer.with_state(files));
         let mut root = xroot::RootService::new(Arc::clone(&state.logical), authenticator);
         root.tls.clone_from(&tls);
         root.requires_tls = config.tls.required;
         let protocols = Arc::new(Protocols {
             root: serve_root(root, root_workers),
-            http: pages.merge(remote),
+            http: pages,
             http_workers,
             tls,
             is_tls_required: config.tls.required,
@@ -180,7 +185,7 @@ impl Server {
         self.state.is_draining.store(true, Ordering::Release);
         self.accepting.abort();
         let (end, mut traffic) = (clock::now() + self.drain, self.traffic());
-        while clock::now() < end {
+        while clock::now() < end && (self.state.counts.open() > 0 || self.has_locks()) {
             std::thread::sleep(DRAIN_CHECK_INTERVAL);
             let before = std::mem::replace(&mut traffic, self.traffic());
             if traffic == before && !self.has_locks() {
@@ -234,6 +239,17 @@ fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator)
             .map(|service| (format!("/{}", service.name()), Arc::clone(service.catalog())))
             .collect(),
         authenticator,
+    }
+}
+
+/// The files of a server over HTTP.
+fn file_site(state: &ServerState, config: &Config, authenticator: Authenticator) -> FileSite {
+    FileSite {
+        logical: Arc::clone(&state.logical),
+        authenticator,
+        federations: state.federations.iter().map(|it| format!("/{}", it.name())).collect(),
+        buffers: Arc::default(),
+        origins: config.http.origins.clone(),
     }
 }
 

@@ -32,7 +32,7 @@ impl View {
             return Err(Error::Invalid { what });
         }
         if old.epoch != new.epoch {
-            return Ok(whole(earlier.entries()));
+            return Ok(vec![0..earlier.entries()]);
         }
         let mut changed =
             new.reader.changed_entries(&old.reader).map_err(Error::storage(self.path()))?;
@@ -42,10 +42,6 @@ impl View {
         }
         Ok(joined(changed))
     }
-}
-
-fn whole(entries: u64) -> Vec<Range<u64>> {
-    if entries == 0 { vec![] } else { vec![0..entries] }
 }
 
 /// The parts of ranges that are in none of some others. Both are in order.

@@ -247,7 +247,9 @@ impl Storage for PosixStorage {
         let (folder, name) = self.folder_of(from, "rename")?;
         self.in_folder(to, &format!("rename {from} to"), |open, new| {
             renameat(&folder, name, open, new)
-        })
+        })?;
+        let synced = self.tree.sync_names(to).and_then(|()| self.tree.sync_names(from));
+        synced.map_err(|errno| StorageError::cannot("make durable", to, errno))
     }
 
     fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {

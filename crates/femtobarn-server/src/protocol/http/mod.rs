@@ -9,15 +9,17 @@
 //! | `/api/federations` | the names of the served federations |
 //! | `/api/federations/NAME?csn=` | the contents of one, as of a commit |
 //! | `/PREFIX/NAME/...` | pages of a federation that others make: its mounts |
+//! | every other path | files and folders, to read and to change: [`files`] |
 //!
-//! All requests only read. Contents of catalogues and the status are for clients that may read the path; a request
-//! without a token has the rights of anonymous clients. `catalogue` has the contents, `metrics` their text format,
-//! `mounts` the rights to pages that others make.
+//! The server's own pages only read. Contents of catalogues and the status are for clients that may read the path; a
+//! request without a token has the rights of anonymous clients. `catalogue` has the contents, `metrics` their text
+//! format, `mounts` the rights to pages that others make; `clients` knows who sends a request.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
+use axum::handler::Handler;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -25,16 +27,19 @@ use femtobarn_catalog::{ErrorKind, LocalCatalogue};
 use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
-use crate::auth::{Action, Authenticator, Identity, Refusal};
+use crate::auth::{Action, Authenticator};
 use crate::config::MetricsReaders;
+use crate::protocol::http::clients::{refused_to, said};
+use crate::protocol::http::files::FileSite;
 use crate::protocol::listener::Peer;
 use crate::status::ServerStatus;
 
 mod catalogue;
+mod clients;
+pub mod files;
 mod metrics;
 pub mod mounts;
 
@@ -63,10 +68,11 @@ pub struct Site {
 
 type SharedSite = State<Arc<Site>>;
 
-/// The pages of a site.
-pub fn routes(site: Arc<Site>) -> Router {
+/// The pages of a site, and `/` as the folder of its exports for methods other than `GET`.
+pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
+    let top = get(|| async { file("text/html; charset=utf-8", PAGE) });
     Router::new()
-        .route("/", get(|| async { file("text/html; charset=utf-8", PAGE) }))
+        .route("/", top.fallback_service(files::answer.with_state(files)))
         .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
         .route("/page.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
         .route("/healthz", get(health))
@@ -75,26 +81,6 @@ pub fn routes(site: Arc<Site>) -> Router {
         .route("/api/federations", get(federations))
         .route("/api/federations/{*name}", get(federation))
         .with_state(site)
-}
-
-/// The identity of a request: by its bearer token, or anonymous.
-///
-/// # Errors
-/// [`Refusal`] if the token is not accepted or was sent unencrypted, or if anonymous clients are not allowed.
-pub fn identity(
-    authenticator: &Authenticator,
-    headers: &HeaderMap,
-    peer: Peer,
-) -> Result<Identity, Refusal> {
-    let Some(value) = headers.get(AUTHORIZATION) else { return authenticator.anonymous() };
-    if !peer.is_encrypted {
-        return Err(Refusal("a token must only be sent over TLS".to_owned()));
-    }
-    let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-    match token {
-        Some(token) => authenticator.token(token.trim()),
-        None => Err(Refusal("the authorization is not a bearer token".to_owned())),
-    }
 }
 
 fn file(kind: &'static str, text: &'static str) -> Response {
@@ -218,26 +204,4 @@ async fn federation(
 /// The answer to a client that may not read a path; none if it may.
 fn refused(site: &Site, headers: &HeaderMap, peer: Peer, path: &str) -> Option<Response> {
     refused_to(Action::Read, &site.authenticator, headers, peer, path)
-}
-
-/// The answer to a client without the right to an action at a path; none if it has it.
-fn refused_to(
-    action: Action,
-    authenticator: &Authenticator,
-    headers: &HeaderMap,
-    peer: Peer,
-    path: &str,
-) -> Option<Response> {
-    match identity(authenticator, headers, peer) {
-        Ok(identity) if identity.may(action, path.as_bytes()) => None,
-        Ok(identity) => {
-            let what = if action == Action::Read { "read" } else { "change" };
-            Some(said(StatusCode::FORBIDDEN, &format!("{} may not {what} {path}", identity.name)))
-        }
-        Err(Refusal(what)) => Some(said(StatusCode::UNAUTHORIZED, &what)),
-    }
-}
-
-fn said(code: StatusCode, what: &str) -> Response {
-    (code, Json(json!({ "error": what }))).into_response()
 }

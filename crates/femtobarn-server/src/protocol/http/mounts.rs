@@ -12,7 +12,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use http::{Method, StatusCode};
 
-use super::{refused_to, said};
+use super::clients::{refused_to, said};
 use crate::auth::{Action, Authenticator};
 use crate::protocol::listener::Peer;
 

@@ -1,0 +1,148 @@
+//! The path of a URL, and the snapshot of a federation that it names.
+
+use http::Uri;
+use nix::errno::Errno;
+use percent_encoding::percent_decode;
+
+use super::failure::HttpFailure;
+use crate::physical::{Opaque, StorageError, StoragePath};
+
+/// The first byte of the name of a snapshot in a path.
+const SNAPSHOT_MARK: u8 = b'@';
+
+/// What a URL names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct UrlLocation {
+    /// The path, without a snapshot.
+    pub path: StoragePath,
+    /// Whether the URL ends with a slash.
+    pub is_slashed: bool,
+    /// Whether the path has a snapshot, so that its bytes never change.
+    pub has_snapshot: bool,
+    /// Whether the path is one of a federation.
+    pub is_federation: bool,
+    /// The path as it was sent.
+    url_path: String,
+    opaque: Vec<u8>,
+    authorization: Option<Vec<u8>>,
+}
+
+impl UrlLocation {
+    /// The location of a URL: `/lhc.fed/@41/run7.root` as of commit 41, `/lhc.fed/@winter26/run7.root` as of a tag.
+    ///
+    /// Of the query only names with a dot are opaque information, as in `?fb.csn=41`; others are those of browsers,
+    /// but for `authz`, which has a token.
+    ///
+    /// # Errors
+    /// `EINVAL` if the path cannot be one, or names a snapshot twice.
+    pub(super) fn of(uri: &Uri, federations: &[String]) -> Result<Self, HttpFailure> {
+        Self::of_path(uri.path(), uri.query().unwrap_or_default(), federations)
+    }
+
+    /// As [`of`](Self::of), from the parts of a URL.
+    pub(super) fn of_path(
+        url: &str,
+        query: &str,
+        federations: &[String],
+    ) -> Result<Self, HttpFailure> {
+        let decoded: Vec<u8> = percent_decode(url.as_bytes()).collect();
+        let path = StoragePath::new(&decoded)?;
+        let federation = federations.iter().find(|name| {
+            let rest = path.as_bytes().strip_prefix(name.as_bytes());
+            rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+        });
+        let pairs = || xrd::opaque_pairs(query.as_bytes());
+        let authorization = pairs()
+            .find(|(name, _)| *name == b"authz")
+            .map(|(_, value)| percent_decode(value).collect());
+        let mut opaque: Vec<u8> = vec![];
+        for (name, value) in pairs().filter(|(name, _)| name.contains(&b'.')) {
+            opaque.extend([b"&", name, b"=", value].concat());
+        }
+        let mut location = UrlLocation {
+            is_slashed: decoded.ends_with(b"/"),
+            has_snapshot: false,
+            is_federation: federation.is_some(),
+            opaque: opaque.get(1..).unwrap_or_default().to_vec(),
+            url_path: url.to_owned(),
+            authorization,
+            path,
+        };
+        if let Some(name) = federation {
+            location.take_snapshot(name.len())?;
+        }
+        Ok(location)
+    }
+
+    /// Takes the snapshot out of a path below a federation.
+    fn take_snapshot(&mut self, federation: usize) -> Result<(), HttpFailure> {
+        let (name, rest) = self.path.as_bytes().split_at(federation);
+        let Some([SNAPSHOT_MARK, rest @ ..]) = rest.strip_prefix(b"/") else { return Ok(()) };
+        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        let (snapshot, below) = rest.split_at(end);
+        let opaque = Opaque(&self.opaque);
+        if opaque.value_of("fb.csn").or(opaque.value_of("fb.tag")).is_some() {
+            let what = "the URL names a snapshot twice: in its path and behind the question mark";
+            return Err(StorageError::refused(Errno::EINVAL, what).into());
+        }
+        let is_number = !snapshot.is_empty() && snapshot.iter().all(u8::is_ascii_digit);
+        let key: &[u8] = if is_number { b"fb.csn=" } else { b"fb.tag=" };
+        let value = percent_encoding::percent_encode(snapshot, percent_encoding::NON_ALPHANUMERIC);
+        let separator: &[u8] = if self.opaque.is_empty() { b"" } else { b"&" };
+        self.opaque.extend([separator, key, value.to_string().as_bytes()].concat());
+        // A tag can be made anew with another commit; a commit is for ever.
+        self.has_snapshot = is_number;
+        self.path = StoragePath::new(&[name, b"/", below].concat())?;
+        Ok(())
+    }
+
+    /// The opaque information for storages.
+    pub(super) fn opaque(&self) -> Opaque<'_> {
+        Opaque(&self.opaque)
+    }
+
+    /// The path as it was sent, with its snapshot.
+    pub(super) fn url_path(&self) -> &str {
+        &self.url_path
+    }
+
+    /// The bearer token in the query.
+    pub(super) fn token(&self) -> Option<String> {
+        let text = String::from_utf8(self.authorization.clone()?).ok()?;
+        Some(text.strip_prefix("Bearer ").unwrap_or(&text).trim().to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn location(path: &str, query: &str) -> UrlLocation {
+        UrlLocation::of_path(path, query, &["/lhc.fed".to_owned()]).expect("a location")
+    }
+
+    #[test]
+    fn snapshots_are_taken_out_of_paths_of_federations_alone() {
+        let found = location("/lhc.fed/@41/run7.root", "stamp=17&authz=Bearer%20abc");
+        assert_eq!(found.path.to_string(), "/lhc.fed/run7.root");
+        assert_eq!(found.opaque().0, b"fb.csn=41");
+        assert!(found.has_snapshot && found.is_federation);
+        assert_eq!(found.token().as_deref(), Some("abc"));
+        let found = location("/lhc.fed/@winter%2026", "fb.raw=1");
+        assert_eq!(found.path.to_string(), "/lhc.fed");
+        assert_eq!(found.opaque().0, b"fb.raw=1&fb.tag=winter%2026");
+        assert!(!found.has_snapshot);
+        let found = location("/lhc.federation/@41/a/", "");
+        assert_eq!(found.path.to_string(), "/lhc.federation/@41/a");
+        assert!(!found.is_federation && found.is_slashed);
+        let twice = UrlLocation::of_path("/lhc.fed/@41/a", "fb.csn=3", &["/lhc.fed".to_owned()]);
+        assert!(twice.is_err());
+    }
+
+    #[test]
+    fn paths_that_leave_the_top_are_refused() {
+        for path in ["/a/../b", "/a/%2e%2e/b", "/a%00b", "/@/%2E%2E"] {
+            assert!(UrlLocation::of_path(path, "", &[]).is_err(), "{path}");
+        }
+    }
+}
