@@ -159,7 +159,8 @@ test-rust: .venv/test.stamp programs build
 	$(STEP) 'tests of Rust' cargo test $(WORKSPACE) --no-fail-fast
 
 test-python: .venv/test.stamp programs build
-	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
+	    --durations=20
 
 test-rust-long: .venv/test.stamp programs
 	$(STEP) 'long tests of Rust' env PROPTEST_CASES=4096 \

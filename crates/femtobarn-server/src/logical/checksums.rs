@@ -8,11 +8,16 @@ use std::time::SystemTime;
 use md5::{Digest, Md5};
 use nix::errno::Errno;
 use quick_cache::sync::Cache;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::files::SharedFile;
 use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
 /// Checksums that are cached.
 const KEPT_MAX: usize = 16_384;
+
+/// Checksums that are computed at once.
+const COMPUTED_MAX: usize = 2;
 
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -188,12 +193,42 @@ type ChecksumKey = (StoragePath, u64, u64, SystemTime, ChecksumKind);
 /// Computed checksums, by the version of the file.
 pub struct Checksums {
     kept: Option<Cache<ChecksumKey, String>>,
+    /// Turns of computing, so that long computations do not take all blocking threads.
+    turns: Arc<Semaphore>,
 }
 
 impl Checksums {
     /// An empty cache, or none if `keeps` is false.
     pub fn new(keeps: bool) -> Self {
-        Checksums { kept: keeps.then(|| Cache::new(KEPT_MAX)) }
+        Checksums {
+            kept: keeps.then(|| Cache::new(KEPT_MAX)),
+            turns: Arc::new(Semaphore::new(COMPUTED_MAX)),
+        }
+    }
+
+    /// A turn to compute a checksum, which ends when it is dropped.
+    pub async fn turn(&self) -> OwnedSemaphorePermit {
+        Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed")
+    }
+
+    /// The digest of an open file, from the cache or computed. May block for long.
+    ///
+    /// # Errors
+    /// As [`ChecksumKind::compute`].
+    pub fn of_file(
+        &self,
+        path: &StoragePath,
+        (file, before): (&SharedFile, &Metadata),
+        kind: ChecksumKind,
+        cancelled: &CancelSignal,
+    ) -> StorageResult<String> {
+        if let Some(digest) = self.known(path, before, kind) {
+            return Ok(digest);
+        }
+        let interface = file.interface()?;
+        let digest = kind.compute(&*interface, cancelled)?;
+        self.insert(path, (before, &interface.metadata()?), kind, &digest);
+        Ok(digest)
     }
 
     /// The cached digest.
@@ -209,7 +244,7 @@ impl Checksums {
 
     /// Caches a digest, unless the file's metadata differ `before` and `after` its computation: the file was changed
     /// meanwhile, and the digest is of neither version.
-    pub fn insert(
+    fn insert(
         &self,
         path: &StoragePath,
         (before, after): (&Metadata, &Metadata),

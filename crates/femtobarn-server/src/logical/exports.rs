@@ -3,7 +3,7 @@
 //! 1. The longest prefix wins.
 //! 2. A path above a prefix, `/` at least, is a read-only folder that lists the prefixes below it.
 //! 3. [`Exports`] is a storage itself, so no other module parses prefixes.
-//! 4. The folder of the server's own journals is hidden from clients.
+//! 4. The folders of the server's own journals and of uploads are hidden from clients.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use nix::errno::Errno;
 
 use super::journal::JOURNALS;
 use super::latency::Latencies;
+use super::uploads::UPLOADS;
 use crate::physical::{
     Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
     StoragePath, StorageResult, StoredFile,
@@ -99,7 +100,7 @@ impl Exports {
                 [b'/', ..] => StoragePath::new(rest),
                 _ => return None,
             };
-            if rest.split(|byte| *byte == b'/').nth(1) == Some(JOURNALS) {
+            if rest.split(|byte| *byte == b'/').nth(1).is_some_and(is_hidden) {
                 return None;
             }
             Some((export, below.expect("the rest of a valid path is valid")))
@@ -130,6 +131,29 @@ impl Exports {
         }
     }
 
+    /// Removes a file, or an empty folder.
+    ///
+    /// # Errors
+    /// Those of the storage.
+    pub fn remove(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        match self.remove_file(path, opaque) {
+            Err(StorageError::Refused(Errno::EISDIR, _)) => self.remove_folder(path),
+            removed => removed,
+        }
+    }
+
+    /// As [`locate`](Self::locate), if the storage is not read-only.
+    ///
+    /// # Errors
+    /// `ENOENT` if no storage serves the path; `EROFS` if it is read-only.
+    pub(super) fn locate_writable(
+        &self,
+        path: &StoragePath,
+    ) -> StorageResult<(Arc<dyn Storage>, StoragePath)> {
+        self.writable(path)?;
+        self.locate(path)
+    }
+
     /// The storage that serves a path, if it is not read-only.
     fn writable(&self, path: &StoragePath) -> StorageResult<(&dyn Storage, StoragePath)> {
         match self.export(path) {
@@ -137,6 +161,22 @@ impl Exports {
                 Err(StorageError::cannot("change", path, Errno::EROFS))
             }
             _ => self.storage(path),
+        }
+    }
+
+    /// The storage that serves both paths, and the paths within it.
+    fn both_in_one(
+        &self,
+        from: &StoragePath,
+        to: &StoragePath,
+    ) -> StorageResult<(&dyn Storage, StoragePath, StoragePath)> {
+        let (storage, from_below) = self.writable(from)?;
+        let (other, to_below) = self.writable(to)?;
+        if std::ptr::addr_eq(storage, other) {
+            Ok((storage, from_below, to_below))
+        } else {
+            let what = format!("{from} and {to} lie in different exports");
+            Err(StorageError::refused(Errno::EXDEV, what))
         }
     }
 
@@ -175,6 +215,11 @@ impl Exports {
             rest.split(|byte| *byte == b'/').next()
         })
     }
+}
+
+/// Whether a name at the top of an export is one of the server's own.
+fn is_hidden(name: &[u8]) -> bool {
+    [JOURNALS, UPLOADS].contains(&name)
 }
 
 /// Whether a prefix continues a path.
@@ -240,7 +285,7 @@ impl Storage for Exports {
         let entries = match self.export(path) {
             Some((export, below)) => {
                 let mut entries = export.storage.list(&below, with_metadata, opaque)?;
-                entries.retain(|entry| below.parent().is_some() || entry.name != JOURNALS);
+                entries.retain(|entry| below.parent().is_some() || !is_hidden(&entry.name));
                 entries
             }
             None if self.is_above(path) => Vec::new(),
@@ -271,13 +316,13 @@ impl Storage for Exports {
     }
 
     fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
-        let (storage, from_below) = self.writable(from)?;
-        let (other, to_below) = self.writable(to)?;
-        if !std::ptr::addr_eq(storage, other) {
-            let what = format!("{from} and {to} lie in different exports");
-            return Err(StorageError::refused(Errno::EXDEV, what));
-        }
-        storage.rename(&from_below, &to_below)
+        let (storage, from, to) = self.both_in_one(from, to)?;
+        storage.rename(&from, &to)
+    }
+
+    fn rename_new(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
+        let (storage, from, to) = self.both_in_one(from, to)?;
+        storage.rename_new(&from, &to)
     }
 
     fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {

@@ -6,6 +6,7 @@
 //! | `files`, `handles` | open files that sessions share; the open files of one session |
 //! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
 //! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
+//! | `uploads` | files that appear when they are complete and durable |
 //! | `checksums`, `latency` | cached checksums of files; histograms of request times |
 //! | `catalogue`, `locks` | remote access to the catalogues of federations; their lock table |
 //!
@@ -23,6 +24,7 @@ pub mod locks;
 pub mod placement;
 pub mod session_recovery;
 pub mod sessions;
+pub mod uploads;
 
 use std::sync::Arc;
 use std::time::Duration;

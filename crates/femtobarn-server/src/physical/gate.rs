@@ -129,6 +129,10 @@ impl<G: Gate> Storage for Gated<G> {
         self.pass(CallKind::Change, from)?.rename(from, to)
     }
 
+    fn rename_new(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
+        self.pass(CallKind::Change, from)?.rename_new(from, to)
+    }
+
     fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {
         self.pass(CallKind::Change, path)?.set_mode(path, mode)
     }

@@ -11,7 +11,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::error::StorageResult;
+use nix::errno::Errno;
+
+use super::error::{StorageError, StorageResult};
 use super::path::{Opaque, StoragePath};
 
 /// The kind of a directory entry.
@@ -129,6 +131,13 @@ pub trait Storage: Send + Sync + 'static {
     fn remove_folder(&self, path: &StoragePath) -> StorageResult<()>;
     /// Renames a file or folder; a file or empty folder at `to` is replaced. The new name is durable.
     fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()>;
+    /// As [`rename`](Self::rename), but what exists at `to` is not replaced: `EEXIST`.
+    fn rename_new(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
+        match self.metadata(to, Opaque::default()) {
+            Ok(_) => Err(StorageError::cannot("replace", to, Errno::EEXIST)),
+            Err(_) => self.rename(from, to),
+        }
+    }
     /// Sets permission bits.
     fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()>;
     /// Sets a file's size.

@@ -13,6 +13,7 @@ use crate::config::{self, Config, ExportConfig};
 use crate::logical::catalogue::FederationService;
 use crate::logical::exports::{ExportOptions, Exports};
 use crate::logical::journal::restore_all;
+use crate::logical::uploads::remove_left;
 use crate::physical::{
     DiskModel, FaultyStorage, FederationStorage, MachineClock, PosixStorage, Storage, StorageError,
     StoragePath, ThrottledStorage,
@@ -81,6 +82,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
             });
         } else if !options.is_read_only {
             restore_all(&storage);
+            remove_left(&*storage);
         }
         let prefix = StoragePath::new(name.as_bytes()).map_err(config_error)?;
         exported.exports.add(&prefix, storage, options).map_err(config_error)?;

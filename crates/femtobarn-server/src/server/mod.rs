@@ -8,8 +8,8 @@
 //! | `error` | why a server did not start |
 //!
 //! 1. The number of threads is bounded by the cores: for `root://`, for HTTP and gRPC, and a blocking pool for each of
-//!    the two, so that a wait for a disk does not delay catalogues. The pool of `root://` is larger if disks are
-//!    throttled. One more thread accepts connections and closes idle files and sessions.
+//!    the two and for files over HTTP, so that a wait for a disk does not delay catalogues. The pool of `root://` is
+//!    larger if disks are throttled. One more thread accepts connections and closes idle files and sessions.
 //! 2. A certificate, an issuer's keys or a log level that is reloaded but invalid is logged, and the old one stays in
 //!    force. All other settings are read once, at the start.
 //! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at
@@ -32,7 +32,7 @@ use axum::handler::Handler;
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -111,13 +111,15 @@ impl Server {
             is_draining: AtomicBool::new(false),
             counts: Arc::new(ConnectionCounts::default()),
             logical: Arc::new(logical),
+            http_bytes: Arc::default(),
             federations,
             disks,
         });
         let site = Arc::new(site(&state, &config, authenticator.clone()));
         let exports = Arc::clone(&state.logical.exports);
         let remote = rpc::routes(state.federations.clone(), exports, authenticator.clone());
-        let files = Arc::new(file_site(&state, &config, authenticator.clone()));
+        let files =
+            Arc::new(file_site(&state, &config, authenticator.clone(), runtime.handle().clone()));
         let pages = http::routes(site, Arc::clone(&files));
         let pages = pages.merge(mounted(served, mounts, &authenticator)?).merge(remote);
         let pages = pages.fallback_service(http::files::answer.with_state(files));
@@ -195,11 +197,13 @@ impl Server {
         self.end();
     }
 
-    /// Requests and bytes of `root://` clients so far. Open files without traffic do not delay the stop: their clients
+    /// Requests and bytes of `root://` clients, and bytes of files over HTTP, so far. Open files without traffic do not delay the stop: their clients
     /// open them again at another server, or here.
-    fn traffic(&self) -> [u64; 3] {
+    fn traffic(&self) -> [u64; 4] {
         let totals = self.state.logical.sessions.totals();
-        [&totals.requests, &totals.bytes_in, &totals.bytes_out].map(|c| c.load(Ordering::Relaxed))
+        let counters =
+            [&totals.requests, &totals.bytes_in, &totals.bytes_out, &*self.state.http_bytes];
+        counters.map(|counter| counter.load(Ordering::Relaxed))
     }
 
     /// Whether a remote transaction is in progress.
@@ -243,12 +247,19 @@ fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator)
 }
 
 /// The files of a server over HTTP.
-fn file_site(state: &ServerState, config: &Config, authenticator: Authenticator) -> FileSite {
+fn file_site(
+    state: &ServerState,
+    config: &Config,
+    authenticator: Authenticator,
+    blocking: Handle,
+) -> FileSite {
     FileSite {
         logical: Arc::clone(&state.logical),
         authenticator,
         federations: state.federations.iter().map(|it| format!("/{}", it.name())).collect(),
         buffers: Arc::default(),
+        blocking,
+        transferred: Arc::clone(&state.http_bytes),
         origins: config.http.origins.clone(),
     }
 }
@@ -304,6 +315,7 @@ fn settings(config: &Config) -> Settings {
 fn runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
+        .max_blocking_threads(BLOCKING_THREADS_PER_CORE * cores())
         .thread_name("femtobarn")
         .enable_all()
         .build()

@@ -1,7 +1,7 @@
 //! The state of a running server, from which its status is reported.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use crate::logical::Logical;
@@ -17,6 +17,8 @@ pub(crate) struct ServerState {
     pub is_draining: AtomicBool,
     pub counts: Arc<ConnectionCounts>,
     pub logical: Arc<Logical>,
+    /// Bytes of files that were sent and received over HTTP.
+    pub http_bytes: Arc<AtomicU64>,
     pub federations: Vec<Arc<FederationService>>,
     pub disks: Vec<ExportDisks>,
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, renameat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, renameat2};
 use nix::sys::stat::{Mode, fstat, fstatat, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
@@ -113,6 +113,23 @@ impl PosixStorage {
     ) -> StorageResult<()> {
         let (folder, name) = self.folder_of(path, what)?;
         act(folder.as_fd(), name).map_err(|errno| StorageError::cannot(what, path, errno))
+    }
+
+    fn renamed(
+        &self,
+        from: &StoragePath,
+        to: &StoragePath,
+        flags: RenameFlags,
+    ) -> StorageResult<()> {
+        let (folder, name) = self.folder_of(from, "rename")?;
+        self.in_folder(to, &format!("rename {from} to"), |open, new| {
+            renameat2(&folder, name, open, new, flags)
+        })?;
+        let mut synced = self.tree.sync_names(to);
+        if from.parent().map(|(folder, _)| folder) != to.parent().map(|(folder, _)| folder) {
+            synced = synced.and_then(|()| self.tree.sync_names(from));
+        }
+        synced.map_err(|errno| StorageError::cannot("make durable", to, errno))
     }
 
     fn folder_of<'a>(
@@ -244,12 +261,11 @@ impl Storage for PosixStorage {
     }
 
     fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
-        let (folder, name) = self.folder_of(from, "rename")?;
-        self.in_folder(to, &format!("rename {from} to"), |open, new| {
-            renameat(&folder, name, open, new)
-        })?;
-        let synced = self.tree.sync_names(to).and_then(|()| self.tree.sync_names(from));
-        synced.map_err(|errno| StorageError::cannot("make durable", to, errno))
+        self.renamed(from, to, RenameFlags::empty())
+    }
+
+    fn rename_new(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
+        self.renamed(from, to, RenameFlags::RENAME_NOREPLACE)
     }
 
     fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {

@@ -32,7 +32,12 @@ impl PosixTree {
         for folder in [StoragePath::top()].into_iter().chain(path.folders_above()) {
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY;
             match self.root.open_below(&folder, flags, Mode::empty()) {
-                Ok(folder) => nix::unistd::fsync(folder)?,
+                // Some file systems have no syncs of folders, and some folders cannot be read.
+                Ok(folder) => match nix::unistd::fsync(folder) {
+                    Err(Errno::EINVAL) => {}
+                    synced => synced?,
+                },
+                Err(Errno::EACCES) => {}
                 Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(()),
                 Err(errno) => return Err(errno),
             }

@@ -92,7 +92,7 @@ impl RequestHandler {
         let path = folder.join(&entry.name).ok()?;
         let service = Arc::clone(&self.service);
         let compute = move |cancelled: &CancelSignal| digest(&service, &path, &[], kind, cancelled);
-        let digest = in_turn(&self.service.checksums, compute).await;
+        let digest = in_turn(&self.service.logical.checksums, compute).await;
         Some(digest.map_or(none.clone(), |digest| EntryChecksum { digest, ..none }))
     }
 }

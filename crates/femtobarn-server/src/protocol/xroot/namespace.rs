@@ -135,11 +135,7 @@ impl RequestHandler {
     pub(super) async fn rm(&self, rm: Rm) -> Result<Response, Response> {
         let path = self.path(&rm.location, Action::Modify).await?;
         let remove = move |service: &RootService| {
-            let exports = &service.logical.exports;
-            match exports.remove_file(&path, opaque(&rm.location)) {
-                Err(StorageError::Refused(Errno::EISDIR, _)) => exports.remove_folder(&path),
-                removed => removed,
-            }
+            service.logical.exports.remove(&path, opaque(&rm.location))
         };
         self.call(false, remove).await?;
         done()

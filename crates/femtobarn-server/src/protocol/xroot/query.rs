@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 
 use femtobarn_catalog::clock;
 use serde_json::json;
-use tokio::sync::Semaphore;
 use xrd::limits::{
     ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, BOUND_STREAMS_MAX, SEGMENT_DATA_BYTES,
     SEGMENTS_MAX,
@@ -24,7 +23,7 @@ use super::responses::{done, failed, ok, response_of};
 use super::service::RootService;
 use super::stat_line::seconds;
 use crate::auth::Action;
-use crate::logical::checksums::{CancelGuard, CancelSignal, ChecksumKind};
+use crate::logical::checksums::{CancelGuard, CancelSignal, ChecksumKind, Checksums};
 use crate::logical::files::SharedFile;
 use crate::physical::{FileKind, Metadata, Opaque, OpenMode, StoragePath, StorageResult};
 
@@ -67,17 +66,18 @@ impl RootConnection {
             wanted.metadata.size > SLOW_CHECKSUM_BYTES && handler.session.client.takes_late_answers;
         let seconds = is_slow.then_some(SLOW_CHECKSUM_SECONDS);
         let service = Arc::clone(&handler.service);
-        let turns = Arc::clone(&handler.service.checksums);
+        let logical = Arc::clone(&handler.service.logical);
         self.delay_response(stream, seconds, async move {
             let ChecksumRequest { path, location, kind, open, .. } = wanted;
             let opaque = location.opaque().unwrap_or_default().to_vec();
             let digest = move |cancelled: &CancelSignal| match open {
                 Some(open) => {
-                    digest_of(&service, &path, (&open, &open.metadata()?), kind, cancelled)
+                    let opened = (&*open, &open.metadata()?);
+                    service.logical.checksums.of_file(&path, opened, kind, cancelled)
                 }
                 None => digest(&service, &path, &opaque, kind, cancelled),
             };
-            match in_turn(&turns, digest).await {
+            match in_turn(&logical.checksums, digest).await {
                 Ok(digest) => checksum_response(kind, digest),
                 Err(error) => response_of(error),
             }
@@ -100,13 +100,12 @@ fn checksum_response(kind: ChecksumKind, digest: String) -> Response {
     ok(&ChecksumAnswer { kind: kind.name().to_owned(), digest })
 }
 
-/// Computes a checksum when it is its turn, so that long ones do not take all blocking threads. Dropping the future
-/// cancels the computation and ends its turn.
+/// Computes a checksum when it is its turn. Dropping the future cancels the computation and ends its turn.
 pub(super) async fn in_turn(
-    turns: &Arc<Semaphore>,
+    checksums: &Checksums,
     digest: impl FnOnce(&CancelSignal) -> StorageResult<String> + Send + 'static,
 ) -> StorageResult<String> {
-    let turn = Arc::clone(turns).acquire_owned().await.expect("the semaphore is never closed");
+    let turn = checksums.turn().await;
     let guard = CancelGuard::default();
     let cancelled = guard.signal();
     blocking(move || {
@@ -134,24 +133,7 @@ pub(super) fn digest(
     cancelled: &CancelSignal,
 ) -> StorageResult<String> {
     let (file, before) = service.logical.files.open(path, OpenMode::default(), Opaque(opaque))?;
-    digest_of(service, path, (&file, &before), kind, cancelled)
-}
-
-fn digest_of(
-    service: &RootService,
-    path: &StoragePath,
-    (file, before): (&SharedFile, &Metadata),
-    kind: ChecksumKind,
-    cancelled: &CancelSignal,
-) -> StorageResult<String> {
-    let checksums = &service.logical.checksums;
-    if let Some(digest) = checksums.known(path, before, kind) {
-        return Ok(digest);
-    }
-    let interface = file.interface()?;
-    let digest = kind.compute(&*interface, cancelled)?;
-    checksums.insert(path, (before, &interface.metadata()?), kind, &digest);
-    Ok(digest)
+    service.logical.checksums.of_file(path, (&file, &before), kind, cancelled)
 }
 
 impl RequestHandler {

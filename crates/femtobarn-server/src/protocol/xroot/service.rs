@@ -21,9 +21,6 @@ const WRITE_BUFFERS_MAX: usize = 128;
 /// Connections for which the kernel gathers the data of a write; from others data are received as they arrive.
 const GATHERING_MAX: usize = 64;
 
-/// Checksums that are computed concurrently.
-const CHECKSUMS_MAX: usize = 2;
-
 /// The state that all connections of a server share.
 pub struct RootService {
     /// The logical layer.
@@ -47,8 +44,6 @@ pub struct RootService {
     pub(super) write_buffers: Arc<Semaphore>,
     /// Connections for which the kernel may gather data.
     pub(super) gathering: Arc<Semaphore>,
-    /// Turns of computing checksums.
-    pub(super) checksums: Arc<Semaphore>,
     pub(super) preparations: Preparations,
 }
 
@@ -67,7 +62,6 @@ impl RootService {
             concurrent_reads: Arc::new(Semaphore::new(CONCURRENT_READ_KIB_MAX)),
             write_buffers: Arc::new(Semaphore::new(WRITE_BUFFERS_MAX)),
             gathering: Arc::new(Semaphore::new(GATHERING_MAX)),
-            checksums: Arc::new(Semaphore::new(CHECKSUMS_MAX)),
             preparations: Preparations::default(),
         }
     }

@@ -1,106 +1,115 @@
 //! Requests that change files: `PUT`, `DELETE`, `MKCOL`, `MOVE`.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::response::{IntoResponse, Response};
-use bytes::BytesMut;
-use http::header::{CONTENT_RANGE, ETAG};
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_RANGE, ETAG, EXPECT};
 use http::{HeaderName, StatusCode, Uri};
 use nix::errno::Errno;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
-use uuid::Uuid;
 
-use super::FileRequest;
-use super::failure::HttpFailure;
+use super::failure::{HttpFailure, READING_METHODS};
 use super::location::UrlLocation;
 use super::validators::{self, ConditionOutcome};
+use super::{FileRequest, STALL_MAX};
 use crate::auth::Action;
-use crate::logical::files::SharedFile;
-use crate::physical::{
-    Creation, FileKind, Metadata, Opaque, OpenMode, Storage, StorageError, StoragePath,
-};
+use crate::logical::uploads::Upload;
+use crate::physical::{FileKind, Metadata, Opaque, Storage, StorageError, StoragePath};
 use crate::protocol::buffers::PIECE_BYTES;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 
-/// Permission bits of new files and folders.
-const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 
+/// Bytes of a refused upload that are read, so that its client sees the answer rather than a broken connection.
+const REFUSED_MAX: usize = 16 << 20;
+
+/// An upload, which may be given up at any time.
+struct PendingUpload {
+    upload: Arc<Upload>,
+    blocking: Handle,
+}
+
+impl Drop for PendingUpload {
+    fn drop(&mut self) {
+        // Dropping an upload may block.
+        let upload = Arc::clone(&self.upload);
+        self.blocking.spawn_blocking(move || drop(upload));
+    }
+}
+
 impl FileRequest {
-    /// Stores the body of the request as a file, and makes the folders above it. The file is written beside its path,
-    /// made durable, and renamed: nobody sees a part of it, and if the request fails, the old file stays.
+    /// Stores the body of the request as a file, and makes the folders above it.
     pub(super) async fn put(&self, body: Body) -> Result<Response, HttpFailure> {
-        let path = self.changeable_path()?.clone();
+        let mut chunks = body.into_data_stream();
+        let stored = self.stored(&mut chunks).await;
+        if stored.is_err() && !self.headers.contains_key(EXPECT) {
+            discard(&mut chunks).await;
+        }
+        stored
+    }
+
+    async fn stored(&self, chunks: &mut BodyDataStream) -> Result<Response, HttpFailure> {
+        let path = self.changeable_path()?;
+        self.check(Action::Create, path)?;
         if self.headers.contains_key(CONTENT_RANGE) {
             let what = "parts of a file cannot be stored; send the whole file";
             return Err(HttpFailure::NotImplemented(what.to_owned()));
         }
+        self.replaced().await?;
+        let name = path.clone();
+        let upload = self.call(move |logical| Upload::begin(&logical.exports, &name)).await?;
+        let upload =
+            PendingUpload { upload: Arc::new(upload), blocking: self.site.blocking.clone() };
+        self.write(&upload, chunks).await?;
+        let file = Arc::clone(&upload.upload);
+        self.call(move |_| file.sync()).await?;
+        // There may be another file by now.
+        let replaces = self.replaced().await?;
+        let file = Arc::clone(&upload.upload);
+        let stored = self.call(move |_| file.finish(replaces)).await.map_err(exists_already)?;
+        let code = if replaces { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+        Ok((code, [(ETAG, validators::entity_tag(&stored))]).into_response())
+    }
+
+    /// Whether there is a file that the client may replace.
+    async fn replaced(&self) -> Result<bool, HttpFailure> {
+        let path = &self.location.path;
         let existing = self.existing().await?;
-        if self.location.is_slashed || existing.as_ref().is_some_and(is_folder) {
+        if existing.is_some() {
+            self.check(Action::Modify, path)?;
+        }
+        let is_folder = existing.as_ref().is_some_and(|found| found.kind == FileKind::Folder);
+        if is_folder || self.location.is_slashed {
             return Err(HttpFailure::Conflict(format!(
-                "{path} is a folder, and no file can be stored as it"
+                "{path} is a folder, and no file replaces it"
             )));
         }
-        self.check(if existing.is_some() { Action::Modify } else { Action::Create }, &path)?;
         self.check_conditions(existing.as_ref())?;
-        let Some((folder, _)) = path.parent() else {
-            return Err(HttpFailure::Conflict("the top is no file".to_owned()));
-        };
-        let upload = folder.join(format!(".{}.upload", Uuid::new_v4().simple()).as_bytes())?;
-        let stored = self.stored(&upload, &path, body).await;
-        if stored.is_err() {
-            // It may not have been created.
-            let _ =
-                self.call(move |logical| logical.exports.remove_file(&upload, Opaque(b""))).await;
-        }
-        let tag = validators::entity_tag(&stored?, None);
-        let code = if existing.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
-        Ok((code, [(ETAG, tag)]).into_response())
+        Ok(existing.is_some())
     }
 
-    /// Stores a body at a path, by way of another; returns the metadata.
-    async fn stored(
+    async fn write(
         &self,
-        upload: &StoragePath,
-        path: &StoragePath,
-        body: Body,
-    ) -> Result<Metadata, HttpFailure> {
-        let name = upload.clone();
-        let how =
-            OpenMode { write: true, creation: Creation::New, make_folders: true, mode: FILE_MODE };
-        let (file, _) =
-            self.call(move |logical| logical.files.open(&name, how, Opaque(b""))).await?;
-        self.write(&file, body).await?;
-        let (from, to) = (upload.clone(), path.clone());
-        self.call(move |logical| {
-            file.sync()?;
-            logical.exports.rename(&from, &to)?;
-            logical.exports.metadata(&to, Opaque(b""))
-        })
-        .await
-    }
-
-    async fn write(&self, file: &Arc<SharedFile>, body: Body) -> Result<(), HttpFailure> {
-        let mut chunks = body.into_data_stream();
+        upload: &PendingUpload,
+        chunks: &mut BodyDataStream,
+    ) -> Result<(), HttpFailure> {
         let (mut piece, mut offset) = (BytesMut::with_capacity(PIECE_BYTES), 0);
         loop {
-            let chunk = match chunks.next().await {
-                Some(chunk) => Some(chunk.map_err(|error| {
-                    HttpFailure::Malformed(format!(
-                        "the body of the request is incomplete: {error}"
-                    ))
-                })?),
-                None => None,
-            };
+            let chunk = next(chunks).await?;
             let is_last = chunk.is_none();
             piece.extend_from_slice(&chunk.unwrap_or_default());
             if !piece.is_empty() && (is_last || piece.len() >= PIECE_BYTES) {
-                let (file, bytes) = (Arc::clone(file), piece.split().freeze());
+                let (file, bytes) = (Arc::clone(&upload.upload), piece.split().freeze());
                 let count = bytes.len() as u64;
                 self.call(move |_| file.write_at(offset, &bytes)).await?;
+                self.site.transferred.fetch_add(count, Ordering::Relaxed);
                 offset += count;
             }
             if is_last {
@@ -115,15 +124,7 @@ impl FileRequest {
         self.check(Action::Modify, &path)?;
         let existing = self.existing().await?;
         self.check_conditions(existing.as_ref())?;
-        let is_folder = existing.as_ref().is_some_and(is_folder);
-        self.call(move |logical| {
-            if is_folder {
-                logical.exports.remove_folder(&path)
-            } else {
-                logical.exports.remove_file(&path, Opaque(b""))
-            }
-        })
-        .await?;
+        self.call(move |logical| logical.exports.remove(&path, Opaque::default())).await?;
         Ok(StatusCode::NO_CONTENT.into_response())
     }
 
@@ -135,13 +136,9 @@ impl FileRequest {
         match made.await {
             Ok(()) => Ok(StatusCode::CREATED.into_response()),
             Err(HttpFailure::Storage(StorageError::Refused(Errno::EEXIST, what))) => {
-                Err(HttpFailure::NotAllowed(what))
+                Err(HttpFailure::NotAllowed(what, "GET, HEAD, OPTIONS, PROPFIND, DELETE, MOVE"))
             }
-            // RFC 4918, 9.3.1: a missing parent is a conflict, not a missing resource.
-            Err(HttpFailure::Storage(StorageError::Refused(Errno::ENOENT, what))) => {
-                Err(HttpFailure::Conflict(what))
-            }
-            Err(failure) => Err(failure),
+            Err(failure) => Err(without_parent(failure)),
         }
     }
 
@@ -152,30 +149,28 @@ impl FileRequest {
         let target = to.path.clone();
         self.check(Action::Modify, &from)?;
         self.check(Action::Modify, &target)?;
-        if to.has_snapshot || to.is_federation {
-            return Err(HttpFailure::Conflict(format!("{target} cannot be changed over HTTP")));
+        if to.is_federation || from == target {
+            return Err(HttpFailure::Forbidden(format!("{from} cannot be moved to {target}")));
         }
+        let Some(existing) = self.existing().await? else {
+            return Err(StorageError::cannot("move", &from, Errno::ENOENT).into());
+        };
+        self.check_conditions(Some(&existing))?;
         let keeps = self.header(&OVERWRITE).is_some_and(|value| value.eq_ignore_ascii_case("F"));
-        let is_there = move |error: &StorageError| !is_absent(error);
-        let (name, place) = (from.clone(), target.clone());
-        let replaced = self
-            .call(move |logical| match logical.exports.metadata(&place, Opaque(b"")) {
-                Ok(_) => Ok(true),
-                Err(error) if is_there(&error) => Err(error),
-                Err(_) => Ok(false),
-            })
-            .await?;
-        if replaced && keeps {
-            return Err(HttpFailure::Precondition(format!(
-                "{target} exists, and may not be replaced"
-            )));
-        }
-        self.call(move |logical| logical.exports.rename(&name, &target)).await?;
+        let replaced = self.metadata_at(&to).await?.is_some();
+        let renamed = self.call(move |logical| {
+            if keeps {
+                logical.exports.rename_new(&from, &target)
+            } else {
+                logical.exports.rename(&from, &target)
+            }
+        });
+        renamed.await.map_err(|failure| without_parent(exists_already(failure)))?;
         let code = if replaced { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
         Ok(code.into_response())
     }
 
-    /// The location in the header `Destination`, a URL of this server or its path.
+    /// The location in the header `Destination`: a URL of this server, or its path.
     fn destination(&self) -> Result<UrlLocation, HttpFailure> {
         let header = self.header(&DESTINATION);
         let header =
@@ -183,6 +178,12 @@ impl FileRequest {
         let uri: Uri = header.parse().map_err(|error| {
             HttpFailure::Malformed(format!("the Destination {header:?} is no URL: {error}"))
         })?;
+        if let (Some(there), Some(here)) = (uri.authority(), &self.host)
+            && !there.as_str().eq_ignore_ascii_case(here)
+        {
+            let what = format!("files are moved within {here} alone, not to {there}");
+            return Err(HttpFailure::Elsewhere(what));
+        }
         UrlLocation::of(&uri, &self.site.federations)
     }
 
@@ -191,24 +192,30 @@ impl FileRequest {
         let path = &self.location.path;
         if self.location.is_federation {
             let what = format!("{path} belongs to a federation, which is changed by transactions");
-            return Err(HttpFailure::NotAllowed(what));
+            return Err(HttpFailure::NotAllowed(what, READING_METHODS));
         }
         Ok(path)
     }
 
     /// The metadata of the path, if it exists.
     async fn existing(&self) -> Result<Option<Metadata>, HttpFailure> {
-        match self.metadata().await {
-            Ok(metadata) => Ok(Some(metadata)),
-            Err(HttpFailure::Storage(error)) if is_absent(&error) => Ok(None),
-            Err(failure) => Err(failure),
+        self.metadata_at(&self.location).await
+    }
+
+    async fn metadata_at(&self, location: &UrlLocation) -> Result<Option<Metadata>, HttpFailure> {
+        let location = location.clone();
+        let found =
+            self.call(move |logical| logical.exports.metadata(&location.path, location.opaque()));
+        match found.await {
+            Err(HttpFailure::Storage(StorageError::Refused(Errno::ENOENT, _))) => Ok(None),
+            found => found.map(Some),
         }
     }
 
     fn check_conditions(&self, existing: Option<&Metadata>) -> Result<(), HttpFailure> {
-        let tag = existing.map(|metadata| validators::entity_tag(metadata, None));
+        let tag = existing.map(validators::entity_tag);
         let modified = existing.map(|metadata| metadata.modified);
-        match validators::check(&self.headers, tag.as_deref(), modified)? {
+        match validators::check(&self.headers, tag.as_deref(), modified, false)? {
             ConditionOutcome::Proceed => Ok(()),
             ConditionOutcome::NotModified => {
                 Err(HttpFailure::Precondition(format!("{} exists already", self.location.path)))
@@ -217,10 +224,43 @@ impl FileRequest {
     }
 }
 
-fn is_folder(metadata: &Metadata) -> bool {
-    metadata.kind == FileKind::Folder
+/// The next bytes of a body; none at its end.
+async fn next(chunks: &mut BodyDataStream) -> Result<Option<Bytes>, HttpFailure> {
+    let Ok(chunk) = timeout(STALL_MAX, chunks.next()).await else {
+        let what = format!("no bytes came for {} s", STALL_MAX.as_secs());
+        return Err(HttpFailure::Malformed(what));
+    };
+    let incomplete =
+        |error| HttpFailure::Malformed(format!("the body of the request is incomplete: {error}"));
+    chunk.transpose().map_err(incomplete)
 }
 
-fn is_absent(error: &StorageError) -> bool {
-    matches!(error, StorageError::Refused(Errno::ENOENT | Errno::ENOTDIR, _))
+/// Reads the rest of a refused upload, if it is small.
+async fn discard(chunks: &mut BodyDataStream) {
+    let mut left = REFUSED_MAX;
+    while let Ok(Some(chunk)) = next(chunks).await
+        && chunk.len() <= left
+    {
+        left -= chunk.len();
+    }
+}
+
+/// What appeared while the request was worked on must not be replaced.
+fn exists_already(failure: HttpFailure) -> HttpFailure {
+    match failure {
+        HttpFailure::Storage(StorageError::Refused(Errno::EEXIST, what)) => {
+            HttpFailure::Precondition(what)
+        }
+        other => other,
+    }
+}
+
+/// A missing parent is a conflict, not a missing resource (RFC 4918, 9.3.1 and 9.9.4).
+fn without_parent(failure: HttpFailure) -> HttpFailure {
+    match failure {
+        HttpFailure::Storage(StorageError::Refused(Errno::ENOENT, what)) => {
+            HttpFailure::Conflict(what)
+        }
+        other => other,
+    }
 }

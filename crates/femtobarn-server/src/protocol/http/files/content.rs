@@ -4,20 +4,21 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::body::Body;
 use bytes::Bytes;
 use nix::errno::Errno;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::failure::HttpFailure;
+use super::{FileSite, STALL_MAX};
 use crate::logical::files::SharedFile;
 use crate::physical::{StorageError, StorageResult};
-use crate::protocol::buffers::{BufferPool, PIECE_BYTES};
+use crate::protocol::buffers::PIECE_BYTES;
 
-/// Pieces that are read before the client has taken the ones before them.
-const PIECES_AHEAD: usize = 2;
 /// Ranges that are announced to the storage at once.
 const ANNOUNCED_MAX: usize = 256;
 
@@ -32,51 +33,65 @@ pub(super) enum AnswerPart {
 
 /// The parts of an answer that were not read yet.
 struct Unread {
+    site: Arc<FileSite>,
     file: Arc<SharedFile>,
     parts: VecDeque<AnswerPart>,
-    buffers: Arc<BufferPool>,
 }
 
-/// The body with these parts. Its first piece is read now, so that a file that cannot be read fails the request.
+/// The body with these parts. Its first piece is read now, so that a file that cannot be read fails the request; further
+/// ones when the client has taken those before.
 ///
 /// # Errors
 /// Those of reading the file; `EIO` if it is shorter than the ranges.
 pub(super) async fn body(
+    site: &Arc<FileSite>,
     file: Arc<SharedFile>,
     parts: Vec<AnswerPart>,
-    buffers: Arc<BufferPool>,
 ) -> Result<Body, HttpFailure> {
-    let unread = Unread { file, parts: parts.into(), buffers };
+    let unread = Unread { site: Arc::clone(site), file, parts: parts.into() };
     unread.announce();
-    let (mut unread, piece) = unread.piece().await?;
+    let (unread, piece) = unread.piece().await?;
     if unread.parts.is_empty() {
         return Ok(Body::from(piece));
     }
-    let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
+    let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(async move {
-        let mut piece = piece;
-        // It fails if the client has gone.
-        while sender.send(Ok(piece)).await.is_ok() && !unread.parts.is_empty() {
-            match unread.piece().await {
-                Ok(read) => (unread, piece) = read,
-                Err(failure) => {
-                    // Ends the connection: the client sees that bytes are missing.
-                    let _ = sender.send(Err(io::Error::other(format!("{failure:?}")))).await;
-                    return;
-                }
-            }
+        if sender.send(Ok(piece)).await.is_ok()
+            && let Err(failure) = send_rest(unread, &sender).await
+        {
+            // Ends the connection: the client sees that bytes are missing.
+            let _ = sender.send(Err(io::Error::other(format!("{failure:?}")))).await;
         }
     });
     Ok(Body::from_stream(ReceiverStream::new(receiver)))
 }
 
+/// Sends all parts. Stops without an error if the client has gone.
+async fn send_rest(
+    mut unread: Unread,
+    sender: &mpsc::Sender<io::Result<Bytes>>,
+) -> Result<(), HttpFailure> {
+    while !unread.parts.is_empty() {
+        let Ok(place) = timeout(STALL_MAX, sender.reserve()).await else {
+            return Err(HttpFailure::Broken("the client takes no bytes".to_owned()));
+        };
+        let Ok(place) = place else { return Ok(()) };
+        let piece;
+        (unread, piece) = unread.piece().await?;
+        place.send(Ok(piece));
+    }
+    Ok(())
+}
+
 impl Unread {
     fn announce(&self) {
         let Some(file) = self.file.ready() else { return };
-        for part in self.parts.iter().take(ANNOUNCED_MAX) {
-            if let AnswerPart::Range(range) = part {
-                file.will_need(range.start, range.end - range.start);
-            }
+        let ranges = self.parts.iter().filter_map(|part| match part {
+            AnswerPart::Range(range) => Some(range),
+            AnswerPart::Text(_) => None,
+        });
+        for range in ranges.take(ANNOUNCED_MAX) {
+            file.will_need(range.start, range.end - range.start);
         }
     }
 
@@ -89,7 +104,8 @@ impl Unread {
                 return Ok((self, piece));
             }
         }
-        let read = tokio::task::spawn_blocking(move || {
+        let blocking = self.site.blocking.clone();
+        let read = blocking.spawn_blocking(move || {
             let file = self.file.interface()?;
             let piece = self.read(|offset, room| file.read_at(offset, room).map(Some))?;
             Ok((self, piece))
@@ -104,7 +120,7 @@ impl Unread {
         &mut self,
         read_at: impl Fn(u64, &mut [u8]) -> StorageResult<Option<usize>>,
     ) -> StorageResult<Bytes> {
-        let mut piece = self.buffers.take();
+        let mut piece = self.site.buffers.take();
         while piece.filled().len() < PIECE_BYTES
             && let Some(part) = self.parts.front_mut()
         {
@@ -133,6 +149,7 @@ impl Unread {
                 self.parts.pop_front();
             }
         }
+        self.site.transferred.fetch_add(piece.filled().len() as u64, Ordering::Relaxed);
         Ok(Bytes::from_owner(piece))
     }
 }

@@ -32,10 +32,10 @@ impl FileRequest {
         // Dropped with this request, if the client has gone.
         let guard = CancelGuard::default();
         let (signal, file, before) = (guard.signal(), Arc::clone(file), metadata.clone());
+        let turn = checksums.turn().await;
         let digest = self.call(move |logical| {
-            let digest = kind.compute(&*file.interface()?, &signal)?;
-            logical.checksums.insert(file.path(), (&before, &file.metadata()?), kind, &digest);
-            Ok(digest)
+            let _turn = turn;
+            logical.checksums.of_file(file.path(), (&file, &before), kind, &signal)
         });
         Ok(header(kind, &digest.await?))
     }

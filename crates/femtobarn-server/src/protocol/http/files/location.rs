@@ -17,13 +17,15 @@ pub(super) struct UrlLocation {
     pub path: StoragePath,
     /// Whether the URL ends with a slash.
     pub is_slashed: bool,
-    /// Whether the path has a snapshot, so that its bytes never change.
-    pub has_snapshot: bool,
+    /// Whether the path has a commit in it, so that its bytes never change.
+    pub is_immutable: bool,
     /// Whether the path is one of a federation.
     pub is_federation: bool,
-    /// The path as it was sent.
+    /// The path as it was sent, with one slash at its beginning.
     url_path: String,
     opaque: Vec<u8>,
+    /// The opaque information of the query alone.
+    query: String,
     authorization: Option<Vec<u8>>,
 }
 
@@ -34,7 +36,7 @@ impl UrlLocation {
     /// but for `authz`, which has a token.
     ///
     /// # Errors
-    /// `EINVAL` if the path cannot be one, or names a snapshot twice.
+    /// `EINVAL` if the path cannot be one, or the query contradicts its snapshot.
     pub(super) fn of(uri: &Uri, federations: &[String]) -> Result<Self, HttpFailure> {
         Self::of_path(uri.path(), uri.query().unwrap_or_default(), federations)
     }
@@ -59,12 +61,15 @@ impl UrlLocation {
         for (name, value) in pairs().filter(|(name, _)| name.contains(&b'.')) {
             opaque.extend([b"&", name, b"=", value].concat());
         }
+        let opaque = opaque.get(1..).unwrap_or_default().to_vec();
         let mut location = UrlLocation {
             is_slashed: decoded.ends_with(b"/"),
-            has_snapshot: false,
+            is_immutable: false,
             is_federation: federation.is_some(),
-            opaque: opaque.get(1..).unwrap_or_default().to_vec(),
-            url_path: url.to_owned(),
+            query: String::from_utf8_lossy(&opaque).into_owned(),
+            opaque,
+            // Two slashes would be the beginning of another host in a link.
+            url_path: format!("/{}", url.trim_start_matches('/')),
             authorization,
             path,
         };
@@ -81,8 +86,8 @@ impl UrlLocation {
         let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
         let (snapshot, below) = rest.split_at(end);
         let opaque = Opaque(&self.opaque);
-        if opaque.value_of("fb.csn").or(opaque.value_of("fb.tag")).is_some() {
-            let what = "the URL names a snapshot twice: in its path and behind the question mark";
+        if ["fb.csn", "fb.tag", "fb.raw"].iter().any(|key| opaque.value_of(key).is_some()) {
+            let what = "the path names a snapshot, and fb.csn, fb.tag and fb.raw contradict that";
             return Err(StorageError::refused(Errno::EINVAL, what).into());
         }
         let is_number = !snapshot.is_empty() && snapshot.iter().all(u8::is_ascii_digit);
@@ -91,9 +96,14 @@ impl UrlLocation {
         let separator: &[u8] = if self.opaque.is_empty() { b"" } else { b"&" };
         self.opaque.extend([separator, key, value.to_string().as_bytes()].concat());
         // A tag can be made anew with another commit; a commit is for ever.
-        self.has_snapshot = is_number;
+        self.is_immutable = is_number;
         self.path = StoragePath::new(&[name, b"/", below].concat())?;
         Ok(())
+    }
+
+    /// What links to entries of a folder have behind their paths.
+    pub(super) fn link_query(&self) -> String {
+        if self.query.is_empty() { String::new() } else { format!("?{}", self.query) }
     }
 
     /// The opaque information for storages.
@@ -126,17 +136,20 @@ mod tests {
         let found = location("/lhc.fed/@41/run7.root", "stamp=17&authz=Bearer%20abc");
         assert_eq!(found.path.to_string(), "/lhc.fed/run7.root");
         assert_eq!(found.opaque().0, b"fb.csn=41");
-        assert!(found.has_snapshot && found.is_federation);
+        assert!(found.is_immutable && found.is_federation);
         assert_eq!(found.token().as_deref(), Some("abc"));
-        let found = location("/lhc.fed/@winter%2026", "fb.raw=1");
+        let found = location("/lhc.fed/@winter%2026", "oss.x=1");
         assert_eq!(found.path.to_string(), "/lhc.fed");
-        assert_eq!(found.opaque().0, b"fb.raw=1&fb.tag=winter%2026");
-        assert!(!found.has_snapshot);
+        assert_eq!(found.opaque().0, b"oss.x=1&fb.tag=winter%2026");
+        assert!(!found.is_immutable);
         let found = location("/lhc.federation/@41/a/", "");
         assert_eq!(found.path.to_string(), "/lhc.federation/@41/a");
         assert!(!found.is_federation && found.is_slashed);
-        let twice = UrlLocation::of_path("/lhc.fed/@41/a", "fb.csn=3", &["/lhc.fed".to_owned()]);
-        assert!(twice.is_err());
+        for query in ["fb.csn=3", "fb.tag=x", "fb.raw=1"] {
+            let twice = UrlLocation::of_path("/lhc.fed/@41/a", query, &["/lhc.fed".to_owned()]);
+            assert!(twice.is_err(), "{query}");
+        }
+        assert_eq!(location("//data//x", "").url_path(), "/data//x");
     }
 
     #[test]

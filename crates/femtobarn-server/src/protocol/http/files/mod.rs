@@ -6,15 +6,17 @@
 //! | `ranges` | the header `Range` |
 //! | `content`, `validators` | the bytes of an answer; entity tags and conditional requests |
 //! | `read` | `GET` and `HEAD` |
-//! | `listings` | folders: pages for people, and `PROPFIND` |
+//! | `listings`, `propfind` | folders: pages for people, JSON; properties |
 //! | `change` | `PUT`, `DELETE`, `MKCOL`, `MOVE` |
 //! | `digests` | the header `Want-Digest` |
 //! | `failure` | answers to requests that fail |
 //!
-//! 1. A path with a snapshot in it, `/lhc.fed/@41/run7.root`, always has the same bytes, and only such answers may be
+//! 1. A path with a commit in it, `/lhc.fed/@41/run7.root`, always has the same bytes, and only such answers may be
 //!    kept by caches for ever. The newest state of a federation may not be kept at all: caches join blocks of one name.
 //! 2. Bytes are never compressed: clients ask for ranges of them.
 //! 3. A file that is uploaded appears under its name when it is complete and durable.
+//! 4. Work that may block has threads of its own, so that a wait for a disk does not delay catalogues.
+//! 5. A client that neither takes nor sends bytes for [`STALL_MAX`] is given up.
 //!
 //! Sources: RFC 9110 (HTTP), RFC 4918 (WebDAV, class 1 without properties that clients set), RFC 3230 (`Want-Digest`).
 
@@ -24,29 +26,36 @@ mod digests;
 mod failure;
 mod listings;
 mod location;
+mod propfind;
 mod ranges;
 mod read;
 mod validators;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{Request, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, ORIGIN, VARY,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HOST, ORIGIN, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use tokio::runtime::Handle;
 
 use self::failure::{HttpFailure, METHODS};
 use self::location::UrlLocation;
 use super::clients::identity;
 use crate::auth::{Action, Authenticator, Identity};
 use crate::logical::Logical;
-use crate::physical::{StorageError, StoragePath, StorageResult};
+use crate::physical::{StoragePath, StorageResult};
 use crate::protocol::buffers::BufferPool;
 use crate::protocol::listener::Peer;
+
+/// How long a client may take for its next bytes.
+const STALL_MAX: Duration = Duration::from_secs(300);
 
 /// What scripts of other sites may send and see.
 const CROSS_ORIGIN: [(HeaderName, &str); 4] = [
@@ -67,16 +76,22 @@ pub struct FileSite {
     pub authenticator: Authenticator,
     /// The exports that are federations, such as `/lhc.fed`.
     pub federations: Vec<String>,
-    /// Memory for bytes in transit.
-    pub buffers: Arc<BufferPool>,
     /// The sites whose pages may read files from scripts; `*` for all.
     pub origins: Vec<String>,
+    /// Memory for bytes in transit.
+    pub buffers: Arc<BufferPool>,
+    /// The threads for work that may block.
+    pub blocking: Handle,
+    /// Bytes of files that were sent and received.
+    pub transferred: Arc<AtomicU64>,
 }
 
-/// A request for a file, after its rights were checked.
+/// A request for a file of an identified client. Each method checks the rights that it needs.
 struct FileRequest {
     site: Arc<FileSite>,
     location: UrlLocation,
+    /// The host to which the request was sent.
+    host: Option<String>,
     identity: Identity,
     headers: HeaderMap,
 }
@@ -87,23 +102,12 @@ pub async fn answer(
     Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Response {
-    let (origin, uri) = (request.headers().get(ORIGIN).cloned(), request.uri().clone());
+    let origin = request.headers().get(ORIGIN).cloned();
     let mut answer = match answered(&site, peer, request).await {
         Ok(answer) => answer,
-        Err(HttpFailure::Storage(StorageError::Elsewhere { host, port, .. })) => {
-            let scheme = if peer.is_encrypted { "https" } else { "http" };
-            Redirect::temporary(&format!("{scheme}://{host}:{port}{uri}")).into_response()
-        }
         Err(failure) => failure.into_response(),
     };
-    if let Some(allowed) = origin.and_then(|origin| site.allowed_origin(&origin)) {
-        let headers = answer.headers_mut();
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
-        headers.insert(VARY, HeaderValue::from_static("origin"));
-        for (name, value) in CROSS_ORIGIN {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-    }
+    site.add_cross_origin(origin, answer.headers_mut());
     answer
 }
 
@@ -121,10 +125,22 @@ async fn answered(
     let location = UrlLocation::of(&parts.uri, &site.federations)?;
     let identity = match location.token() {
         Some(token) if peer.is_encrypted => site.authenticator.token(&token),
-        _ => identity(&site.authenticator, &parts.headers, peer),
+        Some(_) => {
+            let what = "a token must only be sent over TLS";
+            return Err(HttpFailure::Unauthorized(what.to_owned()));
+        }
+        None => identity(&site.authenticator, &parts.headers, peer),
     };
     let identity = identity.map_err(|refusal| HttpFailure::Unauthorized(refusal.0))?;
-    let asked = FileRequest { site: Arc::clone(site), location, identity, headers: parts.headers };
+    let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = host.or(parts.uri.authority().map(|authority| authority.as_str()));
+    let asked = FileRequest {
+        site: Arc::clone(site),
+        location,
+        host: host.map(str::to_owned),
+        identity,
+        headers: parts.headers,
+    };
     match method.as_str() {
         "GET" => asked.get(false).await,
         "HEAD" => asked.get(true).await,
@@ -134,19 +150,31 @@ async fn answered(
         "MKCOL" => asked.mkcol().await,
         "MOVE" => asked.rename().await,
         other => {
-            Err(HttpFailure::NotAllowed(format!("method {other} is not understood; use {METHODS}")))
+            let what = format!("method {other} is not understood; use {METHODS}");
+            Err(HttpFailure::NotAllowed(what, METHODS))
         }
     }
 }
 
 impl FileSite {
-    /// The value of `Access-Control-Allow-Origin` for a site's pages; none if they may not read files.
-    fn allowed_origin(&self, origin: &HeaderValue) -> Option<HeaderValue> {
-        let is_known = |known: &String| known.as_bytes() == origin.as_bytes();
-        if self.origins.iter().any(|known| known == "*") {
-            Some(HeaderValue::from_static("*"))
+    /// Adds what lets scripts of other sites read an answer. Caches give an answer to clients with other origins, too, so
+    /// it does not depend on the origin of the request unless `Vary` says so.
+    fn add_cross_origin(&self, origin: Option<HeaderValue>, headers: &mut HeaderMap) {
+        let allowed = if self.origins.iter().any(|known| known == "*") {
+            HeaderValue::from_static("*")
         } else {
-            self.origins.iter().any(is_known).then(|| origin.clone())
+            if !self.origins.is_empty() {
+                headers.append(VARY, HeaderValue::from_static("origin"));
+            }
+            let is_known = |origin: &HeaderValue| {
+                self.origins.iter().any(|it| it.as_bytes() == origin.as_bytes())
+            };
+            let Some(origin) = origin.filter(is_known) else { return };
+            origin
+        };
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
+        for (name, value) in CROSS_ORIGIN {
+            headers.insert(name, HeaderValue::from_static(value));
         }
     }
 }
@@ -166,13 +194,23 @@ impl FileRequest {
         Err(HttpFailure::Forbidden(format!("{} may not {what} {path}", self.identity.name)))
     }
 
+    /// Fails unless the client has any right to the path, and so may know that it exists.
+    fn check_visible(&self) -> Result<(), HttpFailure> {
+        let path = &self.location.path;
+        let others = [Action::Create, Action::Modify, Action::Stage];
+        if others.iter().any(|action| self.identity.may(*action, path.as_bytes())) {
+            return Ok(());
+        }
+        self.check(Action::Read, path)
+    }
+
     /// Runs work that may block.
     async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Logical) -> StorageResult<T> + Send + 'static,
     ) -> Result<T, HttpFailure> {
         let logical = Arc::clone(&self.site.logical);
-        let done = tokio::task::spawn_blocking(move || work(&logical)).await;
+        let done = self.site.blocking.spawn_blocking(move || work(&logical)).await;
         Ok(done.map_err(|error| HttpFailure::Broken(error.to_string()))??)
     }
 

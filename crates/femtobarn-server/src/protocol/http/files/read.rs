@@ -12,6 +12,7 @@ use http::header::{
     RANGE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::response::Builder;
+use nix::errno::Errno;
 use uuid::Uuid;
 
 use super::FileRequest;
@@ -19,10 +20,10 @@ use super::content::{self, AnswerPart};
 use super::digests::DIGEST;
 use super::failure::HttpFailure;
 use super::ranges::{RequestedBytes, requested};
-use super::validators::{self, ConditionOutcome};
+use super::validators::{self, ConditionOutcome, http_date};
 use crate::auth::Action;
 use crate::logical::files::SharedFile;
-use crate::physical::{FileKind, Metadata, OpenMode, Storage};
+use crate::physical::{Metadata, OpenMode, Storage, StorageError};
 
 const BYTES: &str = "application/octet-stream";
 
@@ -34,19 +35,23 @@ struct OpenedFile {
 }
 
 impl FileRequest {
-    /// The bytes of a file, or the list of a folder; without its body for `HEAD`.
+    /// The bytes of a file, or the list of a folder; without its body for `HEAD`, which clients with any right may send.
     pub(super) async fn get(&self, is_head: bool) -> Result<Response, HttpFailure> {
-        self.check(Action::Read, &self.location.path)?;
-        if self.metadata().await?.kind == FileKind::Folder {
-            return self.folder_page(is_head).await;
+        if is_head {
+            self.check_visible()?;
+        } else {
+            self.check(Action::Read, &self.location.path)?;
         }
-        let opened = self.open().await?;
-        let answer = self.described(&opened);
-        match validators::check(&self.headers, Some(&opened.tag), Some(opened.metadata.modified))? {
-            ConditionOutcome::NotModified => {
-                return finished(answer.status(StatusCode::NOT_MODIFIED), Body::empty());
+        let opened = match self.open().await {
+            Err(HttpFailure::Storage(StorageError::Refused(Errno::EISDIR, _))) => {
+                return self.folder_page(is_head).await;
             }
-            ConditionOutcome::Proceed => {}
+            opened => opened?,
+        };
+        let (tag, modified) = (Some(&*opened.tag), Some(opened.metadata.modified));
+        let answer = self.described(&opened);
+        if validators::check(&self.headers, tag, modified, true)? == ConditionOutcome::NotModified {
+            return finished(answer.status(StatusCode::NOT_MODIFIED), Body::empty());
         }
         let digest = self.digest(&opened.file, &opened.metadata).await?;
         let answer = match digest {
@@ -78,7 +83,9 @@ impl FileRequest {
     /// The metadata of the path.
     pub(super) async fn metadata(&self) -> Result<Metadata, HttpFailure> {
         let location = self.location.clone();
-        self.call(move |logical| logical.exports.metadata(&location.path, location.opaque())).await
+        self.call(move |logical| logical.exports.metadata(&location.path, location.opaque()))
+            .await
+            .map_err(missing_below_a_file)
     }
 
     async fn open(&self) -> Result<OpenedFile, HttpFailure> {
@@ -86,15 +93,15 @@ impl FileRequest {
         let opened = self.call(move |logical| {
             logical.files.open(&location.path, OpenMode::default(), location.opaque())
         });
-        let (file, metadata) = opened.await?;
-        let tag = validators::entity_tag(&metadata, file.snapshot());
+        let (file, metadata) = opened.await.map_err(missing_below_a_file)?;
+        let tag = validators::entity_tag(&metadata);
         Ok(OpenedFile { file, metadata, tag })
     }
 
     /// An answer with the headers of a file.
     fn described(&self, opened: &OpenedFile) -> Builder {
         let is_public = self.identity.how == "anonymous";
-        let caching = match (self.location.has_snapshot, self.location.is_federation) {
+        let caching = match (self.location.is_immutable, self.location.is_federation) {
             (true, _) if is_public => "public, max-age=31536000, immutable",
             (true, _) => "private, max-age=31536000, immutable",
             (false, true) => "no-store",
@@ -102,7 +109,7 @@ impl FileRequest {
         };
         Response::builder()
             .header(ETAG, &opened.tag)
-            .header(LAST_MODIFIED, httpdate::fmt_http_date(opened.metadata.modified))
+            .header(LAST_MODIFIED, http_date(opened.metadata.modified))
             .header(ACCEPT_RANGES, "bytes")
             .header(CACHE_CONTROL, caching)
             .header(X_CONTENT_TYPE_OPTIONS, "nosniff")
@@ -156,7 +163,17 @@ impl FileRequest {
         file: Arc<SharedFile>,
         parts: Vec<AnswerPart>,
     ) -> Result<Body, HttpFailure> {
-        content::body(file, parts, Arc::clone(&self.site.buffers)).await
+        content::body(&self.site, file, parts).await
+    }
+}
+
+/// A path below a file does not exist, to readers.
+fn missing_below_a_file(failure: HttpFailure) -> HttpFailure {
+    match failure {
+        HttpFailure::Storage(StorageError::Refused(Errno::ENOTDIR, what)) => {
+            HttpFailure::Storage(StorageError::Refused(Errno::ENOENT, what))
+        }
+        other => other,
     }
 }
 

@@ -1,12 +1,15 @@
 //! Entity tags, dates, and the conditions of requests (RFC 9110, sections 8.8 and 13).
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use http::header::{IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE};
 
 use super::failure::HttpFailure;
 use crate::physical::Metadata;
+
+/// The last second of the year 9999.
+const LAST_DATE: Duration = Duration::from_secs(253_402_300_799);
 
 /// What a request's conditions demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +20,19 @@ pub(super) enum ConditionOutcome {
     NotModified,
 }
 
-/// The strong entity tag of a file: equal tags have equal bytes. `snapshot` is the commit that the file shows.
-pub(super) fn entity_tag(metadata: &Metadata, snapshot: Option<u64>) -> String {
-    let Metadata { id, size, .. } = metadata;
-    match snapshot {
-        Some(csn) => format!("\"{id:x}-{size:x}-{csn}\""),
-        None => {
-            let since = metadata.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-            format!("\"{id:x}-{size:x}-{:x}\"", since.as_nanos())
-        }
-    }
+/// The strong entity tag of a file: equal tags have equal bytes. Id and date of a database follow from its versions.
+pub(super) fn entity_tag(metadata: &Metadata) -> String {
+    let since = metadata.modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    format!("\"{:x}-{:x}-{:x}\"", metadata.id, metadata.size, since.as_nanos())
 }
 
-/// Checks the conditions of a request against a file; `tag` is none if it does not exist.
+/// A time as a date of HTTP, whose years have four digits.
+pub(super) fn http_date(time: SystemTime) -> String {
+    httpdate::fmt_http_date(time.min(UNIX_EPOCH + LAST_DATE).max(UNIX_EPOCH))
+}
+
+/// Checks the conditions of a request against a file; `tag` is none if it does not exist. Only reading requests have the
+/// condition `If-Modified-Since`.
 ///
 /// # Errors
 /// [`HttpFailure::Precondition`] if the file is not the one that the client wants to change.
@@ -37,6 +40,7 @@ pub(super) fn check(
     headers: &HeaderMap,
     tag: Option<&str>,
     modified: Option<SystemTime>,
+    is_reading: bool,
 ) -> Result<ConditionOutcome, HttpFailure> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     if let Some(wanted) = text(IF_MATCH) {
@@ -58,6 +62,7 @@ pub(super) fn check(
         });
     }
     let is_old = text(IF_MODIFIED_SINCE)
+        .filter(|_| is_reading)
         .and_then(time_of)
         .zip(modified)
         .is_some_and(|(since, modified)| seconds(modified) <= seconds(since));
@@ -103,15 +108,13 @@ fn changed(condition: &str) -> HttpFailure {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use http::HeaderName;
 
     use super::*;
 
     fn outcome(name: HeaderName, value: &str, tag: Option<&str>) -> Option<ConditionOutcome> {
         let headers = HeaderMap::from_iter([(name, value.parse().expect("a value"))]);
-        check(&headers, tag, Some(UNIX_EPOCH + Duration::from_secs(784_111_777))).ok()
+        check(&headers, tag, Some(UNIX_EPOCH + Duration::from_secs(784_111_777)), true).ok()
     }
 
     #[test]
@@ -135,5 +138,11 @@ mod tests {
         for (name, value, tag, expected) in cases {
             assert_eq!(outcome(name.clone(), value, tag), expected, "{name}: {value}");
         }
+    }
+
+    #[test]
+    fn dates_beyond_the_calendar_are_its_ends() {
+        assert_eq!(http_date(UNIX_EPOCH + 2 * LAST_DATE), "Fri, 31 Dec 9999 23:59:59 GMT");
+        assert_eq!(http_date(UNIX_EPOCH - LAST_DATE), "Thu, 01 Jan 1970 00:00:00 GMT");
     }
 }
