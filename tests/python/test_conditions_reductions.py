@@ -2,98 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 import pytest
+from reduction_models import (
+    END,
+    MS,
+    STATE,
+    VALUE,
+    Answers,
+    Found,
+    Raw,
+    answers,
+    dead_band,
+    means,
+    random_rows,
+    same,
+)
 
 import femtobarn as fb
 from femtobarn.cli import EXIT_CODES, main
-
-VALUE = {"name": "Value", "fields": [{"name": "value", "type": "float64"}]}
-STATE = {"name": "State", "fields": [{"name": "code", "type": "uint8"}]}
-NOTED = {"name": "Value", "version": 2, "fields": [*VALUE["fields"], {"name": "note", "type": "string"}]}
-MS = 10**6
-END = 400
-"""Moments of the model, in milliseconds; raw conditions begin before it."""
-
-Answers = list[Any]
-Found = tuple[int, Any] | None
-"""The moment at which a condition begins, and its value."""
-
-
-class Raw:
-    """A raw series, and a plain list of all that was put into it: moment, channel, value, end."""
-
-    def __init__(self, fed: fb.Federation, path: str, form: dict[str, Any] = VALUE) -> None:
-        self.fed, self.path, self.form = fed, path, form
-        self.field = form["fields"][0]["name"]
-        self.rows: list[list[Any]] = []
-
-    def put(self, rows: list[tuple[int, int, Any]], until: int | None = None) -> None:
-        """Put conditions with moments in milliseconds; each is valid until the next one, or `until`."""
-        with self.fed.transaction() as txn:
-            series = txn.series(self.path, self.form, create=True, overlap="open")
-            series.extend(
-                {self.field: [value for _, _, value in rows]},
-                since=[t * MS for t, _, _ in rows],
-                until=None if until is None else until * MS,
-                channel=[channel for _, channel, _ in rows],
-            )
-        self.rows += [[t, channel, value, until or 10**9] for t, channel, value in rows]
-
-    def at(self, channel: int, t: int) -> Found:
-        """Return the moment of the condition that is valid at `t` milliseconds, and its value."""
-        begun = [(row[0], i) for i, row in enumerate(self.rows) if row[1] == channel and row[0] <= t]
-        if not begun or t >= self.rows[max(begun)[1]][3]:
-            return None
-        row = self.rows[max(begun)[1]]
-        return row[0], row[2]
-
-
-def answers(fed: fb.Federation, path: str, channel: int, field: str, csn: int | None = None) -> Answers:
-    """Return the field of a derived series at each millisecond."""
-    found = fed.conditions(csn=csn)[path].at(np.arange(END + 50) * MS, field, channel=channel).to_list()
-    return [row and row[field] for row in found]
-
-
-def dead_band(raw: Raw, channel: int, band: float) -> Answers:
-    """The model: whenever a raw condition begins, its value is compared with the last that was kept."""
-    result: Answers = []
-    last, begin = None, None
-    for t in range(END + 50):
-        found = raw.at(channel, t)
-        if found is None:
-            last = None
-        elif last is None or (found[0] != begin and abs(found[1] - last) > band):
-            last = found[1]
-        begin = found and found[0]
-        result.append(last)
-    return result
-
-
-def means(raw: Raw, channel: int, length: int, of: Callable[[list[float]], float]) -> Answers:
-    """The model: one sample for each millisecond."""
-    newest = max(row[0] for row in raw.rows)
-    result: Answers = [None] * (END + 50)
-    for start in range(0, newest // length * length, length):
-        samples = [found[1] for t in range(start, start + length) if (found := raw.at(channel, t))]
-        for t in range(start, min(start + length, len(result))):
-            result[t] = of(samples) if samples else None
-    return result
-
-
-def same(one: Answers, other: Answers) -> bool:
-    """Whether answers are equal, but for rounding."""
-    return len(one) == len(other) and all(
-        (a is None and b is None) or (a is not None and b is not None and math.isclose(a, b, abs_tol=1e-9))
-        for a, b in zip(one, other, strict=True)
-    )
 
 
 def power_at(hv: Found, current: Found, state: Found) -> float | None:
@@ -101,10 +32,6 @@ def power_at(hv: Found, current: Found, state: Found) -> float | None:
     if hv is None or current is None or state is None or not (state[1] == 1 or hv[1] > 10):
         return None
     return float(hv[1] * current[1] + 1)
-
-
-def random_rows(rng: random.Random, first: int, last: int, count: int) -> list[tuple[int, int, float]]:
-    return [(rng.randrange(first, last), rng.randrange(3), float(rng.randrange(12))) for _ in range(count)]
 
 
 # ---- against the models
@@ -213,56 +140,6 @@ def test_correction_derives_again_only_what_it_changes(fed: fb.Federation) -> No
     assert fed.check(full=True).problems == []
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_runs_after_changes_of_every_kind_answer_as_one_run_after_all(fed: fb.Federation, seed: int) -> None:
-    """They are put late, corrected, ended and deleted; a run follows a vacuum, another a newer class."""
-    rng = random.Random(seed)
-    overlap: Literal["open", "newest"] = rng.choice(["open", "newest"])
-
-    def reductions(prefix: str) -> list[fb.DeadBand | fb.Mean]:
-        return [
-            fb.DeadBand(to=f"off/{prefix}-band", source=fb.RawField("dcs/hv", "value"), band=2),
-            fb.Mean(to=f"off/{prefix}-mean", source=fb.RawField("dcs/hv", "value"), every="20 ms"),
-        ]
-
-    for step in range(12):
-        is_newer = step >= 9
-        with fed.transaction() as txn:
-            series = txn.series(
-                "dcs/hv", NOTED if is_newer else VALUE, create=step == 0, evolve=is_newer, overlap=overlap
-            )
-            rows = random_rows(rng, 0, END, 3 if step else 300)
-            series.extend(
-                {
-                    "value": [value for _, _, value in rows],
-                    **({"note": [""] * len(rows)} if is_newer else {}),
-                },
-                since=[t * MS for t, _, _ in rows],
-                until=None if overlap == "open" else [(t + rng.randrange(1, 40)) * MS for t, _, _ in rows],
-                channel=[channel for _, channel, _ in rows],
-            )
-            for _ in range(rng.randrange(3)):
-                at, channel = rng.randrange(END) * MS, rng.randrange(3)
-                with contextlib.suppress(fb.NotFoundError):
-                    if rng.random() < 0.5:
-                        series.end(at=at, channel=channel)
-                    else:
-                        series.correct({"value": float(step)}, at=at, channel=channel)
-            if step and rng.random() < 0.5:
-                series.container.delete(rng.choice(fed["dcs/hv"].entries().tolist()))
-        if step == 6:
-            fed.set_retention(keep_commits=1)
-            fed.vacuum()
-            fed.set_retention()
-        fed.conditions.reduce(reductions("all"))
-    fed.conditions.reduce(reductions("once"))
-    for kind, field in (("band", "value"), ("mean", "mean")):
-        for channel in range(3):
-            found = answers(fed, f"off/all-{kind}", channel, field)
-            assert same(found, answers(fed, f"off/once-{kind}", channel, field))
-            assert any(each is not None for each in found)
-
-
 def test_reduction_with_other_parameters_derives_everything_again(fed: fb.Federation) -> None:
     raw = Raw(fed, "dcs/hv")
     raw.put([(t, 0, float(t % 7)) for t in range(0, END, 3)])
@@ -296,6 +173,8 @@ def test_runs_are_a_clock_of_dead_bands_and_only_some_channels_are_derived(fed: 
     spot = fed.conditions()["off/spot"]
     assert spot.channels() == [0]
     assert [spot.shown(each.since) for each in spot.intervals()] == ["7:0", "9:0"]
+    with pytest.raises(fb.InvalidError, match="is block 8 of run 0"):
+        fed.conditions.reduce(fb.DeadBand(to="off/spot", source="beam/spot", band=0.5), since=8)
 
 
 @pytest.mark.parametrize(

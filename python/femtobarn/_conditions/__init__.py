@@ -22,7 +22,7 @@ Imports ``_snapshots``, ``_views``, ``_writers`` and what these import.
 - ``snapshot_files``: writing them.
 - ``readings``, ``reading_lines``, ``mqtt_source``: raw values from text and messages, checked and converted.
 - ``recorders``, ``reading_sources``: recording them, a transaction for each batch.
-- ``corrections``: where conditions were updated, ended or deleted since a commit.
+- ``corrections``: what new, updated, ended and deleted conditions can have changed.
 - ``reductions``, ``derived_series``, ``reduction_runs``: offline series that are derived from raw ones.
 - ``merges``: what a branch has changed, put into the series.
 - ``global_tags``: names for a version of every series.

@@ -358,9 +358,9 @@ class Conditions:
             One or more of :class:`DeadBand`, :class:`Mean` and :class:`Function`, in the order in which they
             are run; each is one transaction.
         since, until
-            The range to derive again, such as that of a correction in the raw series. If neither is given, a
-            run derives what conditions that were inserted into the raw series since the last run can have
-            changed, or everything if the reduction is another one than in the last run.
+            The range to derive, whatever happened. If neither is given, a run derives what raw conditions
+            that were inserted, corrected, ended or deleted since the last run can have changed, or everything
+            if it cannot be known.
 
         Returns
         -------

@@ -2,23 +2,22 @@
 
 Each run is one transaction. How far it came is in the container ``<series>-runs`` beside the derived series:
 the reduction, and the commit and the number of entries as of which each raw series was read. Conditions that
-were inserted, updated, ended or deleted since then tell what to derive. If that commit was given up by a
-vacuum, everything is derived; only what differs is put.
+were inserted, updated, ended or deleted since then tell what to derive. If what was read then cannot be
+compared any more, because its commit was given up or a series was made again, the run is as a first one:
+everything is derived, and only what differs is put. A run of unchanged series reads and commits nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from .._exceptions import InvalidError, NotFoundError
-from .clocks import BEGINNING, FOREVER, bound_of, shown
-from .corrections import corrected_ranges
+from .._exceptions import CorruptError, InvalidError, NotFoundError
+from .clocks import BEGINNING, FOREVER, moment_of, shown
+from .corrections import Ranges, corrected_ranges, inserted_ranges, newest_beginning
 from .derived_series import put_differences, stored_before
 from .reductions import RawField, Reduction
 from .segments import Segments, read_segments
@@ -27,7 +26,6 @@ from .series import Series
 if TYPE_CHECKING:
     from .._federations import Federation
     from .._transactions import Transaction
-    from .._views.view import View
 
 __all__ = ["Reduced", "reduce_all"]
 
@@ -95,15 +93,16 @@ class _Run:
             writer = txn.series(reduction.to, reduction.form(), create=True, clock=clock, overlap="newest")
             job = self.federation.conditions()
             series = {name: job[field.series] for name, field in raw.items()}
-            entries = [each.view._handle.entries for each in series.values()]
-            state = self._state(txn)
-            changed = self._changed(series, raw, state, entries)
-            newest = self._newest(series, state, entries)
-            spans = self._spans(series, raw, changed, newest)
-            count, derived = self._derive(series, raw, spans, writer.series())
+            state, corrected = self._since_last_run(series, raw)
+            newest = self._newest(series, state, corrected)
+            done = reduction.done(newest)
+            stored = writer.series()
+            spans = self._spans(series, raw, state, corrected, done, stored)
+            count, derived = self._derive(series, raw, spans, done, stored)
             put, gaps = put_differences(writer, derived, spans, reduction.compared, job.csn)
             is_complete = self.range is None
-            if is_complete and (put or gaps or state is None or state.raw_entries != entries):
+            if is_complete and (put or gaps or corrected is not None):
+                entries = [one.view._handle.entries for one in series.values()]
                 self._keep_state(txn, job.csn, entries, newest)
             elif not put and not gaps:
                 txn.rollback()
@@ -116,98 +115,120 @@ class _Run:
             raise InvalidError(f"{self.reduction.to}: its series have different clocks")
         return clocks.pop()
 
+    def _since_last_run(
+        self, series: dict[str, Series], raw: dict[str, RawField]
+    ) -> tuple[_State | None, dict[str, Ranges] | None]:
+        """Return how far the last run came, and where conditions were corrected since then.
+
+        Returns
+        -------
+        state
+            None if there was no such run, or what it read cannot be compared with what there is now.
+        corrected
+            For each name the corrected ranges; None if the raw series are as the last run has read them.
+        """
+        state = self._state()
+        if state is None:
+            return None, {}
+        if all(one.version[2] <= state.raw_csn for one in series.values()):
+            return state, None
+        corrected = {}
+        try:
+            job = self.federation.conditions(csn=state.raw_csn)
+            for name, now in series.items():
+                before, field = job[now.path], raw[name].name_in(now)
+                is_same_container = before.version[:2] == now.version[:2]
+                if not is_same_container or field not in before.definition.record.by_name:
+                    return None, {}
+                corrected[name] = corrected_ranges(before.view, now, field)
+        except (NotFoundError, CorruptError):
+            return None, {}
+        return state, corrected
+
     def _changed(
         self,
         series: dict[str, Series],
         raw: dict[str, RawField],
         state: _State | None,
-        entries: list[int],
+        corrected: dict[str, Ranges] | None,
     ) -> dict[int | None, tuple[int, int]]:
         """Return the ranges in which raw conditions have changed, by channel; those of None are of all."""
         if self.range is not None:
-            clock = next(iter(series.values())).clock
-            ends = (BEGINNING, FOREVER)
-            begin, end = (
-                default if given is None else bound_of(given, clock)
-                for given, default in zip(self.range, ends, strict=True)
-            )
-            if begin >= end:
-                raise InvalidError(
-                    f"the range from {shown(begin, clock)} to {shown(end, clock)} is empty; it must end "
-                    "after it begins"
-                )
-            return {None: (begin, end)}
-        before = None if state is None else self._views_before(series, raw, state.raw_csn)
-        if state is None or before is None:
+            return {None: self._given_range(next(iter(series.values())).clock)}
+        if state is None:
             return {None: (BEGINNING, FOREVER)}
         changed: dict[int | None, tuple[int, int]] = {}
         for (name, one), start in zip(series.items(), state.raw_entries, strict=True):
             fixed = raw[name].channel
-            ranges = corrected_ranges(before[name], one.view, raw[name].name_in(one))
-            for channel, (begin, end) in chain(ranges.items(), _inserted(one, start)):
+            found = (corrected or {}).get(name, {})
+            for channel, (begin, end) in chain(found.items(), inserted_ranges(one, start).items()):
                 if fixed in (None, channel):
                     key = channel if fixed is None else None
                     first, last = changed.get(key, (begin, end))
                     changed[key] = min(first, begin), max(last, end)
         return changed
 
-    def _views_before(
-        self, series: dict[str, Series], raw: dict[str, RawField], csn: int
-    ) -> dict[str, View] | None:
-        """Return the raw containers as of the last run; None if they cannot be compared with those of now."""
-        try:
-            job = self.federation.conditions(csn=csn)
-        except NotFoundError:
-            return None
-        views = {}
-        for name, now in series.items():
-            before = job[now.path]
-            is_same_container = before.version[:2] == now.version[:2]
-            if not is_same_container or raw[name].name_in(now) not in before.definition.record.by_name:
-                return None
-            views[name] = before.view
-        return views
+    def _given_range(self, clock: str) -> tuple[int, int]:
+        assert self.range is not None
+        begin, end = (
+            default if given is None else moment_of(given, clock)
+            for given, default in zip(self.range, (BEGINNING, FOREVER), strict=True)
+        )
+        if begin >= end:
+            raise InvalidError(
+                f"the range from {shown(begin, clock)} to {shown(end, clock)} is empty; it must end "
+                "after it begins"
+            )
+        return begin, end
 
-    def _newest(self, series: dict[str, Series], state: _State | None, entries: list[int]) -> int:
+    def _newest(
+        self, series: dict[str, Series], state: _State | None, corrected: dict[str, Ranges] | None
+    ) -> int:
         """Return the moment at which the newest raw condition begins."""
-        newest = BEGINNING if state is None else state.newest
-        starts = [0] * len(entries) if state is None else state.raw_entries
-        for one, start in zip(series.values(), starts, strict=True):
-            new = one.view.arrays("since", entry_start=start, library="np")["since"]
-            newest = max(newest, int(new.max()) if len(new) else BEGINNING)
-        return newest
+        ends = [end for ranges in (corrected or {}).values() for _, end in ranges.values()]
+        if state is None or any(end >= state.newest for end in ends):
+            # The newest one may have been deleted.
+            return max(newest_beginning(one.view, 0) for one in series.values())
+        new = zip(series.values(), state.raw_entries, strict=True)
+        return max(state.newest, *(newest_beginning(one.view, start) for one, start in new))
 
     def _spans(
         self,
         series: dict[str, Series],
         raw: dict[str, RawField],
-        changed: dict[int | None, tuple[int, int]],
-        newest: int,
+        state: _State | None,
+        corrected: dict[str, Ranges] | None,
+        done: int,
+        stored: Series,
     ) -> dict[int, tuple[int, int]]:
-        """Return the range to derive of each channel."""
+        """Return the range to derive of each channel; it ends at `done` unless something is stored behind."""
+        is_complete = self.range is None
+        if is_complete and corrected is None:
+            return {}
+        changed = self._changed(series, raw, state, corrected)
+        late = set(stored.channels(done)) if done < FOREVER else set()
+        unfinished = []
+        if is_complete and state is not None and self.reduction.done(state.newest) < done:
+            unfinished = [(self.reduction.done(state.newest), done)]
         spans: dict[int, tuple[int, int]] = {}
-        for channel in self._channels(series, raw):
-            ranges = [changed[key] for key in (channel, None) if key in changed]
-            ranges += self._unfinished(newest)
+        for channel in self._channels(series, raw, stored):
+            ranges = [changed[key] for key in (channel, None) if key in changed] + unfinished
+            if is_complete and channel in late:
+                ranges.append((done, FOREVER))
             if not ranges:
                 continue
-            begin, end = min(begin for begin, _ in ranges), max(end for _, end in ranges)
-            span = self.reduction.span(begin, end, newest)
-            if span[0] < span[1]:
-                spans[channel] = span
+            begin, end = self.reduction.span(min(begin for begin, _ in ranges), max(end for _, end in ranges))
+            if channel not in late:
+                end = min(end, done)
+            if begin < end:
+                spans[channel] = begin, end
         return spans
 
-    def _unfinished(self, newest: int) -> list[tuple[int, int]]:
-        """Return the range that the last run could not derive yet, because it had not ended."""
-        if self.range is not None or self._last is None:
-            return []
-        _, done = self.reduction.span(BEGINNING, FOREVER, self._last.newest)
-        _, end = self.reduction.span(BEGINNING, FOREVER, newest)
-        return [(done, end)] if done < end else []
-
-    def _channels(self, series: dict[str, Series], raw: dict[str, RawField]) -> list[int]:
+    def _channels(self, series: dict[str, Series], raw: dict[str, RawField], stored: Series) -> list[int]:
+        """Return the channels that can be derived, or were derived before."""
         found = [set(one.channels()) for name, one in series.items() if raw[name].channel is None]
         channels = set.intersection(*found) if found else {0}
+        channels |= set(stored.channels())
         wanted = self.reduction.channels
         return sorted(channels if wanted is None else channels & set(wanted))
 
@@ -216,18 +237,23 @@ class _Run:
         series: dict[str, Series],
         raw: dict[str, RawField],
         spans: dict[int, tuple[int, int]],
+        done: int,
         stored: Series,
     ) -> tuple[int, dict[int, Segments]]:
-        """Return the number of raw conditions that were read, and the new segments by channel."""
+        """Return the number of raw conditions that were read, and the new segments by channel.
+
+        Nothing is derived from `done` on.
+        """
         befores = stored_before(stored, list(spans), {channel: span[0] for channel, span in spans.items()})
         derived: dict[int, Segments] = {}
         count = 0
         for span in set(spans.values()):
             channels = [channel for channel, each in spans.items() if each == span]
+            range_read = span[0], max(span[0], min(span[1], done))
             read = {}
             for name, one in series.items():
                 field, fixed = raw[name].name_in(one), raw[name].channel
-                found = read_segments(one, channels if fixed is None else [fixed], *span, [field])
+                found = read_segments(one, channels if fixed is None else [fixed], *range_read, [field])
                 count += sum(map(len, found.values()))
                 read[name] = {
                     channel: _as_value(found[channel if fixed is None else fixed], field)
@@ -238,29 +264,20 @@ class _Run:
                 derived[channel] = self.reduction.derive(segments, span[0], befores[channel])
         return count, derived
 
-    def _state(self, txn: Transaction) -> _State | None:
+    def _state(self) -> _State | None:
         """Return how far the last run came; None if there was none, or it was of another reduction."""
-        self._last: _State | None = None
         path = f"{self.reduction.to}-runs"
-        if path in self.federation:
-            run = self.federation[path][-1]
-            if run.reduction == self.text:
-                self._last = _State(
-                    int(run.raw_csn), [int(each) for each in run.raw_entries], int(run.newest)
-                )
-        return self._last
+        if path not in self.federation:
+            return None
+        run = self.federation[path][-1]
+        if run.reduction != self.text:
+            return None
+        return _State(int(run.raw_csn), [int(each) for each in run.raw_entries], int(run.newest))
 
     def _keep_state(self, txn: Transaction, csn: int, entries: list[int], newest: int) -> None:
         database, _, name = self.reduction.to.partition("/")
         runs = txn.database(database).container(f"{name}-runs", RUN, create=True)
         runs.append({"reduction": self.text, "raw_csn": csn, "raw_entries": entries, "newest": newest})
-
-
-def _inserted(series: Series, start: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Return the ranges from the first condition on that was inserted into each channel."""
-    new = series.view.arrays(["since", "channel"], entry_start=start, library="np")
-    for channel in np.unique(new["channel"]).tolist():
-        yield channel, (int(new["since"][new["channel"] == channel].min()), FOREVER)
 
 
 def _as_value(segments: Segments, field: str) -> Segments:

@@ -100,12 +100,13 @@ class Reduction:
         """Return the class of the derived conditions."""
         raise NotImplementedError
 
-    def span(self, since: int, until: int, newest: int) -> tuple[int, int]:
-        """Return the range that has to be derived if raw conditions in a range have changed.
-
-        `newest` is the moment at which the newest raw condition begins.
-        """
+    def span(self, since: int, until: int) -> tuple[int, int]:
+        """Return the range that has to be derived if raw conditions in a range have changed."""
         return since, until
+
+    def done(self, newest: int) -> int:
+        """Return the moment up to which can be derived, if the newest raw condition begins at `newest`."""
+        return FOREVER
 
     def derive(self, raw: dict[str, Segments], start: int, before: dict[str, Any] | None) -> Segments:
         """Return the derived segments of a channel.
@@ -156,7 +157,7 @@ class DeadBand(Reduction):
     def form(self) -> dict[str, Any]:
         return _form("DeadBandValue", ["value"], RANGE)
 
-    def span(self, since: int, until: int, newest: int) -> tuple[int, int]:
+    def span(self, since: int, until: int) -> tuple[int, int]:
         # A condition depends on the one before, so that a change may go on to the end.
         return since, FOREVER
 
@@ -216,14 +217,18 @@ class Mean(Reduction):
         counts = [{"name": "count", "type": "uint64"}, *RANGE]
         return _form("MeanValue", ["mean", "min", "max", "rms"], counts)
 
-    def span(self, since: int, until: int, newest: int) -> tuple[int, int]:
+    def span(self, since: int, until: int) -> tuple[int, int]:
         length = self.nanoseconds
-        # No raw condition begins before this, and the range stays within 64 bits.
-        lowest = -(2**62) // length * length
-        end = min(until, newest) // length * length
-        if until < newest and until % length:
-            end += length
-        return max(since // length * length, lowest), min(end, newest // length * length)
+        end = min(-(-until // length), FOREVER // length) * length
+        return max(since // length * length, self._lowest), end
+
+    def done(self, newest: int) -> int:
+        return max(newest // self.nanoseconds * self.nanoseconds, self._lowest)
+
+    @property
+    def _lowest(self) -> int:
+        """The first period: no raw condition begins before it, and its moments fit into 64 bits."""
+        return -(2**62) // self.nanoseconds * self.nanoseconds
 
     def derive(self, raw: dict[str, Segments], start: int, before: dict[str, Any] | None) -> Segments:
         segments, length = raw["value"], self.nanoseconds

@@ -65,7 +65,8 @@ def read_segments(
     for channel in channels:
         columns = series._handle.intervals(channel, since, until)
         begins, ends, entries = (np.frombuffer(memoryview(each), np.int64) for each in columns)
-        parts.append((np.maximum(begins, since), np.minimum(ends, until), entries))
+        kept = slice(None) if since < until else slice(0)
+        parts.append((np.maximum(begins, since)[kept], np.minimum(ends, until)[kept], entries[kept]))
     every = np.concatenate([entries for _, _, entries in parts]) if parts else np.zeros(0, np.int64)
     wanted, positions = np.unique(every, return_inverse=True)
     values = series.fetch(wanted.astype(np.uint64), list(fields), library="np")

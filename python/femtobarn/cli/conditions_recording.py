@@ -112,10 +112,8 @@ def reduce_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``reduce``."""
     parser.add_argument("federation", metavar="FEDERATION", help="folder, or root://host//name")
     parser.add_argument("file", metavar="FILE", help="reductions in TOML")
-    parser.add_argument(
-        "--since", metavar="TIME", help="derive again from this time on, as after a correction"
-    )
-    parser.add_argument("--until", metavar="TIME", help="derive again up to this time")
+    parser.add_argument("--since", metavar="TIME", help="derive from this time on, whatever happened")
+    parser.add_argument("--until", metavar="TIME", help="derive up to this time, whatever happened")
 
 
 def reduce(options: argparse.Namespace) -> None:
