@@ -218,3 +218,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"._conditions_exchange.{_LATE[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})

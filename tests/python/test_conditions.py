@@ -225,7 +225,8 @@ def test_runs_and_luminosity_blocks_are_a_clock(fed: fb.Federation) -> None:
     assert spot.shown(spot.at((300_100, 9)).until) == "300101:5"
 
 
-def test_run_numbers_are_not_taken_for_blocks_of_run_0(fed: fb.Federation) -> None:
+def test_run_numbers_are_not_taken_for_blocks_of_run_0(fed: fb.Federation, tmp_path: Path) -> None:
+    first = fed.conditions()
     with fed.transaction() as txn:
         series = txn.series("beam/spot", Gain, create=True, clock="run")
         with pytest.raises(fb.InvalidError, match=r"write \(300100, 0\) for the beginning of run 300100"):
@@ -235,8 +236,20 @@ def test_run_numbers_are_not_taken_for_blocks_of_run_0(fed: fb.Federation) -> No
     for ask in (spot.at, spot.interval, lambda run: spot.at([run]), lambda run: spot.at(run, required=True)):
         with pytest.raises(fb.InvalidError, match="is block 300100 of run 0"):
             ask(300_100)
+        with pytest.raises(fb.InvalidError, match="is block 300100 of run 0"):
+            ask(np.array([300_100], np.uint32)[0])
     with pytest.raises(fb.InvalidError, match="are of type int32: give a pair of arrays"):
         spot.at(np.array([300_100], np.int32))
+    with pytest.raises(fb.InvalidError, match="is block 300100 of run 0"):
+        spot.at(range(300_100, 300_103))
+    job, out = fed.conditions(), tmp_path / "out.root"
+    for ask in (
+        lambda run: job.write_snapshot(out, since_run=run),
+        lambda run: fed.conditions.diff(first, None, since=run),
+        lambda run: spot.plot(until=run),
+    ):
+        with pytest.raises(fb.InvalidError, match="is block 300100 of run 0"):
+            ask(300_100)
     # What is stored can be given back.
     assert spot.at(0) is None
     assert spot.at((0, 7)).value == spot.at(1 << 32).value == spot.at(np.int64(7)).value == 1.0

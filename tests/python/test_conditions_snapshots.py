@@ -56,10 +56,7 @@ def test_file_answers_as_the_federation_over_random_ranges(
     with fb.create(folder / "lhc.fed") as fed:
         fill(fed, seed)
         job = fed.conditions()
-        runs: dict[str, Any] = {
-            "since_run": int(since // 10 << 32 | since % 10),
-            "until_run": int(until // 10 << 32 | until % 10),
-        }
+        runs: dict[str, Any] = {"since_run": divmod(since, 10), "until_run": divmod(until, 10)}
         job.write_snapshot(folder / "prod.root", since=since, until=until, **runs)
         job.write_job_file(
             folder / "job.root",

@@ -37,19 +37,25 @@ def imported(script: str, location: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_single_objects_import_no_array_libraries(tmp_path: Path) -> None:
+def test_names_of_late_modules_are_listed(tmp_path: Path) -> None:
+    assert (
+        imported("import femtobarn as fb; assert set(fb.__all__) <= set(dir(fb))\nimport sys\n", "") == set()
+    )
+
+
+def test_single_objects_import_only_what_they_need(tmp_path: Path) -> None:
     location = tmp_path / "lhc.fed"
     fb.create(location).close()
     assert imported(ONE_OBJECT, str(location)) == set()
 
 
-def test_single_remote_objects_import_no_array_libraries(tmp_path: Path) -> None:
+def test_single_remote_objects_import_only_what_they_need(tmp_path: Path) -> None:
     fb.create(tmp_path / "lhc.fed").close()
     with fb.serve(tmp_path / "lhc.fed", port=0, address="127.0.0.1", anonymous="all") as server:
         assert imported(ONE_OBJECT, server.url("/lhc.fed")) == set()
 
 
-def test_arrays_import_array_libraries_on_first_use(tmp_path: Path) -> None:
+def test_arrays_import_only_what_they_need(tmp_path: Path) -> None:
     location = tmp_path / "lhc.fed"
     fb.create(location).close()
     assert {"awkward", "numexpr"} <= imported(ONE_OBJECT + ARRAYS, str(location))

@@ -54,7 +54,7 @@ def moment_of(value: Any, clock: str) -> int:
     ------
     InvalidError
         If the value is of another type, has no time zone, or is out of the clock's range, or if it is an
-        ``int`` that looks like a run number: as it is stored, it would be a block of run 0.
+        ``int`` or of 32 bits, and looks like a run number: as it is stored, it would be a block of run 0.
 
     Examples
     --------
@@ -78,6 +78,8 @@ def moment_of(value: Any, clock: str) -> int:
 
 def bound_of(value: Any, clock: str) -> int:
     """Return an end of a range as the integer that is stored: as :func:`moment_of`, but any ``int`` is one.
+
+    It is for ranges that are asked for with moments that were read, such as those of segments.
 
     Raises
     ------
@@ -104,6 +106,8 @@ def moments_of(values: Any, clock: str) -> Values:
     """
     if clock == "run" and isinstance(values, tuple) and len(values) == 2:
         return _run_moments(np.asarray(values[0]), np.asarray(values[1]))
+    if clock == "run" and isinstance(values, range):
+        values = list(values)
     if isinstance(values, Sequence) and not isinstance(values, str | range):
         return np.array([moment_of(value, clock) for value in values], np.int64)
     array = np.asarray(values)
@@ -202,7 +206,8 @@ def _nanoseconds(array: np.ndarray[Any, Any]) -> Values:
 def _run_moment(value: Any) -> int:
     if not isinstance(value, tuple | list):
         moment = _integer_moment(value, "a pair of a run and a luminosity block, or their packed integer")
-        if 0 < moment <= LUMI_MAX and isinstance(value, int):
+        is_short = isinstance(value, int) or getattr(getattr(value, "dtype", None), "itemsize", 8) < 8
+        if is_short and 0 < moment <= LUMI_MAX:
             raise InvalidError(
                 f"{moment} as an integer is block {moment} of run 0: write ({moment}, 0) for the beginning "
                 f"of run {moment}, or (0, {moment}) for that block"

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._data.casts import Values
 from .._exceptions import InvalidError
-from .clocks import BEGINNING, FOREVER, bound_of, moments_of, shown
+from .clocks import BEGINNING, FOREVER, moment_of, moments_of, shown
 from .series import Series
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def _differences_of(
     known = [each for each in (before, after) if each is not None]
     clock = known[0].clock
     span = (
-        BEGINNING if since is None else bound_of(since, clock),
-        FOREVER if until is None else bound_of(until, clock),
+        BEGINNING if since is None else moment_of(since, clock),
+        FOREVER if until is None else moment_of(until, clock),
     )
     channels = sorted({channel for each in known for channel in each.channels(*span)})
     for channel in channels:

@@ -286,7 +286,9 @@ class Series:
         channels = None
         if channel is not None:
             channels = [channel_of(one) for one in (channel if isinstance(channel, Iterable) else [channel])]
-        return draw_series(self, field, *self._range(since, until), channels, axes)
+        begin = BEGINNING if since is None else self._moment(since)
+        end = FOREVER if until is None else self._moment(until)
+        return draw_series(self, field, begin, end, channels, axes)
 
     @property
     def version(self) -> tuple[int, ...]:

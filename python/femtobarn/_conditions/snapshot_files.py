@@ -35,7 +35,7 @@ from .._query.projections import Projection
 from .._schema.types import ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
 from .._views.view import View
 from .._writers import Database, definition_json
-from .clocks import BEGINNING, FOREVER, bound_of, shown
+from .clocks import BEGINNING, FOREVER, moment_of, shown
 from .conditions_files import ConditionsFile, Progress, content_hash, in_steps
 from .coverages import Coverage, Segments, segments_at, segments_within
 from .event_joins import Moments, iterate_moments, moments_by_clock, opened_series
@@ -81,8 +81,8 @@ def write_snapshot(
     target = _new_file(path)
     ranges: Ranges = {}
     for clock, (since, until) in bounds.items():
-        low = BEGINNING if since is None else bound_of(since, clock)
-        high = FOREVER if until is None else bound_of(until, clock)
+        low = BEGINNING if since is None else moment_of(since, clock)
+        high = FOREVER if until is None else moment_of(until, clock)
         if low >= high:
             raise InvalidError(
                 f"the range from {shown(low, clock)} to {shown(high, clock)} is empty; it must end after it "

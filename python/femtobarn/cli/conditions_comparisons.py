@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import numpy as np
+
 from .. import _federations
 from .._conditions.clocks import shown
 from .._conditions.comparisons import Difference, differences
@@ -59,7 +61,7 @@ def _differences_within(options: argparse.Namespace, before: Job, after: Job) ->
     found: list[Difference] = []
     for clock, paths in by_clock.items():
         since, until = (
-            None if text is None else moment_from(text, clock, paths[0])
+            None if text is None else np.int64(moment_from(text, clock, paths[0]))
             for text in (options.since, options.until)
         )
         found += differences(before, after, paths, since, until)

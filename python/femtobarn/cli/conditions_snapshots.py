@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from .._conditions.clocks import shown
@@ -37,7 +38,8 @@ def _snapshot(options: argparse.Namespace) -> None:
     bounds: dict[str, Any] = {}
     for name, clock in (("since", "time"), ("until", "time"), ("since_run", "run"), ("until_run", "run")):
         text = getattr(options, name)
-        bounds[name] = None if text is None else moment_from(text, clock, f"a series of {clock}s")
+        if text is not None:
+            bounds[name] = np.int64(moment_from(text, clock, f"a series of {clock}s"))
     with _series_bar(options.file) as tell:
         job.write_snapshot(options.file, options.series or None, progress=tell, **bounds)
     _report(options, "wrote")
