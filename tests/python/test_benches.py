@@ -74,6 +74,8 @@ def test_targets_refer_to_existing_sides(name: str) -> None:
         "threads": 1,
         "p99_us": 1,
         "ours_s": 1,
+        "open_s": 1,
+        "copied_bytes": 1,
         "points": [[1, 1], [2, 1]],
     }
     for figure in chapter.figures:

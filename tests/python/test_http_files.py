@@ -1,4 +1,4 @@
-"""Files over HTTP, to clients of every kind: browsers, Python, curl, davix and gfal2."""
+"""Files are read over HTTP by clients of every kind: browsers, Python, curl, davix and gfal2."""
 
 from __future__ import annotations
 
@@ -7,101 +7,28 @@ import hashlib
 import http.client
 import http.server
 import json
-import os
 import re
 import shutil
-import socket
-import subprocess
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import sleep, time
-from typing import Any
 
 import fsspec
 import jsroot
 import numpy as np
 import pytest
 import uproot
+from file_server import CONTENT, EVENTS, FileServer, Reply, run, served_files
 
 import femtobarn as fb
-
-EVENTS = 20_000
-CONTENT = np.random.default_rng(3).bytes(3_000_000)
-"""More than is sent in one piece."""
-
-
-@fb.persistent
-class Event:
-    number: fb.int64
-    pt: list[fb.float32]
-
-
-@dataclass
-class Reply:
-    code: int
-    headers: http.client.HTTPMessage
-    body: bytes
-
-
-@dataclass
-class FileServer:
-    """A server of a federation and of a plain folder with files."""
-
-    server: fb.Server
-    folder: Path
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.server.port}{path}"
-
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
-        """Send a request; an underscore in the name of a header stands for a hyphen."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as connection:
-            named = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, body, named)
-            answer = connection.getresponse()
-            return Reply(answer.status, answer.headers, answer.read())
-
-
-def serve(folder: Path, setting: str = "", **options: Any) -> fb.Server:
-    config = folder / "server.toml"
-    config.write_text(f'[[export]]\nfolder = "{folder}/data"\n{setting}\n')
-    return fb.serve(folder / "lhc.fed", port=0, address="127.0.0.1", config=config, **options)
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[FileServer]:
-    """A federation with two commits, and a folder that all clients may change."""
-    with fb.create(tmp_path / "lhc.fed") as fed:
-        for first in (0, EVENTS):
-            with fed.transaction() as txn:
-                events = txn.database("run7", create=True).container("events", Event, create=True)
-                numbers = np.arange(first, first + EVENTS)
-                events.extend({"number": numbers, "pt": [[float(each)] * (each % 3) for each in numbers]})
-    (tmp_path / "data" / "below").mkdir(parents=True)
-    (tmp_path / "data" / "large.bin").write_bytes(CONTENT)
-    (tmp_path / "data" / "empty").touch()
-    (tmp_path / "data" / "below" / "a & <b> ü.txt").write_text("text")
-    with serve(tmp_path, '[http]\norigins = ["*"]', anonymous="all") as server:
-        yield FileServer(server, tmp_path)
-
-
-def run(*command: str | Path, code: int = 0) -> str:
-    """Run a client that must end with a code; skip the test if it is not installed."""
-    if shutil.which(str(command[0])) is None:
-        pytest.skip(f"{command[0]} is not installed")
-    # gfal's scripts need the interpreter that Debian's packages are for.
-    variables = {**os.environ, "GFAL_PYTHONBIN": "/usr/bin/python3"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=variables)
-    assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
-
-
-# ---- reading
+    with served_files(tmp_path) as served:
+        yield served
 
 
 def test_uproot_reads_a_database_as_of_a_commit(files: FileServer) -> None:
@@ -299,147 +226,6 @@ def test_scripts_of_other_sites_read_only_if_the_server_allows_it(files: FileSer
         closed = FileServer(server, tmp_path).ask("GET", "/data/empty", Origin="https://root.cern")
     assert closed.code == 200
     assert "Access-Control-Allow-Origin" not in closed.headers
-
-
-# ---- changing
-
-
-def test_files_are_stored_renamed_and_removed(files: FileServer) -> None:
-    assert files.ask("PUT", "/data/new/deep/file", CONTENT).code == 201
-    stored = files.folder / "data" / "new" / "deep" / "file"
-    assert stored.read_bytes() == CONTENT
-    assert files.ask("PUT", "/data/new/deep/file", b"short").code == 204
-    assert stored.read_bytes() == b"short"
-    assert files.ask("PUT", "/data/new/deep/file", b"x", If_None_Match="*").code == 412
-    tag = files.ask("HEAD", "/data/new/deep/file").headers["ETag"]
-    assert files.ask("PUT", "/data/new/deep/file", b"x", If_Match='"other"').code == 412
-    assert files.ask("PUT", "/data/new/deep/file", b"longer", If_Match=tag).code == 204
-    assert files.ask("PUT", "/data/new/deep/file", b"x", Content_Range="bytes 0-0/9").code == 501
-    assert files.ask("PUT", "/data/new", b"x").code == 409
-    assert files.ask("MKCOL", "/data/folder").code == 201
-    assert files.ask("MKCOL", "/data/folder").code == 405
-    assert files.ask("MKCOL", "/data/none/folder").code == 409
-    later = "Fri, 31 Dec 9999 23:59:59 GMT"
-    assert files.ask("PUT", "/data/new/deep/file", b"longer", If_Modified_Since=later).code == 204
-    assert files.ask("MOVE", "/data/new/deep/file", Destination="/data/none/file").code == 409
-    assert files.ask("MOVE", "/data/new/deep/file", Destination="/data/new/deep/file").code == 403
-    assert files.ask("MOVE", "/data/new/deep/file", Destination="http://other.site/data/x").code == 502
-    assert files.ask("MOVE", "/data/none", Destination="/data/empty", Overwrite="F").code == 404
-    moved = files.ask("MOVE", "/data/new/deep/file", Destination=files.url("/data/folder/moved"))
-    assert moved.code == 201
-    assert (files.folder / "data" / "folder" / "moved").read_bytes() == b"longer"
-    refused = files.ask("MOVE", "/data/folder/moved", Destination="/data/empty", Overwrite="F")
-    assert refused.code == 412
-    assert files.ask("MOVE", "/data/folder/moved", Destination="/data/empty").code == 204
-    assert files.ask("DELETE", "/data/empty").code == 204
-    assert files.ask("DELETE", "/data/empty").code == 404
-    assert files.ask("DELETE", "/data/new").code == 409
-    assert files.ask("DELETE", "/data/folder").code == 204
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "MKCOL", "MOVE"])
-def test_federations_are_changed_by_transactions_alone(files: FileServer, method: str) -> None:
-    answer = files.ask(method, "/lhc.fed/run7.root", b"" if method == "PUT" else None, Destination="/data/x")
-    assert answer.code == 405
-    assert b"changed by transactions" in answer.body
-    if method == "MOVE":
-        assert files.ask("MOVE", "/data/empty", Destination="/lhc.fed/x.root").code == 403
-
-
-def test_rights_are_those_of_other_protocols(files: FileServer, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    with fb.serve(data, port=0, address="127.0.0.1", anonymous="read") as server:
-        reader = FileServer(server, tmp_path)
-        assert reader.ask("GET", "/data/empty").code == 200
-        for method in ("PUT", "DELETE", "MKCOL"):
-            assert reader.ask(method, "/data/other" if method != "DELETE" else "/data/empty").code == 403
-        assert reader.ask("GET", "/data/empty", Authorization="Bearer x").code == 401
-    with fb.serve(data, port=0, address="127.0.0.1", anonymous="nothing") as server:
-        assert FileServer(server, tmp_path).ask("GET", "/data/empty").code in (401, 403)
-        assert FileServer(server, tmp_path).ask("PROPFIND", "/data/").code in (401, 403)
-    assert not (data / "other").exists()
-
-
-def begin_upload(files: FileServer, path: str, *headers: str) -> socket.socket:
-    """Send the head and the first half of an upload of CONTENT."""
-    connection = socket.create_connection(("127.0.0.1", files.server.port))
-    lines = [f"PUT {path} HTTP/1.1", "Host: x", f"Content-Length: {len(CONTENT)}", *headers, "", ""]
-    connection.sendall("\r\n".join(lines).encode() + CONTENT[: len(CONTENT) // 2])
-    return connection
-
-
-def uploads(files: FileServer) -> list[Path]:
-    return list((files.folder / "data" / ".femtobarn-uploads").glob("*"))
-
-
-def wait_for_uploads(files: FileServer, count: int) -> None:
-    for _ in range(600):
-        if len(uploads(files)) == count:
-            return
-        sleep(0.05)
-    raise AssertionError(f"there are {len(uploads(files))} uploads")
-
-
-def test_upload_that_is_cut_off_leaves_the_old_file(files: FileServer) -> None:
-    with begin_upload(files, "/data/large.bin"):
-        wait_for_uploads(files, 1)
-        assert files.ask("GET", "/data/.femtobarn-uploads/").code == 404
-        assert files.ask("GET", f"/data/.femtobarn-uploads/{uploads(files)[0].name}").code == 404
-        assert b"femtobarn-uploads" not in files.ask("GET", "/data/").body
-    wait_for_uploads(files, 0)
-    assert files.ask("GET", "/data/large.bin").body == CONTENT
-
-
-def test_conditions_hold_when_the_upload_ends(files: FileServer) -> None:
-    with begin_upload(files, "/data/new", "If-None-Match: *") as first:
-        wait_for_uploads(files, 1)
-        assert files.ask("PUT", "/data/new", b"second", If_None_Match="*").code == 201
-        first.sendall(CONTENT[len(CONTENT) // 2 :])
-        assert first.recv(100).startswith(b"HTTP/1.1 412 ")
-    assert files.ask("GET", "/data/new").body == b"second"
-    wait_for_uploads(files, 0)
-
-
-def test_uploads_of_servers_that_were_killed_are_removed_at_the_next_start(tmp_path: Path) -> None:
-    folder = tmp_path / "data" / ".femtobarn-uploads"
-    folder.mkdir(parents=True)
-    for name, age in (("left", 7200), ("running", 60)):
-        (folder / name).write_bytes(b"part")
-        os.utime(folder / name, (time() - age, time() - age))
-    with fb.serve(tmp_path / "data", port=0, address="127.0.0.1", anonymous="all"):
-        assert [path.name for path in folder.iterdir()] == ["running"]
-
-
-def test_server_that_stops_lets_a_download_end(files: FileServer) -> None:
-    with socket.create_connection(("127.0.0.1", files.server.port)) as connection:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
-        connection.sendall(b"GET /data/large.bin HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        stopping = threading.Thread(target=files.server.stop)
-        received = connection.recv(30_000)
-        stopping.start()
-        while part := connection.recv(30_000):
-            received += part
-            sleep(0.01)
-        stopping.join(30)
-    assert received.endswith(CONTENT)
-
-
-def test_full_disk_is_told_and_leaves_the_old_file(tmp_path: Path, files: FileServer) -> None:
-    with serve(tmp_path, 'faults = ["write:2+=ENOSPC"]', anonymous="all") as server:
-        full = FileServer(server, tmp_path)
-        assert full.ask("PUT", "/data/large.bin", CONTENT[::-1]).code == 507
-        assert full.ask("GET", "/data/large.bin").body == CONTENT
-    assert uploads(files) == []
-
-
-def test_failing_disk_ends_an_answer_instead_of_filling_it_up(tmp_path: Path, files: FileServer) -> None:
-    with serve(tmp_path, 'faults = ["read:1+=EIO"]', anonymous="all") as server:
-        assert FileServer(server, tmp_path).ask("GET", "/data/large.bin").code == 500
-    with (
-        serve(tmp_path, 'faults = ["read:4+=EIO"]', anonymous="all") as server,
-        pytest.raises(http.client.IncompleteRead),
-    ):
-        FileServer(server, tmp_path).ask("GET", "/data/large.bin")
 
 
 # ---- the clients of sites
