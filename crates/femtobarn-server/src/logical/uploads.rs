@@ -2,7 +2,7 @@
 //!
 //! 1. An upload is written into a folder at the top of its export that clients do not see.
 //! 2. An upload that is dropped before it is finished is removed. Those of servers that were killed are removed when a
-//!    server starts, once nothing was written to them for [`LEFT`].
+//!    server starts, once nothing was written to them for an hour.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,7 +16,7 @@
 //! 2. Bytes are never compressed: clients ask for ranges of them.
 //! 3. A file that is uploaded appears under its name when it is complete and durable.
 //! 4. Work that may block has threads of its own, so that a wait for a disk does not delay catalogues.
-//! 5. A client that neither takes nor sends bytes for [`STALL_MAX`] is given up.
+//! 5. A client that neither takes nor sends bytes for five minutes is given up.
 //!
 //! Sources: RFC 9110 (HTTP), RFC 4918 (WebDAV, class 1 without properties that clients set), RFC 3230 (`Want-Digest`).
 
