@@ -44,18 +44,3 @@ pub(super) fn is_databases_folder(path: &StoragePath) -> bool {
 pub(super) fn is_below_databases(path: &StoragePath) -> bool {
     std::str::from_utf8(&path.as_bytes()[1..]).is_ok_and(is_database_path)
 }
-
-/// Text of a URL with its `%20` escapes decoded. A `%` without two hexadecimal digits stays as it is.
-pub(super) fn percent_decoded(text: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&byte, behind)) = rest.split_first() {
-        let is_code = |code: &&[u8]| byte == b'%' && code.iter().all(u8::is_ascii_hexdigit);
-        let code = behind.get(..2).filter(is_code);
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        let coded = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        decoded.push(coded.unwrap_or(byte));
-        rest = if coded.is_some() { &behind[2..] } else { behind };
-    }
-    decoded
-}

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, DatabaseState, PinGuard};
 use femtobarn_format::completion;
 use nix::errno::Errno;
+use percent_encoding::percent_decode;
 
 use super::error::{catalogue_error, read_only_error, synthesis_error};
 use super::guarded::Writers;
-use super::request::{is_below_databases, is_databases_folder, is_raw, percent_decoded};
+use super::request::{is_below_databases, is_databases_folder, is_raw};
 use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
 use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
 use crate::physical::{
@@ -68,8 +69,8 @@ impl FederationStorage {
             }
             (Some(csn), None) => self.commit_number(path, csn)?,
             (None, Some(tag)) => {
-                let tag = percent_decoded(tag);
-                self.catalogue.tag(&String::from_utf8_lossy(&tag)).map_err(refused)?.csn
+                let tag = percent_decode(tag).decode_utf8_lossy();
+                self.catalogue.tag(&tag).map_err(refused)?.csn
             }
             (Some(_), Some(_)) => {
                 let what = format!("cannot open {path}: give fb.csn or fb.tag, not both");
