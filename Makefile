@@ -9,6 +9,8 @@ BASE ?= HEAD
 export PYTHON
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export VIRTUAL_ENV := $(CURDIR)/.venv
+# Tests start hundreds of processes, each of which would compile every module that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 # With what the client and the server that are written here are tested.
 export XRD_TEST_PYTHON := $(CURDIR)/.venv/bin/python
 export XRD_TEST_XROOTD = $(shell command -v xrootd)
@@ -158,6 +160,7 @@ unit-tests:
 test-rust: .venv/test.stamp programs build
 	$(STEP) 'tests of Rust' cargo test $(WORKSPACE) --no-fail-fast
 
+test-python: export FEMTOBARN_EXAMPLES := $(CURDIR)/target/debug/examples
 test-python: .venv/test.stamp programs build
 	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
 	    --durations=20

@@ -6,12 +6,13 @@ there, so a skip would hide that something is missing.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,11 +75,28 @@ def files(project: Path) -> Samples:
 @pytest.fixture(scope="session")
 def by_root(project: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
     """RNTuples of every kind, written by real ROOT."""
-    folder = tmp_path_factory.mktemp("by-root")
-    script = project / "tests" / "judges" / "root_write.py"
-    command: list[str | Path] = [sys.executable, "-W", "ignore", script, folder]
-    subprocess.run(command, check=True, capture_output=True)
-    return manifest(folder)
+
+    def write(folder: Path) -> None:
+        script = project / "tests" / "judges" / "root_write.py"
+        command: list[str | Path] = [sys.executable, "-W", "ignore", script, folder]
+        subprocess.run(command, check=True, capture_output=True)
+
+    return manifest(made_once("by-root", write, tmp_path_factory))
+
+
+def made_once(name: str, make: Callable[[Path], None], factory: pytest.TempPathFactory) -> Path:
+    """A folder that the first of several test processes makes, and all use."""
+    top = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        top = top.parent
+    folder = top / name
+    with (top / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            part = top / f"{name}.part"
+            make(part)
+            part.rename(folder)
+    return folder
 
 
 @pytest.fixture
@@ -89,8 +107,11 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def examples(project: Path) -> Path:
-    """The folder of the crates' example programs. The whole workspace is built, as by `make build`, since a
-    build of one crate would compile its dependencies anew with fewer features."""
+    """The folder of the crates' example programs: what FEMTOBARN_EXAMPLES names, so that no test waits for
+    other builds, or what is built here. The whole workspace is built, as by `make build`, since a build of
+    one crate would compile its dependencies anew with fewer features."""
+    if folder := os.environ.get("FEMTOBARN_EXAMPLES"):
+        return Path(folder)
     command = ["cargo", "build", "--workspace", "--locked", "--quiet", "--examples"]
     done = subprocess.run(
         [*command, "--message-format=json"], cwd=project, capture_output=True, text=True, check=False
