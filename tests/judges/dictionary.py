@@ -1,4 +1,4 @@
-"""Builds the dictionaries of classes.hxx with ROOT's tools, and loads them.
+"""Builds the dictionaries of classes.hxx with ROOT's tools and the functions of dump.cxx, and loads them.
 
 ROOT's interpreter suffices for plain classes, but without a compiled dictionary it treats maps and sets as
 vectors. The library is kept in `.cache/judges` and rebuilt when its sources change.
@@ -16,7 +16,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE.parent.parent / ".cache" / "judges"
-SOURCES = ("classes.hxx", "linkdef.h")
+CLASSES = ("classes.hxx", "linkdef.h")
+SOURCES = (*CLASSES, "dump.hxx", "dump.cxx")
 
 
 def load(root: Any, *headers: str) -> None:
@@ -56,7 +57,7 @@ def compile_into(folder: Path) -> None:
         "-rml",
         "libjudge.so",
     ]
-    cling += [f"-I{HERE}", *(str(HERE / source) for source in SOURCES)]
+    cling += [f"-I{HERE}", *(str(HERE / source) for source in CLASSES)]
     subprocess.run(cling, cwd=folder, env=environment, check=True)
     compiler = [
         os.environ.get("CXX", "g++"),
@@ -66,7 +67,8 @@ def compile_into(folder: Path) -> None:
         "-fPIC",
         f"-I{home / 'include'}",
     ]
-    compiler += [f"-I{HERE}", "dictionary.cxx", f"-L{home / 'lib'}", "-lCore", "-o", "building.so"]
+    compiler += [f"-I{HERE}", "dictionary.cxx", str(HERE / "dump.cxx"), f"-L{home / 'lib'}"]
+    compiler += [f"-Wl,-rpath,{home / 'lib'}", "-lROOTNTuple", "-lRIO", "-lCore", "-o", "building.so"]
     subprocess.run(compiler, cwd=folder, check=True)
     (folder / "building.so").rename(folder / "libjudge.so")
 

@@ -1,7 +1,8 @@
-"""The C++ types that RNTuple stores, each with its name, random values, and C++ literals.
+"""The C++ types that RNTuple stores, each with its name, random values, and their bytes.
 
 Values have the JSON format of tests/judges/README.md, so that written values and readers' dumps compare
-directly. Literals are exact: floating-point numbers are given by their bits.
+directly. The bytes are what `take` of values.hxx makes a C++ value of: numbers as they are in memory, sizes
+of texts and lists before their items.
 """
 
 from __future__ import annotations
@@ -38,8 +39,13 @@ class Kind(Protocol):
     def random(self, random: Random) -> Json:
         """A random value, which may be an edge case."""
 
-    def literal(self, value: Json) -> str:
-        """A C++ expression for the value."""
+    def stored(self, value: Json) -> bytes:
+        """The value for `take`."""
+
+
+def listed(items: Sequence[bytes]) -> bytes:
+    """Stored items after their number."""
+    return struct.pack("<I", len(items)) + b"".join(items)
 
 
 def single(value: float) -> float:
@@ -64,9 +70,8 @@ class Integer:
         edge = random.choice([least, most, 0, 1, least + 1, most - 1])
         return random.choice([edge, random.randint(least, most), random.randint(0, 9)])
 
-    def literal(self, value: Json) -> str:
-        bits = int(value) & ((1 << self.bits) - 1)
-        return f"static_cast<{self.cpp}>({bits:#x}ULL)"
+    def stored(self, value: Json) -> bytes:
+        return int(value).to_bytes(self.bits // 8, "little", signed=self.signed)
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,8 @@ class Real:
         value = plain if self.finite else random.choice([plain, random.gauss(0, 1), random.choice(REALS)])
         return value if self.cpp == "double" else single(value)
 
-    def literal(self, value: Json) -> str:
-        number = float(value)
-        if self.cpp == "float":
-            return f"judge::real32({struct.unpack('<I', struct.pack('<f', number))[0]:#x}u)"
-        return f"judge::real64({struct.unpack('<Q', struct.pack('<d', number))[0]:#x}ull)"
+    def stored(self, value: Json) -> bytes:
+        return struct.pack("<f" if self.cpp == "float" else "<d", float(value))
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ class Bool:
     def random(self, random: Random) -> Json:
         return random.random() < 0.5
 
-    def literal(self, value: Json) -> str:
-        return "true" if value else "false"
+    def stored(self, value: Json) -> bytes:
+        return bytes([bool(value)])
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,8 @@ class Double32:
     def random(self, random: Random) -> Json:
         return Real("float").random(random)
 
-    def literal(self, value: Json) -> str:
-        return Real("double").literal(value)
+    def stored(self, value: Json) -> bytes:
+        return Real("double").stored(value)
 
 
 @dataclass(frozen=True)
@@ -125,24 +127,24 @@ class Text:
     def random(self, random: Random) -> Json:
         return random.choice(TEXTS)
 
-    def literal(self, value: Json) -> str:
-        encoded = value.encode()
-        octal = "".join(f"\\{byte:03o}" for byte in encoded)
-        return f'std::string("{octal}", {len(encoded)})'
+    def stored(self, value: Json) -> bytes:
+        encoded: bytes = value.encode()
+        return struct.pack("<I", len(encoded)) + encoded
 
 
 @dataclass(frozen=True)
 class Enumeration:
-    """An enumeration by its numbers."""
+    """An enumeration by its numbers; `form` is that of `struct` for the type below it."""
 
     cpp: str
     values: tuple[int, ...]
+    form: str
 
     def random(self, random: Random) -> Json:
         return random.choice(self.values)
 
-    def literal(self, value: Json) -> str:
-        return f"static_cast<{self.cpp}>({value})"
+    def stored(self, value: Json) -> bytes:
+        return struct.pack(f"<{self.form}", value)
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,8 @@ class Items:
             values = [value for i, value in enumerate(values) if i == 0 or value != values[i - 1]]
         return values[: self.most]
 
-    def literal(self, value: Json) -> str:
-        insert = "push_back" if self.container in ("std::vector", "ROOT::VecOps::RVec") else "insert"
-        filled = " ".join(f"c.{insert}({self.item.literal(each)});" for each in value)
-        return f"[&] {{ {self.cpp} c; {filled} return c; }}()"
+    def stored(self, value: Json) -> bytes:
+        return listed([self.item.stored(each) for each in value])
 
 
 @dataclass(frozen=True)
@@ -190,9 +190,8 @@ class Map:
         keys = Items("std::set", self.key, unique=True, most=self.most).random(random)
         return [{"_0": key, "_1": self.item.random(random)} for key in keys]
 
-    def literal(self, value: Json) -> str:
-        pairs = [f"c.insert({{{self.key.literal(v['_0'])}, {self.item.literal(v['_1'])}}});" for v in value]
-        return f"[&] {{ {self.cpp} c; {' '.join(pairs)} return c; }}()"
+    def stored(self, value: Json) -> bytes:
+        return listed([self.key.stored(each["_0"]) + self.item.stored(each["_1"]) for each in value])
 
 
 @dataclass(frozen=True)
@@ -209,8 +208,8 @@ class Array:
     def random(self, random: Random) -> Json:
         return [self.item.random(random) for _ in range(self.size)]
 
-    def literal(self, value: Json) -> str:
-        return f"{self.cpp}{{{{{', '.join(map(self.item.literal, value))}}}}}"
+    def stored(self, value: Json) -> bytes:
+        return b"".join(map(self.item.stored, value))
 
 
 @dataclass(frozen=True)
@@ -227,11 +226,8 @@ class Nullable:
     def random(self, random: Random) -> Json:
         return None if random.random() < 0.4 else self.item.random(random)
 
-    def literal(self, value: Json) -> str:
-        if value is None:
-            return f"{self.cpp}{{}}"
-        maker = "std::make_optional" if self.container == "std::optional" else "std::make_unique"
-        return f"{maker}<{self.item.cpp}>({self.item.literal(value)})"
+    def stored(self, value: Json) -> bytes:
+        return b"\0" if value is None else b"\1" + self.item.stored(value)
 
 
 @dataclass(frozen=True)
@@ -248,10 +244,10 @@ class Variant:
         index = random.randrange(len(self.items))
         return {f"_{index}": self.items[index].random(random)}
 
-    def literal(self, value: Json) -> str:
+    def stored(self, value: Json) -> bytes:
         (name, content), *_ = value.items()
         index = int(name[1:])
-        return f"{self.cpp}(std::in_place_index<{index}>, {self.items[index].literal(content)})"
+        return bytes([index]) + self.items[index].stored(content)
 
 
 @dataclass(frozen=True)
@@ -268,9 +264,8 @@ class Product:
     def random(self, random: Random) -> Json:
         return {f"_{i}": item.random(random) for i, item in enumerate(self.items)}
 
-    def literal(self, value: Json) -> str:
-        parts = [item.literal(value[f"_{i}"]) for i, item in enumerate(self.items)]
-        return f"{self.cpp}({', '.join(parts)})"
+    def stored(self, value: Json) -> bytes:
+        return b"".join(item.stored(value[f"_{i}"]) for i, item in enumerate(self.items))
 
 
 @dataclass(frozen=True)
@@ -286,8 +281,8 @@ class Bits:
     def random(self, random: Random) -> Json:
         return [random.random() < 0.5 for _ in range(self.size)]
 
-    def literal(self, value: Json) -> str:
-        return f'{self.cpp}("{"".join("1" if bit else "0" for bit in reversed(value))}")'
+    def stored(self, value: Json) -> bytes:
+        return bytes(map(bool, value))
 
 
 @dataclass(frozen=True)
@@ -303,8 +298,8 @@ class Atomic:
     def random(self, random: Random) -> Json:
         return self.item.random(random)
 
-    def literal(self, value: Json) -> str:
-        return self.item.literal(value)
+    def stored(self, value: Json) -> bytes:
+        return self.item.stored(value)
 
 
 @dataclass(frozen=True)
@@ -317,8 +312,8 @@ class Struct:
     def random(self, random: Random) -> Json:
         return {name: kind.random(random) for name, kind in self.members}
 
-    def literal(self, value: Json) -> str:
-        return f"{self.cpp}{{{', '.join(kind.literal(value[name]) for name, kind in self.members)}}}"
+    def stored(self, value: Json) -> bytes:
+        return b"".join(kind.stored(value[name]) for name, kind in self.members)
 
 
 def vector(item: Kind, most: int = 5) -> Items:
@@ -337,7 +332,7 @@ FLOAT = Real("float")
 DOUBLE = Real("double")
 INT16, INT32, INT64 = INTEGERS[2], INTEGERS[4], INTEGERS[6]
 POINT = Struct("judge::Point", (("x", FLOAT), ("y", DOUBLE), ("hits", vector(INT32))))
-COLOUR = Enumeration("judge::Colour", (1, 2, 200))
+COLOUR = Enumeration("judge::Colour", (1, 2, 200), "B")
 TRACK = Struct(
     "judge::Track",
     (
@@ -408,7 +403,7 @@ def everything() -> Sequence[tuple[str, Kind]]:
         ("atomic_double", Atomic(DOUBLE)),
         ("colour", COLOUR),
         ("vector_colour", vector(COLOUR)),
-        ("plain_enum", Enumeration("judge::Plain", (-4, 7))),
+        ("plain_enum", Enumeration("judge::Plain", (-4, 7), "i")),
         ("point", POINT),
         ("track", TRACK),
         ("vector_track", vector(TRACK, most=3)),

@@ -57,6 +57,10 @@ class File:
         """Draw the values."""
         self.values = [{f.name: f.kind.random(random) for f in self.fields} for _ in range(self.entries)]
 
+    def stored(self) -> bytes:
+        """The values for the generated code, entry by entry."""
+        return b"".join(f.kind.stored(value[f.name]) for value in self.values for f in self.fields)
+
     def lossy(self) -> dict[str, float]:
         """The fields that lose precision."""
         return {f.name: f.loss for f in self.fields if f.loss is not None}
@@ -72,10 +76,12 @@ def main(folder: Path) -> None:
     for file in generated_files():
         file.fill(Random(f"{SEED} {file.name}"))
         declare(ROOT, program(file))
+        stored = folder / f"{file.name}.bytes"
+        stored.write_bytes(file.stored())
         for compression in file.compressions:
             name = file.name if len(file.compressions) == 1 else f"{file.name}_{compression}"
             path = folder / f"{name}.root"
-            getattr(ROOT.judge, f"write_{file.name}")(str(path), COMPRESSIONS[compression])
+            getattr(ROOT.judge, f"write_{file.name}")(str(path), COMPRESSIONS[compression], str(stored))
             manifest.append(keep(folder, name, path.name, file.ntuple, file.values, file.lossy()))
     for name, ntuple, values in special_files():
         path = folder / f"{name.split('.')[0]}.root"
@@ -114,11 +120,11 @@ def program(file: File) -> str:
         f'auto *p{i} = static_cast<{f.kind.cpp} *>(entry.GetPtr<void>("{f.name}").get());'
         for i, f in enumerate(file.fields)
     )
-    blocks = "\n".join(filling(file, index, value) for index, value in enumerate(file.values))
+    taken = "\n".join(f"take_into(bytes, *p{i});" for i in range(len(file.fields)))
     return f"""
 #pragma cling optimize(0)
 namespace judge {{
-void write_{file.name}(const char *path, int compression)
+void write_{file.name}(const char *path, int compression, const char *stored)
 {{
    auto model = ROOT::RNTupleModel::Create();
    {fields}
@@ -128,22 +134,30 @@ void write_{file.name}(const char *path, int compression)
    auto writer = ROOT::RNTupleWriter::Recreate(std::move(model), "{file.ntuple}", path, options);
    auto &entry = const_cast<ROOT::REntry &>(writer->GetModel().GetDefaultEntry());
    {pointers}
-   {blocks}
+   Bytes bytes(stored);
+   for (int entries = 1; entries <= {file.entries}; ++entries) {{
+      {taken}
+      writer->Fill();
+      {ending(file)}
+   }}
+   bytes.end();
 }}
 }} // namespace judge
 """
 
 
-def filling(file: File, index: int, value: dict[str, Json]) -> str:
-    """C++ statements that fill one entry, and end the cluster after its last entry."""
-    lines = [f"*p{i} = {f.kind.literal(value[f.name])};" for i, f in enumerate(file.fields)]
-    lines.append("writer->Fill();")
-    if file.cluster and (index + 1) % file.cluster == 0:
-        # Every second cluster ends a cluster group, too.
-        group = "true" if (index + 1) // file.cluster % 2 == 0 else "false"
-        lines.append(f"writer->CommitCluster({group});")
-        lines.append(file.after_clusters.replace("CLUSTER", str((index + 1) // file.cluster)))
-    return "\n".join(lines)
+def ending(file: File) -> str:
+    """C++ statements that end the cluster after its last entry."""
+    if not file.cluster:
+        return ""
+    # Every second cluster ends a cluster group, too.
+    return f"""
+      if (entries % {file.cluster} == 0) {{
+         const int clusters = entries / {file.cluster};
+         writer->CommitCluster(clusters % 2 == 0);
+         {file.after_clusters}
+      }}
+"""
 
 
 def generated_files() -> Iterator[File]:
@@ -216,14 +230,14 @@ def lossy() -> Iterator[Field]:
 SWITCH = """
 for (const char *name : {"x", "list"}) {
    auto &f = const_cast<ROOT::RFieldBase &>(writer->GetModel().GetConstField(name));
-   ROOT::Internal::RFieldRepresentationModifier::SetPrimaryColumnRepresentation(f, CLUSTER % 3);
+   ROOT::Internal::RFieldRepresentationModifier::SetPrimaryColumnRepresentation(f, clusters % 3);
 }
 """
 
 
 def representations() -> list[Field]:
     """Fields whose column types change from cluster to cluster, with values that fit all of them."""
-    exact_in_half = kinds.Enumeration("float", tuple(range(-40, 40)))
+    exact_in_half = kinds.Enumeration("float", tuple(range(-40, 40)), "f")
     reals = representation("kReal32", more=("kReal16", "kSplitReal32"))
     lists = representation("kSplitIndex64", more=("kIndex32", "kIndex64"))
     return [Field("x", exact_in_half, reals), Field("list", vector(INT32), lists), Field("id", INT32)]

@@ -7,8 +7,6 @@ squares]`, which reveals wrong list boundaries even if no number is lost. Missin
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -38,35 +36,6 @@ def of_layout(layout: Any, path: str = "", found: Sums | None = None) -> Sums:
         return of_layout(layout.content[: offsets[-1]], path, found)
     put(found, path, np.asarray(layout.data))
     return found
-
-
-def of_entries(entries: Iterable[dict[str, Any]]) -> Sums:
-    """The sums of entries in the format of README.md, where an array of fixed size is a list."""
-    numbers: dict[str, list[float]] = {}
-    for entry in entries:
-        gather(entry, "", numbers)
-    found: Sums = {}
-    for path, values in numbers.items():
-        put(found, path, np.array(values, np.float64), squares=path.endswith("#"))
-    return found
-
-
-def gather(value: Any, path: str, numbers: dict[str, list[float]]) -> None:
-    """Add the numbers of a value to those of its paths."""
-    if isinstance(value, dict):
-        for name, member in value.items():
-            gather(member, below(path, name), numbers)
-    elif value in ("nan", "inf", "-inf"):
-        numbers.setdefault(path, []).append(math.nan)
-    elif isinstance(value, str):
-        gather(list(value.encode()), path, numbers)
-    elif isinstance(value, list):
-        numbers.setdefault(f"{path}#", []).append(len(value))
-        numbers.setdefault(path, [])
-        for item in value:
-            gather(item, path, numbers)
-    elif value is not None:
-        numbers.setdefault(path, []).append(float(value))
 
 
 def below(path: str, name: str) -> str:

@@ -1,45 +1,18 @@
 // Writes the RNTuples that need more than fields and values; root_write.py has the same formulas for their values.
 #pragma once
 
-#include "classes.hxx"
+#include "values.hxx"
 
 #include <ROOT/RField.hxx>
 #include <ROOT/RNTupleModel.hxx>
 #include <ROOT/RNTupleWriteOptions.hxx>
 #include <ROOT/RNTupleWriter.hxx>
-#include <ROOT/RVec.hxx>
 #include <TFile.h>
-
-#include <atomic>
-#include <bitset>
-#include <cstring>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
-#include <tuple>
-#include <unordered_map>
-#include <unordered_set>
-#include <variant>
 
 namespace judge {
 
 using Model = ROOT::RNTupleModel;
 using Writer = ROOT::RNTupleWriter;
-
-inline float real32(std::uint32_t bits)
-{
-   float value;
-   std::memcpy(&value, &bits, sizeof(value));
-   return value;
-}
-
-inline double real64(std::uint64_t bits)
-{
-   double value;
-   std::memcpy(&value, &bits, sizeof(value));
-   return value;
-}
 
 inline std::vector<std::int32_t> counted(int from, int to)
 {

@@ -79,6 +79,13 @@ def dumped(script: str, wanted: list[Written], folder: Path, *, silent: bool = F
     return targets
 
 
+@pytest.fixture(scope="module")
+def root_of_root(by_root: list[Written], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    """What ROOT reads of what it wrote."""
+    found = dumped("root_read", by_root, tmp_path_factory.mktemp("root-of-root"))
+    return {name: lines(path) for name, path in found.items()}
+
+
 @pytest.fixture(scope="session")
 def by_us(examples: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
     """RNTuples that the crate wrote."""
@@ -168,23 +175,20 @@ def without(entries: list[Any], known: list[Any]) -> list[Any]:
 # ---- ROOT wrote
 
 
-def test_root_reads_back_what_it_was_given(by_root: list[Written], tmp_path: Path) -> None:
+def test_root_reads_back_what_it_was_given(
+    by_root: list[Written], root_of_root: dict[str, list[Any]]
+) -> None:
     """All other tests compare with these values."""
-    found = dumped("root_read", by_root, tmp_path)
     lossy = {each.name: each.lossy for each in by_root}
-    check(
-        [(each.name, lines(each.values)) for each in by_root],
-        {name: lines(path) for name, path in found.items()},
-        lossy,
-    )
+    check([(each.name, lines(each.values)) for each in by_root], root_of_root, lossy)
 
 
-def test_we_read_what_root_wrote(by_root: list[Written], examples: Path, tmp_path: Path) -> None:
+def test_we_read_what_root_wrote(
+    by_root: list[Written], root_of_root: dict[str, list[Any]], examples: Path
+) -> None:
     """Bit for bit as ROOT reads it, lossy columns included."""
-    expected = dumped("root_read", by_root, tmp_path)
     found = {each.name: dump_by_us(examples, each) for each in by_root}
-    wanted = [(each.name, flat(lines(expected[each.name]))) for each in by_root]
-    check(wanted, found)
+    check([(each.name, flat(root_of_root[each.name])) for each in by_root], found)
 
 
 def dump_by_us(examples: Path, wanted: Written) -> list[Any]:
