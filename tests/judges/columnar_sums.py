@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import awkward as ak
+import quick_uproot  # noqa: F401
 import sums
 import uproot
 from coffea.nanoevents import BaseSchema, NanoEventsFactory

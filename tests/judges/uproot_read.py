@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import quick_uproot  # noqa: F401
 import uproot
 from compare import plain
 
@@ -39,7 +40,8 @@ def main() -> int:
 
 def dump(path: str, name: str) -> list[str]:
     """The lines of one RNTuple."""
-    with uproot.open(path) as file:
+    # Its other source opens the file anew for every page.
+    with uproot.open(path, handler=uproot.MemmapSource) as file:
         ntuple = file[name]
         columns = {}
         for key in ntuple.keys(recursive=False):
