@@ -7,6 +7,7 @@ there, so a skip would hide that something is missing.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -29,6 +30,14 @@ INTEGRATION = os.environ.get("CI", "").lower() == "true"
 # Test files that take a minute or more. They run first, so that with several processes none of them starts
 # last and delays the end.
 LONGEST = {"test_readers", "test_rntuple_judges", "test_testbed_runs", "test_xrootd_suites"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def older_objects_stay() -> None:
+    """Full collections, which `vacuum` makes too, look at the objects of one module of tests: to look at all
+    imported modules and collected tests takes up to a second each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
