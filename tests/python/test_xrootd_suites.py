@@ -60,8 +60,8 @@ def installed(name: str, packages: list[str], project: Path) -> Path:
     folder = project / ".cache" / name
     if not folder.is_dir():
         part = folder.with_name(f"{name}-part")
-        options = ["--quiet", "--target", str(part)]
-        if subprocess.run([sys.executable, "-m", "pip", "install", *options, *packages]).returncode != 0:
+        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable]
+        if subprocess.run([*install, "--target", str(part), *packages]).returncode != 0:
             pytest.skip(f"{name} cannot be fetched")
         part.rename(folder)
     return folder
