@@ -27,9 +27,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 INTEGRATION = os.environ.get("CI", "").lower() == "true"
-# Test files that take a minute or more. They run first, so that with several processes none of them starts
-# last and delays the end.
-LONGEST = {"test_readers", "test_rntuple_judges", "test_testbed_runs", "test_xrootd_suites"}
+# Test files that take half a minute or more. They run first and in this order, so that with several processes
+# none of them starts last and delays the end. The two that need what ROOT writes do not start at once.
+LONGEST = (
+    "test_readers",
+    "test_testbed_runs",
+    "test_several_servers",
+    "test_xrootd_suites",
+    "test_rntuple_judges",
+    "test_demo",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -132,7 +139,8 @@ def examples(project: Path) -> Path:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest files first, and deselect the tests of real files on machines without these files."""
-    items.sort(key=lambda item: item.path.stem not in LONGEST)
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
     if data_folder() is not None:
         return
     absent = [item for item in items if "shared_data" in getattr(item, "fixturenames", ())]
