@@ -31,7 +31,7 @@ pub fn utc_ms() -> u64 {
 }
 
 /// Blocks this thread for `time`.
-pub(crate) fn sleep(time: Duration) {
+pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 

@@ -18,7 +18,7 @@
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
 //! | `holder`, [`error`] | [`Holder`] of a lock; [`Error`] and [`ErrorKind`] |
 //! | `names`, `paths` | rules for names; where the parts of a federation lie in its folder |
-//! | [`rows`] | the rows that look-ups return |
+//! | [`rows`], [`residence`] | the rows that look-ups return; where the files of databases are |
 //! | [`locks`] | [`LockTable`]: politeness between writers; [`SnapshotPins`]: snapshots that are being read |
 //! | `numbers`, `sql`, `schema` | numbers and errors of SQL, and the tables |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
@@ -73,6 +73,7 @@ pub mod locks;
 mod names;
 mod numbers;
 mod paths;
+pub mod residence;
 pub mod rows;
 mod schema;
 mod sql;
@@ -92,6 +93,9 @@ pub use locks::{
 };
 pub use names::{NAME_BYTES_MAX, check_container_name, check_database_name};
 pub use paths::{CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path};
+pub use residence::{
+    DiskState, FilePin, ReplicaRow, ReplicaState, Residence, ResidenceState, StoredObject,
+};
 pub use rows::{
     BlobRange, ClassRow, CommitRow, ContainerRecord, ContainerRow, Counts, DatabaseRecord,
     DatabaseRow, DatabaseState, EnvelopeRange, NameRow, Retention, TagRow, VersionRow,

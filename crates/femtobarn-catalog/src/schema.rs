@@ -24,8 +24,10 @@ use uuid::Uuid;
 use crate::clock;
 use crate::sql::{SqlFailure, SqlResult};
 
-/// The version of the tables that this crate writes, and the newest that it reads.
+/// The version of the tables that this crate writes.
 pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The version of a catalogue that has [`REPLICA_TABLES`], the newest that this crate reads.
+pub(crate) const FORMAT_WITH_REPLICAS: u32 = 3;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -217,5 +219,44 @@ CREATE TABLE link_targets (
     csn       INTEGER NOT NULL REFERENCES commits (csn),
     PRIMARY KEY (database, container, position),
     FOREIGN KEY (database, container) REFERENCES containers (database, id)
+) STRICT, WITHOUT ROWID;
+";
+
+/// The setting of the table `federation` with which the names of this catalogue's objects begin.
+pub(crate) const ARCHIVE_SETTING: &str = "archive";
+
+/// The tables of copies in stores. A catalogue gets them with its first copy or pin.
+pub(crate) const REPLICA_TABLES: &str = "
+CREATE TABLE replicas (
+    database   INTEGER NOT NULL REFERENCES databases (id),
+    store      TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    state      TEXT    NOT NULL CHECK (state IN ('migrating', 'complete', 'lost')),
+    size       INTEGER NOT NULL,
+    checksum   TEXT    NOT NULL,
+    as_of      INTEGER NOT NULL,
+    tape       TEXT,
+    position   INTEGER NOT NULL,
+    changed_us INTEGER NOT NULL,
+    PRIMARY KEY (database, store)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE disk_states (
+    database   INTEGER PRIMARY KEY REFERENCES databases (id),
+    state      TEXT    NOT NULL CHECK (state IN ('staging', 'evicted')),
+    changed_us INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE file_pins (
+    database INTEGER NOT NULL REFERENCES databases (id),
+    holder   TEXT    NOT NULL,
+    until_us INTEGER,
+    PRIMARY KEY (database, holder)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE discarded_objects (
+    store TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    PRIMARY KEY (store, key)
 ) STRICT, WITHOUT ROWID;
 ";

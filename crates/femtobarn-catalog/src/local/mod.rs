@@ -15,7 +15,7 @@
 //! Modules, from below: `connection`, one SQLite connection; `log`, the write-ahead log; `commit_queue`, group
 //! commit within a process; `connections`, all connections of a process; `target_names`; `catalogue`, with
 //! [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `changes`,
-//! `survey`, `retention`, `vacuum`, `relocation`, `contents`, `backup`; `creation` makes the folder.
+//! `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`, `backup`; `creation` makes the folder.
 
 mod backup;
 mod catalogue;
@@ -29,6 +29,7 @@ mod decode;
 mod log;
 mod lookup;
 mod relocation;
+mod replicas;
 mod retention;
 mod survey;
 mod target_names;

@@ -2,7 +2,7 @@
 
 use rusqlite::params;
 
-use super::LocalCatalogue;
+use super::{LocalCatalogue, replicas};
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
 use crate::numbers::signed;
@@ -16,7 +16,8 @@ const RELOCATE: &str = "UPDATE versions SET header_offset = ?4, header_size = ?5
 
 impl LocalCatalogue {
     /// Records where the parts of a database's versions lie now, and that no byte before `taken_to` of the file is
-    /// free. Begins a new epoch of the database, which the caller has locked exclusively.
+    /// free. Begins a new epoch of the database, which the caller has locked exclusively. Its copies in stores, which
+    /// have the bytes where they were, are discarded.
     ///
     /// # Errors
     /// [`Error::Changed`] if one of the versions no longer exists.
@@ -57,7 +58,7 @@ impl LocalCatalogue {
                 of,
             )?;
             sql.execute("UPDATE databases SET epoch = epoch + 1 WHERE id = ?1", [database.0])?;
-            Ok(())
+            replicas::discard_all(sql, database)
         })
     }
 }

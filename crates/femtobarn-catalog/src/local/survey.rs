@@ -8,15 +8,18 @@ use super::decode::{class_row, container_row, database_row, number, uuid, versio
 use super::lookup::{VERSION, all};
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::names;
 use crate::numbers::unsigned;
-use crate::rows::{ClassRow, ContainerRecord, Counts, DatabaseRecord, NameRow, VersionRow};
+use crate::rows::{
+    ClassRow, ContainerRecord, Counts, DatabaseRecord, DatabaseRow, NameRow, VersionRow,
+};
 use crate::sql::SqlResult;
 
 /// Each database with its last name.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
     (SELECT n.name FROM database_names n WHERE n.database = d.id ORDER BY n.since DESC LIMIT 1), \
     d.path, CASE WHEN d.sealed IS NULL THEN d.state ELSE 'sealed' END, d.created, d.epoch, \
-    d.sealed, d.dropped, d.keeps_file FROM databases d ORDER BY d.id";
+    d.sealed, d.dropped, d.keeps_file FROM databases d";
 const CONTAINERS: &str = "SELECT c.database, c.id, \
     (SELECT n.name FROM container_names n WHERE n.database = c.database AND n.container = c.id \
      ORDER BY n.since DESC LIMIT 1), c.class, c.class_version, c.options, c.created, c.dropped \
@@ -33,6 +36,21 @@ impl LocalCatalogue {
     /// Whether a path is the file of a database, dropped or not, that vacuum has not purged.
     pub fn is_file_of_a_database(&self, path: &str) -> Result<bool> {
         Ok(self.one(IS_A_FILE, [path], |row| row.get(0))?.unwrap_or(false))
+    }
+
+    /// The database that a path is the file of, dropped or not; none if there is none.
+    pub fn database_of_file(&self, path: &str) -> Result<Option<DatabaseId>> {
+        let sql = "SELECT id FROM databases WHERE path = ?1";
+        self.one(sql, [path], |row| Ok(DatabaseId(row.get(0)?)))
+    }
+
+    /// The newest state of a database, dropped or not, with its last name.
+    ///
+    /// # Errors
+    /// [`NotFound`](crate::Error::NotFound) if vacuum has purged it.
+    pub fn any_database_by_id(&self, id: DatabaseId) -> Result<DatabaseRow> {
+        let found = self.one(&format!("{DATABASES} WHERE d.id = ?1"), [id.0], database_row)?;
+        found.ok_or_else(|| names::not_found("database", &id.to_string(), vec![]))
     }
 
     /// All containers of a database that vacuum has not purged, with their last names and the class versions that
@@ -76,7 +94,7 @@ impl LocalCatalogue {
 }
 
 pub(super) fn databases(sql: &Connection) -> SqlResult<Vec<DatabaseRecord>> {
-    let mut records = all(sql, DATABASES, [], |row| {
+    let mut records = all(sql, &format!("{DATABASES} ORDER BY d.id"), [], |row| {
         Ok(DatabaseRecord {
             row: database_row(row)?,
             sealed: csn(row, 7)?,

@@ -18,6 +18,7 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::LocalCatalogue;
+use super::replicas;
 use super::retention::{KeptSnapshots, setting};
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
@@ -138,12 +139,13 @@ impl LocalCatalogue {
 
     /// Begins a new epoch of every database in a catalogue that was rebuilt or restored. The lost catalogue may have
     /// begun more epochs than this one knows; the seconds since 1970 are greater than all of them. An epoch must not
-    /// be used twice, because clients key their caches by it.
+    /// be used twice, because clients key their caches by it. Objects of stores that the lost catalogue refers to, too, are
+    /// not removed by this one.
     pub fn begin_new_epochs(&self) -> Result<()> {
         let raise = "UPDATE databases SET epoch = max(epoch + 1, unixepoch())";
         self.connections.current()?.write(|sql| {
             sql.execute(raise, [])?;
-            Ok(())
+            replicas::begin_archive_anew(sql)
         })
     }
 
@@ -312,6 +314,7 @@ fn purge_database(sql: &Connection, kept: &KeptSnapshots, database: DatabaseId) 
         sql.prepare_cached(&format!("DELETE FROM {table} WHERE database = ?1"))?
             .execute([database.0])?;
     }
+    replicas::purge(sql, database)?;
     sql.prepare_cached("DELETE FROM databases WHERE id = ?1")?.execute([database.0])?;
     Ok(())
 }

@@ -1,0 +1,354 @@
+//! Copies of databases in stores, such as tape, and whether the file is on the disk.
+//!
+//! 1. The tables are made when the first copy is recorded, which raises the format of the catalogue: a release that
+//!    does not know them would take an evicted file for a lost one.
+//! 2. A database is evicted only in a transaction that finds enough complete copies and no pin.
+//! 3. A copy's key is used once. What the catalogue no longer refers to is in `discarded_objects` until it is removed
+//!    from its store.
+//! 4. Keys begin with an id that a restored catalogue does not share with the one that was backed up: what the two of
+//!    them discard is removed only by the one that wrote it.
+//!
+//! Every transition is one SQL transaction, and can be repeated.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Row, params};
+use uuid::Uuid;
+
+use super::LocalCatalogue;
+use super::decode::number;
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::ids::{Csn, DatabaseId};
+use crate::names;
+use crate::numbers::signed;
+use crate::residence::{DiskState, FilePin, ReplicaRow, ReplicaState, Residence, StoredObject};
+use crate::rows::DatabaseRow;
+use crate::schema::{ARCHIVE_SETTING, FORMAT_WITH_REPLICAS, REPLICA_TABLES};
+use crate::sql::SqlResult;
+
+const REPLICA: &str = "SELECT database, store, key, state, size, checksum, as_of, changed_us, tape, position FROM replicas";
+
+impl LocalCatalogue {
+    /// Where a database's file is.
+    pub fn residence(&self, database: DatabaseId) -> Result<Residence> {
+        let found = self.read(|sql| {
+            let _same_state = sql.unchecked_transaction()?;
+            residences(sql, Some(database))
+        });
+        Ok(found?.into_values().next().unwrap_or_default())
+    }
+
+    /// Where the files of databases are; those that are only on the disk, and not pinned, are left out.
+    pub fn residences(&self) -> Result<BTreeMap<DatabaseId, Residence>> {
+        self.read(|sql| {
+            let _same_state = sql.unchecked_transaction()?;
+            residences(sql, None)
+        })
+    }
+
+    /// Records a copy, or its new state. The object of an earlier copy in the same store is discarded.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the database is gone.
+    pub fn record_replica(&self, replica: &ReplicaRow) -> Result<()> {
+        self.change(|sql| {
+            check_exists(sql, replica.database)?;
+            let of = params![replica.database.0, replica.store, replica.key];
+            sql.execute(
+                "INSERT OR IGNORE INTO discarded_objects (store, key) SELECT store, key FROM replicas \
+                 WHERE database = ?1 AND store = ?2 AND key <> ?3",
+                of,
+            )?;
+            sql.execute(
+                "INSERT OR REPLACE INTO replicas (database, store, key, state, size, checksum, as_of, \
+                 changed_us, tape, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                params![
+                    replica.database.0,
+                    replica.store,
+                    replica.key,
+                    replica.state.name(),
+                    signed(replica.size),
+                    replica.checksum,
+                    signed(replica.as_of.0),
+                    replica.changed_us,
+                    replica.tape.as_ref().map(|(tape, _)| tape),
+                    signed(replica.tape.as_ref().map_or(0, |(_, position)| *position)),
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Gives up a copy; its object is discarded.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] if the file is not on the disk, as the caller has looked, and there is no other complete copy.
+    pub fn discard_replica(&self, row: &DatabaseRow, store: &str, is_on_disk: bool) -> Result<()> {
+        self.change(|sql| {
+            let database = row.id;
+            let found = residences(sql, Some(database))?.remove(&database).unwrap_or_default();
+            let mut others = found.replicas.iter().filter(|replica| replica.store != store);
+            let is_here = is_on_disk && found.disk == DiskState::Online;
+            if !is_here && !others.any(ReplicaRow::is_complete) {
+                let what = format!(
+                    "the copy of database {:?} in store {store:?} is the only one; stage the database \
+                     first",
+                    row.name
+                );
+                return Err(Error::denied(what).into());
+            }
+            sql.execute(
+                "INSERT OR IGNORE INTO discarded_objects (store, key) SELECT store, key FROM replicas \
+                 WHERE database = ?1 AND store = ?2",
+                params![database.0, store],
+            )?;
+            let gone = params![database.0, store];
+            sql.execute("DELETE FROM replicas WHERE database = ?1 AND store = ?2", gone)?;
+            Ok(())
+        })
+    }
+
+    /// Records that a file is being brought back to the disk, that it is there, or that bringing it back failed.
+    pub fn record_disk_state(&self, database: DatabaseId, state: DiskState) -> Result<()> {
+        self.change(|sql| {
+            match state {
+                DiskState::Online => {
+                    sql.execute("DELETE FROM disk_states WHERE database = ?1", [database.0])?;
+                }
+                DiskState::Staging => set_disk_state(sql, database, state)?,
+                // What is on the disk leaves it by `record_eviction` alone.
+                DiskState::Evicted => {
+                    let failed = "UPDATE disk_states SET state = 'evicted' WHERE database = ?1";
+                    sql.execute(failed, [database.0])?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Records that a file is about to be removed from the disk.
+    ///
+    /// # Errors
+    /// [`Error::Denied`] if it is pinned, or has fewer than `copies` complete copies, or none.
+    pub fn record_eviction(&self, row: &DatabaseRow, copies: usize) -> Result<()> {
+        self.change(|sql| {
+            let database = row.id;
+            let found = residences(sql, Some(database))?.remove(&database).unwrap_or_default();
+            let complete = found.replicas.iter().filter(|replica| replica.is_complete()).count();
+            let wanted = copies.max(1);
+            if complete < wanted {
+                let what = format!(
+                    "database {:?} has {complete} complete copies in stores, and {wanted} are wanted \
+                     before it leaves the disk; migrate it first",
+                    row.name
+                );
+                return Err(Error::denied(what).into());
+            }
+            if let Some(pin) = found.pins.iter().find(|pin| pin.holds_at(clock::utc_us())) {
+                let what = format!(
+                    "database {:?} is pinned by {}; unpin it first",
+                    row.name, pin.holder
+                );
+                return Err(Error::denied(what).into());
+            }
+            set_disk_state(sql, database, DiskState::Evicted)
+        })
+    }
+
+    /// Pins a file to the disk, whether it is there already or not, until a time or for good. A holder has one pin of
+    /// a database.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the database is gone.
+    pub fn pin_file(&self, database: DatabaseId, pin: &FilePin) -> Result<()> {
+        self.change(|sql| {
+            check_exists(sql, database)?;
+            sql.execute(
+                "INSERT OR REPLACE INTO file_pins (database, holder, until_us) VALUES (?1, ?2, ?3)",
+                params![database.0, pin.holder, pin.until_us],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Takes a holder's pin away; returns whether there was one.
+    pub fn unpin_file(&self, database: DatabaseId, holder: &str) -> Result<bool> {
+        if !self.read(has_tables)? {
+            return Ok(false);
+        }
+        self.change(|sql| {
+            let of = params![database.0, holder];
+            let gone =
+                sql.execute("DELETE FROM file_pins WHERE database = ?1 AND holder = ?2", of)?;
+            Ok(gone > 0)
+        })
+    }
+
+    /// Whether the catalogue knows of an object in a store, discarded or not.
+    pub fn knows_objects_in(&self, store: &str) -> Result<bool> {
+        self.read(|sql| {
+            if !has_tables(sql)? {
+                return Ok(false);
+            }
+            let known = "SELECT 1 FROM replicas WHERE store = ?1 \
+                         UNION ALL SELECT 1 FROM discarded_objects WHERE store = ?1";
+            Ok(sql.prepare_cached(known)?.exists([store])?)
+        })
+    }
+
+    /// Objects in stores that nothing refers to any more.
+    pub fn discarded_objects(&self) -> Result<Vec<StoredObject>> {
+        self.read(|sql| {
+            if !has_tables(sql)? {
+                return Ok(vec![]);
+            }
+            let mut rows = sql.prepare_cached("SELECT store, key FROM discarded_objects")?;
+            let rows = rows
+                .query_map([], |row| Ok(StoredObject { store: row.get(0)?, key: row.get(1)? }))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
+    /// Forgets a discarded object, which was removed from its store.
+    pub fn forget_discarded(&self, object: &StoredObject) -> Result<()> {
+        self.change(|sql| {
+            let of = params![object.store, object.key];
+            sql.execute("DELETE FROM discarded_objects WHERE store = ?1 AND key = ?2", of)?;
+            Ok(())
+        })
+    }
+
+    /// What the names of this catalogue's objects begin with; none before the first copy.
+    pub fn archive_id(&self) -> Result<Option<String>> {
+        let sql = "SELECT value FROM federation WHERE key = ?1";
+        self.one(sql, [ARCHIVE_SETTING], |row| row.get(0))
+    }
+
+    /// Makes sure that there is an [`archive_id`](LocalCatalogue::archive_id), and returns it.
+    pub fn make_archive_id(&self) -> Result<String> {
+        self.change(|_| Ok(()))?;
+        Ok(self.archive_id()?.unwrap_or_default())
+    }
+
+    /// Changes the tables, which are made first if there are none.
+    fn change<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+        self.connections.current()?.write(|sql| {
+            if !has_tables(sql)? {
+                sql.execute_batch(REPLICA_TABLES)?;
+                let format = FORMAT_WITH_REPLICAS.to_string();
+                sql.execute("UPDATE federation SET value = ?1 WHERE key = 'format'", [format])?;
+                begin_archive(sql)?;
+            }
+            change(sql)
+        })
+    }
+}
+
+/// Gives the catalogue an id of its own, with which the names of new objects begin.
+pub(super) fn begin_archive(sql: &Connection) -> SqlResult<()> {
+    let id = Uuid::new_v4().to_string();
+    let set = "INSERT OR REPLACE INTO federation (key, value) VALUES (?1, ?2)";
+    sql.execute(set, [ARCHIVE_SETTING, &id])?;
+    Ok(())
+}
+
+/// As [`begin_archive`], if the catalogue has copies: it was restored, and shares them with another one.
+pub(super) fn begin_archive_anew(sql: &Connection) -> SqlResult<()> {
+    if has_tables(sql)? { begin_archive(sql) } else { Ok(()) }
+}
+
+/// Discards all copies of a database, whose file has changed.
+pub(super) fn discard_all(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+    if !has_tables(sql)? {
+        return Ok(());
+    }
+    sql.execute(
+        "INSERT OR IGNORE INTO discarded_objects (store, key) SELECT store, key FROM replicas \
+         WHERE database = ?1",
+        [database.0],
+    )?;
+    sql.execute("DELETE FROM replicas WHERE database = ?1", [database.0])?;
+    Ok(())
+}
+
+/// Removes what is known of a purged database; its objects are discarded.
+pub(super) fn purge(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+    if !has_tables(sql)? {
+        return Ok(());
+    }
+    discard_all(sql, database)?;
+    for table in ["disk_states", "file_pins"] {
+        sql.execute(&format!("DELETE FROM {table} WHERE database = ?1"), [database.0])?;
+    }
+    Ok(())
+}
+
+fn has_tables(sql: &Connection) -> SqlResult<bool> {
+    let table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'replicas'";
+    Ok(sql.prepare_cached(table)?.exists([])?)
+}
+
+fn check_exists(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+    if sql.prepare_cached("SELECT 1 FROM databases WHERE id = ?1")?.exists([database.0])? {
+        return Ok(());
+    }
+    Err(names::not_found("database", &database.to_string(), vec![]).into())
+}
+
+fn set_disk_state(sql: &Connection, database: DatabaseId, state: DiskState) -> SqlResult<()> {
+    sql.execute(
+        "INSERT OR REPLACE INTO disk_states (database, state, changed_us) VALUES (?1, ?2, ?3)",
+        params![database.0, state.name(), clock::utc_us()],
+    )?;
+    Ok(())
+}
+
+/// What the tables have of one database, or of all.
+fn residences(
+    sql: &Connection,
+    database: Option<DatabaseId>,
+) -> SqlResult<BTreeMap<DatabaseId, Residence>> {
+    let mut found: BTreeMap<DatabaseId, Residence> = BTreeMap::new();
+    if !has_tables(sql)? {
+        return Ok(found);
+    }
+    let chosen = if database.is_some() { "WHERE database = ?1" } else { "WHERE ?1 IS NULL" };
+    let of = params![database.map(|id| id.0)];
+    let mut rows = sql.prepare_cached(&format!("{REPLICA} {chosen} ORDER BY database, store"))?;
+    for replica in rows.query_map(of, replica_row)? {
+        let replica = replica?;
+        found.entry(replica.database).or_default().replicas.push(replica);
+    }
+    let states = format!("SELECT database, state FROM disk_states {chosen}");
+    let mut rows = sql.prepare_cached(&states)?;
+    let mut rows = rows.query(of)?;
+    while let Some(row) = rows.next()? {
+        let state: String = row.get(1)?;
+        found.entry(DatabaseId(row.get(0)?)).or_default().disk = DiskState::of_name(&state);
+    }
+    let pins = format!("SELECT database, holder, until_us FROM file_pins {chosen} ORDER BY holder");
+    let mut rows = sql.prepare_cached(&pins)?;
+    let mut rows = rows.query(of)?;
+    while let Some(row) = rows.next()? {
+        let pin = FilePin { holder: row.get(1)?, until_us: row.get(2)? };
+        found.entry(DatabaseId(row.get(0)?)).or_default().pins.push(pin);
+    }
+    Ok(found)
+}
+
+fn replica_row(row: &Row<'_>) -> rusqlite::Result<ReplicaRow> {
+    let state: String = row.get(3)?;
+    let (tape, position): (Option<String>, _) = (row.get(8)?, number(row, 9)?);
+    Ok(ReplicaRow {
+        database: DatabaseId(row.get(0)?),
+        store: row.get(1)?,
+        key: row.get(2)?,
+        state: ReplicaState::of_name(&state),
+        size: number(row, 4)?,
+        checksum: row.get(5)?,
+        as_of: Csn(number(row, 6)?),
+        tape: tape.map(|tape| (tape, position)),
+        changed_us: row.get(7)?,
+    })
+}
