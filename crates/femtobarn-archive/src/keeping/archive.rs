@@ -1,0 +1,158 @@
+//! [`Archive`]: the copies of a federation's databases.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::{
+    Catalogue, DatabaseId, DatabaseRow, DatabaseState, ErrorKind, FilePin, LocalCatalogue,
+    LockGuard, Residence, clock,
+};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::settings::{StorageSettings, StoreSettings};
+use crate::stores::{ByteWatch, Store};
+
+/// How long an operation waits for another one on the same database. Staging may take longer than that: whoever
+/// waits for it says so.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How long a wait for a lock lasts before the watch is asked whether it goes on.
+const LOCK_SLICE: Duration = Duration::from_millis(500);
+
+/// The copies of a federation's databases, in the stores that its settings name.
+#[derive(Debug)]
+pub struct Archive {
+    pub(super) catalogue: Arc<dyn Catalogue>,
+    pub(super) settings: StorageSettings,
+    /// Those that were used.
+    stores: Mutex<BTreeMap<String, Arc<dyn Store>>>,
+}
+
+impl Archive {
+    /// The archive of a federation on this host, with the settings in its folder.
+    ///
+    /// # Errors
+    /// `Invalid` if the settings cannot be understood; `Unsupported` if the federation is on a server.
+    pub fn open(catalogue: Arc<dyn Catalogue>) -> Result<Self> {
+        let settings = StorageSettings::read(catalogue.local()?.folder())?;
+        Ok(Archive { catalogue, settings, stores: Mutex::default() })
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &StorageSettings {
+        &self.settings
+    }
+
+    /// A store by its name.
+    ///
+    /// # Errors
+    /// `NotFound` with the names that there are; `Invalid` if it cannot be made of its settings.
+    pub fn store(&self, name: &str) -> Result<Arc<dyn Store>> {
+        let mut stores = self.stores.lock();
+        if let Some(store) = stores.get(name) {
+            return Ok(Arc::clone(store));
+        }
+        let store = self.settings.open_store(name)?.ok_or_else(|| {
+            let known: Vec<&str> = self.settings.stores.keys().map(String::as_str).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let what = format!(
+                "store {name:?} is not in storage.toml of {}; there are: {known}",
+                self.catalogue.folder().display()
+            );
+            Error::NotFound { what }
+        })?;
+        stores.insert(name.to_owned(), Arc::clone(&store));
+        Ok(store)
+    }
+
+    /// Where a database's file is.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn residence(&self, database: DatabaseId) -> Result<Residence> {
+        Ok(self.local()?.residence(database)?)
+    }
+
+    /// Files that all stores together move at once without one slowing down another.
+    pub fn streams(&self) -> usize {
+        self.settings.stores.values().map(StoreSettings::streams).sum::<usize>().max(1)
+    }
+
+    /// Whether a database's file is where it should be.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn is_on_disk(&self, database: DatabaseId) -> Result<bool> {
+        Ok(self.path_of(&self.local()?.any_database_by_id(database)?).is_file())
+    }
+
+    /// The last name of a database, dropped or not; none if it is gone.
+    pub fn name_of(&self, database: DatabaseId) -> Option<String> {
+        let row = self.local().ok()?.any_database_by_id(database).ok()?;
+        Some(row.name)
+    }
+
+    /// Pins a database's file to the disk; it is not brought there.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn pin(&self, database: DatabaseId, pin: &FilePin) -> Result<()> {
+        Ok(self.local()?.pin_file(database, pin)?)
+    }
+
+    /// Ends a holder's pin; returns whether there was one.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn unpin(&self, database: DatabaseId, holder: &str) -> Result<bool> {
+        Ok(self.local()?.unpin_file(database, holder)?)
+    }
+
+    pub(super) fn local(&self) -> Result<&LocalCatalogue> {
+        Ok(self.catalogue.local()?)
+    }
+
+    /// The path of a database's file.
+    pub(super) fn path_of(&self, database: &DatabaseRow) -> PathBuf {
+        // Joining an absolute path replaces the folder.
+        self.catalogue.folder().join(&database.path)
+    }
+
+    /// Takes a database's lock, which excludes all others that move its bytes, and returns its newest state. The watch
+    /// is called while others hold the lock.
+    pub(super) fn lock(
+        &self,
+        database: DatabaseId,
+        wait: Duration,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<(LockGuard, DatabaseRow)> {
+        let began = clock::now();
+        loop {
+            let rest = wait.saturating_sub(clock::now() - began);
+            let owner = self.catalogue.locks().owner();
+            match owner.lock_database_exclusive(database, rest.min(LOCK_SLICE)) {
+                Ok(lock) => return Ok((lock, self.local()?.any_database_by_id(database)?)),
+                Err(error) if error.kind() != ErrorKind::Busy || rest <= LOCK_SLICE => {
+                    return Err(error.into());
+                }
+                Err(_) if !watch(0) => {
+                    let what = format!("waiting for database {database}");
+                    return Err(Error::Stopped { what });
+                }
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Refuses a database that still changes, or whose file belongs to somebody else.
+pub(super) fn check_sealed(row: &DatabaseRow) -> Result<()> {
+    let why = match row.state {
+        DatabaseState::Sealed => return Ok(()),
+        DatabaseState::Open => "takes commits; seal it first",
+        DatabaseState::Attached => "is attached: its file belongs to whoever made it",
+    };
+    Err(Error::Invalid { what: format!("database {:?} {why}", row.name) })
+}

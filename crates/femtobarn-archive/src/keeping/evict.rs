@@ -1,0 +1,90 @@
+//! Eviction: a file leaves the disk, when its copies are enough.
+
+use std::fs;
+
+use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaRow, ReplicaState, clock};
+
+use super::archive::{Archive, LOCK_WAIT, check_sealed};
+use super::lease::UnusedFile;
+use super::migrate::verify;
+use super::stage::{remove_if_there, remove_staged, sync_folder_of};
+use crate::error::{Error, Result};
+
+impl Archive {
+    /// Removes a database's file from the disk; returns the bytes that this gave back.
+    ///
+    /// # Errors
+    /// `Denied` if it is pinned, or if fewer copies are complete than its rule wants, at least one; `Busy` if a process
+    /// has it open, or moves it; `Invalid` if the database is not sealed. Then the file is where it was.
+    pub fn evict(&self, database: DatabaseId) -> Result<u64> {
+        let (_lock, row) = self.lock(database, LOCK_WAIT, &mut |_| true)?;
+        check_sealed(&row)?;
+        let path = self.path_of(&row);
+        let size = match fs::metadata(&path) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(Error::io("look at", &path, error)),
+        };
+        // An eviction that was cut off, or a file that staging has put there before a crash.
+        let is_away = self.residence(database)?.disk != DiskState::Online;
+        if size == 0 && is_away {
+            return Ok(0);
+        }
+        let copies = self.settings.rule_for(&row.name).map_or(1, |rule| rule.copies());
+        self.ask_for_copies(&row, copies, None)?;
+        // Whoever opens the file from here on waits, but only while the catalogue writes.
+        let unused = UnusedFile::of(&path)?;
+        let Some(unused) = unused else { return Err(in_use(&row)) };
+        self.local()?.record_eviction(&row, copies)?;
+        if !unused.is_still_unused() {
+            self.local()?.record_disk_state(database, DiskState::Online)?;
+            return Err(in_use(&row));
+        }
+        remove_if_there(&path)?;
+        remove_staged(&path)?;
+        sync_folder_of(&path)?;
+        Ok(size)
+    }
+
+    /// Asks the stores for the copies that are relied on, without the one in a store `but`. One that is gone or other than it was is recorded as
+    /// lost.
+    ///
+    /// # Errors
+    /// Those of the stores, if there are fewer copies than wanted because they do not answer.
+    pub(super) fn ask_for_copies(
+        &self,
+        row: &DatabaseRow,
+        wanted: usize,
+        but: Option<&str>,
+    ) -> Result<()> {
+        let (mut found, mut failed) = (0, None);
+        let mut replicas = self.residence(row.id)?.replicas;
+        replicas.retain(|it| it.is_complete() && Some(it.store.as_str()) != but);
+        for replica in &replicas {
+            let store = self.store(&replica.store);
+            let asked = store
+                .and_then(|store| verify(&*store, &replica.key, replica.size, &replica.checksum));
+            match asked {
+                Ok(_) => found += 1,
+                Err(error) if error.is_about_the_copy() => {
+                    let (state, changed_us) = (ReplicaState::Lost, clock::utc_us());
+                    let lost = ReplicaRow { state, changed_us, ..replica.clone() };
+                    self.local()?.record_replica(&lost)?;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if found < wanted => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn in_use(row: &DatabaseRow) -> Error {
+    let what = format!(
+        "a process has the file of database {:?} open; evict it when it is closed",
+        row.name
+    );
+    Error::InUse { what }
+}

@@ -1,0 +1,173 @@
+//! Migration: a copy of a sealed database's file in a store.
+
+use std::path::Path;
+
+use femtobarn_catalog::{DatabaseId, DiskState, ReplicaRow, ReplicaState, StoredObject, clock};
+use uuid::Uuid;
+
+use super::archive::{Archive, LOCK_WAIT, check_sealed};
+use crate::error::{Error, Result};
+use crate::stores::{ByteWatch, Store, StoredState, checksum};
+
+impl Archive {
+    /// Copies a sealed database to a store, and returns the copy; at once if there is a complete one.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown store; `Invalid` if the database is not sealed, or is not on the disk; `Busy` while
+    /// another process moves it; `Corrupt` if the store has other bytes afterwards; else as
+    /// [`Store::put`]. The copy is then discarded.
+    pub fn migrate(
+        &self,
+        database: DatabaseId,
+        store: &str,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<ReplicaRow> {
+        let to = self.store(store)?;
+        let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
+        check_sealed(&row)?;
+        let residence = self.residence(database)?;
+        let known = residence.replicas.into_iter().find(|it| it.store == store);
+        if let Some(known) = known.filter(ReplicaRow::is_complete) {
+            return Ok(known);
+        }
+        let path = self.path_of(&row);
+        if residence.disk != DiskState::Online || !path.is_file() {
+            let what = format!("database {:?} is not on the disk; stage it first", row.name);
+            return Err(Error::Invalid { what });
+        }
+        if !self.local()?.knows_objects_in(store)? {
+            to.begin()?;
+        }
+        let (size, checksum) = checksum(&path, &mut |_| watch(0))?;
+        let mut replica = ReplicaRow {
+            database,
+            store: store.to_owned(),
+            key: format!("{}/{}.{}.root", self.local()?.make_archive_id()?, row.uuid, attempt()),
+            state: ReplicaState::Migrating,
+            size,
+            checksum: String::new(),
+            as_of: self.catalogue.head()?,
+            tape: None,
+            changed_us: clock::utc_us(),
+        };
+        self.local()?.record_replica(&replica)?;
+        let written = to.put(&replica.key, &path, watch);
+        let written = written.and_then(|sent| {
+            let is_other = sent.filter(|sent| *sent != checksum);
+            is_other.map_or(Ok(()), |sent| Err(read_differently(&path, &checksum, &sent)))?;
+            verify(&*to, &replica.key, size, &checksum)
+        });
+        match written {
+            Ok(stored) => replica.tape = stored.tape,
+            Err(error) => {
+                self.local()?.discard_replica(&row, store, true)?;
+                let object = StoredObject { store: store.to_owned(), key: replica.key };
+                // What cannot be removed now is removed by a later sweep.
+                let _ = self.remove_discarded(&object);
+                return Err(error);
+            }
+        }
+        replica.state = ReplicaState::Complete;
+        replica.checksum = checksum;
+        replica.changed_us = clock::utc_us();
+        self.local()?.record_replica(&replica)?;
+        Ok(replica)
+    }
+
+    /// Gives up the copy of a database in a store.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; `Denied` if it is the only one.
+    pub fn discard(&self, database: DatabaseId, store: &str) -> Result<()> {
+        let (_lock, row) = self.lock(database, LOCK_WAIT, &mut |_| true)?;
+        let residence = self.residence(database)?;
+        let replica = residence.replicas.into_iter().find(|it| it.store == store);
+        let Some(replica) = replica else {
+            let what = format!("database {:?} has no copy in store {store:?}", row.name);
+            return Err(Error::NotFound { what });
+        };
+        let is_on_disk = self.path_of(&row).is_file();
+        if !is_on_disk {
+            // What the catalogue says of the others is not enough.
+            self.ask_for_copies(&row, 1, Some(store))?;
+        }
+        self.local()?.discard_replica(&row, store, is_on_disk)?;
+        self.remove_discarded(&StoredObject { store: replica.store, key: replica.key })
+    }
+
+    /// Removes the objects that nothing refers to any more from their stores; returns how many.
+    ///
+    /// # Errors
+    /// That of the first store that fails, after the others were asked.
+    pub fn sweep(&self) -> Result<usize> {
+        let (mut removed, mut failed) = (0, None);
+        for object in self.local()?.discarded_objects()? {
+            match self.remove_discarded(&object) {
+                Ok(()) => removed += 1,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(removed), Err)
+    }
+
+    fn remove_discarded(&self, object: &StoredObject) -> Result<()> {
+        // A catalogue that this one was restored from may still refer to objects that it wrote.
+        let archive = self.local()?.archive_id()?.unwrap_or_default();
+        if object.key.split('/').next() == Some(&archive) {
+            self.store(&object.store)?.remove(&object.key)?;
+        }
+        Ok(self.local()?.forget_discarded(object)?)
+    }
+}
+
+/// Letters of [`attempt`].
+pub(super) const ATTEMPT_LETTERS: usize = 8;
+
+/// What no earlier attempt to write the same file had in its name.
+pub(super) fn attempt() -> String {
+    let mut name = Uuid::new_v4().simple().to_string();
+    name.truncate(ATTEMPT_LETTERS);
+    name
+}
+
+/// A file that gave other bytes when it was read a second time.
+fn read_differently(path: &Path, first: &str, second: &str) -> Error {
+    let what = format!(
+        "{} was read twice with different bytes: {first}, then {second}; is its disk or this machine's \
+         memory damaged?",
+        path.display()
+    );
+    Error::Corrupt { what }
+}
+
+/// The name of a checksum's function, of `adler32:0a1b2c3d`.
+fn kind_of(checksum: &str) -> String {
+    checksum.split(':').next().unwrap_or_default().to_ascii_lowercase()
+}
+
+/// The number of a checksum, which programs write in several ways.
+fn value_of(checksum: &str) -> Option<u128> {
+    let digits = checksum.split(':').nth(1)?;
+    u128::from_str_radix(digits.trim().trim_start_matches("0x"), 16).ok()
+}
+
+/// Asks a store whether it has what was written.
+pub(super) fn verify(
+    store: &dyn Store,
+    key: &str,
+    size: u64,
+    checksum: &str,
+) -> Result<StoredState> {
+    let stored = store.stat(key)?;
+    let told = stored.checksum.as_deref().filter(|told| kind_of(told) == kind_of(checksum));
+    if stored.size == size && told.is_none_or(|told| value_of(told) == value_of(checksum)) {
+        return Ok(stored);
+    }
+    let told = told.map(|told| format!(" with {told}")).unwrap_or_default();
+    let what = format!(
+        "{} has {} bytes{told} of {key} after {size} bytes with {checksum} were written",
+        store.place(),
+        stored.size
+    );
+    Err(Error::Corrupt { what })
+}

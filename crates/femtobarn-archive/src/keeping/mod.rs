@@ -1,0 +1,15 @@
+//! Keeping: what moves databases between the disk and the stores.
+//!
+//! `archive` is [`Archive`] with what it knows; `migrate`, `stage` and `evict` add the movements, each under the
+//! database's lock; `rules` applies the settings; `lease` tells whether a process has a file open.
+
+mod archive;
+mod evict;
+mod lease;
+mod migrate;
+mod rules;
+mod stage;
+
+pub use archive::Archive;
+pub use rules::Applied;
+pub use stage::{is_staging_path, staging_path};

@@ -1,0 +1,146 @@
+//! The rules of the settings, applied: what is due is migrated, and files leave a disk that is too full.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use femtobarn_catalog::{Csn, DatabaseRow, DatabaseState, ErrorKind, ResidenceState, clock};
+use nix::sys::statvfs::statvfs;
+
+use super::archive::Archive;
+use crate::error::{Error, Result};
+use crate::stores::ByteWatch;
+
+/// What applying the rules did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Copies that were made: database and store.
+    pub migrated: Vec<(String, String)>,
+    /// Databases that left the disk, with their bytes.
+    pub evicted: Vec<(String, u64)>,
+    /// Objects that were removed from stores because nothing refers to them.
+    pub removed: usize,
+    /// What could not be done: the database, or the store, and why.
+    pub failed: Vec<(String, String)>,
+}
+
+impl Archive {
+    /// Applies the rules once: makes the copies that are due, removes what was discarded, and evicts the least
+    /// recently used files while more of the disk is used than wanted. What fails is in the answer, and tried again
+    /// the next time. Stops after a movement if the watch says so.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn apply_rules(&self, watch: &mut ByteWatch<'_>) -> Result<Applied> {
+        let mut applied = Applied::default();
+        let databases = self.catalogue.databases(Csn::MAX)?;
+        for row in databases.iter().filter(|row| row.state == DatabaseState::Sealed) {
+            self.migrate_due(row, &mut applied, watch)?;
+        }
+        match self.sweep() {
+            Ok(removed) => applied.removed = removed,
+            Err(error) => applied.failed.push(("removing objects".to_owned(), error.to_string())),
+        }
+        self.make_room(&databases, &mut applied, watch)?;
+        Ok(applied)
+    }
+
+    /// Makes the copies of a database that its rule wants, and that are missing.
+    fn migrate_due(
+        &self,
+        row: &DatabaseRow,
+        applied: &mut Applied,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<()> {
+        let Some(rule) = self.settings.rule_for(&row.name) else { return Ok(()) };
+        let residence = self.residence(row.id)?;
+        let is_away =
+            matches!(residence.state(), ResidenceState::Nearline | ResidenceState::Staging);
+        let age = age(&self.path_of(row), |metadata| metadata.modified());
+        if is_away || age.is_none_or(|age| age < Duration::from_secs(rule.after_seconds)) {
+            return Ok(());
+        }
+        for store in &rule.stores {
+            let mut copies = residence.replicas.iter().filter(|it| it.store == *store);
+            if copies.any(|replica| replica.is_complete()) {
+                continue;
+            }
+            match self.migrate(row.id, store, watch) {
+                Ok(_) => applied.migrated.push((row.name.clone(), store.clone())),
+                Err(error @ Error::Stopped { .. }) => return Err(error),
+                Err(error) => applied.failed.push((row.name.clone(), error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a file has copies and no pin, or is left of an eviction that was cut off.
+    fn may_leave(&self, row: &DatabaseRow) -> Result<bool> {
+        let residence = self.residence(row.id)?;
+        let now = clock::utc_us();
+        let is_kept = matches!(
+            residence.state(),
+            ResidenceState::Online | ResidenceState::Migrating | ResidenceState::Lost
+        );
+        Ok(!is_kept && residence.pins.iter().all(|pin| !pin.holds_at(now)))
+    }
+
+    /// Evicts the least recently used files of each file system that is too full.
+    fn make_room(
+        &self,
+        databases: &[DatabaseRow],
+        applied: &mut Applied,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<()> {
+        let mut candidates: Vec<(Duration, &DatabaseRow)> = vec![];
+        for row in databases.iter().filter(|row| row.state == DatabaseState::Sealed) {
+            let rule = self.settings.rule_for(&row.name);
+            if rule.is_some_and(|rule| !rule.keep_on_disk)
+                && self.may_leave(row)?
+                && let Some(unused) = age(&self.path_of(row), |metadata| metadata.accessed())
+            {
+                candidates.push((unused, row));
+            }
+        }
+        candidates.sort_by_key(|(unused, row)| (std::cmp::Reverse(*unused), row.id));
+        let limits = self.settings.disk;
+        let mut emptying = vec![];
+        for (_, row) in candidates {
+            let path = self.path_of(row);
+            let folder = path.parent().unwrap_or(&path);
+            let Some((system, used)) = used_percent(folder) else { continue };
+            // Once a disk was too full, files leave it until it has room again.
+            if used >= limits.high_percent && !emptying.contains(&system) {
+                emptying.push(system);
+            }
+            if used < limits.low_percent || !emptying.contains(&system) {
+                continue;
+            }
+            match self.evict(row.id) {
+                Ok(bytes) => applied.evicted.push((row.name.clone(), bytes)),
+                // Somebody reads it, so it is not the least recently used any more.
+                Err(error) if error.kind() == ErrorKind::Busy => {}
+                Err(error) => applied.failed.push((row.name.clone(), error.to_string())),
+            }
+            if !watch(0) {
+                return Err(Error::Stopped { what: "making room on the disk".to_owned() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The time since a file was modified, or read; none if it is not there.
+fn age(
+    path: &Path,
+    when: impl Fn(&std::fs::Metadata) -> std::io::Result<SystemTime>,
+) -> Option<Duration> {
+    let metadata = path.metadata().ok()?;
+    Some(clock::utc().duration_since(when(&metadata).ok()?).unwrap_or_default())
+}
+
+/// The file system of a folder, and how much of it is used.
+fn used_percent(folder: &Path) -> Option<(u64, f64)> {
+    let state = statvfs(folder).ok()?;
+    let (all, free) = (state.blocks() as f64, state.blocks_available() as f64);
+    (all > 0.0).then(|| (state.filesystem_id() as u64, 100.0 * (1.0 - free / all)))
+}

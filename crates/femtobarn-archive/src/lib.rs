@@ -1,0 +1,32 @@
+//! Where the databases of a federation are kept beyond one disk.
+//!
+//! From below; a module depends only on those above it in this list.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`error`] | [`Error`] |
+//! | [`stores`] | [`Store`], and what it can be: a folder, an object store, a site's commands |
+//! | [`settings`] | the stores, rules and limits of a federation: its file `storage.toml` |
+//! | [`keeping`] | [`Archive`]: migrates, stages, evicts and pins databases, by hand and by the rules |
+//! | [`recall`] | [`Recaller`]: stages what many ask for, in the order of tapes |
+//!
+//! # Invariants
+//!
+//! 1. The catalogue decides what is a copy: an object that it does not refer to is rubbish.
+//! 2. An object is written once, under a name that is never used again.
+//! 3. A file comes back to the disk under another name, is compared with the checksum that was taken when it was
+//!    migrated, synced, and renamed: a part of a file, or another file, is never under a database's name.
+//! 4. A file is removed only after the catalogue says that it may be, and while no process has it open.
+//! 5. Whoever migrates, stages or evicts a database holds its lock, so two processes stage it once.
+
+pub mod error;
+pub mod keeping;
+pub mod recall;
+pub mod settings;
+pub mod stores;
+
+pub use error::{Error, Result};
+pub use keeping::{Applied, Archive, is_staging_path, staging_path};
+pub use recall::{RecallCounts, Recaller, WaitingRecall};
+pub use settings::StorageSettings;
+pub use stores::{ByteWatch, Store, StoredState};

@@ -1,0 +1,278 @@
+//! The order of recalls.
+//!
+//! A tape is mounted for the request that is due first, and then gives everything that is wanted of it, in the order of
+//! its positions. Which request is due first is start-time fair queueing: each user's requests are stamped one after
+//! the other with the bytes asked for, beginning at the stamp that is being served, so that a user who asks for a
+//! million files does not hold up one who asks for one.
+//!
+//! Invariants:
+//! 1. A database is queued once, however many want it.
+//! 2. Adding and taking cost O(log n).
+//! 3. A tape leaves its drive after [`MOUNTED_BYTES_MAX`] if another one waits, so no request waits for ever.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use femtobarn_catalog::DatabaseId;
+
+/// Bytes that a tape gives before another one that waits gets its drive: half an hour of a drive.
+const MOUNTED_BYTES_MAX: u64 = 500_000_000_000;
+
+/// What is mounted for recalls: a tape of a store, or one object of a store that has none.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tape {
+    /// The name of the store.
+    pub store: String,
+    /// The name of the tape; of an object if the store has no tapes.
+    pub name: String,
+}
+
+/// A wish to have a database on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recall {
+    /// The database.
+    pub database: DatabaseId,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Where its copy is.
+    pub tape: Tape,
+    /// The place of the copy on the tape.
+    pub position: u64,
+    /// Who wants it.
+    pub user: String,
+}
+
+/// The recalls that wait.
+#[derive(Debug, Default)]
+pub struct RecallQueue {
+    tapes: HashMap<Tape, Waiting>,
+    /// The tapes that are not mounted, by the stamp of the request that is due first.
+    due: BTreeSet<(u64, Tape)>,
+    known: HashMap<DatabaseId, (Tape, u64)>,
+    /// The stamp after each user's last request; only of those that are ahead of `now`.
+    users: HashMap<String, u64>,
+    /// The stamp of the request for which a tape was mounted last.
+    now: u64,
+    bytes: u64,
+}
+
+/// What waits for one tape.
+#[derive(Debug, Default)]
+struct Waiting {
+    by_position: BTreeMap<(u64, DatabaseId), (u64, Recall)>,
+    stamps: BTreeSet<(u64, DatabaseId)>,
+    /// Where the mounted tape is, and what it has given; none if it is not mounted.
+    mounted: Option<Mounted>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mounted {
+    position: u64,
+    bytes: u64,
+}
+
+impl RecallQueue {
+    /// Queues a recall; false if its database is queued already.
+    pub fn add(&mut self, recall: Recall) -> bool {
+        if self.known.contains_key(&recall.database) {
+            return false;
+        }
+        let last = self.users.get(&recall.user).copied().unwrap_or(0);
+        let stamp = last.max(self.now);
+        // A file without bytes takes its turn, too.
+        self.users.insert(recall.user.clone(), stamp + recall.bytes.max(1));
+        self.bytes += recall.bytes;
+        self.known.insert(recall.database, (recall.tape.clone(), recall.position));
+        let tape = recall.tape.clone();
+        self.change(&tape, |waiting| {
+            waiting.stamps.insert((stamp, recall.database));
+            waiting.by_position.insert((recall.position, recall.database), (stamp, recall));
+        });
+        true
+    }
+
+    /// Mounts the tape of the request that is due first; none if nothing waits for a tape that is not mounted.
+    pub fn mount(&mut self) -> Option<Tape> {
+        let (stamp, tape) = self.due.first()?.clone();
+        self.now = self.now.max(stamp);
+        if self.users.len() > self.known.len() {
+            let now = self.now;
+            self.users.retain(|_, last| *last > now);
+        }
+        self.change(&tape, |waiting| waiting.mounted = Some(Mounted::default()));
+        Some(tape)
+    }
+
+    /// The next recall from a mounted tape. None if there is none, or if another tape is to have the drive: the tape
+    /// is no longer mounted then.
+    pub fn next(&mut self, tape: &Tape) -> Option<Recall> {
+        let others_wait = !self.due.is_empty();
+        let next = self.change(tape, |waiting| {
+            let mounted = waiting.mounted?;
+            let is_over = others_wait && mounted.bytes >= MOUNTED_BYTES_MAX;
+            let ahead = waiting.by_position.range((mounted.position, DatabaseId(0))..).next();
+            // At the end of the tape: back to its beginning.
+            let found = ahead.or_else(|| waiting.by_position.first_key_value());
+            let Some((&place, _)) = found.filter(|_| !is_over) else {
+                waiting.mounted = None;
+                return None;
+            };
+            let (stamp, recall) = waiting.by_position.remove(&place)?;
+            waiting.stamps.remove(&(stamp, recall.database));
+            let bytes = mounted.bytes.saturating_add(recall.bytes);
+            waiting.mounted = Some(Mounted { position: place.0, bytes });
+            Some(recall)
+        })?;
+        self.known.remove(&next.database);
+        self.bytes -= next.bytes;
+        Some(next)
+    }
+
+    /// Takes a recall out; false if it does not wait.
+    pub fn remove(&mut self, database: DatabaseId) -> bool {
+        let Some((tape, position)) = self.known.remove(&database) else { return false };
+        let removed = self.change(&tape, |waiting| {
+            let (stamp, recall) = waiting.by_position.remove(&(position, database))?;
+            waiting.stamps.remove(&(stamp, database));
+            Some(recall)
+        });
+        self.bytes -= removed.map_or(0, |recall| recall.bytes);
+        true
+    }
+
+    /// The number of recalls that wait, and their bytes.
+    pub fn waiting(&self) -> (usize, u64) {
+        (self.known.len(), self.bytes)
+    }
+
+    /// Some of the recalls that wait, those of one tape together.
+    pub fn some(&self, most: usize) -> Vec<Recall> {
+        let all = self.tapes.values().flat_map(|waiting| waiting.by_position.values());
+        all.take(most).map(|(_, recall)| recall.clone()).collect()
+    }
+
+    /// Changes what waits for a tape, and keeps `due` in step.
+    fn change<T>(&mut self, tape: &Tape, change: impl FnOnce(&mut Waiting) -> T) -> T {
+        let waiting = self.tapes.entry(tape.clone()).or_default();
+        if let Some(stamp) = waiting.due() {
+            self.due.remove(&(stamp, tape.clone()));
+        }
+        let changed = change(waiting);
+        match waiting.due() {
+            Some(stamp) => drop(self.due.insert((stamp, tape.clone()))),
+            None if waiting.by_position.is_empty() && waiting.mounted.is_none() => {
+                self.tapes.remove(tape);
+            }
+            None => {}
+        }
+        changed
+    }
+}
+
+impl Waiting {
+    /// The stamp of the request that is due first, of a tape that is not mounted.
+    fn due(&self) -> Option<u64> {
+        if self.mounted.is_some() { None } else { self.stamps.first().map(|(stamp, _)| *stamp) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recall(database: u32, tape: &str, position: u64, user: &str, bytes: u64) -> Recall {
+        let tape = Tape { store: "tape".to_owned(), name: tape.to_owned() };
+        Recall { database: DatabaseId(database), bytes, tape, position, user: user.to_owned() }
+    }
+
+    /// Empties the queue with one drive; returns the databases in order, and how often a tape was mounted.
+    fn emptied(queue: &mut RecallQueue) -> (Vec<u32>, usize) {
+        let (mut order, mut mounts) = (vec![], 0);
+        while let Some(tape) = queue.mount() {
+            mounts += 1;
+            while let Some(next) = queue.next(&tape) {
+                order.push(next.database.0);
+            }
+        }
+        (order, mounts)
+    }
+
+    #[test]
+    fn a_tape_gives_all_that_is_wanted_in_the_order_of_its_positions() {
+        let mut queue = RecallQueue::default();
+        for (database, tape, position) in [(1, "A", 30), (2, "B", 5), (3, "A", 10), (4, "A", 20)] {
+            assert!(queue.add(recall(database, tape, position, "ann", 10)));
+        }
+        assert!(!queue.add(recall(3, "A", 10, "bob", 10)), "queued already");
+        assert_eq!(queue.waiting(), (4, 40));
+        assert_eq!(emptied(&mut queue), (vec![3, 4, 1, 2], 2));
+        assert_eq!(queue.waiting(), (0, 0));
+    }
+
+    #[test]
+    fn one_file_does_not_wait_for_many_of_another_user() {
+        let mut queue = RecallQueue::default();
+        for number in 0..100_000 {
+            let tape = format!("T{}", number % 50);
+            assert!(queue.add(recall(number, &tape, u64::from(number), "many", 1 << 30)));
+        }
+        let first = queue.mount().unwrap();
+        assert!(queue.next(&first).is_some());
+        queue.add(recall(2_000_000, "lone", 0, "one", 1 << 30));
+        let second = queue.mount().unwrap();
+        assert_eq!(second.name, "lone");
+    }
+
+    #[test]
+    fn a_tape_that_gave_much_leaves_its_drive_to_another() {
+        let mut queue = RecallQueue::default();
+        for number in 0..3 {
+            queue.add(recall(number, "A", u64::from(number), "ann", MOUNTED_BYTES_MAX));
+        }
+        queue.add(recall(9, "B", 0, "ann", 1));
+        let (order, mounts) = emptied(&mut queue);
+        assert_eq!((order, mounts), (vec![0, 1, 2, 9], 4));
+    }
+
+    #[test]
+    fn what_is_added_behind_the_head_is_given_after_the_end() {
+        let mut queue = RecallQueue::default();
+        queue.add(recall(1, "A", 10, "ann", 1));
+        queue.add(recall(2, "A", 20, "ann", 1));
+        let tape = queue.mount().unwrap();
+        assert_eq!(queue.next(&tape).unwrap().database, DatabaseId(1));
+        queue.add(recall(3, "A", 5, "bob", 1));
+        assert_eq!(queue.next(&tape).unwrap().database, DatabaseId(2));
+        assert_eq!(queue.next(&tape).unwrap().database, DatabaseId(3));
+        assert_eq!(queue.next(&tape), None);
+        assert!(queue.mount().is_none());
+    }
+
+    #[test]
+    fn a_removed_recall_is_not_given() {
+        let mut queue = RecallQueue::default();
+        queue.add(recall(1, "A", 10, "ann", 7));
+        queue.add(recall(2, "A", 20, "ann", 8));
+        assert!(queue.remove(DatabaseId(1)));
+        assert!(!queue.remove(DatabaseId(1)));
+        assert_eq!(queue.waiting(), (1, 8));
+        assert_eq!(emptied(&mut queue), (vec![2], 1));
+    }
+
+    #[test]
+    fn grouping_by_tape_takes_a_tenth_of_the_mounts() {
+        let mut queue = RecallQueue::default();
+        let mut first_come = (0, None);
+        // A permutation: neighbours in time lie on other tapes.
+        for number in 0..10_000_u32 {
+            let file = number.wrapping_mul(7919) % 10_000;
+            let (tape, user) = (file % 50, file % 7);
+            queue.add(recall(file, &format!("T{tape}"), u64::from(file), &format!("u{user}"), 1));
+            if first_come.1 != Some(tape) {
+                first_come = (first_come.0 + 1, Some(tape));
+            }
+        }
+        let (order, mounts) = emptied(&mut queue);
+        assert_eq!(order.len(), 10_000);
+        assert!(mounts * 10 <= first_come.0, "{mounts} mounts for {}", first_come.0);
+    }
+}

@@ -1,0 +1,328 @@
+//! [`Recaller`]: stages what is asked for, one request after the other, and tells how long it will take.
+//!
+//! 1. A request that fails is remembered for a while: whoever asks again in that time learns why, and later asks anew.
+//! 2. The queue is in memory. After a restart clients that wait ask again, since they are told to.
+//! 3. Dropping a recaller stops what it is doing; a database is then as it was.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::{DatabaseId, Residence, ResidenceState, clock};
+use parking_lot::Mutex;
+
+use super::queue::{Recall, RecallQueue, Tape};
+use super::rates::RecallRates;
+use crate::error::{Error, Result};
+use crate::keeping::Archive;
+
+/// How long a recall waits for another process that moves the same database.
+const LOCK_WAIT: Duration = Duration::from_secs(600);
+/// How long a failure is remembered.
+const FAILURE_TIME: Duration = Duration::from_secs(30);
+const FAILURE_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Failures that are remembered.
+const FAILURES_MAX: usize = 10_000;
+/// Recalls that are told about, of those that wait.
+const TOLD_MAX: usize = 1000;
+
+/// Brings databases back to the disk as they are asked for.
+#[derive(Debug)]
+pub struct Recaller {
+    shared: Arc<SharedQueue>,
+}
+
+/// Counts of recalls since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RecallCounts {
+    /// Recalls that wait or are being carried out.
+    pub waiting: u64,
+    /// Bytes that wait.
+    pub waiting_bytes: u64,
+    /// Recalls that brought a file back.
+    pub done: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Recalls that failed.
+    pub failed: u64,
+    /// The sum of the differences between estimated and real times of `done`, in seconds.
+    pub estimate_errors_seconds: f64,
+}
+
+/// A recall that waits, or is being carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingRecall {
+    /// The request.
+    pub recall: Recall,
+    /// The bytes that are on the disk already; none if it waits.
+    pub bytes_done: Option<u64>,
+}
+
+#[derive(Debug)]
+struct SharedQueue {
+    archive: Arc<Archive>,
+    streams: usize,
+    state: Mutex<RecallState>,
+    is_stopped: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct RecallState {
+    queue: RecallQueue,
+    running: HashMap<DatabaseId, RunningRecall>,
+    /// When a recall was asked for, and how long that was estimated to take.
+    promised: HashMap<DatabaseId, (Instant, Duration)>,
+    failures: HashMap<DatabaseId, RecentFailure>,
+    rates: RecallRates,
+    counts: RecallCounts,
+    threads: usize,
+}
+
+/// Why a recall failed, and until when it is not tried again.
+#[derive(Debug)]
+struct RecentFailure {
+    until: Instant,
+    is_for_now: bool,
+    what: String,
+}
+
+impl RecentFailure {
+    fn error(&self, rest: Duration) -> Error {
+        let what = self.what.clone();
+        if self.is_for_now {
+            Error::NotBefore { wait: rest, what }
+        } else {
+            Error::Unavailable { what }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct RunningRecall {
+    recall: Recall,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Recaller {
+    /// A recaller without work and threads.
+    pub fn new(archive: Arc<Archive>) -> Self {
+        let streams = archive.streams();
+        let shared = SharedQueue {
+            archive,
+            streams,
+            state: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
+        };
+        Recaller { shared: Arc::new(shared) }
+    }
+
+    /// The archive that it stages from.
+    pub fn archive(&self) -> &Arc<Archive> {
+        &self.shared.archive
+    }
+
+    /// Asks for a database on behalf of a user; returns how long it will take, as far as is known: none if it is on
+    /// the disk.
+    ///
+    /// # Errors
+    /// `Unavailable` with the reason if it could not be brought back lately; `Corrupt` if no copy is left.
+    pub fn recall(&self, database: DatabaseId, user: &str) -> Result<Option<Duration>> {
+        let shared = &self.shared;
+        let residence = shared.archive.residence(database)?;
+        let is_away = match residence.state() {
+            ResidenceState::Nearline | ResidenceState::Staging | ResidenceState::Lost => true,
+            // The disk may have lost it.
+            ResidenceState::Both => !shared.archive.is_on_disk(database)?,
+            ResidenceState::Online | ResidenceState::Migrating => false,
+        };
+        if !is_away {
+            shared.state.lock().failures.remove(&database);
+            return Ok(None);
+        }
+        if let Some(wait) = shared.known(database)? {
+            return Ok(Some(wait));
+        }
+        let recall = shared.recall_of(database, &residence, user)?;
+        let mut state = shared.state.lock();
+        let wait = state.estimate(recall.bytes, shared.streams);
+        if state.queue.add(recall) {
+            state.promised.insert(database, (clock::now(), wait));
+        }
+        if state.threads < shared.streams && state.threads < state.waiting() {
+            state.threads += 1;
+            let shared = Arc::downgrade(shared);
+            let thread = thread::Builder::new().name("femtobarn-recall".to_owned());
+            if let Err(source) = thread.spawn(move || carry_out(&shared)) {
+                state.threads -= 1;
+                if state.threads == 0 {
+                    state.promised.remove(&database);
+                    state.queue.remove(database);
+                    let what = "cannot start a thread that recalls".to_owned();
+                    return Err(Error::Io { what, source });
+                }
+            }
+        }
+        Ok(Some(wait))
+    }
+
+    /// Takes a recall back that has not begun; false if there is none.
+    pub fn cancel(&self, database: DatabaseId) -> bool {
+        let mut state = self.shared.state.lock();
+        let was_waiting = state.queue.remove(database);
+        if was_waiting {
+            state.promised.remove(&database);
+        }
+        was_waiting
+    }
+
+    /// Counts since the start.
+    pub fn counts(&self) -> RecallCounts {
+        let state = self.shared.state.lock();
+        let (_, waiting_bytes) = state.queue.waiting();
+        RecallCounts { waiting: state.waiting() as u64, waiting_bytes, ..state.counts }
+    }
+
+    /// Recalls that are being carried out, and some of those that wait.
+    pub fn waiting(&self) -> Vec<WaitingRecall> {
+        let state = self.shared.state.lock();
+        let running = state.running.values().map(|running| WaitingRecall {
+            recall: running.recall.clone(),
+            bytes_done: Some(running.bytes.load(Ordering::Relaxed)),
+        });
+        let waiting = state.queue.some(TOLD_MAX).into_iter();
+        let waiting = waiting.map(|recall| WaitingRecall { recall, bytes_done: None });
+        running.chain(waiting).collect()
+    }
+}
+
+impl Drop for Recaller {
+    fn drop(&mut self) {
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+    }
+}
+
+impl SharedQueue {
+    /// What is known of a recall that was asked for before: how long it will still take.
+    fn known(&self, database: DatabaseId) -> Result<Option<Duration>> {
+        let mut state = self.state.lock();
+        if let Some(failure) = state.failures.get(&database) {
+            let rest = failure.until.saturating_duration_since(clock::now());
+            if !rest.is_zero() {
+                return Err(failure.error(rest));
+            }
+            state.failures.remove(&database);
+        }
+        let promised = state.promised.get(&database);
+        Ok(promised.map(|(asked, wait)| wait.saturating_sub(asked.elapsed())))
+    }
+
+    /// The recall of a database from the first of its complete copies.
+    ///
+    /// # Errors
+    /// `Corrupt` if there is no complete copy.
+    fn recall_of(&self, database: DatabaseId, residence: &Residence, user: &str) -> Result<Recall> {
+        let Some(replica) = residence.replicas.iter().find(|replica| replica.is_complete()) else {
+            let what = format!("{} is lost: no store has a good copy", self.name(database));
+            return Err(Error::Corrupt { what });
+        };
+        let tape = replica.tape.clone();
+        let (name, position) = tape.unwrap_or_else(|| (replica.key.clone(), 0));
+        let tape = Tape { store: replica.store.clone(), name };
+        Ok(Recall { database, bytes: replica.size, tape, position, user: user.to_owned() })
+    }
+
+    /// A database by its name, or else by its number.
+    fn name(&self, database: DatabaseId) -> String {
+        let name = self.archive.name_of(database);
+        name.map_or_else(|| format!("database {database}"), |name| format!("database {name:?}"))
+    }
+
+    /// Stages a database, and notes how that went.
+    fn stage(&self, recall: &Recall, bytes: &AtomicU64) {
+        let began = clock::now();
+        let mut watch = |done| {
+            bytes.store(done, Ordering::Relaxed);
+            !self.is_stopped.load(Ordering::Relaxed)
+        };
+        let stage = AssertUnwindSafe(|| self.archive.stage(recall.database, LOCK_WAIT, &mut watch));
+        let staged = catch_unwind(stage).unwrap_or_else(|_| {
+            Err(Error::Unavailable { what: "staging failed for a bug; see the log".to_owned() })
+        });
+        let mut state = self.state.lock();
+        state.running.remove(&recall.database);
+        let promised = state.promised.remove(&recall.database);
+        match staged {
+            Ok(()) => {
+                if bytes.load(Ordering::Relaxed) > 0 {
+                    state.rates.note(recall.bytes, began.elapsed());
+                }
+                state.counts.done += 1;
+                state.counts.bytes += recall.bytes;
+                if let Some((asked, wait)) = promised {
+                    let error = asked.elapsed().as_secs_f64() - wait.as_secs_f64();
+                    state.counts.estimate_errors_seconds += error.abs();
+                }
+            }
+            Err(error) => {
+                state.counts.failed += 1;
+                if state.failures.len() >= FAILURES_MAX {
+                    let now = clock::now();
+                    state.failures.retain(|_, failure| failure.until > now);
+                }
+                let (is_for_now, wait) = match &error {
+                    Error::NotBefore { wait, .. } => (true, *wait),
+                    _ => (false, FAILURE_TIME),
+                };
+                let what = match error {
+                    Error::NotBefore { what, .. } => what,
+                    other => other.to_string(),
+                };
+                // What a store says is not believed beyond a day.
+                let until = clock::now() + wait.min(FAILURE_TIME_MAX);
+                state.failures.insert(recall.database, RecentFailure { until, is_for_now, what });
+            }
+        }
+    }
+}
+
+impl RecallState {
+    fn waiting(&self) -> usize {
+        self.queue.waiting().0 + self.running.len()
+    }
+
+    /// How long a new recall will take behind those that wait.
+    fn estimate(&self, bytes: u64, streams: usize) -> Duration {
+        let (recalls, ahead) = self.queue.waiting();
+        self.rates.estimate(recalls + self.running.len() + 1, ahead.saturating_add(bytes), streams)
+    }
+}
+
+/// What a thread does: mounts a tape, stages all that is wanted of it, and so on, until nothing waits.
+fn carry_out(shared: &Weak<SharedQueue>) {
+    let mut mounted: Option<Tape> = None;
+    while let Some(shared) = shared.upgrade() {
+        let mut state = shared.state.lock();
+        if shared.is_stopped.load(Ordering::Relaxed) {
+            state.threads -= 1;
+            return;
+        }
+        let next = mounted.as_ref().and_then(|tape| state.queue.next(tape));
+        let Some(recall) = next else {
+            mounted = state.queue.mount();
+            if mounted.is_none() {
+                // The next request starts a thread again.
+                state.threads -= 1;
+                return;
+            }
+            continue;
+        };
+        let bytes = Arc::new(AtomicU64::new(0));
+        let running = RunningRecall { recall: recall.clone(), bytes: Arc::clone(&bytes) };
+        state.running.insert(recall.database, running);
+        drop(state);
+        shared.stage(&recall, &bytes);
+    }
+}

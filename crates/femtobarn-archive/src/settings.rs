@@ -1,0 +1,193 @@
+//! The settings of a federation's storage: the file `storage.toml` in its folder.
+//!
+//! ```toml
+//! [stores.tape]
+//! kind = "commands"
+//! migrate = ["/opt/site/to-tape"]
+//! stage = ["/opt/site/from-tape"]
+//! remove = ["/opt/site/forget"]
+//! query = ["/opt/site/ask"]
+//!
+//! [[rules]]
+//! databases = "raw-*"
+//! stores = ["tape"]
+//! after_seconds = 3600
+//!
+//! [disk]
+//! high_percent = 90
+//! low_percent = 80
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use wildmatch::WildMatch;
+
+use crate::error::{Error, Result};
+use crate::stores::{CommandStore, FolderStore, S3Settings, S3Store, SiteCommands, Store};
+
+/// The file of the settings, in the federation's folder.
+pub const STORAGE_FILE: &str = "storage.toml";
+
+/// The stores of a federation, and what is kept where.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageSettings {
+    /// The stores by their names.
+    pub stores: BTreeMap<String, StoreSettings>,
+    /// What is copied where; the first rule that a database's name matches counts.
+    pub rules: Vec<Rule>,
+    /// When files leave the disk.
+    pub disk: DiskLimits,
+}
+
+/// A store.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum StoreSettings {
+    /// A folder of another disk or of a shared file system.
+    Folder {
+        /// The folder, which must exist.
+        path: PathBuf,
+    },
+    /// A bucket of an object store.
+    S3(S3Settings),
+    /// Mass storage behind a site's commands.
+    Commands(SiteCommands),
+}
+
+/// Which databases are copied to which stores.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct Rule {
+    /// The names of databases; `*` stands for any letters, `?` for one.
+    pub databases: String,
+    /// The stores that get a copy each.
+    pub stores: Vec<String>,
+    /// Seconds from the last change of a sealed file to its first copy.
+    #[serde(default)]
+    pub after_seconds: u64,
+    /// Complete copies without which the file does not leave the disk; by default one in each of the stores.
+    pub copies: Option<usize>,
+    /// Keeps the files on the disk, too.
+    #[serde(default)]
+    pub keep_on_disk: bool,
+}
+
+/// When files leave the disk.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct DiskLimits {
+    /// Files leave the disk when more of it is used, in percent.
+    pub high_percent: f64,
+    /// Files leave it until no more is used, in percent.
+    pub low_percent: f64,
+}
+
+impl Default for DiskLimits {
+    fn default() -> Self {
+        DiskLimits { high_percent: 95.0, low_percent: 85.0 }
+    }
+}
+
+impl StorageSettings {
+    /// The settings of the federation in `folder`; no store and no rule if it has no file of them.
+    ///
+    /// # Errors
+    /// `Invalid` with the line if they cannot be understood; `Io` or `Denied` if the file cannot be read.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let path = folder.join(STORAGE_FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text).map_err(|error| match error {
+                Error::Invalid { what } => {
+                    Error::Invalid { what: format!("{}: {what}", path.display()) }
+                }
+                other => other,
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(Error::io("read", &path, error)),
+        }
+    }
+
+    /// Settings from their text.
+    ///
+    /// # Errors
+    /// `Invalid` if they cannot be understood, or contradict themselves.
+    pub fn parse(text: &str) -> Result<Self> {
+        let settings: Self = toml::from_str(text)
+            .map_err(|error| Error::Invalid { what: error.to_string().trim_end().to_owned() })?;
+        for rule in &settings.rules {
+            let unknown = rule.stores.iter().find(|name| !settings.stores.contains_key(*name));
+            if let Some(name) = unknown {
+                let what = format!(
+                    "the rule for {:?} names store {name:?}, which is not set",
+                    rule.databases
+                );
+                return Err(Error::Invalid { what });
+            }
+            if rule.copies.is_some_and(|copies| copies == 0 || copies > rule.stores.len()) {
+                let what = format!(
+                    "the rule for {:?} wants another number of copies than 1 to {}, its stores",
+                    rule.databases,
+                    rule.stores.len()
+                );
+                return Err(Error::Invalid { what });
+            }
+        }
+        let DiskLimits { high_percent, low_percent } = settings.disk;
+        if !(0.0 < low_percent && low_percent <= high_percent && high_percent <= 100.0) {
+            let what = format!(
+                "disk: low_percent {low_percent} must be above 0 and at most high_percent {high_percent}, \
+                 which is at most 100"
+            );
+            return Err(Error::Invalid { what });
+        }
+        Ok(settings)
+    }
+
+    /// The rule for a database.
+    pub fn rule_for(&self, database: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| WildMatch::new(&rule.databases).matches(database))
+    }
+
+    /// Makes a store; none if the settings do not name it.
+    ///
+    /// # Errors
+    /// `Invalid` with the store's name if it cannot be made of its settings.
+    pub fn open_store(&self, name: &str) -> Result<Option<Arc<dyn Store>>> {
+        let store = self.stores.get(name).map(StoreSettings::open).transpose();
+        store.map_err(|error| match error {
+            Error::Invalid { what } => Error::Invalid { what: format!("store {name}: {what}") },
+            other => other,
+        })
+    }
+}
+
+impl StoreSettings {
+    fn open(&self) -> Result<Arc<dyn Store>> {
+        Ok(match self {
+            StoreSettings::Folder { path } => Arc::new(FolderStore::new(path.clone())?),
+            StoreSettings::S3(settings) => Arc::new(S3Store::new(settings.clone())?),
+            StoreSettings::Commands(commands) => Arc::new(CommandStore::new(commands.clone())?),
+        })
+    }
+
+    /// Files that the store moves at once without one slowing down another.
+    pub(crate) fn streams(&self) -> usize {
+        match self {
+            StoreSettings::Folder { .. } => 2,
+            StoreSettings::S3(_) => 4,
+            StoreSettings::Commands(commands) => commands.streams,
+        }
+    }
+}
+
+impl Rule {
+    /// Complete copies without which the file does not leave the disk.
+    pub fn copies(&self) -> usize {
+        self.copies.unwrap_or(self.stores.len()).max(1)
+    }
+}

@@ -1,0 +1,83 @@
+//! Files on this machine: copied with progress, and their checksums.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use simd_adler32::Adler32;
+
+use super::store::ByteWatch;
+use crate::error::{Error, Result};
+
+/// Bytes between two calls of a watch.
+const WATCHED_BYTES: u64 = 64 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Copies a file to a new one; returns that, and the checksum of the bytes that were copied.
+pub(super) fn copy_file(
+    from: &Path,
+    to: &Path,
+    watch: &mut ByteWatch<'_>,
+) -> Result<(File, String)> {
+    let mut target = File::create_new(to).map_err(|error| Error::io("create", to, error))?;
+    let (_, sum) = read_all(from, watch, |bytes| {
+        target.write_all(bytes).map_err(|error| Error::io("write", to, error))
+    })?;
+    Ok((target, sum))
+}
+
+/// Makes an operation that writes a new file leave none behind when it fails.
+pub(super) fn or_remove<T>(file: &Path, result: Result<T>) -> Result<T> {
+    if result.is_err() {
+        // What cannot be removed is under a name that nobody takes for the object's.
+        let _ = std::fs::remove_file(file);
+    }
+    result
+}
+
+/// The size and the checksum of a file.
+pub(crate) fn checksum(path: &Path, watch: &mut ByteWatch<'_>) -> Result<(u64, String)> {
+    read_all(path, watch, |_| Ok(()))
+}
+
+/// Adler-32, which XRootD and most mass storage know: `adler32:0a1b2c3d`.
+#[derive(Default)]
+pub(super) struct FileSum(Adler32);
+
+impl FileSum {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.0.write(bytes);
+    }
+
+    pub(super) fn text(&self) -> String {
+        format!("adler32:{:08x}", self.0.finish())
+    }
+}
+
+/// Reads a file from its beginning to its end; returns its size and its checksum.
+fn read_all(
+    path: &Path,
+    watch: &mut ByteWatch<'_>,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<(u64, String)> {
+    let cannot = |error| Error::io("read", path, error);
+    let mut file = File::open(path).map_err(cannot)?;
+    let mut sum = FileSum::default();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    let (mut size, mut told) = (0, None);
+    loop {
+        let read = file.read(&mut buffer).map_err(cannot)?;
+        if told.is_none_or(|told| size - told >= WATCHED_BYTES) {
+            told = Some(size);
+            if !watch(size) {
+                return Err(Error::Stopped { what: format!("reading {}", path.display()) });
+            }
+        }
+        if read == 0 {
+            return Ok((size, sum.text()));
+        }
+        sum.add(&buffer[..read]);
+        take(&buffer[..read])?;
+        size += read as u64;
+    }
+}

@@ -1,0 +1,16 @@
+//! Stores: places that keep whole files under names.
+//!
+//! `store` is the trait with what every store promises; `folder`, `s3` and `commands` are its kinds; `files` copies
+//! bytes between files and takes their checksums.
+
+mod commands;
+mod files;
+mod folder;
+mod s3;
+mod store;
+
+pub use commands::{CommandStore, SiteCommands};
+pub(crate) use files::checksum;
+pub use folder::FolderStore;
+pub use s3::{S3Settings, S3Store};
+pub use store::{ByteWatch, Store, StoredState};

@@ -1,0 +1,287 @@
+//! A store in a bucket of an object store that speaks S3.
+//!
+//! Objects are written once, in parts of 16 MiB or more, of which three are under way; requests are signed with the checksum of
+//! their bytes, repeated with growing pauses, and never conditional. `connection` carries them.
+
+mod connection;
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path as ObjectPath;
+use object_store::{BackoffConfig, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart};
+use serde::Deserialize;
+use tokio::runtime::Runtime;
+
+use super::files::{FileSum, or_remove};
+use super::store::{ByteWatch, Store, StoredState, check_key, no_object};
+use crate::error::{Error, Result};
+use connection::Connector;
+
+/// Bytes of a part, of a file that is not larger than [`PARTS_MAX`] of them.
+const PART_BYTES: u64 = 16 << 20;
+/// Parts of an object: S3 allows 10,000.
+const PARTS_MAX: u64 = 9_000;
+/// Parts that are being sent at once.
+const PARTS_SENT: usize = 3;
+/// Bytes of a range that is fetched, and the number of these at once.
+const RANGE_BYTES: u64 = 8 << 20;
+const RANGES_FETCHED: usize = 4;
+/// Attempts of a request, and the time in which they are made.
+const RETRIES: usize = 8;
+const RETRY_TIME: Duration = Duration::from_secs(120);
+
+/// A bucket.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct S3Settings {
+    /// The address of the server, such as `https://s3.example.org`.
+    pub url: String,
+    /// The bucket, which must exist.
+    pub bucket: String,
+    /// The region, as the server names it.
+    #[serde(default = "region")]
+    pub region: String,
+    /// What the names of objects begin with, without `/` at its end.
+    #[serde(default)]
+    pub prefix: String,
+    /// The variables of the environment that have the key's name and the key.
+    #[serde(default = "key_variables")]
+    pub key_variables: [String; 2],
+}
+
+fn region() -> String {
+    "us-east-1".to_owned()
+}
+
+fn key_variables() -> [String; 2] {
+    ["AWS_ACCESS_KEY_ID".to_owned(), "AWS_SECRET_ACCESS_KEY".to_owned()]
+}
+
+/// Objects in a bucket.
+#[derive(Debug)]
+pub struct S3Store {
+    settings: S3Settings,
+    bucket: AmazonS3,
+    runtime: OnceLock<Runtime>,
+}
+
+impl S3Store {
+    /// A store in a bucket. Nothing is sent before it is used.
+    ///
+    /// # Errors
+    /// `Invalid` if the address is not one, or the environment has no key.
+    pub fn new(settings: S3Settings) -> Result<Self> {
+        let [name, key] = &settings.key_variables;
+        let variable = |variable: &str| {
+            std::env::var(variable).map_err(|_| Error::Invalid {
+                what: format!(
+                    "the environment variable {variable}, which has the key of bucket {}, is not set",
+                    settings.bucket
+                ),
+            })
+        };
+        let retry = RetryConfig {
+            backoff: BackoffConfig::default(),
+            max_retries: RETRIES,
+            retry_timeout: RETRY_TIME,
+        };
+        let bucket = AmazonS3Builder::new()
+            .with_endpoint(&settings.url)
+            .with_bucket_name(&settings.bucket)
+            .with_region(&settings.region)
+            .with_access_key_id(variable(name)?)
+            .with_secret_access_key(variable(key)?)
+            .with_allow_http(settings.url.starts_with("http://"))
+            .with_virtual_hosted_style_request(false)
+            .with_retry(retry)
+            .with_http_connector(Connector::new()?)
+            .build();
+        let bucket = bucket.map_err(|error| Error::Invalid {
+            what: format!("bucket {} at {}: {error}", settings.bucket, settings.url),
+        })?;
+        Ok(S3Store { settings, bucket, runtime: OnceLock::new() })
+    }
+
+    fn object(&self, key: &str) -> Result<ObjectPath> {
+        check_key(key)?;
+        let prefix = &self.settings.prefix;
+        Ok(if prefix.is_empty() {
+            ObjectPath::from(key)
+        } else {
+            ObjectPath::from(format!("{prefix}/{key}"))
+        })
+    }
+
+    fn runtime(&self) -> Result<&Runtime> {
+        if let Some(runtime) = self.runtime.get() {
+            return Ok(runtime);
+        }
+        let made = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("femtobarn-s3")
+            .enable_all()
+            .build();
+        let made = made.map_err(|source| Error::Io {
+            what: "cannot start threads for an object store".to_owned(),
+            source,
+        })?;
+        Ok(self.runtime.get_or_init(|| made))
+    }
+
+    fn failed(&self, what: &str, key: &str, error: object_store::Error) -> Error {
+        use object_store::Error as Failure;
+        let text = format!("cannot {what} {key} in {}: {error}", self.place());
+        match error {
+            Failure::NotFound { .. } => no_object(self, key),
+            Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. } => {
+                Error::Denied { what: text }
+            }
+            _ => Error::Unavailable { what: text },
+        }
+    }
+
+    /// Sends a file's bytes as an object.
+    async fn send(
+        &self,
+        key: &str,
+        from: &Path,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<Option<String>> {
+        let object = self.object(key)?;
+        let cannot_read = |error| Error::io("read", from, error);
+        let refused = |error| self.failed("write", key, error);
+        let mut file = File::open(from).map_err(cannot_read)?;
+        let size = file.metadata().map_err(cannot_read)?.len();
+        let part_bytes = PART_BYTES.max(size.div_ceil(PARTS_MAX));
+        let mut sum = FileSum::default();
+        let mut part = next_part(&mut file, part_bytes, &mut sum).map_err(cannot_read)?;
+        if (part.len() as u64) < part_bytes {
+            self.bucket.put(&object, part.into()).await.map_err(refused)?;
+            return Ok(Some(sum.text()));
+        }
+        let upload = self.bucket.put_multipart(&object).await.map_err(refused)?;
+        let mut upload = WriteMultipart::new_with_chunk_size(upload, part_bytes as usize);
+        let sent = async {
+            let mut done = 0;
+            while !part.is_empty() {
+                upload.wait_for_capacity(PARTS_SENT).await.map_err(refused)?;
+                done += part.len() as u64;
+                if !watch(done) {
+                    return Err(Error::Stopped { what: format!("writing {key}") });
+                }
+                upload.put(Bytes::from(part));
+                part = next_part(&mut file, part_bytes, &mut sum).map_err(cannot_read)?;
+            }
+            Ok(())
+        };
+        match sent.await {
+            Ok(()) => upload.finish().await.map(|_| Some(sum.text())).map_err(refused),
+            Err(error) => {
+                // Parts that stay cost money. Those of a killed writer are for a rule of the bucket to end.
+                let _ = upload.abort().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The next bytes of a file, fewer than a part at its end.
+fn next_part(file: &mut File, bytes: u64, sum: &mut FileSum) -> std::io::Result<Vec<u8>> {
+    let mut part = Vec::with_capacity(bytes as usize);
+    file.take(bytes).read_to_end(&mut part)?;
+    sum.add(&part);
+    Ok(part)
+}
+
+impl Store for S3Store {
+    fn place(&self) -> String {
+        format!("bucket {} at {}", self.settings.bucket, self.settings.url)
+    }
+
+    fn put(&self, key: &str, from: &Path, watch: &mut ByteWatch<'_>) -> Result<Option<String>> {
+        self.runtime()?.block_on(self.send(key, from, watch))
+    }
+
+    fn get(&self, key: &str, to: &Path, watch: &mut ByteWatch<'_>) -> Result<()> {
+        let object = self.object(key)?;
+        let size = self.stat(key)?.size;
+        let file = File::create_new(to).map_err(|error| Error::io("create", to, error))?;
+        let ranges = (0..size.div_ceil(RANGE_BYTES)).map(|number| {
+            let first = number * RANGE_BYTES;
+            first..first.saturating_add(RANGE_BYTES).min(size)
+        });
+        let fetched = self.runtime()?.block_on(async {
+            let fetch = |range: std::ops::Range<u64>| {
+                let first = range.start;
+                let fetching = self.bucket.get_range(&object, range);
+                async move { fetching.await.map(|bytes| (first, bytes)) }
+            };
+            let mut ranges = stream::iter(ranges).map(fetch).buffer_unordered(RANGES_FETCHED);
+            let mut done = 0;
+            while let Some((first, bytes)) =
+                ranges.try_next().await.map_err(|error| self.failed("read", key, error))?
+            {
+                let written = file.write_all_at(&bytes, first);
+                written.map_err(|error| Error::io("write", to, error))?;
+                done += bytes.len() as u64;
+                if !watch(done) {
+                    return Err(Error::Stopped { what: format!("reading {key}") });
+                }
+            }
+            Ok(())
+        });
+        or_remove(to, fetched)
+    }
+
+    fn read(&self, key: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let object = self.object(key)?;
+        let range = offset..offset + buffer.len() as u64;
+        let read = self.runtime()?.block_on(self.bucket.get_range(&object, range));
+        let bytes = read.map_err(|error| self.failed("read", key, error))?;
+        let read = bytes.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&bytes[..read]);
+        Ok(read)
+    }
+
+    fn stat(&self, key: &str) -> Result<StoredState> {
+        let object = self.object(key)?;
+        let found = self.runtime()?.block_on(self.bucket.head(&object));
+        let found = found.map_err(|error| self.failed("look at", key, error))?;
+        Ok(StoredState { size: found.size, ..StoredState::default() })
+    }
+
+    fn remove(&self, key: &str) -> Result<()> {
+        let object = self.object(key)?;
+        let removed = self.runtime()?.block_on(self.bucket.delete(&object));
+        match removed.map_err(|error| self.failed("remove", key, error)) {
+            Err(Error::NoObject { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+        let below = &self.settings.prefix;
+        let top = (!below.is_empty()).then(|| ObjectPath::from(below.as_str()));
+        let listed =
+            self.runtime()?.block_on(self.bucket.list(top.as_ref()).try_collect::<Vec<_>>());
+        let listed = listed.map_err(|error| self.failed("list", prefix, error))?;
+        let mut found = vec![];
+        for object in listed {
+            let name = object.location.as_ref();
+            let key = name.strip_prefix(below.as_str()).unwrap_or(name).trim_start_matches('/');
+            if key.starts_with(prefix) {
+                found.push((key.to_owned(), object.size));
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}

@@ -1,0 +1,286 @@
+//! Databases between the disk and a store: every movement, its refusals, and what is left by a crash.
+
+use std::fs::{self, File};
+use std::thread;
+use std::time::Duration;
+
+use femtobarn_archive::{Error, Recaller, staging_path};
+use femtobarn_catalog::{
+    DiskState, ErrorKind, FilePin, ReplicaState, ResidenceState, StoredObject, clock,
+};
+
+use crate::sealed::{Sealed, on};
+
+const WAIT: Duration = Duration::from_secs(10);
+
+fn state(of: &Sealed, database: femtobarn_catalog::DatabaseId) -> ResidenceState {
+    of.catalogue.residence(database).unwrap().state()
+}
+
+fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
+    result.unwrap_err().kind()
+}
+
+#[test]
+fn a_database_goes_to_a_store_and_comes_back() {
+    let of = Sealed::new();
+    let bytes: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let run7 = of.database("run7", &bytes);
+    let archive = of.archive();
+    assert_eq!(state(&of, run7), ResidenceState::Online);
+    let copy = archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    assert_eq!((copy.size, copy.state), (3_000_000, ReplicaState::Complete));
+    assert_eq!(state(&of, run7), ResidenceState::Both);
+    assert_eq!(archive.migrate(run7, "disk2", &mut *on()).unwrap(), copy, "made once");
+    assert_eq!(of.objects().len(), 1);
+    assert_eq!(archive.evict(run7).unwrap(), 3_000_000);
+    assert_eq!((state(&of, run7), of.files()), (ResidenceState::Nearline, vec![]));
+    assert_eq!(archive.evict(run7).unwrap(), 0, "again");
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    assert_eq!(state(&of, run7), ResidenceState::Both);
+    assert!(fs::read(of.file("run7")).unwrap() == bytes);
+    assert_eq!(of.files(), ["run7.root"]);
+}
+
+#[test]
+fn the_only_copy_and_what_is_pinned_or_open_stays() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    let pin = |until_us| FilePin { holder: "ann".to_owned(), until_us };
+    archive.pin(run7, &pin(None)).unwrap();
+    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    assert!(archive.unpin(run7, "ann").unwrap());
+    assert!(!archive.unpin(run7, "ann").unwrap());
+    archive.pin(run7, &pin(Some(clock::utc_us() - 1))).unwrap();
+    let reader = File::open(of.file("run7")).unwrap();
+    assert_eq!(kind(archive.evict(run7)), ErrorKind::Busy);
+    assert_eq!(state(&of, run7), ResidenceState::Both);
+    drop(reader);
+    archive.evict(run7).unwrap();
+    assert_eq!(kind(archive.discard(run7, "disk2")), ErrorKind::Denied);
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    archive.discard(run7, "disk2").unwrap();
+    assert_eq!((state(&of, run7), of.objects().len()), (ResidenceState::Online, 0));
+    assert_eq!(kind(archive.discard(run7, "disk2")), ErrorKind::NotFound);
+    assert_eq!(kind(archive.migrate(run7, "tape", &mut *on())), ErrorKind::NotFound);
+}
+
+#[test]
+fn what_a_crash_left_is_continued() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    let mut copy = archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    // Killed while migrating: the row is there, the object perhaps, and not under the name of the next attempt.
+    copy.state = ReplicaState::Migrating;
+    of.catalogue.record_replica(&copy).unwrap();
+    assert_eq!(state(&of, run7), ResidenceState::Migrating);
+    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    let second = archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    assert_ne!(second.key, copy.key);
+    let left = StoredObject { store: "disk2".to_owned(), key: copy.key };
+    assert_eq!(of.catalogue.discarded_objects().unwrap(), [left]);
+    assert_eq!((archive.sweep().unwrap(), of.objects().len()), (1, 1));
+    // Killed between the catalogue and the removal of the file.
+    let row = of.catalogue.database_by_id(run7, femtobarn_catalog::Csn::MAX).unwrap();
+    of.catalogue.record_eviction(&row, 1).unwrap();
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    assert_eq!((state(&of, run7), of.files().len()), (ResidenceState::Both, 1));
+    of.catalogue.record_eviction(&row, 1).unwrap();
+    assert_eq!(archive.evict(run7).unwrap(), 5);
+    // Killed while staging, with a part of the file.
+    of.catalogue.record_disk_state(run7, DiskState::Staging).unwrap();
+    fs::write(staging_path(&of.file("run7")), b"sev").unwrap();
+    assert_eq!(state(&of, run7), ResidenceState::Staging);
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
+    assert_eq!(of.files(), ["run7.root"]);
+}
+
+#[test]
+fn a_stopped_movement_leaves_things_as_they_were() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", &vec![7; 1 << 20]);
+    let archive = of.archive();
+    assert_eq!(kind(archive.migrate(run7, "disk2", &mut |_| false)), ErrorKind::Closed);
+    assert_eq!((state(&of, run7), of.objects().len()), (ResidenceState::Online, 0));
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.evict(run7).unwrap();
+    assert_eq!(kind(archive.stage(run7, WAIT, &mut |_| false)), ErrorKind::Closed);
+    assert_eq!((state(&of, run7), of.files()), (ResidenceState::Nearline, vec![]));
+}
+
+#[test]
+fn the_objects_of_a_purged_database_are_swept() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    of.drop_database(run7);
+    let kept = of.catalogue.raise_horizon(of.catalogue.head().unwrap()).unwrap();
+    let purgeable = of.catalogue.purgeable(&kept).unwrap();
+    assert_eq!(purgeable.databases.len(), 1);
+    let vacuumed = femtobarn_catalog::Vacuumed {
+        kept,
+        versions: vec![],
+        freed: vec![],
+        purged_databases: vec![run7],
+        purged_containers: vec![],
+    };
+    of.catalogue.vacuum(&vacuumed).unwrap();
+    assert_eq!(of.objects().len(), 1);
+    assert_eq!((archive.sweep().unwrap(), of.objects().len()), (1, 0));
+}
+
+#[test]
+fn rules_copy_what_is_due_and_empty_a_disk_that_is_too_full() {
+    let of = Sealed::new();
+    let rules = |high: f64| {
+        format!(
+            "[stores.disk2]\nkind = 'folder'\npath = '{}'\n\
+             [[rules]]\ndatabases = 'raw-*'\nstores = ['disk2']\n\
+             [[rules]]\ndatabases = 'late-*'\nstores = ['disk2']\nafter_seconds = 3600\n\
+             [[rules]]\ndatabases = 'kept-*'\nstores = ['disk2']\nkeep_on_disk = true\n\
+             [disk]\nhigh_percent = {high}\nlow_percent = 0.0001",
+            of.store().display()
+        )
+    };
+    of.settings(&rules(100.0));
+    for name in ["raw-1", "raw-2", "late-1", "kept-1", "other"] {
+        of.database(name, name.as_bytes());
+    }
+    let applied = of.archive().apply_rules(&mut *on()).unwrap();
+    let copied: Vec<&str> = applied.migrated.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((copied, applied.evicted.len()), (vec!["raw-1", "raw-2", "kept-1"], 0));
+    // Every disk is fuller than that.
+    of.settings(&rules(0.0001));
+    let applied = of.archive().apply_rules(&mut *on()).unwrap();
+    let evicted: Vec<&str> = applied.evicted.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((evicted, applied.migrated.len()), (vec!["raw-1", "raw-2"], 0));
+    assert_eq!(applied.failed, []);
+}
+
+#[test]
+fn many_who_ask_for_one_database_stage_it_once() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", &vec![7; 1 << 20]);
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.evict(run7).unwrap();
+    let recaller = Recaller::new(archive.into());
+    thread::scope(|scope| {
+        for user in ["ann", "bob", "cid"] {
+            let recaller = &recaller;
+            scope.spawn(move || {
+                while recaller.recall(run7, user).unwrap().is_some() {
+                    thread::yield_now();
+                }
+            });
+        }
+    });
+    let counts = recaller.counts();
+    assert_eq!((counts.done, counts.failed, counts.waiting), (1, 0, 0));
+    assert_eq!(state(&of, run7), ResidenceState::Both);
+}
+
+#[test]
+fn a_recall_that_fails_says_why_to_all_who_wait() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.evict(run7).unwrap();
+    fs::write(&of.objects()[0], b"other").unwrap();
+    let recaller = Recaller::new(archive.into());
+    let error = loop {
+        match recaller.recall(run7, "ann") {
+            Ok(Some(_)) => thread::yield_now(),
+            Ok(None) => panic!("bytes of something else were taken"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.to_string().contains("adler32"), "{error}");
+    assert_eq!((state(&of, run7), of.files()), (ResidenceState::Lost, vec![]));
+}
+
+#[test]
+fn a_file_that_the_disk_lost_comes_back() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    fs::remove_file(of.file("run7")).unwrap();
+    assert_eq!(kind(archive.discard(run7, "disk2")), ErrorKind::Denied);
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
+}
+
+#[test]
+fn a_copy_that_is_gone_does_not_count_when_the_file_is_to_leave() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    fs::remove_file(&of.objects()[0]).unwrap();
+    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    assert_eq!((state(&of, run7), of.files().len()), (ResidenceState::Online, 1));
+}
+
+#[test]
+fn a_restored_catalogue_removes_no_objects_of_the_other() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    // As restoring a backup does.
+    of.catalogue.begin_new_epochs().unwrap();
+    archive.discard(run7, "disk2").unwrap();
+    assert_eq!((archive.sweep().unwrap(), of.objects().len()), (0, 1));
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.discard(run7, "disk2").unwrap();
+    assert_eq!(of.objects().len(), 1, "its own was removed");
+}
+
+#[test]
+fn a_snapshot_of_a_dropped_database_can_be_staged() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.evict(run7).unwrap();
+    of.drop_database(run7);
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
+}
+
+#[test]
+fn whoever_waits_for_another_process_can_be_stopped() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.evict(run7).unwrap();
+    let owner = of.catalogue.locks().owner();
+    let _held = owner.lock_database_exclusive(run7, WAIT).unwrap();
+    let stopped = archive.stage(run7, Duration::from_secs(1000), &mut |_| false);
+    assert_eq!(kind(stopped), ErrorKind::Closed);
+    let busy = archive.stage(run7, Duration::from_millis(10), &mut *on());
+    assert_eq!(kind(busy), ErrorKind::Busy);
+}
+
+#[test]
+fn a_missing_file_without_copies_is_not_taken_for_an_evicted_one() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    let elsewhere = of.top().join("elsewhere");
+    fs::rename(of.file("run7"), &elsewhere).unwrap();
+    assert_eq!(kind(archive.stage(run7, WAIT, &mut *on())), ErrorKind::NotFound);
+    assert_eq!(state(&of, run7), ResidenceState::Online);
+    fs::rename(&elsewhere, of.file("run7")).unwrap();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+}
