@@ -56,7 +56,7 @@ from ._exceptions import (
     WrongTypeError,
 )
 from ._exchange.import_target import Imported
-from ._federations import Attached, Federation, create, open
+from ._federations import Federation, create, open
 from ._femtobarn import __version__
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._oid import Oid, OidArray, OidRange
@@ -90,9 +90,18 @@ from ._schema.classes import definition_of, field, is_persistent, persistent
 from ._schema.types import Definition
 from ._serving import Server, serve
 from ._snapshots import Snapshot
+from ._storage import AppliedRules, Copy, Pin, Residence
 from ._tiers import TierStatistics
 from ._transactions import Savepoint, Transaction
-from ._upkeep import BackupReport, CheckReport, Compacted, Problem, RepairReport, VacuumReport
+from ._upkeep import (
+    Attached,
+    BackupReport,
+    CheckReport,
+    Compacted,
+    Problem,
+    RepairReport,
+    VacuumReport,
+)
 from ._views.view import View
 from ._writers import ContainerWriter, Database
 from .datamodel import Model, load_model
@@ -102,6 +111,7 @@ if TYPE_CHECKING:
     from ._conditions_exchange.imports import ImportedConditions, import_conditions
 
 __all__ = [
+    "AppliedRules",
     "Attached",
     "BackupReport",
     "BusyError",
@@ -113,6 +123,7 @@ __all__ = [
     "Conflict",
     "ConflictError",
     "ContainerWriter",
+    "Copy",
     "CorruptError",
     "Database",
     "DeadBand",
@@ -144,12 +155,14 @@ __all__ = [
     "OidArray",
     "OidRange",
     "Payload",
+    "Pin",
     "PlanCosts",
     "PlannedJob",
     "Problem",
     "RawField",
     "Reduced",
     "RepairReport",
+    "Residence",
     "RunTable",
     "Savepoint",
     "Series",

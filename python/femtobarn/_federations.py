@@ -10,7 +10,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -26,14 +25,15 @@ from ._objects.objects import Object
 from ._query.paths import Expressions
 from ._schema.types import Definition
 from ._snapshots import Snapshot
+from ._storage import Storage
 from ._tiers import TierStatistics
 from ._transactions import Transaction
-from ._upkeep import Upkeep
+from ._upkeep import Attached, Upkeep
 from ._upkeep import seconds as _seconds
 from ._views.view import View
 from .datamodel import Model, load_model
 
-__all__ = ["Attached", "Federation", "create", "open"]
+__all__ = ["Federation", "create", "open"]
 
 
 def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federation:
@@ -75,6 +75,7 @@ def open(
     disk_cache_bytes: int | None = None,
     memcached: str | Sequence[str] = (),
     timeout: float | None = None,
+    stage: bool = True,
 ) -> Federation:
     """Open a federation.
 
@@ -89,12 +90,10 @@ def open(
     threads
         Threads that read one large array; one for each core by default.
     streams
-        Connections to a server for read-ahead, beside the first connection; 2 by default. More help where the
-        round trip is long.
+        Connections to a server for read-ahead, beside the first; 2 by default. More help over long distances.
     read_ahead_bytes
-        Size of one read-ahead request, 2 MiB by default, 64 MiB at most. More helps where the disks of the
-        server seek slowly. Reading one container in order takes up to 2.5 times as much memory. 0 turns
-        read-ahead off.
+        Size of one read-ahead request, 2 MiB by default, 64 MiB at most; 0 turns read-ahead off. More helps
+        where disks of the server seek slowly. Reading in order takes up to 2.5 times as much memory.
     disk_cache
         Folder for a cache of the bytes read from a server, which processes share; no cache by default.
     disk_cache_bytes
@@ -103,8 +102,10 @@ def open(
         ``host:port`` of a memcached server, or several, which jobs of a cluster share; they are asked after
         the disk cache. Everybody who can reach them can read the cached bytes.
     timeout
-        Seconds to keep trying a server that stopped answering, for example while it restarts; 60 by default.
-        A server that does not answer this first connection is an error at once.
+        Seconds to keep trying a server that stopped answering; 60 by default. Connecting is tried once.
+    stage
+        Whether reading a database that is in a store alone brings it back, with a bar on a terminal; if not,
+        that is an `UnavailableError`.
 
     Raises
     ------
@@ -119,9 +120,7 @@ def open(
     UnsupportedError
         If a newer release made it, in a format that this release does not know.
     """
-    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(path)
-    if not paths:
-        raise InvalidError("no server was named: name at least one")
+    paths = _paths(path)
     handle = FederationHandle.open(
         ",".join(paths),
         cache_bytes,
@@ -132,26 +131,19 @@ def open(
         disk_cache_bytes,
         [memcached] if isinstance(memcached, str) else list(memcached),
         timeout,
+        stage,
     )
     return Federation(handle)
 
 
-@dataclass(frozen=True)
-class Attached:
-    """The result of attaching a file."""
-
-    name: str
-    """Name of the file as a database."""
-    containers: list[str]
-    """Names of its containers."""
-    ignored: list[str]
-    """Fields whose types cannot be read, each with the reason."""
-    renamed: dict[str, str]
-    """New names of classes by their names in the file, such as ``"Events@dimuon"`` for ``"Events"``, where
-    the federation has a class of the old name with other fields."""
+def _paths(path: str | os.PathLike[str] | Sequence[str]) -> list[str]:
+    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(path)
+    if not paths:
+        raise InvalidError("no server was named: name at least one")
+    return paths
 
 
-class Federation(Upkeep, Imports):
+class Federation(Upkeep, Storage, Imports):
     """An open federation.
 
     Threads may share it. A pickle of it holds its path, and opens it again where it is unpickled. After a

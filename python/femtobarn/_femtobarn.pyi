@@ -25,23 +25,31 @@ __all__ = [
     "ViewHandle",
     "WriterHandle",
     "__version__",
+    "apply_storage_rules",
     "change_global_tag",
     "compact",
     "count_fork",
     "default_config",
+    "discard_copy",
+    "evict",
     "global_tag_history",
     "global_tags",
     "identify",
+    "migrate",
     "oid_records",
     "open_branch",
     "open_job",
     "payload_definition",
+    "pin_file",
     "read_branches",
     "rebuild_catalogue",
+    "residences",
     "restore",
     "series_definition",
+    "stage",
     "start_log",
     "tidy",
+    "unpin_file",
     "vacuum",
 ]
 
@@ -164,6 +172,7 @@ class FederationHandle:
         disk_cache_bytes: int | None,
         memcached: list[str],
         timeout: float | None,
+        stage: bool,
     ) -> FederationHandle: ...
     @property
     def name(self) -> str: ...
@@ -361,6 +370,18 @@ def compact(
 def tidy(
     of: UpkeepHandle, database: str | None, lock_wait: float, progress: Callable[..., object] | None
 ) -> dict[str, Any]: ...
+def migrate(
+    of: UpkeepHandle, database: str, store: str, progress: Callable[..., object] | None
+) -> dict[str, Any]: ...
+def stage(
+    of: UpkeepHandle, database: str, lock_wait: float, progress: Callable[..., object] | None
+) -> None: ...
+def evict(of: UpkeepHandle, database: str) -> int: ...
+def discard_copy(of: UpkeepHandle, database: str, store: str) -> None: ...
+def pin_file(of: UpkeepHandle, database: str, holder: str, until_us: int | None) -> None: ...
+def unpin_file(of: UpkeepHandle, database: str, holder: str) -> bool: ...
+def residences(of: UpkeepHandle) -> list[dict[str, Any]]: ...
+def apply_storage_rules(of: UpkeepHandle, progress: Callable[..., object] | None) -> dict[str, Any]: ...
 def rebuild_catalogue(
     folder: str | os.PathLike[str], name: str | None, progress: Callable[..., object] | None
 ) -> dict[str, Any]: ...

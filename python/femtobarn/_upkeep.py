@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ._femtobarn import FederationHandle
 
 __all__ = [
+    "Attached",
     "BackupReport",
     "CheckReport",
     "Compacted",
@@ -33,6 +34,21 @@ __all__ = [
 Progress = Callable[[str, str, int, int], None]
 """Called with the step, its subject, the bytes done and the bytes in all. An exception in it stops the
 work."""
+
+
+@dataclass(frozen=True)
+class Attached:
+    """The result of attaching a file."""
+
+    name: str
+    """Name of the file as a database."""
+    containers: list[str]
+    """Names of its containers."""
+    ignored: list[str]
+    """Fields whose types cannot be read, each with the reason."""
+    renamed: dict[str, str]
+    """New names of classes by their names in the file, such as ``"Events@dimuon"`` for ``"Events"``, where
+    the federation has a class of the old name with other fields."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,8 @@ class CheckReport:
     more_problems: int
     """Number of problems beyond these."""
     databases: int
+    nearline: int
+    """Databases that are in stores alone, and were not read."""
     containers: int
     versions: int
     pages: int
@@ -104,6 +122,8 @@ class BackupReport:
     """Size of these files."""
     stored: int
     """Bytes that this backup stores; the others are in the backup before it."""
+    nearline: list[str]
+    """Databases that are in stores alone; a restored federation reads them from there."""
     left_out: list[str]
     """Attached files outside the federation's folder, which are not backed up."""
 

@@ -13,6 +13,7 @@ use crate::error::OrRaise;
 use crate::handles::{ForkGuard, HandleGroup};
 use crate::progress::watched;
 use crate::read::snapshot::SnapshotHandle;
+use crate::storage::stage_for_readers;
 use crate::transaction::TransactionHandle;
 use crate::upkeep::UpkeepHandle;
 
@@ -26,12 +27,13 @@ pub struct FederationHandle {
 impl FederationHandle {
     #[staticmethod]
     fn create(py: Python<'_>, path: PathBuf, name: String) -> PyResult<Self> {
-        py.detach(|| Federation::create(&path, &name)).or_raise().map(Self::over)
+        let created = py.detach(|| Federation::create(&path, &name)).or_raise()?;
+        Ok(Self::over(created, true))
     }
 
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
-    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, memcached, timeout))]
+    #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, memcached, timeout, stage))]
     fn open(
         py: Python<'_>,
         path: PathBuf,
@@ -43,6 +45,7 @@ impl FederationHandle {
         disk_cache_bytes: Option<u64>,
         memcached: Vec<String>,
         timeout: Option<f64>,
+        stage: bool,
     ) -> PyResult<Self> {
         let usual = OpenOptions::default();
         let options = OpenOptions {
@@ -59,7 +62,7 @@ impl FederationHandle {
             Some(text) => Federation::open_urls(&urls(text), options),
             None => Federation::open_with(&path, options),
         };
-        py.detach(open).or_raise().map(Self::over)
+        Ok(Self::over(py.detach(open).or_raise()?, stage))
     }
 
     #[getter]
@@ -198,8 +201,11 @@ impl FederationHandle {
         &self.federation
     }
 
-    /// A handle on a federation that was just opened.
-    fn over(federation: Federation) -> Self {
+    /// A handle on a federation that was just opened; `stages`: whether readers bring back what is in stores alone.
+    fn over(federation: Federation, stages: bool) -> Self {
+        if stages {
+            stage_for_readers(&federation);
+        }
         Self { federation: ForkGuard::new(federation, &HandleGroup::new()) }
     }
 }
@@ -222,5 +228,5 @@ pub(crate) fn restore(
     let backups: Vec<&Path> = backups.iter().map(|path| &**path).collect();
     let restored =
         watched(py, progress, |watch| femtobarn::restore(&backups, &folder, watch).or_raise())?;
-    Ok(FederationHandle::over(restored))
+    Ok(FederationHandle::over(restored, true))
 }

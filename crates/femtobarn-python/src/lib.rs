@@ -28,6 +28,7 @@ mod progress;
 mod read;
 mod rows;
 mod server;
+mod storage;
 mod transaction;
 mod upkeep;
 
@@ -63,6 +64,10 @@ mod _femtobarn {
     use super::read::view::ViewHandle;
     #[pymodule_export]
     use super::server::{ServerHandle, default_config, start_log};
+    #[pymodule_export]
+    use super::storage::{
+        apply_storage_rules, discard_copy, evict, migrate, pin_file, residences, stage, unpin_file,
+    };
     #[pymodule_export]
     use super::transaction::{SavepointHandle, TransactionHandle, WriterHandle};
     #[pymodule_export]

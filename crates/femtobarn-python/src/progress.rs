@@ -26,17 +26,23 @@ pub(crate) fn watched<T: Send>(
     let mut raised = None;
     let done = py.detach(|| {
         let mut watch = |progress: &Progress| {
-            let heard = Python::attach(|py| {
-                py.check_signals()?;
-                if let Some(tell) = &tell {
-                    let Progress { doing, of, done, total } = progress;
-                    tell.call1(py, (*doing, of, *done, *total))?;
-                }
-                PyResult::Ok(())
-            });
+            let heard = Python::attach(|py| self::tell(py, tell.as_ref(), progress));
             heard.map_err(|error| raised = Some(error)).is_ok()
         };
         operation(&mut watch)
     });
     raised.map_or(done, Err)
+}
+
+/// Reports progress to a Python function, if there is one.
+///
+/// # Errors
+/// What it raises, or `KeyboardInterrupt`.
+pub(crate) fn tell(py: Python<'_>, to: Option<&Py<PyAny>>, progress: &Progress) -> PyResult<()> {
+    py.check_signals()?;
+    if let Some(to) = to {
+        let Progress { doing, of, done, total } = progress;
+        to.call1(py, (*doing, of, *done, *total))?;
+    }
+    Ok(())
 }

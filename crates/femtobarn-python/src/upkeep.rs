@@ -179,6 +179,7 @@ impl UpkeepHandle {
         facts.set_item("stored", made.stored)?;
         let left_out: Vec<String> =
             made.left_out.iter().map(|path| path.display().to_string()).collect();
+        facts.set_item("nearline", made.nearline)?;
         facts.set_item("left_out", left_out)?;
         Ok(facts)
     }
@@ -276,6 +277,7 @@ fn check_report<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'p
     let counts = [
         ("more_problems", report.more_problems),
         ("databases", report.databases),
+        ("nearline", report.nearline),
         ("containers", report.containers),
         ("versions", report.versions),
         ("pages", report.pages),

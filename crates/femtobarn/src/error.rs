@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use femtobarn_catalog::DatabaseId;
 pub use femtobarn_catalog::ErrorKind;
 
 /// Why an operation on a federation failed.
@@ -29,6 +30,9 @@ pub enum Error {
         /// The reason.
         source: std::io::Error,
     },
+    /// A store, or the copies of a database in it, refused the operation.
+    #[error(transparent)]
+    Archive(#[from] femtobarn_archive::Error),
     /// An argument is not valid.
     #[error("{what}")]
     Invalid {
@@ -63,6 +67,14 @@ pub enum Error {
     #[error("{what}")]
     Denied {
         /// The rule and what to do about it.
+        what: String,
+    },
+    /// A database's file is not on the disk, but in a store.
+    #[error("{what}")]
+    Nearline {
+        /// The database.
+        database: DatabaseId,
+        /// Where it is, and how it is brought back.
         what: String,
     },
     /// Bytes of a database file are damaged.
@@ -104,6 +116,8 @@ impl Error {
             Error::Conflict { .. } => ErrorKind::Conflict,
             Error::Closed { .. } => ErrorKind::Closed,
             Error::Denied { .. } => ErrorKind::Denied,
+            Error::Nearline { .. } => ErrorKind::Unavailable,
+            Error::Archive(error) => error.kind(),
             Error::Corrupt { .. } => ErrorKind::Corrupt,
         }
     }

@@ -13,7 +13,7 @@
 //! | `evolve` | [`Evolution`]: objects of one version of a class as objects of another |
 //! | `read` | [`Snapshot`], [`View`], [`Cursor`], [`FieldReader`], [`Index`], [`ClusterBounds`]: reading as of a commit, without locks |
 //! | `transaction` | [`Transaction`]: changes that become visible together |
-//! | `exchange` | complete ROOT files: sealed, attached, detached, exported ([`Export`]) |
+//! | `exchange` | complete ROOT files: sealed, attached, detached, exported ([`Export`]), kept in stores |
 //! | `maintenance` | vacuum, compaction, check, repair, backup, and rebuilding the catalogue from the files |
 //!
 //! The metadata beside RNTuple in a file (`annex`, `deletion`, `description`, `frame`, `inventory`) is in the
@@ -39,9 +39,11 @@ pub use evolve::evolution::Evolution;
 pub use exchange::attach::Attached;
 pub use exchange::export::Export;
 pub use federation::Federation;
+pub use femtobarn_archive::Applied;
 pub use femtobarn_catalog::{
-    CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, HeldLock,
-    Holder, LockTarget, Oid, Retention, TagRow, VersionRow, Waiter,
+    CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, FilePin,
+    HeldLock, Holder, LockTarget, Oid, ReplicaRow, ReplicaState, Residence, ResidenceState,
+    Retention, TagRow, VersionRow, Waiter,
 };
 pub use femtobarn_format::series::{
     Overlap, REPLACED_FIELD, SeriesClock, SeriesOptions, VALIDITY_FIELDS,

@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import conditions, exchange, planning, serving, testbed, upkeep
+from . import conditions, exchange, planning, serving, storage, testbed, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -415,6 +415,13 @@ ALL = (
     Command("waits", "list the waits for locks", _federation, upkeep.waits),
     Command("backup", "back a federation up while it is written to", _backup_arguments, upkeep.backup),
     Command("restore", "make a federation from backups", _restore_arguments, upkeep.restore),
+    Command("where", "show where the files of databases are", storage.where_arguments, storage.where),
+    Command("migrate", "copy sealed databases to a store", storage.migrate_arguments, storage.migrate),
+    Command("stage", "bring databases back to the disk", storage.database_arguments, storage.stage),
+    Command("evict", "remove copied files from the disk", storage.database_arguments, storage.evict),
+    Command("pin", "keep files on the disk", storage.pin_arguments, storage.pin),
+    Command("unpin", "end pins of files", storage.unpin_arguments, storage.unpin),
+    Command("apply-rules", "copy and evict as storage.toml says", _federation, storage.apply_rules),
     Command("detach", "remove a database, and keep its file", _detach_arguments, upkeep.detach),
     Command("history", "list commits", _history_arguments, history),
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),

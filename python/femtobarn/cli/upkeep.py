@@ -113,6 +113,8 @@ def check(options: argparse.Namespace) -> None:
     if report.more_problems:
         lines.append(f"and {report.more_problems:,} more")
     lines.append(f"checked {looked_at}")
+    if report.nearline:
+        lines.append(f"{report.nearline} databases are in stores alone, and were not read")
     if report.unreferenced_bytes or report.orphan_bytes:
         size = human_size(report.unreferenced_bytes + report.orphan_bytes)
         lines.append(f"{size} could be given back: femtobarn vacuum {options.federation}")
@@ -236,6 +238,7 @@ def backup(options: argparse.Namespace) -> None:
         f"backed up commit {report.csn}: {report.files} files, {human_size(report.bytes)}, "
         f"{human_size(report.stored)} stored in {options.folder}"
     ]
+    lines += [f"  left out, since it is in a store alone: {name}" for name in report.nearline]
     lines += [f"  left out, since it is attached from outside: {path}" for path in report.left_out]
     emit(options, asdict(report), "\n".join(lines))
 

@@ -21,6 +21,7 @@ use crate::schema::class::Class;
 use crate::storage::commit_record::{CommitRecord, End, RecordedVersion};
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::{self, DatabaseFile};
+use crate::storage::nearline;
 
 impl Federation {
     /// Removes a database from the federation and moves its file to `to`, a folder or a new file. Without
@@ -36,6 +37,13 @@ impl Federation {
         let from = inner.path_of(&row);
         let to = destination(&from, to)?;
         let _lock = lock_alone(inner, row.id, lock_wait)?;
+        // Without the file, its copies would be discarded with the database.
+        if row.state == DatabaseState::Sealed
+            && nearline::open(&*inner.catalog, &row, from.clone())?.is_none()
+        {
+            let what = format!("database {name:?} is in a store alone; stage it first");
+            return Err(Error::Nearline { database: row.id, what });
+        }
         let seen = inner.catalog.head()?;
         let containers = inner.catalog.containers(row.id, seen)?;
         let transaction = Uuid::new_v4();

@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow};
+use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow, ErrorKind};
 use quick_cache::sync::Cache;
 use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::storage::file::{self, DatabaseFile};
+use crate::storage::nearline::{self, ReaderStaging};
 use crate::storage::places;
 use crate::storage::remote::cached_file::CachedRemoteFile;
 use crate::storage::remote::caches::RemoteCaches;
@@ -67,6 +68,8 @@ pub(crate) struct OpenDatabaseFiles {
     /// The folder on servers, and the caches before it; none if the files are on this machine.
     server: Option<(ServerFolder, RemoteCaches)>,
     prefetch_pool: Arc<PrefetchPool>,
+    /// How readers bring back files that are in stores alone; they are an error if it is not set.
+    staging: OnceLock<Box<ReaderStaging>>,
     /// The prefetcher of each file, with the newest commit that it serves.
     prefetchers: Cache<DatabaseId, (Csn, Weak<Prefetcher>)>,
 }
@@ -79,6 +82,7 @@ impl OpenDatabaseFiles {
             open: Cache::new(OPEN_FILES_MAX),
             server: None,
             prefetch_pool: Arc::new(PrefetchPool::new(0)),
+            staging: OnceLock::new(),
             prefetchers: Cache::new(OPEN_FILES_MAX),
         }
     }
@@ -138,6 +142,22 @@ impl OpenDatabaseFiles {
         let prefetcher = Arc::new(Prefetcher::new(self.prefetch_pool.clone()));
         self.prefetchers.insert(database, (at, Arc::downgrade(&prefetcher)));
         prefetcher
+    }
+
+    /// Makes readers bring back files that are in stores alone. The first call counts.
+    pub(crate) fn stage_for_readers(&self, staging: Box<ReaderStaging>) {
+        // A second one would change what readers do that wait already.
+        let _ = self.staging.set(staging);
+    }
+
+    /// Closes the file of a database, which a read that is under way still has.
+    pub(crate) fn close(&self, database: DatabaseId) {
+        self.open.remove(&database);
+    }
+
+    /// Closes all files.
+    pub(crate) fn close_all(&self) {
+        self.open.clear();
     }
 
     /// Records the content of the disk cache, for other processes.
@@ -209,8 +229,24 @@ impl OpenDatabaseFiles {
     fn open(&self, database: &DatabaseRow) -> Result<Arc<DatabaseFile>> {
         Ok(Arc::new(match self.folder() {
             Some(server) => server.open(database)?,
-            None => DatabaseFile::open(self.path_of(database))?,
+            None => self.open_here(database)?,
         }))
+    }
+
+    fn open_here(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
+        let open = || DatabaseFile::open(self.path_of(database));
+        let failed = match open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => error,
+            opened => return opened,
+        };
+        let reason = nearline::reason(&*self.catalog, database, failed);
+        match (reason, self.staging.get()) {
+            (Error::Nearline { .. }, Some(staging)) => {
+                staging(&mut |watch| nearline::stage(&self.catalog, database, watch))?;
+                open()
+            }
+            (reason, _) => Err(reason),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use femtobarn_archive::is_staging_path;
 use femtobarn_catalog::{DATABASES_FOLDER, check_place, is_database_path};
 
 use crate::error::{Error, Result};
@@ -42,12 +43,13 @@ pub(crate) fn folders(federation: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// All files in places, sorted by place and name.
+/// All files in places, sorted by place and name, without those that are being staged.
 pub(crate) fn files(federation: &Path) -> Result<Vec<FileInPlace>> {
     let mut found = vec![];
     for folder in folders(federation)? {
         for (path, size) in file::list(&folder)? {
-            if let Some(relative) = relative(federation, &path) {
+            let is_staging = is_staging_path(&path);
+            if let Some(relative) = relative(federation, &path).filter(|_| !is_staging) {
                 found.push(FileInPlace { relative, path, size });
             }
         }

@@ -22,8 +22,7 @@ pub use restore::restore;
 use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::progress::{Progress, Watch};
-use crate::storage::file;
-use crate::storage::places;
+use crate::storage::{file, nearline, places};
 use copy::FileCopy;
 use manifest::Manifest;
 
@@ -38,6 +37,8 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Bytes that the backup itself stores; fewer than `bytes` if it is incremental.
     pub stored: u64,
+    /// Databases that are in stores alone; the restored federation reads them from there.
+    pub nearline: Vec<String>,
     /// Attached files outside the federation's folder, which are not copied.
     pub left_out: Vec<PathBuf>,
 }
@@ -91,6 +92,7 @@ impl Federation {
             files: manifest.files.len() as u64,
             bytes: manifest.files.iter().map(|file| file.size).sum(),
             stored,
+            nearline: self.nearline(csn)?,
             left_out: self.attached_outside(csn)?,
         })
     }
@@ -106,6 +108,16 @@ impl Federation {
                 self.uuid()
             ))),
         }
+    }
+
+    fn nearline(&self, csn: Csn) -> Result<Vec<String>> {
+        let mut names = vec![];
+        for row in self.catalog().databases(csn)? {
+            if nearline::is_nearline(self.catalog(), &row)? {
+                names.push(row.name);
+            }
+        }
+        Ok(names)
     }
 
     fn attached_outside(&self, csn: Csn) -> Result<Vec<PathBuf>> {

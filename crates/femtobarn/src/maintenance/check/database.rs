@@ -11,7 +11,7 @@ use super::{Check, CheckLevel, Problem, ProblemKind, ProblemLocation, Severity};
 use crate::error::Result;
 use crate::inventory::{self, Inventory, Part, Ranges};
 use crate::storage::file::DatabaseFile;
-use crate::storage::key_chain;
+use crate::storage::{key_chain, nearline};
 
 /// A database that is being checked.
 pub(super) struct CheckedDatabase<'a> {
@@ -60,8 +60,12 @@ impl Check<'_, '_> {
             ..ProblemLocation::default()
         };
         let path = self.inner.path_of(row);
-        let file = match DatabaseFile::open(path.clone()) {
-            Ok(file) => Arc::new(file),
+        let file = match nearline::open(&*self.inner.catalog, row, path) {
+            Ok(Some(file)) => Arc::new(file),
+            Ok(None) => {
+                self.report.nearline += 1;
+                return Ok(());
+            }
             Err(error) => {
                 self.damage(place, ProblemKind::MissingFile, error.to_string());
                 return Ok(());

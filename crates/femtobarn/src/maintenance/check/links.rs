@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Inner;
 use crate::schema::class::{Class, FieldType};
 use crate::storage::file::DatabaseFile;
+use crate::storage::nearline;
 
 /// A link in its stored form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +163,8 @@ pub(super) struct LinkTargetCache {
 
 /// The entries and deletions of a container.
 pub(super) struct TargetContainer {
-    source: Arc<DatabaseFile>,
+    /// None if it is in a store alone; its deletions are not known then.
+    source: Option<Arc<DatabaseFile>>,
     entries: u64,
     deletions: Deletions,
 }
@@ -192,10 +194,11 @@ impl LinkTargetCache {
             None => Some("the container does not exist"),
             Some(live) if link.entry >= live.entries => Some("the object does not exist"),
             // A damaged deletion list is reported for the target's container.
-            Some(live) => match live.deletions.contains(&*live.source, link.entry) {
-                Ok(true) => Some("the object was deleted"),
-                Ok(false) | Err(_) => None,
-            },
+            Some(live) => {
+                let source = live.source.as_deref();
+                let deleted = source.map(|source| live.deletions.contains(source, link.entry));
+                matches!(deleted, Some(Ok(true))).then_some("the object was deleted")
+            }
         })
     }
 }
@@ -216,13 +219,14 @@ impl TargetContainer {
         }
         let Some(row) = inner.catalog.version(database, container, at)? else { return Ok(None) };
         let file = match inner.catalog.database_by_id(database, at) {
-            Ok(row) => DatabaseFile::open(inner.path_of(&row)),
+            Ok(row) => nearline::open(&*inner.catalog, &row, inner.path_of(&row)),
             Err(error) => return absent(error),
         };
         // A missing file is reported for its database.
         let Ok(file) = file else { return Ok(None) };
-        let source = Arc::new(file);
-        let deletions = Deletions::of(&*source, &row).unwrap_or_default();
+        let source = file.map(Arc::new);
+        let deletions = source.as_deref().and_then(|source| Deletions::of(source, &row).ok());
+        let deletions = deletions.unwrap_or_default();
         Ok(Some(TargetContainer { source, entries: row.entries, deletions }))
     }
 }

@@ -98,6 +98,8 @@ pub struct CheckReport {
     pub is_complete: bool,
     /// Checked databases.
     pub databases: u64,
+    /// Databases that are in stores alone, and were not read.
+    pub nearline: u64,
     /// Checked containers.
     pub containers: u64,
     /// Checked versions of containers.

@@ -31,6 +31,7 @@ use crate::inventory::{self, Ranges};
 use crate::progress::{Progress, Watch};
 use crate::storage::extent::FREE_BYTES_MIN;
 use crate::storage::file::{self, DatabaseFile};
+use crate::storage::nearline;
 
 /// Options of a vacuum.
 #[derive(Clone, Debug)]
@@ -177,11 +178,14 @@ impl Vacuum<'_, '_> {
             return Ok(());
         }
         check_disjoint(row, waiting.iter().map(|extent| extent.range).collect())?;
-        let file = DatabaseFile::open_to_write(self.inner.path_of(row))?;
-        for extent in waiting {
-            file.punch(inventory::blob(extent.range)?)?;
+        // What is in a store alone has no holes, and takes no writes.
+        if !nearline::is_nearline(&*self.inner.catalog, row)? {
+            let file = DatabaseFile::open_to_write(self.inner.path_of(row))?;
+            for extent in waiting {
+                file.punch(inventory::blob(extent.range)?)?;
+            }
+            file.sync()?;
         }
-        file.sync()?;
         catalog.release_freed(row.id)?;
         Ok(())
     }

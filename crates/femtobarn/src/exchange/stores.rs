@@ -1,0 +1,129 @@
+//! Databases in stores: copied there, brought back, and removed from the disk.
+//!
+//! [`femtobarn_archive`] moves them; this names them, reports progress, and closes this process's own files.
+
+use std::time::Duration;
+
+use femtobarn_archive::{Applied, Archive};
+use femtobarn_catalog::{Csn, DatabaseRow, FilePin, ReplicaRow, Residence};
+
+#[cfg(doc)]
+use crate::error::Error;
+use crate::error::Result;
+use crate::federation::Federation;
+use crate::progress::Watch;
+use crate::storage::nearline::moving;
+
+impl Federation {
+    /// Copies a sealed database to a store that the federation's `storage.toml` names, and returns the copy; at once if
+    /// there is a complete one.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown database or store; `Invalid` if the database is not sealed, or not on the disk, or the
+    /// settings are wrong; `Busy` while another process moves it; `Corrupt` if the store has other bytes afterwards;
+    /// `Unavailable`, `Denied` or `Full` as the store says; `Closed` if `progress` stops it. Then there is no copy.
+    pub fn migrate(&self, name: &str, store: &str, progress: &mut Watch<'_>) -> Result<ReplicaRow> {
+        let (archive, row) = self.archived(name)?;
+        let size = self.inner.path_of(&row).metadata().map_or(0, |metadata| metadata.len());
+        let mut tell = moving("migrating", name, size, progress);
+        Ok(archive.migrate(row.id, store, &mut tell)?)
+    }
+
+    /// Brings a database's file back to the disk; at once if it is there. Waits up to `lock_wait` while another process
+    /// moves it.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name, or if no copy is left; `Busy` after `lock_wait`; `Corrupt` if all copies are
+    /// damaged; `Unavailable`, `Denied` or `Full` as the store or the disk says; `Closed` if `progress` stops it.
+    pub fn stage(&self, name: &str, lock_wait: Duration, progress: &mut Watch<'_>) -> Result<()> {
+        let (archive, row) = self.archived(name)?;
+        let size = archive.residence(row.id)?.replicas.first().map_or(0, |replica| replica.size);
+        let mut tell = moving("staging", name, size, progress);
+        Ok(archive.stage(row.id, lock_wait, &mut tell)?)
+    }
+
+    /// Makes readers of this federation bring back databases that are in stores alone; without it they get
+    /// [`Error::Nearline`]. `staging` is called with the operation, which it calls with a watch, and whose result it
+    /// returns. Only the first call counts.
+    pub fn stage_for_readers(
+        &self,
+        staging: impl Fn(&mut dyn FnMut(&mut Watch<'_>) -> Result<()>) -> Result<()>
+        + Send
+        + Sync
+        + 'static,
+    ) {
+        self.inner.files.stage_for_readers(Box::new(staging));
+    }
+
+    /// Removes a database's file from the disk, and returns the bytes that this gave back. Readers bring it back.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name; `Denied` if it is pinned, or has fewer complete copies than its rule wants, at
+    /// least one; `Busy` if a process has it open, or moves it; `Invalid` if it is not sealed.
+    pub fn evict(&self, name: &str) -> Result<u64> {
+        let (archive, row) = self.archived(name)?;
+        self.inner.files.close(row.id);
+        Ok(archive.evict(row.id)?)
+    }
+
+    /// Gives up the copy of a database in a store.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown database or store, or if there is no copy; `Denied` if the file is not on the disk and
+    /// there is no other.
+    pub fn discard_copy(&self, name: &str, store: &str) -> Result<()> {
+        let (archive, row) = self.archived(name)?;
+        Ok(archive.discard(row.id, store)?)
+    }
+
+    /// Pins a database's file to the disk, where it need not be yet.
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown name; `Denied` if the federation is read-only.
+    pub fn pin_file(&self, name: &str, pin: &FilePin) -> Result<()> {
+        let local = self.inner.local()?;
+        Ok(local.pin_file(local.database(name, Csn::MAX)?.id, pin)?)
+    }
+
+    /// Ends a holder's pin of a database's file; returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`pin_file`](Self::pin_file).
+    pub fn unpin_file(&self, name: &str, holder: &str) -> Result<bool> {
+        let local = self.inner.local()?;
+        Ok(local.unpin_file(local.database(name, Csn::MAX)?.id, holder)?)
+    }
+
+    /// All databases, ordered by id, and where their files are.
+    ///
+    /// # Errors
+    /// `Unsupported` if the federation is on a server.
+    pub fn residences(&self) -> Result<Vec<(DatabaseRow, Residence)>> {
+        let local = self.inner.local()?;
+        let mut known = local.residences()?;
+        let rows = local.databases(Csn::MAX)?.into_iter();
+        let with_residence = |row: DatabaseRow| {
+            let residence = known.remove(&row.id).unwrap_or_default();
+            (row, residence)
+        };
+        Ok(rows.map(with_residence).collect())
+    }
+
+    /// Applies the rules of `storage.toml` once: copies what is due, removes objects that nothing refers to, and evicts
+    /// the least recently used files while the disk is too full. What fails is in the answer.
+    ///
+    /// # Errors
+    /// `Invalid` if the settings are wrong; `Closed` if `progress` stops it.
+    pub fn apply_storage_rules(&self, progress: &mut Watch<'_>) -> Result<Applied> {
+        let archive = Archive::open(self.inner.catalog.clone())?;
+        self.inner.files.close_all();
+        let mut tell = moving("applying the rules of", self.name(), 0, progress);
+        Ok(archive.apply_rules(&mut tell)?)
+    }
+
+    /// The archive, and the newest row of a database.
+    fn archived(&self, name: &str) -> Result<(Archive, DatabaseRow)> {
+        let row = self.inner.local()?.database(name, Csn::MAX)?;
+        Ok((Archive::open(self.inner.catalog.clone())?, row))
+    }
+}

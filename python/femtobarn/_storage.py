@@ -1,0 +1,301 @@
+"""Databases in stores: copied there, brought back, removed from the disk, pinned to it."""
+
+from __future__ import annotations
+
+import fnmatch
+import getpass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from . import _femtobarn
+from ._exceptions import FemtobarnError, InvalidError, NotFoundError
+from ._upkeep import Progress, seconds
+
+if TYPE_CHECKING:
+    from ._femtobarn import FederationHandle
+
+T = TypeVar("T")
+
+__all__ = ["AppliedRules", "Copy", "Pin", "Residence", "Storage", "staging_bar"]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of a database's file in a store."""
+
+    store: str
+    """Name of the store."""
+    key: str
+    """Name of the object in the store."""
+    state: str
+    """``migrating``, ``complete``, or ``lost`` if the store no longer has it or has other bytes."""
+    size: int
+    """Bytes."""
+    checksum: str
+    """Checksum of the file, such as ``adler32:0a1b2c3d``; empty until the copy is complete."""
+    csn: int
+    """The newest commit when it was copied."""
+    time: datetime
+    """When its state changed (UTC)."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A wish that a file stay on the disk."""
+
+    holder: str
+    until: datetime | None
+    """When it ends (UTC); None if it does not end by itself."""
+
+
+@dataclass(frozen=True)
+class Residence:
+    """Where a database's file is."""
+
+    database: str
+    state: str
+    """``online``: on the disk alone; ``migrating``: being copied; ``both``: on the disk and in a store;
+    ``nearline``: in a store alone; ``staging``: being brought back; ``lost``: nowhere."""
+    path: str
+    """Its file, where it is or will be."""
+    sealed: bool
+    """Whether it takes no more commits; only then it can be copied to a store."""
+    copies: list[Copy]
+    pins: list[Pin]
+
+
+@dataclass(frozen=True)
+class AppliedRules:
+    """What applying the rules of ``storage.toml`` did."""
+
+    migrated: list[tuple[str, str]]
+    """The copies that were made, each as database and store."""
+    evicted: list[tuple[str, int]]
+    """Databases that left the disk, with their bytes."""
+    removed: int
+    """Objects that were removed from stores because nothing refers to them."""
+    failed: list[tuple[str, str]]
+    """What could not be done, with the reason; it is tried again the next time."""
+
+
+class Storage:
+    """The part of a federation that moves databases between its disk and its stores.
+
+    The stores and the rules are in the file ``storage.toml`` in the federation's folder. Opening a database
+    that is in a store alone brings it back, unless the federation was opened with ``stage=False``.
+    """
+
+    _handle: FederationHandle
+
+    def where(self, *databases: str) -> list[Residence]:
+        """Return where the files of databases are; of all databases if none is named.
+
+        Parameters
+        ----------
+        databases
+            Names; ``*``, ``?`` and ``[..]`` stand for others as in file names.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such database.
+        """
+        rows = _femtobarn.residences(self._handle.upkeep())
+        known = {row["database"]: _residence(row) for row in rows}
+        return [known[name] for name in _matching(known, databases)] if databases else list(known.values())
+
+    def migrate(
+        self, databases: str | Sequence[str], store: str, *, progress: Progress | None = None
+    ) -> list[Copy]:
+        """Copy sealed databases to a store; the files stay on the disk, too.
+
+        A pattern stands for sealed databases only. What fails for one database does not keep the others back;
+        the first error is raised at the end.
+
+        Parameters
+        ----------
+        databases
+            Names, as in `where`.
+        store
+            Name of a store in ``storage.toml``.
+        progress
+            Called with the step, the database, the bytes done and the bytes in all.
+
+        Returns
+        -------
+        list of Copy
+            A copy of each database, in the order of the names; a complete one is not made again.
+
+        Raises
+        ------
+        InvalidError
+            If a database is not sealed or not on the disk, or ``storage.toml`` is wrong.
+        NotFoundError
+            If there is no such database or store.
+        CorruptError
+            If the store has other bytes afterwards. Then there is no copy.
+        UnavailableError
+            If the store does not answer.
+        """
+        handle = self._handle.upkeep()
+        names = self._named(databases, only_sealed=True)
+        return _each(names, lambda name: _copy(_femtobarn.migrate(handle, name, store, progress)))
+
+    def stage(
+        self,
+        databases: str | Sequence[str],
+        *,
+        lock_timeout: float = 600.0,
+        progress: Progress | None = None,
+    ) -> None:
+        """Bring databases back to the disk; those that are there stay as they are.
+
+        A copy that turns out to be damaged or gone is recorded as lost, and the next one is taken.
+
+        Parameters
+        ----------
+        databases
+            Names, as in `where`.
+        lock_timeout
+            Seconds to wait for another process that moves one of them.
+        progress
+            Called with the step, the database, the bytes done and the bytes in all.
+
+        Raises
+        ------
+        NotFoundError, CorruptError
+            If there is no such database, or no good copy of it is left.
+        UnavailableError
+            If the store does not answer, or not yet.
+        """
+        handle, wait = self._handle.upkeep(), seconds(lock_timeout)
+        _each(self._named(databases), lambda name: _femtobarn.stage(handle, name, wait, progress))
+
+    def evict(self, databases: str | Sequence[str]) -> int:
+        """Remove files from the disk that have enough copies, and return the bytes that this gave back.
+
+        A pattern stands for sealed databases only. What fails for one database does not keep the others back;
+        the first error is raised at the end.
+
+        Raises
+        ------
+        DeniedError
+            If one is pinned, or has fewer complete copies than its rule wants, at least one.
+        BusyError
+            If a process has one open.
+        """
+        handle = self._handle.upkeep()
+        names = self._named(databases, only_sealed=True)
+        return sum(_each(names, lambda name: _femtobarn.evict(handle, name)))
+
+    def discard_copy(self, database: str, store: str) -> None:
+        """Give up the copy of a database in a store.
+
+        Raises
+        ------
+        DeniedError
+            If the file is not on the disk and there is no other copy.
+        """
+        _femtobarn.discard_copy(self._handle.upkeep(), database, store)
+
+    def pin(
+        self,
+        databases: str | Sequence[str],
+        *,
+        holder: str | None = None,
+        until: datetime | None = None,
+    ) -> None:
+        """Pin files to the disk: they are not evicted. Those that are not there are not brought back.
+
+        Parameters
+        ----------
+        databases
+            Names, as in `where`.
+        holder
+            Who wants it, by default the user. Each holder has one pin of a database.
+        until
+            When the pin ends, by default never; a time without a zone is local.
+        """
+        handle = self._handle.upkeep()
+        end = None if until is None else int(until.timestamp() * 1e6)
+        for name in self._named(databases):
+            _femtobarn.pin_file(handle, name, holder or getpass.getuser(), end)
+
+    def unpin(self, databases: str | Sequence[str], *, holder: str | None = None) -> None:
+        """End the pins of a holder, by default those of the user."""
+        handle = self._handle.upkeep()
+        for name in self._named(databases):
+            _femtobarn.unpin_file(handle, name, holder or getpass.getuser())
+
+    def apply_storage_rules(self, *, progress: Progress | None = None) -> AppliedRules:
+        """Apply the rules of ``storage.toml`` once.
+
+        Copies what is due, removes objects that nothing refers to, and evicts the least recently used files
+        while more of the disk is used than wanted.
+        """
+        return AppliedRules(**_femtobarn.apply_storage_rules(self._handle.upkeep(), progress))
+
+    def _named(self, databases: str | Sequence[str], *, only_sealed: bool = False) -> list[str]:
+        wanted = [databases] if isinstance(databases, str) else list(databases)
+        if not wanted:
+            raise InvalidError("no database was named")
+        known = {residence.database: residence for residence in self.where()}
+        names = _matching(known, wanted)
+        return [name for name in names if name in wanted or known[name].sealed or not only_sealed]
+
+
+def _each(names: Sequence[str], move: Callable[[str], T]) -> list[T]:
+    """Move databases one after the other; the first error is raised at the end, with the others as notes."""
+    results, errors = [], []
+    for name in names:
+        try:
+            results.append(move(name))
+        except FemtobarnError as error:
+            errors.append(error)
+    if errors:
+        for other in errors[1:]:
+            errors[0].add_note(str(other))
+        raise errors[0]
+    return results
+
+
+def _matching(known: Mapping[str, Residence], wanted: Sequence[str]) -> list[str]:
+    """Return the known names that the wanted ones stand for, each once."""
+    found: dict[str, None] = {}
+    for pattern in wanted:
+        names = [pattern] if pattern in known else fnmatch.filter(known, pattern)
+        if not names:
+            raise NotFoundError(f"database {pattern!r} does not exist")
+        found.update(dict.fromkeys(names))
+    return list(found)
+
+
+def _residence(row: dict[str, Any]) -> Residence:
+    copies = [_copy(copy) for copy in row["copies"]]
+    pins = [Pin(holder, None if until is None else _time(until)) for holder, until in row["pins"]]
+    return Residence(row["database"], row["state"], row["path"], row["sealed"], copies, pins)
+
+
+def _copy(row: dict[str, Any]) -> Copy:
+    facts = {name: row[name] for name in ("store", "key", "state", "size", "checksum", "csn")}
+    return Copy(**facts, time=_time(row["time_us"]))
+
+
+def _time(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)
+
+
+def staging_bar() -> Progress:
+    """Return what shows, on a terminal, that a reader waits for a database to be brought back."""
+    from tqdm import tqdm  # takes time to import, and few need it
+
+    bar = tqdm(unit="B", unit_scale=True, disable=None, leave=False)
+
+    def tell(doing: str, of: str, done: int, total: int) -> None:
+        bar.total = total
+        bar.set_description_str(f"{doing} {of}", refresh=False)
+        bar.update(done - bar.n)
+
+    return tell

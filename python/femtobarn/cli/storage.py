@@ -1,0 +1,148 @@
+"""The commands that move databases between the disk and the stores."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+from .. import _federations
+from .._exceptions import FemtobarnError
+from .._storage import Copy, Residence
+from .output import emit, human_size, human_time, table
+from .upkeep import progress_bar
+
+__all__ = [
+    "apply_rules",
+    "database_arguments",
+    "evict",
+    "migrate",
+    "migrate_arguments",
+    "pin",
+    "pin_arguments",
+    "stage",
+    "unpin",
+    "unpin_arguments",
+    "where",
+    "where_arguments",
+]
+
+
+def _federation_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("federation", help="folder of the federation")
+
+
+def where_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `where`."""
+    _federation_argument(parser)
+    parser.add_argument("databases", nargs="*", help="names, with * and ? as in file names; all by default")
+
+
+def database_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `stage` and `evict`."""
+    _federation_argument(parser)
+    parser.add_argument("databases", nargs="+", help="names, with * and ? as in file names")
+
+
+def migrate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `migrate`."""
+    database_arguments(parser)
+    parser.add_argument("--to", required=True, metavar="STORE", help="a store of storage.toml")
+
+
+def unpin_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `unpin`."""
+    database_arguments(parser)
+    parser.add_argument("--holder", help="who wants it; the user by default")
+
+
+def pin_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `pin`."""
+    unpin_arguments(parser)
+    parser.add_argument("--hours", type=float, help="when the pin ends, from now; never by default")
+
+
+def where(options: argparse.Namespace) -> None:
+    """Print where the files of databases are."""
+    residences = _federations.open(options.federation).where(*options.databases)
+    rows = [
+        [
+            residence.database,
+            residence.state,
+            ", ".join(map(_copy_text, residence.copies)),
+            ", ".join(pin.holder for pin in residence.pins),
+        ]
+        for residence in residences
+    ]
+    text = table(["database", "is", "copies", "pinned by"], rows)
+    emit(options, [asdict(residence) for residence in residences], text)
+
+
+def _copy_text(copy: Copy) -> str:
+    state = "" if copy.state == "complete" else f" ({copy.state})"
+    return f"{copy.store}{state} {human_size(copy.size)}"
+
+
+def migrate(options: argparse.Namespace) -> None:
+    """Copy sealed databases to a store."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        copies = federation.migrate(options.databases, options.to, progress=tell)
+    lines = [f"{options.to} has {copy.key}, {human_size(copy.size)}, {copy.checksum}" for copy in copies]
+    emit(options, [asdict(copy) for copy in copies], "\n".join(lines))
+
+
+def stage(options: argparse.Namespace) -> None:
+    """Bring databases back to the disk."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        federation.stage(options.databases, progress=tell)
+    _tell(options, federation.where(*options.databases))
+
+
+def evict(options: argparse.Namespace) -> None:
+    """Remove files from the disk that have enough copies."""
+    federation = _federations.open(options.federation)
+    freed = federation.evict(options.databases)
+    emit(options, {"bytes": freed}, f"gave back {human_size(freed)}")
+
+
+def pin(options: argparse.Namespace) -> None:
+    """Pin files to the disk."""
+    federation = _federations.open(options.federation)
+    until = None if options.hours is None else datetime.now(UTC) + timedelta(hours=options.hours)
+    federation.pin(options.databases, holder=options.holder, until=until)
+    _tell(options, federation.where(*options.databases))
+
+
+def unpin(options: argparse.Namespace) -> None:
+    """End pins of files."""
+    federation = _federations.open(options.federation)
+    federation.unpin(options.databases, holder=options.holder)
+    _tell(options, federation.where(*options.databases))
+
+
+def _tell(options: argparse.Namespace, residences: list[Residence]) -> None:
+    lines = []
+    for residence in residences:
+        holders = [
+            pin.holder + (f" until {human_time(pin.until)}" if pin.until else "") for pin in residence.pins
+        ]
+        pinned = f", pinned by {', '.join(holders)}" if holders else ""
+        lines.append(f"{residence.database}: {residence.state}{pinned}")
+    emit(options, [asdict(residence) for residence in residences], "\n".join(lines))
+
+
+def apply_rules(options: argparse.Namespace) -> None:
+    """Copy and evict as the rules of storage.toml say; fails if something could not be done."""
+    federation = _federations.open(options.federation)
+    with progress_bar() as tell:
+        done = federation.apply_storage_rules(progress=tell)
+    lines = [f"copied {database} to {store}" for database, store in done.migrated]
+    lines += [f"evicted {database}, {human_size(size)}" for database, size in done.evicted]
+    if done.removed:
+        lines.append(f"removed {done.removed} objects that nothing refers to")
+    lines += [f"failed: {what}: {why}" for what, why in done.failed]
+    emit(options, asdict(done), "\n".join(lines or ["nothing to do"]))
+    if done.failed:
+        raise FemtobarnError(f"{len(done.failed)} movements failed; they are tried again the next time")

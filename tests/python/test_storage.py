@@ -1,0 +1,246 @@
+"""Databases in stores: another disk, real S3 servers, a site's commands; read here and through a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from stored_points import ENTRIES, VALUES, Point, files, fill, is_right
+
+import femtobarn as fb
+
+
+def folder_store(fed: fb.Federation, more: str = "") -> Path:
+    """Give a federation the store `mirror`, a folder beside it."""
+    store = Path(fed.path).parent / "mirror"
+    store.mkdir(exist_ok=True)
+    settings = f"[stores.mirror]\nkind = 'folder'\npath = '{store}'\n{more}"
+    (Path(fed.path) / "storage.toml").write_text(settings)
+    return store
+
+
+def run(*arguments: str | Path, code: int = 0) -> str:
+    """Run a command of ours, which ends with this code; returns its output and its errors."""
+    done = subprocess.run(
+        [sys.executable, "-m", "femtobarn", *map(str, arguments)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_readers_bring_back_what_is_in_a_store_alone(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)
+    folder_store(fed)
+    view = fed["run7/points"]
+    (copy,) = fed.migrate("run7", "mirror")
+    size = (tmp_path / "lhc.fed/databases/run7.root").stat().st_size
+    assert (copy.size, copy.state, fed.where("run7")[0].state) == (size, "complete", "both")
+    assert fed.evict("run7") == size
+    assert (fed.where("run7")[0].state, files(fed)) == ("nearline", [])
+    unwilling = fb.open(fed.path, stage=False)
+    with pytest.raises(
+        fb.UnavailableError, match=r'"run7" is not on the disk, but in store "mirror"; stage it'
+    ):
+        unwilling["run7/points"]
+    assert len(view.arrays("x")) == 1000, "a view that was open before"
+    assert fed.where("run7")[0].state == "both"
+    assert unwilling["run7/points"][999].x == VALUES[999]
+
+
+def test_links_lead_to_databases_that_come_back(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)
+
+    @fb.persistent
+    class Tag:
+        point: fb.link[Point]
+
+    with fed.transaction() as txn:
+        tags = txn.database("tags", create=True).container("tags", Tag, create=True)
+        tags.append(Tag(point=fed["run7/points"][7].oid))
+    folder_store(fed)
+    fed.migrate("run7", "mirror")
+    fed.evict("run7")
+    assert fed.check(full=True).problems == []
+    assert fb.open(fed.path)["tags/tags"][0].point.x == VALUES[7]
+
+
+def test_what_needs_the_file_says_so(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)
+    folder_store(fed)
+    fed.migrate("run7", "mirror")
+    fed.evict("run7")
+    with pytest.raises(fb.UnavailableError, match="stage it first"):
+        fed.detach("run7")
+    report = fed.backup(tmp_path / "backup")
+    assert report.nearline == ["run7"]
+    assert fed.check().nearline == 1
+    assert fed.vacuum().complete
+    restored = fb.restore(tmp_path / "backup", tmp_path / "restored.fed")
+    with pytest.raises(fb.NotFoundError, match=r"not in storage.toml"):
+        restored["run7/points"]
+    shutil.copy(tmp_path / "lhc.fed/storage.toml", tmp_path / "restored.fed")
+    assert len(restored["run7/points"].arrays("x")) == 1000
+    # The restored federation removes nothing of the original's.
+    restored.discard_copy("run7", "mirror")
+    assert len(fed["run7/points"].arrays("x")) == 1000
+
+
+def test_commands_of_the_shell(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "raw-1", "raw-2", "other", entries=1000)
+    rules = "[[rules]]\ndatabases = 'raw-*'\nstores = ['mirror']\n"
+    folder_store(fed, rules + "[disk]\nhigh_percent = 0.001\nlow_percent = 0.001")
+    assert run("pin", fed.path, "raw-1", "--hours", "2", "--holder", "ann").startswith(
+        "raw-1: online, pinned by ann"
+    )
+    text = run("apply-rules", fed.path)
+    assert "copied raw-1 to mirror" in text
+    assert "evicted raw-2" in text
+    assert "evicted raw-1" not in text
+    states = {row["database"]: row["state"] for row in json.loads(run("where", fed.path, "--json"))}
+    assert states == {"raw-1": "both", "raw-2": "nearline", "other": "online"}
+    assert '"raw-1" is pinned by ann; unpin it first' in run("evict", fed.path, "raw-1", code=12)
+    run("unpin", fed.path, "raw-1", "--holder", "ann")
+    assert "gave back" in run("evict", fed.path, "raw-1")
+    assert run("stage", fed.path, "raw-?").splitlines() == ["raw-1: both", "raw-2: both"]
+    assert "no copy" not in run("migrate", fed.path, "other", "--to", "mirror")
+    assert "there are: mirror" in run("migrate", fed.path, "other", "--to", "tape", code=3)
+    assert "does not exist" in run("stage", fed.path, "nowhere", code=3)
+    (Path(fed.path) / "storage.toml").write_text("[stores.tape]\nkind = 'tape'")
+    assert "storage.toml" in run("migrate", fed.path, "other", "--to", "tape", code=2)
+
+
+def test_pins_end(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run7", entries=10)
+    folder_store(fed)
+    fed.migrate("run7", "mirror")
+    fed.pin("run7", holder="ann", until=datetime.now(UTC) + timedelta(hours=1))
+    with pytest.raises(fb.DeniedError, match="pinned by ann"):
+        fed.evict("run7")
+    fed.pin("run7", holder="ann", until=datetime.now(UTC) - timedelta(seconds=1))
+    assert fed.evict("run7") > 0
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def s3_server(kind: str, folder: Path) -> Iterator[str]:
+    """Run a real S3 server with a bucket `lhc`."""
+    (folder / "lhc").mkdir(parents=True)
+    port = free_port()
+    if kind == "rclone":
+        program = Path(sys.executable).parent / "rclone"
+        arguments = ["serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", "ann,a secret", str(folder)]
+    else:
+        program = Path(os.environ["VERSITYGW"])
+        arguments = [
+            "--port",
+            f"127.0.0.1:{port}",
+            "--access",
+            "ann",
+            "--secret",
+            "a secret",
+            "posix",
+            str(folder),
+        ]
+    with subprocess.Popen(
+        [program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as server:
+        try:
+            for _ in range(200):
+                with closing(socket.socket()) as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.send_signal(signal.SIGKILL)
+
+
+S3_SERVERS = ["rclone", *(["versitygw"] if "VERSITYGW" in os.environ else [])]
+"""A second server is tried where the environment says that it is installed."""
+
+
+@pytest.mark.parametrize("kind", S3_SERVERS)
+def test_s3(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STORE_NAME", "ann")
+    monkeypatch.setenv("STORE_KEY", "a secret")
+    fed = fill(tmp_path / "lhc.fed", "small", entries=1000)
+    with fed.transaction() as txn:
+        points = txn.database("large", create=True).container("points", Point, create=True)
+        for _ in range(16):
+            points.extend({"x": VALUES})
+    fed.seal("large")
+    with s3_server(kind, tmp_path / "s3") as url:
+        settings = (
+            f"[stores.bucket]\nkind = 's3'\nurl = '{url}'\nbucket = 'lhc'\nprefix = 'raw/one'\n"
+            "key_variables = ['STORE_NAME', 'STORE_KEY']\n"
+        )
+        (Path(fed.path) / "storage.toml").write_text(settings)
+        done: list[int] = []
+        copies = fed.migrate(["small", "large"], "bucket", progress=lambda *told: done.append(told[2]))
+        assert len({*done}) > 3, "a large file is sent in parts"
+        assert all((tmp_path / "s3/lhc/raw/one" / copy.key).stat().st_size == copy.size for copy in copies)
+        fed.evict("*")
+        assert is_right(fed, "small", 1000)
+        assert len(fed["large/points"].arrays("x")) == 16 * ENTRIES
+        fed.discard_copy("small", "bucket")
+        assert not (tmp_path / "s3/lhc/raw/one" / copies[0].key).exists()
+        fed.evict("large")
+        with (tmp_path / "s3/lhc/raw/one" / copies[1].key).open("r+b") as file:
+            file.seek(20_000_000)
+            file.write(b"other bytes")
+        with pytest.raises(fb.CorruptError, match="adler32"):
+            fed.stage("large")
+        assert fed.where("large")[0].state == "lost"
+        monkeypatch.setenv("STORE_KEY", "another secret")
+        with pytest.raises(fb.DeniedError):
+            fed.migrate("small", "bucket")
+    monkeypatch.delenv("STORE_KEY")
+    with pytest.raises(fb.InvalidError, match="STORE_KEY"):
+        fed.migrate("small", "bucket")
+
+
+def test_a_killed_process_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run7")
+    store = folder_store(fed)
+    script = (
+        "import femtobarn as fb, os, sys\n"
+        "calls = []\n"
+        "def die(*told):\n"
+        "    calls.append(told)\n"
+        "    if len(calls) == 2: os.kill(os.getpid(), 9)\n"
+        f"fed = fb.open({str(fed.path)!r})\n"
+        "{operation}\n"
+    )
+
+    def killed(operation: str) -> None:
+        done = subprocess.run([sys.executable, "-c", script.replace("{operation}", operation)], timeout=60)
+        assert done.returncode == -signal.SIGKILL
+
+    killed("fed.migrate('run7', 'mirror', progress=die)")
+    assert fed.where("run7")[0].state == "migrating"
+    with pytest.raises(fb.DeniedError):
+        fed.evict("run7")
+    fed.migrate("run7", "mirror")
+    fed.evict("run7")
+    killed("fed.stage('run7', progress=die)")
+    assert fed.where("run7")[0].state == "staging"
+    assert is_right(fed, "run7")
+    assert files(fed) == ["run7.root"]
+    fed.apply_storage_rules()
+    assert [path.suffix for path in store.rglob("*.root")] == [".root"]
