@@ -24,6 +24,8 @@ pub struct ServerStatus {
     pub waits: Vec<LockStatus>,
     /// The simulated disks of throttled exports.
     pub disks: Vec<DiskStatus>,
+    /// The recalls of federations that have stores.
+    pub recalls: Vec<RecallStatus>,
     /// The resident memory of the server's process, in bytes.
     pub memory_bytes: u64,
     /// All exports.
@@ -62,6 +64,25 @@ pub struct FederationStatus {
     pub deadlocks: u64,
     /// Commits of remote clients.
     pub commits: u64,
+}
+
+/// The recalls of a federation's databases from its stores, since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RecallStatus {
+    /// The name of the federation's export.
+    pub name: String,
+    /// Recalls that wait or are being carried out.
+    pub waiting: u64,
+    /// Bytes that wait.
+    pub waiting_bytes: u64,
+    /// Recalls that brought a file back.
+    pub done: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Recalls that failed.
+    pub failed: u64,
+    /// The sum of the differences between the estimated and the real times of `done`, in seconds.
+    pub estimate_errors_seconds: f64,
 }
 
 /// The request times of one kind and export, since the server started.

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
@@ -243,6 +243,7 @@ fn folder_of_exports() -> Metadata {
         is_readable: true,
         is_writable: false,
         is_online: true,
+        is_backed_up: false,
     }
 }
 
@@ -295,6 +296,16 @@ impl Storage for Exports {
             entries.into_iter().map(|entry| (entry.name, entry.metadata)).collect();
         all.extend(above);
         Ok(all.into_iter().map(|(name, metadata)| FolderEntry { name, metadata }).collect())
+    }
+
+    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
+        let (storage, below) = self.storage(path)?;
+        storage.stage(&below, opaque)
+    }
+
+    fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        let (storage, below) = self.storage(path)?;
+        storage.evict(&below, opaque)
     }
 
     fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {

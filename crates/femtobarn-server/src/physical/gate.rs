@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 
@@ -111,6 +112,14 @@ impl<G: Gate> Storage for Gated<G> {
         opaque: Opaque<'_>,
     ) -> StorageResult<Vec<FolderEntry>> {
         self.pass(CallKind::List, path)?.list(path, with_metadata, opaque)
+    }
+
+    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
+        self.pass(CallKind::Metadata, path)?.stage(path, opaque)
+    }
+
+    fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        self.pass(CallKind::Change, path)?.evict(path, opaque)
     }
 
     fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {

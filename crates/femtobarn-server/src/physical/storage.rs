@@ -9,7 +9,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
@@ -54,6 +54,8 @@ pub struct Metadata {
     pub is_writable: bool,
     /// Whether the bytes are on this server, and not only in mass storage.
     pub is_online: bool,
+    /// Whether mass storage has a copy.
+    pub is_backed_up: bool,
 }
 
 /// An entry of a folder.
@@ -156,6 +158,14 @@ pub trait Storage: Send + Sync + 'static {
         value: &[u8],
         must_be_new: bool,
     ) -> StorageResult<()>;
+    /// Begins to bring a file to this server's disk; the time that it takes, as far as is known: none if it is there.
+    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
+        self.metadata(path, opaque).map(|_| None)
+    }
+    /// Removes a file from this server's disk if mass storage has it. A storage without one ignores it.
+    fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        self.metadata(path, opaque).map(drop)
+    }
     /// Removes an attribute; `ENODATA` if the file has no such attribute.
     fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()>;
 }

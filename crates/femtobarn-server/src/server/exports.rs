@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use femtobarn_archive::{Archive, Recaller};
 use femtobarn_catalog::{CATALOGUE_FILE, ErrorKind};
 use nix::errno::Errno;
 
@@ -31,6 +32,8 @@ pub(super) struct OpenExports {
     pub served: Vec<ServedFederation>,
     /// The simulated disks of throttled exports.
     pub disks: Vec<ExportDisks>,
+    /// What stages the databases of federations that have stores, by the names of their exports.
+    pub recallers: Vec<(String, Arc<Recaller>)>,
 }
 
 /// The block size of a simulated disk.
@@ -48,6 +51,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         federations: vec![],
         served: vec![],
         disks: vec![],
+        recallers: vec![],
     };
     for export in &config.exports {
         let name = name_of(export)?;
@@ -72,7 +76,10 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
                 unusable(&export.folder, &error, error.kind() == ErrorKind::Denied)
             })?;
             let service = Arc::new(service.with_grace(grace));
+            let recaller = recaller(&service)?;
+            exported.recallers.extend(recaller.clone().map(|it| (name.clone(), it)));
             let federation = FederationStorage::new(service.catalog().clone(), storage);
+            let federation = federation.recalling(recaller);
             storage = Arc::new(federation.writable(Arc::new(Arc::clone(&service))));
             exported.federations.push(service);
             exported.served.push(ServedFederation {
@@ -89,6 +96,14 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         exported.names.push(name);
     }
     Ok(exported)
+}
+
+/// What stages the databases of a federation; none if it has no stores.
+fn recaller(service: &FederationService) -> Result<Option<Arc<Recaller>>, StartError> {
+    let archive = Archive::open(service.catalog().clone());
+    let archive = archive.map_err(|error| StartError::Config(error.to_string()))?;
+    let has_stores = !archive.settings().stores.is_empty();
+    Ok(has_stores.then(|| Arc::new(Recaller::new(Arc::new(archive)))))
 }
 
 /// The configured name, or else `/` and the folder's own name.

@@ -94,7 +94,8 @@ impl Server {
         mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
     ) -> Result<Self, StartError> {
         config.check().map_err(StartError::Config)?;
-        let OpenExports { exports, names, federations, served, disks } = exports::open(&config)?;
+        let OpenExports { exports, names, federations, served, disks, recallers } =
+            exports::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let (tls, certificates) = tls.unzip();
@@ -114,6 +115,7 @@ impl Server {
             http_bytes: Arc::default(),
             federations,
             disks,
+            recallers,
         });
         let site = Arc::new(site(&state, &config, authenticator.clone()));
         let exports = Arc::clone(&state.logical.exports);

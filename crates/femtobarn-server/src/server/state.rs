@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
+use femtobarn_archive::Recaller;
+
 use crate::logical::Logical;
 use crate::logical::catalogue::FederationService;
 use crate::physical::Throttle;
@@ -21,6 +23,8 @@ pub(crate) struct ServerState {
     pub http_bytes: Arc<AtomicU64>,
     pub federations: Vec<Arc<FederationService>>,
     pub disks: Vec<ExportDisks>,
+    /// What stages the databases of federations that have stores, by the names of their exports.
+    pub recallers: Vec<(String, Arc<Recaller>)>,
 }
 
 /// The simulated disks of a throttled export.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
+use femtobarn_archive::Recaller;
 use femtobarn_catalog::{Holder, LockTarget, clock};
 
 use super::state::{ExportDisks, ServerState};
@@ -15,7 +16,7 @@ use crate::logical::sessions::ClientSession;
 use crate::physical::{Storage, StoragePath};
 use crate::status::{
     DiskStatus, ExportStatus, FederationStatus, FileStatus, LatencyStatus, LockStatus,
-    ServerStatus, SessionStatus, Totals,
+    RecallStatus, ServerStatus, SessionStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -69,6 +70,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         locks: locks.into_iter().take(ROWS_MAX).collect(),
         waits: waits.into_iter().take(ROWS_MAX).collect(),
         disks: state.disks.iter().flat_map(disk_statuses).collect(),
+        recalls: state.recallers.iter().map(recall_status).collect(),
         memory_bytes: memory_bytes(),
         exports: state.exports.iter().filter_map(|name| export_status(logical, name)).collect(),
         federations,
@@ -108,6 +110,19 @@ fn federation_status(
         locks_waited: of_it(waits),
         deadlocks: service.deadlocks(),
         commits: service.publisher().published().0,
+    }
+}
+
+fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> RecallStatus {
+    let counts = recaller.counts();
+    RecallStatus {
+        name: name.clone(),
+        waiting: counts.waiting,
+        waiting_bytes: counts.waiting_bytes,
+        done: counts.done,
+        bytes: counts.bytes,
+        failed: counts.failed,
+        estimate_errors_seconds: counts.estimate_errors_seconds,
     }
 }
 

@@ -25,7 +25,8 @@ impl FederationStorage {
             return self.open_to_write(path, how, opaque);
         }
         if is_below_databases(path) {
-            return self.files.open(path, how, Opaque::default());
+            let open = || self.files.open(path, how, Opaque::default());
+            return self.open_or_recall(open, path, || self.database_of_file(path));
         }
         let head = self.catalogue.head().map_err(|error| catalogue_error("open", path, error))?;
         self.file_of(&self.database(path, head)?)

@@ -6,6 +6,9 @@
 //! | `fb.raw=1` | the database's file as it is on disk |
 //! | `fb.database=7`, `fb.session=UUID` | the database that is written to, and the session that holds it |
 
+use std::path::Path;
+
+use femtobarn_archive::is_staging_path;
 use femtobarn_catalog::{DATABASES_FOLDER, DatabaseId, DatabaseRow, is_database_path};
 use uuid::Uuid;
 
@@ -40,7 +43,9 @@ pub(super) fn is_databases_folder(path: &StoragePath) -> bool {
     path.as_bytes().strip_prefix(b"/") == Some(DATABASES_FOLDER.as_bytes())
 }
 
-/// Whether a path is one that a database's file may have, or a folder of such files.
+/// Whether a path is one that a database's file may have, or a folder of such files. A file that is being staged is
+/// nobody's but the archive's.
 pub(super) fn is_below_databases(path: &StoragePath) -> bool {
-    std::str::from_utf8(&path.as_bytes()[1..]).is_ok_and(is_database_path)
+    let below = std::str::from_utf8(&path.as_bytes()[1..]);
+    below.is_ok_and(|below| is_database_path(below) && !is_staging_path(Path::new(below)))
 }

@@ -2,14 +2,17 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, DatabaseState, PinGuard};
+use femtobarn_archive::Recaller;
+use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, DatabaseState, PinGuard, ResidenceState};
 use femtobarn_format::completion;
 use nix::errno::Errno;
 use percent_encoding::percent_decode;
 
 use super::error::{catalogue_error, read_only_error, synthesis_error};
 use super::guarded::Writers;
+use super::recalls::offline_metadata;
 use super::request::{is_below_databases, is_databases_folder, is_raw};
 use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
 use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
@@ -28,6 +31,8 @@ pub struct FederationStorage {
     pub(super) catalogue: Arc<dyn Catalogue>,
     /// The federation's folder.
     pub(super) files: Arc<dyn Storage>,
+    /// What brings back databases that are in stores alone; none if the federation has no stores.
+    pub(super) recaller: Option<Arc<Recaller>>,
     /// None if the federation is read-only.
     pub(super) writers: Option<Arc<dyn Writers>>,
     synthesizer: FileSynthesizer,
@@ -45,9 +50,15 @@ impl FederationStorage {
         FederationStorage {
             catalogue,
             files,
+            recaller: None,
             writers: None,
             synthesizer: FileSynthesizer::new(CACHED_BYTES_MAX),
         }
+    }
+
+    /// Brings back databases that are in stores alone, for those who open them.
+    pub fn recalling(self, recaller: Option<Arc<Recaller>>) -> Self {
+        FederationStorage { recaller, ..self }
     }
 
     /// Lets the sessions write that `writers` admit.
@@ -116,7 +127,8 @@ impl FederationStorage {
         let location = Path::new(&row.path);
         if !location.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
-            return self.files.open(&path, OpenMode::default(), Opaque::default());
+            let open = || self.files.open(&path, OpenMode::default(), Opaque::default());
+            return self.open_or_recall(open, &row.name, || Ok(Some(row.id)));
         }
         // The path of an attached file was given by the user who attached it, not by a client.
         let shown = StoragePath::new(format!("/{}{SUFFIX}", row.name).as_bytes())?;
@@ -153,8 +165,13 @@ impl FederationStorage {
 
     /// The metadata of a database as a complete file.
     fn metadata_of(&self, row: &DatabaseRow, at: Csn) -> StorageResult<Metadata> {
+        let residence = self.residence(row)?;
+        if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row, it)) {
+            return Ok(metadata);
+        }
         let file = self.file_of(row)?;
-        let metadata = snapshot_file::read_only(file.metadata()?);
+        let is_backed_up = residence.is_some_and(|it| it.state() == ResidenceState::Both);
+        let metadata = Metadata { is_backed_up, ..snapshot_file::read_only(file.metadata()?) };
         match row.state {
             DatabaseState::Open => Ok(self.synthesized(row, at, &file)?.metadata(metadata)),
             DatabaseState::Sealed | DatabaseState::Attached => Ok(metadata),
@@ -229,6 +246,16 @@ impl Storage for FederationStorage {
         let mut entries: Vec<_> = rows.into_iter().map(entry).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
+    }
+
+    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
+        let snapshot = self.pinned_snapshot(path, opaque)?;
+        self.recall(&self.database(path, snapshot.csn)?)
+    }
+
+    fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        let snapshot = self.pinned_snapshot(path, opaque)?;
+        self.evict_database(&self.database(path, snapshot.csn)?)
     }
 
     fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {

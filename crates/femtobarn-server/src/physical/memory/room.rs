@@ -84,5 +84,6 @@ pub(super) fn new_metadata(kind: FileKind, id: u64, mode: u32, changed: SystemTi
         is_readable: true,
         is_writable: true,
         is_online: true,
+        is_backed_up: false,
     }
 }

@@ -55,6 +55,7 @@ impl Accounts {
             is_readable: may & 0o4 != 0,
             is_writable: may & 0o2 != 0,
             is_online: true,
+            is_backed_up: false,
         }
     }
 

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use crate::logical::latency::BOUNDS_US;
-use crate::status::{DiskStatus, ExportStatus, FederationStatus, LatencyStatus, ServerStatus};
+use crate::status::{
+    DiskStatus, ExportStatus, FederationStatus, LatencyStatus, RecallStatus, ServerStatus,
+};
 
 /// The content type of the format.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4";
@@ -51,6 +53,7 @@ pub(super) fn text(status: &ServerStatus) -> String {
     let federations = &status.federations;
     add_rows(&mut text, "federation", "export", &FEDERATIONS, federations, |each| &each.name);
     add_rows(&mut text, "disk", "disk", &DISKS, &status.disks, |disk| &disk.name);
+    add_rows(&mut text, "recall", "export", &RECALLS, &status.recalls, |recall| &recall.name);
     add_latencies(&mut text, &status.latencies);
     text
 }
@@ -61,6 +64,19 @@ type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) -> f64);
 const EXPORTS: [Metric<ExportStatus>; 2] = [
     ("total_bytes", "gauge", "Bytes of the file system of an export", |e| e.total_bytes as f64),
     ("free_bytes", "gauge", "Bytes of it that can be written", |e| e.free_bytes as f64),
+];
+
+const RECALLS: [Metric<RecallStatus>; 6] = [
+    ("waiting", "gauge", "Recalls from stores that wait or are carried out", |it| {
+        it.waiting as f64
+    }),
+    ("waiting_bytes", "gauge", "Bytes of recalls that wait", |it| it.waiting_bytes as f64),
+    ("done_total", "counter", "Recalls that brought a file back", |it| it.done as f64),
+    ("bytes_total", "counter", "Bytes that were brought back", |it| it.bytes as f64),
+    ("failed_total", "counter", "Recalls that failed", |it| it.failed as f64),
+    ("estimate_errors_seconds_total", "counter", "Seconds between estimated and real ends", |it| {
+        it.estimate_errors_seconds
+    }),
 ];
 
 const FEDERATIONS: [Metric<FederationStatus>; 6] = [

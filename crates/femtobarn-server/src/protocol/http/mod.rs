@@ -8,6 +8,7 @@
 //! | `/api/status` | [`ServerStatus`] as JSON |
 //! | `/api/federations` | the names of the served federations |
 //! | `/api/federations/NAME?csn=` | the contents of one, as of a commit |
+//! | `/.well-known/wlcg-tape-rest-api`, `/api/tape/v1/...` | the WLCG Tape REST API: `tape` |
 //! | `/PREFIX/NAME/...` | pages of a federation that others make: its mounts |
 //! | every other path | files and folders, to read and to change: [`files`] |
 //!
@@ -42,6 +43,7 @@ mod clients;
 pub mod files;
 mod metrics;
 pub mod mounts;
+mod tape;
 
 /// How long a request waits for its turn to read the status, and then for the status.
 const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -70,6 +72,7 @@ type SharedSite = State<Arc<Site>>;
 
 /// The pages of a site, and `/` as the folder of its exports for methods other than `GET`.
 pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
+    let tape_files = Arc::clone(&files);
     let top = get(|| async { file("text/html; charset=utf-8", PAGE) });
     Router::new()
         .route("/", top.fallback_service(files::answer.with_state(files)))
@@ -81,6 +84,7 @@ pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
         .route("/api/federations", get(federations))
         .route("/api/federations/{*name}", get(federation))
         .with_state(site)
+        .merge(tape::routes(tape_files))
 }
 
 fn file(kind: &'static str, text: &'static str) -> Response {

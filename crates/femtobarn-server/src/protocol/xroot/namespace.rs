@@ -166,8 +166,8 @@ impl RequestHandler {
         done()
     }
 
-    /// kXR_prepare. Nothing has to be staged: files are on this server, or are fetched when they are opened. Requests
-    /// are only remembered, so that clients can query and cancel them.
+    /// kXR_prepare: files that are in mass storage alone are brought back, or leave the disk. Requests are remembered,
+    /// so that clients can query and cancel them; a file that cannot be staged is one that the query shows as such.
     pub(super) async fn prepare(&self, prepare: Prepare) -> Result<Response, Response> {
         let names = || prepare.locations.iter().map(|location| location.path().to_vec());
         if prepare.options.contains(PrepareOptions::CANCEL) {
@@ -180,13 +180,24 @@ impl RequestHandler {
         }
         if prepare.more.contains(PrepareMore::EVICT) {
             for location in &prepare.locations {
-                self.path(location, Action::Stage).await?;
+                let path = self.path(location, Action::Stage).await?;
+                let evict = move |service: &RootService| {
+                    service.logical.exports.evict(&path, Opaque::default())
+                };
+                self.call(false, evict).await?;
             }
             return done();
         }
         let is_staging = prepare.options.contains(PrepareOptions::STAGE);
         for location in &prepare.locations {
-            self.path(location, if is_staging { Action::Stage } else { Action::Read }).await?;
+            let action = if is_staging { Action::Stage } else { Action::Read };
+            let path = self.path(location, action).await?;
+            if is_staging {
+                let stage = move |service: &RootService| {
+                    Ok(service.logical.exports.stage(&path, Opaque::default()).is_ok())
+                };
+                self.call(false, stage).await?;
+            }
         }
         let name = self.service.preparations.add(names().collect());
         Ok(Response::Ok(format!("{name}\0").into_bytes().into()))

@@ -255,11 +255,13 @@ impl RequestHandler {
                 Ok(location) => self.metadata(&location).await.ok(),
                 Err(_) => None,
             };
+            let has =
+                |what: fn(&Metadata) -> bool| metadata.as_ref().is_some_and(|(_, it)| what(it));
             responses.push(json!({
                 "path": String::from_utf8_lossy(path),
                 "path_exists": metadata.is_some(),
-                "online": metadata.is_some_and(|(_, metadata)| metadata.is_online),
-                "on_tape": false,
+                "online": has(|metadata| metadata.is_online),
+                "on_tape": has(|metadata| metadata.is_backed_up),
                 "requested": requested.contains(path),
                 "has_reqid": requested.contains(path),
                 "req_time": "",

@@ -47,6 +47,7 @@ fn stat_flags(metadata: &Metadata) -> StatFlags {
         (metadata.kind == FileKind::Folder, StatFlags::DIRECTORY),
         (metadata.kind == FileKind::Other, StatFlags::OTHER),
         (!metadata.is_online, StatFlags::OFFLINE),
+        (metadata.is_backed_up, StatFlags::BACKED_UP),
         (metadata.is_readable, StatFlags::READABLE),
         (metadata.is_writable, StatFlags::WRITABLE),
     ];

@@ -1,0 +1,203 @@
+"""A server brings back what is in a store alone, for clients of every kind, which wait."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from file_server import run
+from server_settings import QUICK_STOP
+from stored_points import VALUES, fill, is_right
+
+import femtobarn as fb
+
+SITE = """
+import json, os, pathlib, shutil, sys, time
+request = json.loads(sys.stdin.readline())
+stored = pathlib.Path(sys.argv[1]) / request["key"].replace("/", "_")
+answer = {}
+match request["operation"]:
+    case "migrate":
+        shutil.copy(request["path"], stored)
+    case "stage":
+        time.sleep(2.5)
+        shutil.copy(stored, request["path"])
+        with open(sys.argv[1] + "/staged", "a") as log:
+            log.write(request["key"] + "\\n")
+    case "remove":
+        stored.unlink(missing_ok=True)
+    case "query":
+        answer = {"size": stored.stat().st_size, "tape": "L1"} if stored.exists() else {"exists": False}
+print("a line that is no answer")
+print(json.dumps(answer))
+"""
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[fb.Federation, fb.Server, Path]]:
+    """A federation on a played tape, which takes its time, with a server, and the folder of the tape."""
+    top = tmp_path_factory.mktemp("tape")
+    (top / "tape").mkdir()
+    (top / "site.py").write_text(SITE)
+    fed = fill(top / "lhc.fed", "run6", "run7", "run8", "run9")
+    command = json.dumps([sys.executable, str(top / "site.py"), str(top / "tape")])
+    lines = [f"{operation} = {command}" for operation in ("migrate", "stage", "remove", "query")]
+    (top / "lhc.fed/storage.toml").write_text("\n".join(["[stores.tape]", "kind = 'commands'", *lines]))
+    fed.migrate("*", "tape")
+    with fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all", config=QUICK_STOP) as server:
+        yield fed, server, top / "tape"
+
+
+def xrootd(program: str, *arguments: str) -> str:
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed")
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_xrootds_clients_wait_and_then_read(
+    served: tuple[fb.Federation, fb.Server, Path], tmp_path: Path
+) -> None:
+    fed, server, tape = served
+    fed.evict("run7")
+    host = f"root://127.0.0.1:{server.port}"
+    flags = xrootd("xrdfs", host, "stat", "/lhc.fed/run7.root")
+    assert "Offline" in flags
+    assert "BackUpExists" in flags
+    assert fed.where("run7")[0].state == "nearline", "to look at it does not stage it"
+    copies = [
+        subprocess.Popen(["xrdcp", "-s", f"{host}//lhc.fed/run7.root", str(tmp_path / f"{number}.root")])
+        for number in range(3)
+    ]
+    assert [copy.wait(120) for copy in copies] == [0, 0, 0]
+    file = Path(fed.path) / "databases/run7.root"
+    assert all((tmp_path / f"{number}.root").read_bytes() == file.read_bytes() for number in range(3))
+    assert (tape / "staged").read_text().count(fed.where("run7")[0].copies[0].key) == 1, "staged once"
+    flags = xrootd("xrdfs", host, "stat", "/lhc.fed/run7.root")
+    assert "Offline" not in flags
+    assert "BackUpExists" in flags
+    xrootd("xrdfs", host, "prepare", "-e", "/lhc.fed/run7.root")
+    assert fed.where("run7")[0].state == "nearline"
+    request = xrootd("xrdfs", host, "prepare", "-s", "/lhc.fed/run7.root").strip()
+    for _ in range(600):
+        answer = xrootd("xrdfs", host, "query", "prepare", request)
+        if json.loads(answer)["responses"][0]["online"]:
+            break
+        time.sleep(0.1)
+    assert fed.where("run7")[0].state == "both"
+
+
+def test_our_client_and_uproot_wait_and_then_read(served: tuple[fb.Federation, fb.Server, Path]) -> None:
+    import uproot
+
+    fed, server, _ = served
+    fed.evict(["run8", "run9"])
+    url = f"root://127.0.0.1:{server.port}//lhc.fed"
+    assert is_right(fb.open(url), "run8")
+    with uproot.open(f"{url}/run9.root") as file:
+        assert np.array_equal(file["points"].arrays()["x"].to_numpy(), VALUES)
+    metrics = subprocess.run(
+        ["curl", "-s", f"http://127.0.0.1:{server.port}/metrics"], capture_output=True, text=True, check=True
+    ).stdout
+    done = next(line for line in metrics.splitlines() if line.startswith("femtobarn_recall_done_total"))
+    assert float(done.split()[1]) >= 2
+
+
+def test_over_http_a_client_is_told_when_to_come_again(
+    served: tuple[fb.Federation, fb.Server, Path], tmp_path: Path
+) -> None:
+    fed, server, _ = served
+    fed.evict("run6")
+    url = f"http://127.0.0.1:{server.port}/lhc.fed/run6.root"
+    out = tmp_path / "run6.root"
+    first = subprocess.run(["curl", "-s", "-D", "-", "-o", str(out), url], capture_output=True, text=True)
+    assert "503" in first.stdout.splitlines()[0]
+    assert "retry-after: " in first.stdout.lower()
+    subprocess.run(["curl", "-sf", "--retry", "20", "-o", str(out), url], timeout=120, check=True)
+    assert out.read_bytes() == (Path(fed.path) / "databases/run6.root").read_bytes()
+
+
+def test_a_store_that_fails_is_an_error_that_says_why(served: tuple[fb.Federation, fb.Server, Path]) -> None:
+    fed, server, tape = served
+    if fed.where("run8")[0].state == "both":
+        fed.evict("run8")
+    (key,) = (copy.key for copy in fed.where("run8")[0].copies)
+    object_ = tape / key.replace("/", "_")
+    content = object_.read_bytes()
+    object_.write_bytes(content[:-1] + b"?")
+    try:
+        with pytest.raises(fb.FemtobarnError, match="adler32"):
+            fb.open(f"root://127.0.0.1:{server.port}//lhc.fed")["run8/points"].arrays("x")
+    finally:
+        object_.write_bytes(content)
+    # The copy is good after all, and an operator says that it be looked at once more.
+    fed.stage("run8")
+    assert fed.where("run8")[0].state == "both"
+
+
+def ask(server: fb.Server, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """Ask the Tape REST API; returns the status and the answer."""
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+        headers = {"Content-Type": "application/json"}
+        connection.request(method, path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text else None
+
+
+def test_the_tape_api_stages_and_tells(served: tuple[fb.Federation, fb.Server, Path]) -> None:
+    fed, server, _ = served
+    for name in ("run6", "run7"):
+        while fed.where(name)[0].state == "both":
+            try:
+                fed.evict(name)
+            except fb.BusyError:
+                time.sleep(0.2)
+    code, found = ask(server, "GET", "/.well-known/wlcg-tape-rest-api")
+    assert code == 200
+    uri = found["endpoints"][0]["uri"]
+    assert uri == f"http://127.0.0.1:{server.port}/api/tape/v1"
+    api = "/api/tape/v1"
+    paths = ["/lhc.fed/run6.root", "/lhc.fed/nothing.root"]
+    _, told = ask(server, "POST", f"{api}/archiveinfo", {"paths": paths})
+    assert told[0] == {"path": paths[0], "locality": "TAPE"}
+    assert "no such database" in told[1]["error"]
+    wanted = {"files": [{"path": path, "diskLifetime": "P1D"} for path in paths]}
+    code, made = ask(server, "POST", f"{api}/stage", wanted)
+    assert code == 201
+    request = f"{api}/stage/{made['requestId']}"
+    for _ in range(300):
+        _, state = ask(server, "GET", request)
+        if "completedAt" in state:
+            break
+        time.sleep(0.1)
+    states = [(file["state"], file["onDisk"]) for file in state["files"]]
+    assert states == [("COMPLETED", True), ("FAILED", False)]
+    _, told = ask(server, "POST", f"{api}/archiveinfo", {"paths": paths[:1]})
+    assert told == [{"path": paths[0], "locality": "DISK_AND_TAPE"}]
+    assert ask(server, "POST", f"{api}/release/{made['requestId']}", {"paths": paths[:1]})[0] == 200
+    assert ask(server, "POST", f"{request}/cancel", {"paths": ["/other"]})[0] == 400
+    assert ask(server, "DELETE", request)[0] == 200
+    assert ask(server, "GET", request)[0] == 404
+    assert ask(server, "POST", f"{api}/stage", {"files": []})[0] == 400
+
+
+def test_gfal_brings_files_online(served: tuple[fb.Federation, fb.Server, Path]) -> None:
+    fed, server, _ = served
+    url = f"http://127.0.0.1:{server.port}/lhc.fed/run7.root"
+    before = fed.where("run7")[0].state
+    status = run("gfal-xattr", url, "user.status").strip()
+    assert status == {"both": "ONLINE_AND_NEARLINE", "nearline": "NEARLINE"}[before]
+    run("gfal-bringonline", "--polling-timeout", "60", url)
+    assert run("gfal-xattr", url, "user.status").strip() == "ONLINE_AND_NEARLINE"
