@@ -40,6 +40,7 @@ impl ExpectedContents {
             ScriptStep::Seal(name) => {
                 self.databases.entry(name.to_string()).or_default().is_sealed = true
             }
+            ScriptStep::Migrate(_) | ScriptStep::Evict(_) | ScriptStep::Stage(_) => {}
             ScriptStep::Reopen | ScriptStep::Vacuum | ScriptStep::Compact(_) => {}
         }
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use femtobarn::{
-    CompactOptions, ContainerKey, ContainerOptions, Csn, Federation, Profile, Result, Transaction,
-    VacuumOptions,
+    CompactOptions, ContainerKey, ContainerOptions, Csn, Error, Federation, Profile, Result,
+    Transaction, VacuumOptions,
 };
 
 use super::items::{class, evolved_class, large_object, object_of_version, update, updated_fields};
@@ -24,6 +24,7 @@ impl Runner {
     /// Those of the engine.
     pub fn create(folder: &Path) -> Result<Self> {
         let federation = Federation::create(folder, "test")?;
+        stage_for_readers(&federation);
         Ok(Runner { folder: folder.to_owned(), federation: Some(federation) })
     }
 
@@ -32,8 +33,32 @@ impl Runner {
     /// # Errors
     /// Those of the engine.
     pub fn open(folder: &Path) -> Result<Self> {
-        let federation = Federation::open(folder)?;
-        Ok(Runner { folder: folder.to_owned(), federation: Some(federation) })
+        let runner = Runner { folder: folder.to_owned(), federation: Some(reopened(folder)?) };
+        if runner.store().is_dir() {
+            // The federation may be a copy in another folder. A store without a name cannot be read.
+            let _ = runner.name_store();
+        }
+        Ok(runner)
+    }
+
+    fn store(&self) -> PathBuf {
+        self.folder.join("store")
+    }
+
+    /// Makes the store, which an operator would have had long before.
+    fn make_store(&self) -> std::io::Result<()> {
+        if !self.store().is_dir() {
+            std::fs::create_dir(self.store())?;
+        }
+        self.name_store()?;
+        std::fs::File::open(&self.folder)?.sync_all()
+    }
+
+    /// Makes the folder `store` the store `disk2` of the federation.
+    fn name_store(&self) -> std::io::Result<()> {
+        let folder = std::path::absolute(self.store())?;
+        let settings = format!("[stores.disk2]\nkind = 'folder'\npath = '{}'\n", folder.display());
+        std::fs::write(self.folder.join("storage.toml"), settings)
     }
 
     /// The federation; none if reopening it failed.
@@ -61,6 +86,21 @@ impl Runner {
                 transaction.commit().map(Some)
             }
             ScriptStep::Seal(name) => self.federation().seal(name, Duration::ZERO).map(Some),
+            ScriptStep::Migrate(name) => {
+                let made = self.make_store();
+                made.map_err(|source| Error::Io {
+                    what: format!(
+                        "cannot make store and storage.toml in {}",
+                        self.folder.display()
+                    ),
+                    source,
+                })?;
+                self.federation().migrate(name, "disk2", &mut |_| true).map(|_| None)
+            }
+            ScriptStep::Evict(name) => self.federation().evict(name).map(|_| None),
+            ScriptStep::Stage(name) => {
+                self.federation().stage(name, Duration::ZERO, &mut |_| true).map(|()| None)
+            }
             ScriptStep::Vacuum => {
                 let federation = self.federation();
                 let keep_from = Some(federation.head()?);
@@ -75,7 +115,7 @@ impl Runner {
             ScriptStep::Reopen => {
                 // The old handle is closed first, as if one program ended and another started.
                 self.federation = None;
-                self.federation = Some(Federation::open(&self.folder)?);
+                self.federation = Some(reopened(&self.folder)?);
                 Ok(None)
             }
         }
@@ -85,6 +125,17 @@ impl Runner {
 /// Options that give small containers several clusters of several pages.
 pub fn small_pages(compression: Profile) -> ContainerOptions {
     ContainerOptions { page_size: 4096, cluster_size: 8192, compression, ..Default::default() }
+}
+
+/// Opens a federation whose readers bring back what is in a store alone.
+fn reopened(folder: &Path) -> Result<Federation> {
+    let federation = Federation::open(folder)?;
+    stage_for_readers(&federation);
+    Ok(federation)
+}
+
+fn stage_for_readers(federation: &Federation) {
+    federation.stage_for_readers(|stage| stage(&mut |_| true));
 }
 
 fn make(transaction: &mut Transaction, change: &ScriptChange) -> Result<()> {

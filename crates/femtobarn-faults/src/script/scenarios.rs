@@ -15,8 +15,18 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 9] =
-    ["single", "large", "two databases", "delete", "update", "names", "evolve", "vacuum", "seal"];
+pub const NAMES: [&str; 10] = [
+    "single",
+    "large",
+    "two databases",
+    "delete",
+    "update",
+    "names",
+    "evolve",
+    "vacuum",
+    "seal",
+    "stores",
+];
 
 impl Script {
     /// The script of this name; none if it is unknown.
@@ -31,7 +41,8 @@ impl Script {
             "names" => names(),
             "evolve" => evolution(),
             "vacuum" => vacuum(),
-            _ => seal(),
+            "seal" => seal(),
+            _ => stores(),
         };
         Some(Script { name, steps })
     }
@@ -256,5 +267,31 @@ fn seal() -> Vec<ScriptStep> {
         ScriptStep::Commit(vec![append(two, 4, 4)]),
         ScriptStep::Seal("two".into()),
         ScriptStep::Reopen,
+    ]
+}
+
+/// Databases go to a store, leave the disk and come back, while another accepts commits.
+fn stores() -> Vec<ScriptStep> {
+    let (one, two) = ("one/events", "two/events");
+    let append =
+        |path: &str, first, count| ScriptChange::Append { path: path.into(), first, count };
+    let database = |name: &str, path: &str| {
+        let container = ScriptChange::Container(path.into(), Profile::Plain);
+        ScriptStep::Commit(vec![ScriptChange::Database(name.into()), container, append(path, 0, 9)])
+    };
+    vec![
+        database("one", one),
+        database("two", two),
+        ScriptStep::Seal("one".into()),
+        ScriptStep::Migrate("one".into()),
+        ScriptStep::Commit(vec![append(two, 9, 4)]),
+        ScriptStep::Evict("one".into()),
+        ScriptStep::Commit(vec![append(two, 13, 1)]),
+        ScriptStep::Stage("one".into()),
+        ScriptStep::Evict("one".into()),
+        ScriptStep::Reopen,
+        ScriptStep::Stage("one".into()),
+        ScriptStep::Commit(vec![ScriptChange::DropDatabase("one".into())]),
+        ScriptStep::Vacuum,
     ]
 }

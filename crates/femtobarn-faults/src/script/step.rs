@@ -9,6 +9,12 @@ pub enum ScriptStep {
     Commit(Vec<ScriptChange>),
     /// A database is sealed.
     Seal(String),
+    /// A sealed database is copied to the store in the federation's folder.
+    Migrate(String),
+    /// A database's file leaves the disk.
+    Evict(String),
+    /// A database's file comes back to the disk.
+    Stage(String),
     /// All snapshots but the newest are dropped, and their space is reclaimed.
     Vacuum,
     /// A container is compacted.
