@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::{
     Catalogue, DatabaseId, DatabaseRow, DatabaseState, ErrorKind, FilePin, LocalCatalogue,
-    LockGuard, Residence, clock,
+    LockGuard, ReplicaRow, ReplicaState, Residence, clock,
 };
 use parking_lot::Mutex;
 
@@ -108,6 +108,12 @@ impl Archive {
     /// Those of the catalogue.
     pub fn unpin(&self, database: DatabaseId, holder: &str) -> Result<bool> {
         Ok(self.local()?.unpin_file(database, holder)?)
+    }
+
+    /// Records another state of a copy.
+    pub(super) fn record_state(&self, replica: &ReplicaRow, state: ReplicaState) -> Result<()> {
+        let changed = ReplicaRow { state, changed_us: clock::utc_us(), ..replica.clone() };
+        Ok(self.local()?.record_replica(&changed)?)
     }
 
     pub(super) fn local(&self) -> Result<&LocalCatalogue> {

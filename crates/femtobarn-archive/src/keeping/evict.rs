@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaRow, ReplicaState, clock};
+use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaState};
 
 use super::archive::{Archive, LOCK_WAIT, check_sealed};
 use super::lease::UnusedFile;
@@ -46,8 +46,8 @@ impl Archive {
         Ok(size)
     }
 
-    /// Asks the stores for the copies that are relied on, without the one in a store `but`. One that is gone or other than it was is recorded as
-    /// lost.
+    /// Asks the stores for the copies that are relied on, without the one in a store `but`. One that is gone, or other
+    /// than it was, is recorded as lost.
     ///
     /// # Errors
     /// Those of the stores, if there are fewer copies than wanted because they do not answer.
@@ -67,9 +67,7 @@ impl Archive {
             match asked {
                 Ok(_) => found += 1,
                 Err(error) if error.is_about_the_copy() => {
-                    let (state, changed_us) = (ReplicaState::Lost, clock::utc_us());
-                    let lost = ReplicaRow { state, changed_us, ..replica.clone() };
-                    self.local()?.record_replica(&lost)?;
+                    self.record_state(replica, ReplicaState::Lost)?;
                 }
                 Err(error) => failed = Some(error),
             }

@@ -4,9 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use femtobarn_catalog::{
-    DatabaseId, DatabaseRow, DiskState, ReplicaRow, ReplicaState, Residence, clock,
-};
+use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaRow, ReplicaState, Residence};
 
 use super::archive::Archive;
 use super::lease::UnusedFile;
@@ -76,16 +74,12 @@ impl Archive {
             match self.fetch(replica, path, watch) {
                 Ok(()) if replica.is_complete() => return Ok(()),
                 Ok(()) => {
-                    let (state, changed_us) = (ReplicaState::Complete, clock::utc_us());
-                    let found = ReplicaRow { state, changed_us, ..replica.clone() };
-                    return Ok(self.local()?.record_replica(&found)?);
+                    return self.record_state(replica, ReplicaState::Complete);
                 }
                 Err(error @ (Error::Stopped { .. } | Error::Full { .. })) => return Err(error),
                 Err(error) => {
                     if error.is_about_the_copy() && replica.is_complete() {
-                        let (state, changed_us) = (ReplicaState::Lost, clock::utc_us());
-                        let lost = ReplicaRow { state, changed_us, ..replica.clone() };
-                        self.local()?.record_replica(&lost)?;
+                        self.record_state(replica, ReplicaState::Lost)?;
                     }
                     // One that can be tried again says more than one that is bad.
                     let is_better = failed.as_ref().is_none_or(Error::is_about_the_copy);

@@ -8,4 +8,4 @@ mod rates;
 mod recaller;
 
 pub use queue::{Recall, RecallQueue, Tape};
-pub use recaller::{RecallCounts, Recaller, WaitingRecall};
+pub use recaller::{RecallCounts, Recaller};

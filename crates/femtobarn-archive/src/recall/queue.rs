@@ -144,12 +144,6 @@ impl RecallQueue {
         (self.known.len(), self.bytes)
     }
 
-    /// Some of the recalls that wait, those of one tape together.
-    pub fn some(&self, most: usize) -> Vec<Recall> {
-        let all = self.tapes.values().flat_map(|waiting| waiting.by_position.values());
-        all.take(most).map(|(_, recall)| recall.clone()).collect()
-    }
-
     /// Changes what waits for a tape, and keeps `due` in step.
     fn change<T>(&mut self, tape: &Tape, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let waiting = self.tapes.entry(tape.clone()).or_default();

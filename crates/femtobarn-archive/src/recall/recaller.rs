@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,8 +26,6 @@ const FAILURE_TIME: Duration = Duration::from_secs(30);
 const FAILURE_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Failures that are remembered.
 const FAILURES_MAX: usize = 10_000;
-/// Recalls that are told about, of those that wait.
-const TOLD_MAX: usize = 1000;
 
 /// Brings databases back to the disk as they are asked for.
 #[derive(Debug)]
@@ -52,15 +50,6 @@ pub struct RecallCounts {
     pub estimate_errors_seconds: f64,
 }
 
-/// A recall that waits, or is being carried out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WaitingRecall {
-    /// The request.
-    pub recall: Recall,
-    /// The bytes that are on the disk already; none if it waits.
-    pub bytes_done: Option<u64>,
-}
-
 #[derive(Debug)]
 struct SharedQueue {
     archive: Arc<Archive>,
@@ -72,7 +61,8 @@ struct SharedQueue {
 #[derive(Debug, Default)]
 struct RecallState {
     queue: RecallQueue,
-    running: HashMap<DatabaseId, RunningRecall>,
+    /// Recalls that are being carried out.
+    running: usize,
     /// When a recall was asked for, and how long that was estimated to take.
     promised: HashMap<DatabaseId, (Instant, Duration)>,
     failures: HashMap<DatabaseId, RecentFailure>,
@@ -98,12 +88,6 @@ impl RecentFailure {
             Error::Unavailable { what }
         }
     }
-}
-
-#[derive(Debug)]
-struct RunningRecall {
-    recall: Recall,
-    bytes: Arc<AtomicU64>,
 }
 
 impl Recaller {
@@ -168,33 +152,11 @@ impl Recaller {
         Ok(Some(wait))
     }
 
-    /// Takes a recall back that has not begun; false if there is none.
-    pub fn cancel(&self, database: DatabaseId) -> bool {
-        let mut state = self.shared.state.lock();
-        let was_waiting = state.queue.remove(database);
-        if was_waiting {
-            state.promised.remove(&database);
-        }
-        was_waiting
-    }
-
     /// Counts since the start.
     pub fn counts(&self) -> RecallCounts {
         let state = self.shared.state.lock();
         let (_, waiting_bytes) = state.queue.waiting();
         RecallCounts { waiting: state.waiting() as u64, waiting_bytes, ..state.counts }
-    }
-
-    /// Recalls that are being carried out, and some of those that wait.
-    pub fn waiting(&self) -> Vec<WaitingRecall> {
-        let state = self.shared.state.lock();
-        let running = state.running.values().map(|running| WaitingRecall {
-            recall: running.recall.clone(),
-            bytes_done: Some(running.bytes.load(Ordering::Relaxed)),
-        });
-        let waiting = state.queue.some(TOLD_MAX).into_iter();
-        let waiting = waiting.map(|recall| WaitingRecall { recall, bytes_done: None });
-        running.chain(waiting).collect()
     }
 }
 
@@ -241,10 +203,10 @@ impl SharedQueue {
     }
 
     /// Stages a database, and notes how that went.
-    fn stage(&self, recall: &Recall, bytes: &AtomicU64) {
-        let began = clock::now();
+    fn stage(&self, recall: &Recall) {
+        let (began, mut bytes) = (clock::now(), 0);
         let mut watch = |done| {
-            bytes.store(done, Ordering::Relaxed);
+            bytes = done;
             !self.is_stopped.load(Ordering::Relaxed)
         };
         let stage = AssertUnwindSafe(|| self.archive.stage(recall.database, LOCK_WAIT, &mut watch));
@@ -252,13 +214,15 @@ impl SharedQueue {
             Err(Error::Unavailable { what: "staging failed for a bug; see the log".to_owned() })
         });
         let mut state = self.state.lock();
-        state.running.remove(&recall.database);
+        state.running -= 1;
         let promised = state.promised.remove(&recall.database);
         match staged {
             Ok(()) => {
-                if bytes.load(Ordering::Relaxed) > 0 {
-                    state.rates.note(recall.bytes, began.elapsed());
+                // Nothing was moved if it had come back meanwhile.
+                if bytes == 0 {
+                    return;
                 }
+                state.rates.note(recall.bytes, began.elapsed());
                 state.counts.done += 1;
                 state.counts.bytes += recall.bytes;
                 if let Some((asked, wait)) = promised {
@@ -290,13 +254,13 @@ impl SharedQueue {
 
 impl RecallState {
     fn waiting(&self) -> usize {
-        self.queue.waiting().0 + self.running.len()
+        self.queue.waiting().0 + self.running
     }
 
     /// How long a new recall will take behind those that wait.
     fn estimate(&self, bytes: u64, streams: usize) -> Duration {
         let (recalls, ahead) = self.queue.waiting();
-        self.rates.estimate(recalls + self.running.len() + 1, ahead.saturating_add(bytes), streams)
+        self.rates.estimate(recalls + self.running + 1, ahead.saturating_add(bytes), streams)
     }
 }
 
@@ -319,10 +283,8 @@ fn carry_out(shared: &Weak<SharedQueue>) {
             }
             continue;
         };
-        let bytes = Arc::new(AtomicU64::new(0));
-        let running = RunningRecall { recall: recall.clone(), bytes: Arc::clone(&bytes) };
-        state.running.insert(recall.database, running);
+        state.running += 1;
         drop(state);
-        shared.stage(&recall, &bytes);
+        shared.stage(&recall);
     }
 }

@@ -1,7 +1,7 @@
 //! A store behind a site's own commands: programs that put files on tape, bring them back, and so on.
 //!
 //! A command is given one line of JSON on its standard input, such as
-//! `{"operation": "stage", "key": "4f/run7.root", "path": "/fed/databases/run7.root.staging"}`, and may write one line
+//! `{"operation": "stage", "key": "4f/run7.root", "path": "/fed/databases/run7.root.1f2e3d4c.staging"}`, and may write one line
 //! of JSON as the last of its standard output: `{"error": "drive 3 is broken", "retry_after_seconds": 600}`, or what is
 //! known of an object: `{"exists": true, "size": 1024, "checksum": "adler32:0a1b2c3d", "tape": "L0042", "position": 7}`.
 //! It succeeds if it ends with status 0 and names no error.

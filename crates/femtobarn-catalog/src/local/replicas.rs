@@ -27,7 +27,8 @@ use crate::rows::DatabaseRow;
 use crate::schema::{ARCHIVE_SETTING, FORMAT_WITH_REPLICAS, REPLICA_TABLES};
 use crate::sql::SqlResult;
 
-const REPLICA: &str = "SELECT database, store, key, state, size, checksum, as_of, changed_us, tape, position FROM replicas";
+const REPLICA: &str = "SELECT database, store, key, state, size, checksum, as_of, changed_us, \
+    tape, position FROM replicas";
 
 impl LocalCatalogue {
     /// Where a database's file is.

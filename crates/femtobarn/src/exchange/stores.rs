@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::federation::Federation;
 use crate::progress::Watch;
-use crate::storage::nearline::moving;
+use crate::storage::nearline::{self, moving};
 
 impl Federation {
     /// Copies a sealed database to a store that the federation's `storage.toml` names, and returns the copy; at once if
@@ -36,10 +36,8 @@ impl Federation {
     /// `NotFound` for an unknown name, or if no copy is left; `Busy` after `lock_wait`; `Corrupt` if all copies are
     /// damaged; `Unavailable`, `Denied` or `Full` as the store or the disk says; `Closed` if `progress` stops it.
     pub fn stage(&self, name: &str, lock_wait: Duration, progress: &mut Watch<'_>) -> Result<()> {
-        let (archive, row) = self.archived(name)?;
-        let size = archive.residence(row.id)?.replicas.first().map_or(0, |replica| replica.size);
-        let mut tell = moving("staging", name, size, progress);
-        Ok(archive.stage(row.id, lock_wait, &mut tell)?)
+        let row = self.inner.local()?.database(name, Csn::MAX)?;
+        nearline::stage(&self.inner.catalog, &row, lock_wait, progress)
     }
 
     /// Makes readers of this federation bring back databases that are in stores alone; without it they get

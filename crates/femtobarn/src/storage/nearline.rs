@@ -12,22 +12,23 @@ use crate::progress::{Progress, Watch};
 use crate::storage::file::DatabaseFile;
 
 /// How long a reader waits for another process that stages the same database: as long as it takes.
-const STAGED_BY_ANOTHER: Duration = Duration::from_secs(30 * 24 * 3600);
+pub(crate) const STAGED_BY_ANOTHER: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Is called with an operation that stages what a reader needs, calls that with a watch, and returns its result.
 pub(crate) type ReaderStaging =
     dyn Fn(&mut dyn FnMut(&mut Watch<'_>) -> Result<()>) -> Result<()> + Send + Sync;
 
-/// Brings a database's file back, for a reader.
+/// Brings a database's file back.
 pub(crate) fn stage(
     catalog: &Arc<dyn Catalogue>,
     database: &DatabaseRow,
+    lock_wait: Duration,
     watch: &mut Watch<'_>,
 ) -> Result<()> {
     let archive = Archive::open(catalog.clone())?;
     let size = archive.residence(database.id)?.replicas.first().map_or(0, |replica| replica.size);
     let mut tell = moving("staging", &database.name, size, watch);
-    Ok(archive.stage(database.id, STAGED_BY_ANOTHER, &mut tell)?)
+    Ok(archive.stage(database.id, lock_wait, &mut tell)?)
 }
 
 /// Tells about bytes that are being moved.

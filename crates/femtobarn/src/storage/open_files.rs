@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::storage::file::{self, DatabaseFile};
-use crate::storage::nearline::{self, ReaderStaging};
+use crate::storage::nearline::{self, ReaderStaging, STAGED_BY_ANOTHER};
 use crate::storage::places;
 use crate::storage::remote::cached_file::CachedRemoteFile;
 use crate::storage::remote::caches::RemoteCaches;
@@ -242,7 +242,9 @@ impl OpenDatabaseFiles {
         let reason = nearline::reason(&*self.catalog, database, failed);
         match (reason, self.staging.get()) {
             (Error::Nearline { .. }, Some(staging)) => {
-                staging(&mut |watch| nearline::stage(&self.catalog, database, watch))?;
+                staging(&mut |watch| {
+                    nearline::stage(&self.catalog, database, STAGED_BY_ANOTHER, watch)
+                })?;
                 open()
             }
             (reason, _) => Err(reason),
