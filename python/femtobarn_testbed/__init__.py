@@ -7,7 +7,8 @@ initial data (`data`, `streams`) and a server (`site`, `memcached`), reads the m
 (`resources`) and those of jobs (`sources`), and names the limit (`verdict`). A run is one JSON file
 (`results`), from which `comparison` compares, `report` draws (`report_page`, `rate_plots`, `time_plots`,
 `conditions_plots` with `event_costs`, `storage_plots`, `monarc`, `labels`, `summaries`, beside `papers`), and
-`costs` derives the cost of work for `planning` (with `disk`).
+`costs` derives the cost of work for `planning` (with `disk`). A workload without clients replays traces of
+reads on full disks (`eviction`).
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 
 from femtobarn import InvalidError
 
+from .results import is_replay
 from .summaries import rounded
 
 __all__ = ["Row", "compare_runs", "compare_variants", "comparison_table"]
@@ -40,7 +41,7 @@ def compare_variants(run: Mapping[str, Any]) -> list[Row]:
     Raises
     ------
     InvalidError
-        If the run has one variant, or none shares a number of clients with the first.
+        If the run has one variant, or none shares a number of clients with the first, or if it has none.
     """
     by_variant = _by_variant(run)
     if len(by_variant) < 2:
@@ -74,7 +75,7 @@ def compare_runs(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Ro
     Raises
     ------
     InvalidError
-        If the runs have no point in common.
+        If the runs have no point in common, or no clients.
     """
     one, other = _by_variant(first), _by_variant(second)
     names = [name for name in one if name in other]
@@ -109,6 +110,10 @@ def comparison_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def _by_variant(run: Mapping[str, Any]) -> dict[str, dict[int, Mapping[str, Any]]]:
     """The points of each variant by their numbers of clients."""
+    if is_replay(run):
+        raise InvalidError(
+            f"the run of {run['workload']} replayed traces and has no clients: `testbed plot` shows policies"
+        )
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for point in run["points"]:
         found.setdefault(point["variant"], {})[point["clients"]] = point

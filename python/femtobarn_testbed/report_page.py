@@ -13,9 +13,12 @@ from femtobarn_reports.style import png, style
 
 from .conditions_plots import draw_event_costs, draw_look_up_latencies
 from .event_costs import event_costs_of, event_costs_table
+from .eviction.plots import draw_staged
+from .eviction.tables import describe_disks, describe_trace, ratio_table, staged_table
 from .monarc import cells_of, size_table
 from .papers import paper_of
 from .rate_plots import draw_bars, draw_curves, has_curves, split
+from .results import is_replay
 from .sources import sources_table
 from .storage_plots import draw_storage, look_up_times
 from .summaries import (
@@ -47,7 +50,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     stems = _stems(runs)
     with style():
         for run, stem in zip(runs, stems, strict=True):
-            parts += _parts(run, stem, out)
+            parts += _replay_parts(run, stem, out) if is_replay(run) else _parts(run, stem, out)
     parts.append(section("How to read this", listed(NOTES)))
     parts.append(section("Origin of the runs", listed(describe_origin(run) for run in runs)))
     return document(
@@ -72,15 +75,16 @@ NOTES = (
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    points = [point for run in runs for point in run["points"]]
-    fastest = max(point["throughput"]["bytes_per_second"] for point in points)
-    return [
+    measured = [point for run in runs if not is_replay(run) for point in run["points"]]
+    facts = [
         (str(len(runs)), "workload" + "s" * (len(runs) > 1)),
-        (str(len(points)), "points"),
-        (f"{max(point['clients'] for point in points):,}", "clients at most"),
-        (f"{fastest / 1e6:,.0f} MB/s", "the fastest point"),
-        (str(runs[0]["machine"]["cores"]), f"cores, {runs[0]['machine']['cpu']}"),
+        (str(sum(len(run["points"]) for run in runs)), "points"),
     ]
+    if measured:
+        fastest = max(point["throughput"]["bytes_per_second"] for point in measured)
+        facts.append((f"{max(point['clients'] for point in measured):,}", "clients at most"))
+        facts.append((f"{fastest / 1e6:,.0f} MB/s", "the fastest point"))
+    return [*facts, (str(runs[0]["machine"]["cores"]), f"cores, {runs[0]['machine']['cpu']}")]
 
 
 def _stems(runs: Sequence[Run]) -> list[str]:
@@ -117,6 +121,18 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
         yield section("What jobs read for an event, since their beginning", grid(*read))
     yield details("Latencies: median / 99 % / longest (ms)", grid(*latency_table(run)))
     yield details("Start-up of clients (s since their launch), and memory", grid(*start_table(run)))
+
+
+def _replay_parts(run: Run, stem: str, out: Path) -> Iterator[str]:
+    """The parts of the page about a run of replays."""
+    traces = [describe_trace(name, facts) for name, facts in run["traces"].items()]
+    facts = listed([*describe_disks(run), *traces])
+    yield section(run["title"], f"<p>{html.escape(run['about'])}</p>", facts)
+    caption = "Left of the line, a policy stages less than Femtobarn's, LRU. The bound knows the future."
+    picture = png(draw_staged(run), path=out / f"{stem}-staged.png")
+    yield figures([Picture("Bytes staged by each policy", caption, picture, wide=True)])
+    yield section("Bytes staged", grid(*ratio_table(run)))
+    yield details("Byte hit rates and bytes staged", grid(*staged_table(run)))
 
 
 def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure], Run]]:

@@ -26,6 +26,13 @@ Members of a run::
                   memcached, server) hits, misses, bytes, damaged, failures, all since the jobs began
       verdict     limit, evidence, shares
       each_client, series: raw figures
+
+A run of replays has neither clients nor a server, so it has no before, played and knees, and::
+
+    traces        by variant: days, accesses, reads, writes, read_bytes, files, distinct_bytes, read_files,
+                  and read_once, read_at_most_twice, shares of the files that were read
+    points        for each variant, size of the disk and policy: variant, settings, policy, cache_percent,
+                  cache_bytes, reads, read_bytes, staged, staged_bytes, evicted, byte_hit_rate
 """
 
 from __future__ import annotations
@@ -33,16 +40,21 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import femtobarn as fb
 
-__all__ = ["FORMAT", "latest", "read", "save", "source_commit"]
+__all__ = ["FORMAT", "is_replay", "latest", "read", "save", "source_commit"]
 
 FORMAT = 1
 """Version of these files."""
+
+
+def is_replay(run: Mapping[str, Any]) -> bool:
+    """Tell whether a run replayed traces, without clients."""
+    return "traces" in run
 
 
 def save(run: dict[str, Any], folder: Path) -> Path:

@@ -22,6 +22,7 @@ from . import site
 from .client import SERIES_SECONDS, Assignment, Outcome
 from .client_pool import ClientPool, client_pool
 from .data import prepare
+from .eviction.workload import run_replay
 from .memcached import Memcached, run_memcached
 from .recorder import merge, quantile
 from .resources import Counters, machine, read_counters, resident_bytes, usage_between
@@ -69,7 +70,8 @@ def run(
     seed
         Of all random numbers.
     before
-        A shell command, run at each point once its data are written and before its clients start.
+        A shell command, run at each point once its data are written and before its clients start. Replays
+        have no clients, and do not run it.
     progress
         Receives lines about the progress.
     keep
@@ -80,20 +82,12 @@ def run(
     UnavailableError
         If a client, a server or the command fails; the text says why.
     """
+    if workload.replays:
+        return _run_replays(workload, variants, seed, progress, keep)
     chosen = [workload.scenario(name) for name in variants] or list(workload.scenarios)
     started = datetime.now(UTC)
-    done: dict[str, Any] = {
-        "format": FORMAT,
-        "workload": workload.name,
-        "title": workload.title,
-        "paper": workload.paper,
-        "about": workload.about,
-        "started": started.isoformat(timespec="seconds"),
-        "machine": machine(),
-        "femtobarn": {"version": fb.__version__, "commit": source_commit()},
-        "seed": seed,
+    done = _origin(workload, seed, started) | {
         "before": before,
-        "parameters": workload.raw,
         "played": {scenario.name: _simulation(scenario) for scenario in chosen},
         "points": [],
         "knees": {},
@@ -109,6 +103,37 @@ def run(
             done["knees"][scenario.name] = knee(points)
             done["seconds"] = (datetime.now(UTC) - started).total_seconds()
             keep(done)
+    return done
+
+
+def _origin(workload: Workload, seed: int, started: datetime) -> dict[str, Any]:
+    """The members of a run that tell where it comes from."""
+    return {
+        "format": FORMAT,
+        "workload": workload.name,
+        "title": workload.title,
+        "paper": workload.paper,
+        "about": workload.about,
+        "started": started.isoformat(timespec="seconds"),
+        "machine": machine(),
+        "femtobarn": {"version": fb.__version__, "commit": source_commit()},
+        "seed": seed,
+        "parameters": workload.raw,
+    }
+
+
+def _run_replays(
+    workload: Workload, variants: Sequence[str], seed: int, progress: Progress, keep: Keep
+) -> dict[str, Any]:
+    """Run a workload of replays; each trace is kept when it was replayed with all policies."""
+    chosen = [workload.replay(name) for name in variants] or list(workload.replays)
+    started = datetime.now(UTC)
+    done = _origin(workload, seed, started) | {"traces": {}, "points": []}
+    for replay in chosen:
+        done["traces"][replay.name], points = run_replay(replay, seed, progress)
+        done["points"] += points
+        done["seconds"] = (datetime.now(UTC) - started).total_seconds()
+        keep(done)
     return done
 
 

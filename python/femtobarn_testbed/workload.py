@@ -10,10 +10,12 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from femtobarn import InvalidError, NotFoundError
 
+from .eviction.workload import Replay, parse_replay
+from .results import is_replay
 from .scenario import Commit, Content, Data, Kind, Scenario, SimulatedDisks, Simulation, Step, Stream, Sweep
 from .toml_parser import Parser, suggestion
 
@@ -24,7 +26,7 @@ FOLDER = Path(__file__).parent / "workloads"
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload and its variants."""
+    """A workload and its variants: scenarios of clients, or replays of traces."""
 
     name: str
     title: str
@@ -35,14 +37,26 @@ class Workload:
     path: Path
     raw: Mapping[str, Any]
     """The file's content, with the settings given to :func:`load`."""
+    replays: tuple[Replay, ...] = ()
+    """Of a workload with a table ``[replay]``; it has no scenarios, and no sweep."""
 
     def scenario(self, name: str) -> Scenario:
         """Return a variant by its name."""
-        for scenario in self.scenarios:
-            if scenario.name == name:
-                return scenario
-        names = [scenario.name for scenario in self.scenarios]
-        raise NotFoundError(f"{self.name} has no variant {name!r}{suggestion(name, names)}")
+        return _named(self.name, self.scenarios, name)
+
+    def replay(self, name: str) -> Replay:
+        """Return a variant of a workload of replays by its name."""
+        return _named(self.name, self.replays, name)
+
+
+Variant = TypeVar("Variant", Scenario, Replay)
+
+
+def _named(workload: str, variants: Iterable[Variant], name: str) -> Variant:
+    known = {variant.name: variant for variant in variants}
+    if name not in known:
+        raise NotFoundError(f"{workload} has no variant {name!r}{suggestion(name, known)}")
+    return known[name]
 
 
 def bundled_workloads() -> dict[str, Path]:
@@ -85,13 +99,24 @@ def load(
     raw["variant"] = [variant | {k: v for k, v in given.items() if k in variant} for variant in variants]
     top = Parser(str(path), raw)
     title, paper, about = top.text("title"), top.text("paper", ""), top.text("about", "")
+    about = " ".join(about.split())
+    if "replay" in raw:
+        return Workload(path.stem, title, paper, about, (), path, raw, _replays(str(path), raw))
     scenarios = tuple(_scenario(str(path), raw, variant) for variant in raw["variant"])
-    return Workload(path.stem, title, paper, " ".join(about.split()), scenarios, path, raw)
+    return Workload(path.stem, title, paper, about, scenarios, path, raw)
 
 
 def scenarios_of(run: Mapping[str, Any]) -> dict[str, Scenario]:
-    """Return the scenarios of a run by name, from the workload that the run recorded."""
+    """Return the scenarios of a run by name, from the workload that the run recorded.
+
+    Raises
+    ------
+    InvalidError
+        If the run has none.
+    """
     raw = run["parameters"]
+    if is_replay(run):
+        raise InvalidError(f"the run of {run['workload']} replayed traces, so it has no clients")
     scenarios = [_scenario(f"the run of {run['workload']}", raw, variant) for variant in raw["variant"]]
     return {scenario.name: scenario for scenario in scenarios}
 
@@ -111,7 +136,10 @@ def _path_of(workload: str | Path) -> Path:
     return known[str(workload)]
 
 
-def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) -> Scenario:
+def _variant(
+    where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]
+) -> tuple[str, dict[str, Any], Parser]:
+    """The name and the settings of a variant, and the file with these settings."""
     name = Parser(f"{where}, [[variant]]", variant).text("name")
     settings = raw["settings"] | {key: value for key, value in variant.items() if key != "name"}
     if unknown := next((key for key in settings if key not in raw["settings"]), None):
@@ -121,6 +149,23 @@ def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) ->
     top = Parser(where, _substituted(where, rest, settings))
     for key in ("title", "paper", "about"):
         top.text(key, "")
+    return name, settings, top
+
+
+def _replays(where: str, raw: Mapping[str, Any]) -> tuple[Replay, ...]:
+    """The replays of all variants; of variants with the same name, which a recorded trace has, the first."""
+    replays: dict[str, Replay] = {}
+    for variant in raw["variant"]:
+        name, settings, top = _variant(where, raw, variant)
+        replay = parse_replay(name, top.table("replay"), settings)
+        top.table("sweep").everything()
+        top.end()
+        replays.setdefault(replay.name, replay)
+    return tuple(replays.values())
+
+
+def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) -> Scenario:
+    name, settings, top = _variant(where, raw, variant)
     simulation = _simulation(top.table("play"))
     sweep = _sweep(top.table("sweep"))
     options = top.table("open").everything()

@@ -57,8 +57,8 @@ def _list(options: argparse.Namespace) -> None:
             "name": one.name,
             "title": one.title,
             "paper": one.paper,
-            "variants": [scenario.name for scenario in one.scenarios],
-            "clients": list(one.scenarios[0].sweep.clients),
+            "variants": [each.name for each in one.scenarios or one.replays],
+            "clients": list(one.scenarios[0].sweep.clients) if one.scenarios else [],
         }
         for one in workloads
     ]
@@ -132,7 +132,7 @@ def _run(options: argparse.Namespace) -> None:
                 sys.stderr.write(f"{workload.name} failed: {error}\n")
                 failed.append(workload.name)
                 continue
-            emit_line(_knees(done)) if not options.json else None
+            emit_line(_summary(done)) if not options.json else None
     facts = {"runs": [str(path) for path in saved]}
     emit(options, facts, "\n".join(f"wrote {path}" for path in saved))
     if failed:
@@ -151,6 +151,17 @@ def _progress_printer(name: str) -> Callable[[str], None]:
             sys.stderr.flush()
 
     return show
+
+
+def _summary(done: dict[str, Any]) -> str:
+    from femtobarn_testbed.eviction.tables import ratio_table, staged_table
+    from femtobarn_testbed.results import is_replay
+
+    if not is_replay(done):
+        return _knees(done)
+    tables = (ratio_table(done), staged_table(done))
+    parts = [table(head, cells, right=set(range(1, len(head)))) for head, cells in tables]
+    return "\n\n".join([f"{done['workload']}: {done['title']}", *parts])
 
 
 def _knees(done: dict[str, Any]) -> str:
