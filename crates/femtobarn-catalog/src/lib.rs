@@ -18,7 +18,7 @@
 //! | [`ids`] | [`DatabaseId`], [`ContainerId`], [`Csn`], [`Oid`] |
 //! | `holder`, [`error`] | [`Holder`] of a lock; [`Error`] and [`ErrorKind`] |
 //! | `names`, `paths` | rules for names; where the parts of a federation lie in its folder |
-//! | [`rows`], [`residence`] | the rows that look-ups return; where the files of databases are |
+//! | [`rows`], [`residence`], [`replication`] | the rows that look-ups return; where the files of databases are; what followers copy |
 //! | [`locks`] | [`LockTable`]: politeness between writers; [`SnapshotPins`]: snapshots that are being read |
 //! | `numbers`, `sql`, `schema` | numbers and errors of SQL, and the tables |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
@@ -73,6 +73,7 @@ pub mod locks;
 mod names;
 mod numbers;
 mod paths;
+pub mod replication;
 pub mod residence;
 pub mod rows;
 mod schema;
@@ -84,8 +85,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use holder::Holder;
 pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};
 pub use local::{
-    ChangedContainers, Contents, FreeExtent, KeptSnapshots, LinkTargets, LocalCatalogue, Purgeable,
-    Vacuumed,
+    ChangedContainers, Contents, FreeExtent, KeptSnapshots, LinkTargets, LocalCatalogue,
+    OwnChanges, Purgeable, Role, Vacuumed,
 };
 pub use locks::{
     HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable, LockTarget,
@@ -93,6 +94,7 @@ pub use locks::{
 };
 pub use names::{NAME_BYTES_MAX, check_container_name, check_database_name};
 pub use paths::{CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path};
+pub use replication::{LeaderDatabase, LeaderRows, SqlValue, Successor, TableRows, path_of_copy};
 pub use residence::{
     DiskState, FilePin, ReplicaRow, ReplicaState, Residence, ResidenceState, StoredObject,
 };

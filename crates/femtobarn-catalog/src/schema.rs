@@ -26,8 +26,11 @@ use crate::sql::{SqlFailure, SqlResult};
 
 /// The version of the tables that this crate writes.
 pub(crate) const FORMAT_VERSION: u32 = 2;
-/// The version of a catalogue that has [`REPLICA_TABLES`], the newest that this crate reads.
+/// The version of a catalogue that has [`REPLICA_TABLES`].
 pub(crate) const FORMAT_WITH_REPLICAS: u32 = 3;
+/// The version of a catalogue that follows another one, or was succeeded by one, and so takes no changes. The newest that
+/// this crate reads.
+pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -74,6 +77,14 @@ pub(crate) fn use_write_ahead_log(connection: &Connection) -> SqlResult<()> {
         ffi::Error::new(ffi::SQLITE_IOERR),
         Some(format!("the write-ahead log cannot be made, journal mode is still {mode:?}")),
     )))
+}
+
+/// Raises the format of a catalogue, which releases that do not know it refuse.
+pub(crate) fn raise_format(connection: &Connection, format: u32) -> SqlResult<()> {
+    let raise = "UPDATE federation SET value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT) \
+                 WHERE key = 'format'";
+    connection.execute(raise, [format])?;
+    Ok(())
 }
 
 /// Reads the `federation` table; `None` if a setting is missing or unreadable.

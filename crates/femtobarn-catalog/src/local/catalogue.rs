@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::connections::ProcessConnections;
 use super::creation::{self, AllowedContent};
+use super::role::{Role, role};
 use super::target_names::CatalogueNames;
 use crate::commit::Commit;
 use crate::error::{Error, Result};
@@ -19,6 +20,8 @@ use crate::schema::FederationIdentity;
 pub struct LocalCatalogue {
     folder: PathBuf,
     identity: FederationIdentity,
+    /// Whether it was no leader's catalogue when it was opened.
+    is_copy: bool,
     pub(super) connections: Arc<ProcessConnections>,
     pub(super) pins: SnapshotPins,
 }
@@ -45,6 +48,11 @@ impl LocalCatalogue {
         Self::open(folder)
     }
 
+    /// Creates the catalogue of a copy, without rows.
+    pub(super) fn create_empty(folder: &Path, name: &str, uuid: Uuid) -> Result<()> {
+        creation::create(folder, name, uuid, AllowedContent::Nothing)
+    }
+
     /// Opens the federation in `folder`, read-only if it cannot be written.
     ///
     /// # Errors
@@ -56,7 +64,8 @@ impl LocalCatalogue {
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (connections, identity) = ProcessConnections::open(&folder)?;
         let pins = SnapshotPins::new(&folder);
-        Ok(LocalCatalogue { folder, identity, connections: Arc::new(connections), pins })
+        let is_copy = connections.current()?.read(role)? != Role::Leader;
+        Ok(LocalCatalogue { folder, identity, is_copy, connections: Arc::new(connections), pins })
     }
 
     /// The identity of the federation.
@@ -74,9 +83,11 @@ impl LocalCatalogue {
         &self.folder
     }
 
-    /// Whether the catalogue can only be read here.
+    /// Whether the catalogue can only be read here, as on a read-only medium and at a follower.
     pub fn is_read_only(&self) -> bool {
+        // A leader that is told of its successor later refuses changes when they come.
         self.connections.is_read_only()
+            || self.is_copy && !self.role().is_ok_and(|role| role == Role::Leader)
     }
 
     /// Fails after a commit that failed in the operating system: readers see it, but it may not be durable.

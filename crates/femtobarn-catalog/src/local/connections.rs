@@ -19,6 +19,7 @@ use rusqlite::Connection;
 use super::commit_queue::CommitQueue;
 use super::connection::CatalogueConnection;
 use super::log::SharedLog;
+use super::role;
 use crate::commit::{self, Commit};
 use crate::error::{Error, Result};
 use crate::host;
@@ -147,8 +148,30 @@ impl Connections {
         found
     }
 
-    /// Runs `change` in a transaction of its own; it is durable when this returns.
+    /// Runs a change of the catalogue's users in a transaction of its own; it is durable when this returns.
     pub(super) fn write<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+        self.write_as_anyone(|sql| {
+            role::check_leader(sql)?;
+            change(sql)
+        })
+    }
+
+    /// As [`write`](Self::write), for what a follower receives from its leader.
+    pub(super) fn write_as_follower<T>(
+        &self,
+        change: impl FnOnce(&Connection) -> SqlResult<T>,
+    ) -> Result<T> {
+        self.write_as_anyone(|sql| {
+            role::check_follower(sql)?;
+            change(sql)
+        })
+    }
+
+    /// As [`write`](Self::write), whoever may change the catalogue.
+    pub(super) fn write_as_anyone<T>(
+        &self,
+        change: impl FnOnce(&Connection) -> SqlResult<T>,
+    ) -> Result<T> {
         let mut slot = self.writer.lock();
         self.check_writable()?;
         let writer = match &mut *slot {

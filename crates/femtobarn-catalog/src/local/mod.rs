@@ -12,10 +12,11 @@
 //! Lock order: the commit queue of this process, the turn to commit ([`crate::locks`]), SQLite's write lock, the
 //! sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
-//! Modules, from below: `connection`, one SQLite connection; `log`, the write-ahead log; `commit_queue`, group
+//! Modules, from below: `connection`, one SQLite connection; `role`, who may write; `log`, the write-ahead log; `commit_queue`, group
 //! commit within a process; `connections`, all connections of a process; `target_names`; `catalogue`, with
 //! [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `changes`,
-//! `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`, `backup`; `creation` makes the folder.
+//! `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`, `backup`, `leading` and `following` (copies at
+//! other servers); `creation` makes the folder.
 
 mod backup;
 mod catalogue;
@@ -26,11 +27,14 @@ mod connections;
 mod contents;
 mod creation;
 mod decode;
+mod following;
+mod leading;
 mod log;
 mod lookup;
 mod relocation;
 mod replicas;
 mod retention;
+mod role;
 mod survey;
 mod target_names;
 mod vacuum;
@@ -38,5 +42,7 @@ mod vacuum;
 pub use catalogue::LocalCatalogue;
 pub use changes::ChangedContainers;
 pub use contents::{Contents, LinkTargets};
+pub use following::OwnChanges;
 pub use retention::KeptSnapshots;
+pub use role::Role;
 pub use vacuum::{FreeExtent, Purgeable, Vacuumed};

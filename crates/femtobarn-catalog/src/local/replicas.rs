@@ -24,7 +24,7 @@ use crate::names;
 use crate::numbers::signed;
 use crate::residence::{DiskState, FilePin, ReplicaRow, ReplicaState, Residence, StoredObject};
 use crate::rows::DatabaseRow;
-use crate::schema::{ARCHIVE_SETTING, FORMAT_WITH_REPLICAS, REPLICA_TABLES};
+use crate::schema::{ARCHIVE_SETTING, FORMAT_WITH_REPLICAS, REPLICA_TABLES, raise_format};
 use crate::sql::SqlResult;
 
 const REPLICA: &str = "SELECT database, store, key, state, size, checksum, as_of, changed_us, \
@@ -112,7 +112,7 @@ impl LocalCatalogue {
 
     /// Records that a file is being brought back to the disk, that it is there, or that bringing it back failed.
     pub fn record_disk_state(&self, database: DatabaseId, state: DiskState) -> Result<()> {
-        self.change(|sql| {
+        self.change_own(|sql| {
             match state {
                 DiskState::Online => {
                     sql.execute("DELETE FROM disk_states WHERE database = ?1", [database.0])?;
@@ -163,7 +163,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::NotFound`] if the database is gone.
     pub fn pin_file(&self, database: DatabaseId, pin: &FilePin) -> Result<()> {
-        self.change(|sql| {
+        self.change_own(|sql| {
             check_exists(sql, database)?;
             sql.execute(
                 "INSERT OR REPLACE INTO file_pins (database, holder, until_us) VALUES (?1, ?2, ?3)",
@@ -178,7 +178,7 @@ impl LocalCatalogue {
         if !self.read(has_tables)? {
             return Ok(false);
         }
-        self.change(|sql| {
+        self.change_own(|sql| {
             let of = params![database.0, holder];
             let gone =
                 sql.execute("DELETE FROM file_pins WHERE database = ?1 AND holder = ?2", of)?;
@@ -235,15 +235,48 @@ impl LocalCatalogue {
     /// Changes the tables, which are made first if there are none.
     fn change<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
         self.connections.current()?.write(|sql| {
-            if !has_tables(sql)? {
-                sql.execute_batch(REPLICA_TABLES)?;
-                let format = FORMAT_WITH_REPLICAS.to_string();
-                sql.execute("UPDATE federation SET value = ?1 WHERE key = 'format'", [format])?;
-                begin_archive(sql)?;
-            }
+            make_tables(sql)?;
             change(sql)
         })
     }
+
+    /// The same for what each copy of the catalogue has for itself: whether a file is on its disk.
+    fn change_own<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+        self.connections.current()?.write_as_anyone(|sql| {
+            make_tables(sql)?;
+            change(sql)
+        })
+    }
+}
+
+/// Makes the tables if there are none.
+pub(super) fn make_tables(sql: &Connection) -> SqlResult<()> {
+    if has_tables(sql)? {
+        return Ok(());
+    }
+    sql.execute_batch(REPLICA_TABLES)?;
+    raise_format(sql, FORMAT_WITH_REPLICAS)?;
+    begin_archive(sql)
+}
+
+/// Makes the copies those that the leader has.
+pub(super) fn forget_copies(sql: &Connection) -> SqlResult<()> {
+    if has_tables(sql)? {
+        sql.execute("DELETE FROM replicas", [])?;
+    }
+    Ok(())
+}
+
+/// Records whether the file of a database is on the disk of a follower.
+pub(super) fn set_on_disk(sql: &Connection, database: DatabaseId, is_here: bool) -> SqlResult<()> {
+    if !is_here {
+        make_tables(sql)?;
+        return set_disk_state(sql, database, DiskState::Evicted);
+    }
+    if has_tables(sql)? {
+        sql.execute("DELETE FROM disk_states WHERE database = ?1", [database.0])?;
+    }
+    Ok(())
 }
 
 /// Gives the catalogue an id of its own, with which the names of new objects begin.
@@ -285,7 +318,7 @@ pub(super) fn purge(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
     Ok(())
 }
 
-fn has_tables(sql: &Connection) -> SqlResult<bool> {
+pub(super) fn has_tables(sql: &Connection) -> SqlResult<bool> {
     let table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'replicas'";
     Ok(sql.prepare_cached(table)?.exists([])?)
 }

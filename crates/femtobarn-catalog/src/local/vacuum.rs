@@ -18,8 +18,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::LocalCatalogue;
-use super::replicas;
 use super::retention::{KeptSnapshots, setting};
+use super::{following, replicas};
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
@@ -143,7 +143,8 @@ impl LocalCatalogue {
     /// not removed by this one.
     pub fn begin_new_epochs(&self) -> Result<()> {
         let raise = "UPDATE databases SET epoch = max(epoch + 1, unixepoch())";
-        self.connections.current()?.write(|sql| {
+        self.connections.current()?.write_as_anyone(|sql| {
+            following::begin_anew(sql)?;
             sql.execute(raise, [])?;
             replicas::begin_archive_anew(sql)
         })
@@ -282,6 +283,15 @@ fn purge_container(
     if kept.needs(life.created, life.end) {
         return Err(Error::invalid(format!("container {} is needed by a snapshot", name())).into());
     }
+    delete_container(sql, database, container)
+}
+
+/// Deletes the rows of a container.
+pub(super) fn delete_container(
+    sql: &Connection,
+    database: DatabaseId,
+    container: ContainerId,
+) -> SqlResult<()> {
     for (table, column) in [
         ("versions", "container"),
         ("link_targets", "container"),
@@ -303,6 +313,11 @@ fn purge_database(sql: &Connection, kept: &KeptSnapshots, database: DatabaseId) 
     if kept.needs(life.created, life.end) {
         return Err(Error::invalid(format!("database {database} is needed by a snapshot")).into());
     }
+    delete_database(sql, database)
+}
+
+/// Deletes the rows of a database.
+pub(super) fn delete_database(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
     for table in [
         "versions",
         "link_targets",

@@ -1,0 +1,209 @@
+//! What followers ask their leader's catalogue for, and how a follower's successor stops it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Params, params};
+
+use super::LocalCatalogue;
+use super::replicas;
+use super::retention::{set, setting};
+use super::role::{Role, SUCCESSOR, role};
+use crate::error::{Error, Result};
+use crate::ids::{Csn, DatabaseId};
+use crate::numbers::{signed, unsigned};
+use crate::replication::{
+    CopiedTable, IN_STORES, LeaderRows, OF_A_DATABASE, SEQUENCES, SqlValue, Successor, TABLES,
+    TableRows, UNDATED,
+};
+use crate::schema::{FORMAT_WITH_ROLES, raise_format};
+use crate::sql::SqlResult;
+
+/// Commits in one answer at most, unless the leader's horizon is farther away.
+const COMMITS_MAX: u64 = 20_000;
+
+/// The settings that tell the generation of the successor, and its promotion from others.
+pub(super) const SUCCESSOR_GENERATION: &str = "successor_generation";
+pub(super) const SUCCESSOR_PROMOTION: &str = "successor_promotion";
+/// Bytes of a URL at most.
+const URL_BYTES_MAX: usize = 1000;
+/// The setting that counts how often a follower became the leader.
+pub(super) const GENERATION: &str = "generation";
+
+impl LocalCatalogue {
+    /// What a follower needs that has all commits up to `since`, and the undated rows as of `mark`. The rows do not go
+    /// beyond 20,000 commits, unless there is no snapshot before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if `since` is newer than all commits: the follower has those of another history.
+    pub fn rows_since(&self, since: Csn, mark: Option<u64>) -> Result<LeaderRows> {
+        self.read(|sql| {
+            let _same_state = sql.unchecked_transaction()?;
+            let head = head(sql)?;
+            if since > head {
+                let what = format!("commit {since} does not exist here; the newest is {head}");
+                return Err(Error::invalid(what).into());
+            }
+            let horizon = Csn(setting(sql, "horizon")?.unwrap_or(0));
+            let at = head.min(Csn(since.0.saturating_add(COMMITS_MAX)).max(horizon));
+            let range = params![signed(since.0), signed(at.0)];
+            let mut rows = LeaderRows { at, head, mark: 0, has_undated: false, tables: vec![] };
+            for table in TABLES.iter().filter(|_| at > since) {
+                rows.tables.push(read(sql, table, table.new, range)?);
+            }
+            rows.tables.push(read(sql, &SEQUENCES, SEQUENCES.new, [])?);
+            let undated = undated(sql, at)?;
+            let mut hasher = DefaultHasher::new();
+            undated.iter().for_each(|table| table.hash(&mut hasher));
+            rows.mark = hasher.finish();
+            rows.has_undated = mark != Some(rows.mark);
+            if rows.has_undated {
+                rows.tables.extend(undated.into_iter().map(|table| table.0));
+            }
+            rows.tables.retain(|table| !table.cells.is_empty());
+            Ok(rows)
+        })
+    }
+
+    /// All rows of a database's contents up to commit `at`, which a follower compares with its own when the
+    /// database's epoch has changed.
+    pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
+        self.read(|sql| {
+            let _same_state = sql.unchecked_transaction()?;
+            let mut rows = LeaderRows { at, head: head(sql)?, ..LeaderRows::default() };
+            for name in OF_A_DATABASE {
+                let table = CopiedTable::of(name)?;
+                let created = match name {
+                    "containers" => "created",
+                    "container_names" => "since",
+                    _ => "csn",
+                };
+                let of = format!("{name} t WHERE database = ?1 AND {created} <= ?2");
+                rows.tables.push(read(sql, table, &of, params![database.0, signed(at.0)])?);
+            }
+            Ok(rows)
+        })
+    }
+
+    /// How often a follower became the leader in the history of this catalogue.
+    pub fn generation(&self) -> Result<u64> {
+        self.read(|sql| Ok(setting(sql, GENERATION)?.unwrap_or(0)))
+    }
+
+    /// Refuses all further changes here, because a follower leads the federation from now on. The newest commit is
+    /// returned. May be repeated.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if this catalogue is of that generation or a later one, or another follower leads it in
+    /// that generation; [`Error::Denied`] if it follows another one itself; [`Error::Invalid`] for a URL of more
+    /// than 1,000 bytes.
+    pub fn yield_to(&self, successor: &Successor) -> Result<Csn> {
+        let Successor { generation, promotion, url } = successor;
+        if url.len() > URL_BYTES_MAX {
+            return Err(Error::invalid(format!("a URL of {} bytes", url.len())));
+        }
+        self.connections.current()?.write_as_anyone(|sql| {
+            if let Role::Follower { of } = role(sql)? {
+                let what = format!("this copy does not lead the federation, but follows {of}");
+                return Err(Error::denied(what).into());
+            }
+            let own = setting(sql, GENERATION)?.unwrap_or(0);
+            let before = setting(sql, SUCCESSOR_GENERATION)?.unwrap_or(own);
+            let is_again = text(sql, SUCCESSOR_PROMOTION)?.as_deref() == Some(promotion.as_str());
+            if *generation <= before && !(is_again && *generation > own) {
+                let by = text(sql, SUCCESSOR)?;
+                let by = by.map_or(String::new(), |by| format!(", and {by} leads the federation"));
+                let what = format!("generation {before} has begun already{by}");
+                return Err(Error::changed(what).into());
+            }
+            set_text(sql, SUCCESSOR, Some(url))?;
+            set_text(sql, SUCCESSOR_PROMOTION, Some(promotion))?;
+            set(sql, SUCCESSOR_GENERATION, Some(*generation))?;
+            raise_format(sql, FORMAT_WITH_ROLES)?;
+            head(sql)
+        })
+    }
+}
+
+/// Undated rows, and how they are hashed.
+struct UndatedRows(TableRows);
+
+impl Hash for UndatedRows {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.table.hash(state);
+        for cell in &self.0.cells {
+            match cell {
+                SqlValue::Null => 0_u8.hash(state),
+                SqlValue::Integer(value) => value.hash(state),
+                SqlValue::Text(value) => value.hash(state),
+                SqlValue::Blob(value) => value.hash(state),
+            }
+        }
+    }
+}
+
+/// The undated rows as of a commit; all rows of databases are among them, for their paths and epochs.
+fn undated(sql: &Connection, at: Csn) -> SqlResult<Vec<UndatedRows>> {
+    let range = params![0, signed(at.0)];
+    let mut all = vec![];
+    let databases = CopiedTable::of("databases")?;
+    let of = "databases t WHERE ?1 < created AND created <= ?2 ORDER BY id";
+    all.push(UndatedRows(read(sql, databases, of, range)?));
+    for table in UNDATED {
+        let of = format!("{} AND ?1 <= ?2", table.new);
+        all.push(UndatedRows(read(sql, table, &of, range)?));
+    }
+    if replicas::has_tables(sql)? {
+        for table in IN_STORES {
+            let of = format!("{} AND ?1 <= ?2", table.new);
+            all.push(UndatedRows(read(sql, table, &of, range)?));
+        }
+    }
+    Ok(all)
+}
+
+fn read(
+    sql: &Connection,
+    table: &CopiedTable,
+    from: &str,
+    parameters: impl Params,
+) -> SqlResult<TableRows> {
+    let statement = format!("SELECT {} FROM {from}", table.columns.join(", "));
+    let mut statement = sql.prepare_cached(&statement)?;
+    let mut cells = vec![];
+    let mut rows = statement.query(parameters)?;
+    while let Some(row) = rows.next()? {
+        for column in 0..table.columns.len() {
+            cells.push(match row.get_ref(column)? {
+                ValueRef::Integer(value) => SqlValue::Integer(value),
+                ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
+                ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
+                // No table has numbers of other kinds.
+                ValueRef::Null | ValueRef::Real(_) => SqlValue::Null,
+            });
+        }
+    }
+    Ok(TableRows { table: table.name.to_owned(), cells })
+}
+
+pub(super) fn head(sql: &Connection) -> SqlResult<Csn> {
+    let head: i64 =
+        sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
+    Ok(Csn(unsigned(head)))
+}
+
+/// A text among the federation's settings.
+pub(super) fn text(sql: &Connection, key: &str) -> SqlResult<Option<String>> {
+    let mut found = sql.prepare_cached("SELECT value FROM federation WHERE key = ?1")?;
+    Ok(found.query_row([key], |row| row.get(0)).optional()?)
+}
+
+/// Sets a text among the federation's settings, or removes it.
+pub(super) fn set_text(sql: &Connection, key: &str, value: Option<&str>) -> SqlResult<()> {
+    sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
+    if let Some(value) = value {
+        sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?
+            .execute([key, value])?;
+    }
+    Ok(())
+}

@@ -1,0 +1,435 @@
+//! What the copy of a federation at a *follower* receives from its *leader*: rows of tables.
+//!
+//! Rows travel as cells, without types of their own, so that a column is named in one place, `TABLES`. Most rows are
+//! found by the commit that added them; the few that change otherwise are sent whole whenever their *mark* differs.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::numbers::unsigned;
+use crate::paths::{DATABASES_FOLDER, is_database_path};
+use crate::rows::{BlobRange, EnvelopeRange, VersionRow};
+use uuid::Uuid;
+
+/// A value in a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SqlValue {
+    /// No value.
+    Null,
+    /// A number.
+    Integer(i64),
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Blob(Vec<u8>),
+}
+
+/// Rows of one table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableRows {
+    /// The table.
+    pub table: String,
+    /// The cells, row by row.
+    pub cells: Vec<SqlValue>,
+}
+
+/// What a follower that has all commits up to one needs to have those up to a later one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaderRows {
+    /// The commit up to which the rows go.
+    pub at: Csn,
+    /// The leader's newest commit.
+    pub head: Csn,
+    /// The state of all rows that no commit dates: tags, settings, the paths and epochs of databases.
+    pub mark: u64,
+    /// Whether these rows are among `tables`, because the follower named another mark.
+    pub has_undated: bool,
+    /// New rows, and rows that replace those of the same key.
+    pub tables: Vec<TableRows>,
+}
+
+/// A database, as a follower has to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderDatabase {
+    /// Its number.
+    pub id: DatabaseId,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its path at the leader.
+    pub path: String,
+    /// Whether it is a file that was attached, not made in this federation.
+    pub is_attached: bool,
+    /// Whether its file never changes any more.
+    pub is_complete: bool,
+    /// The commit that dropped it, if one did.
+    pub dropped: Option<Csn>,
+    /// The epoch of its space.
+    pub epoch: u64,
+}
+
+/// A follower that leads the federation from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Successor {
+    /// The generation that begins with it.
+    pub generation: u64,
+    /// Tells its promotion from others.
+    pub promotion: String,
+    /// Where it is served.
+    pub url: String,
+}
+
+/// A table that is copied.
+pub(crate) struct CopiedTable {
+    pub(crate) name: &'static str,
+    /// How each column is read, as of commit `?2`: what happened later is not seen.
+    pub(crate) columns: &'static [&'static str],
+    /// What follows `FROM`, for the rows of the commits after `?1` up to `?2`.
+    pub(crate) new: &'static str,
+}
+
+/// The tables whose rows are dated by commits, each after those that its rows refer to.
+pub(crate) const TABLES: &[CopiedTable] = &[
+    CopiedTable {
+        name: "commits",
+        columns: &["csn", "transaction_uuid", "time_us", "message", "user_name", "host", "pid"],
+        new: "commits t WHERE csn > ?1 AND csn <= ?2",
+    },
+    CopiedTable {
+        name: "databases",
+        columns: &[
+            "id",
+            "uuid",
+            "path",
+            "state",
+            "created",
+            "iif(sealed <= ?2, sealed, NULL)",
+            "iif(dropped <= ?2, dropped, NULL)",
+            "keeps_file",
+            "epoch",
+        ],
+        new: "databases t WHERE created > ?1 AND created <= ?2 OR sealed > ?1 AND sealed <= ?2 \
+              OR dropped > ?1 AND dropped <= ?2",
+    },
+    CopiedTable {
+        name: "database_names",
+        columns: &["database", "name", "since", "iif(until <= ?2, until, NULL)"],
+        new: "database_names t WHERE since > ?1 AND since <= ?2 OR until > ?1 AND until <= ?2",
+    },
+    CopiedTable {
+        name: "containers",
+        columns: &[
+            "database",
+            "id",
+            "class",
+            "class_version",
+            "options",
+            "created",
+            "iif(dropped <= ?2, dropped, NULL)",
+        ],
+        new: "containers t WHERE created > ?1 AND created <= ?2 OR dropped > ?1 AND dropped <= ?2",
+    },
+    CopiedTable {
+        name: "container_names",
+        columns: &["database", "container", "name", "since", "iif(until <= ?2, until, NULL)"],
+        new: "container_names t WHERE since > ?1 AND since <= ?2 OR until > ?1 AND until <= ?2",
+    },
+    CopiedTable {
+        name: "versions",
+        columns: &[
+            "t.database",
+            "t.container",
+            "t.csn",
+            "header_offset",
+            "header_size",
+            "header_length",
+            "footer_offset",
+            "footer_size",
+            "footer_length",
+            "annex_offset",
+            "annex_size",
+            "record_offset",
+            "record_size",
+            "t.class_version",
+            "entries",
+            "deleted",
+            "bytes",
+        ],
+        // Versions are found through their containers, since they have no index by commit.
+        new: "containers c CROSS JOIN versions t ON t.database = c.database \
+              AND t.container = c.id AND t.csn > ?1 AND t.csn <= ?2",
+    },
+    CopiedTable {
+        name: "classes",
+        columns: &["name", "version", "definition", "created"],
+        new: "classes t WHERE created > ?1 AND created <= ?2",
+    },
+    CopiedTable {
+        name: "link_targets",
+        columns: &["database", "container", "position", "target", "csn"],
+        new: "link_targets t WHERE csn > ?1 AND csn <= ?2",
+    },
+];
+
+/// The tables whose rows are not dated. All rows of commits up to `?2` are sent.
+pub(crate) const UNDATED: &[CopiedTable] = &[
+    CopiedTable {
+        name: "federation",
+        columns: &["key", "value"],
+        new: "federation t WHERE key IN \
+              ('horizon', 'keep_commits', 'keep_days', 'generation', 'successor')",
+    },
+    CopiedTable {
+        name: "tags",
+        columns: &["name", "csn", "created_us", "message", "user_name"],
+        new: "tags t WHERE csn <= ?2",
+    },
+    CopiedTable {
+        name: "kept_snapshots",
+        columns: &["csn"],
+        new: "kept_snapshots t WHERE csn <= ?2",
+    },
+];
+
+/// The tables of copies in stores, if there are any: what a follower knows of them, too, and which files are not on the
+/// leader's disk.
+pub(crate) const IN_STORES: &[CopiedTable] = &[
+    CopiedTable {
+        name: "replicas",
+        columns: &[
+            "database",
+            "store",
+            "key",
+            "state",
+            "size",
+            "checksum",
+            "as_of",
+            "tape",
+            "position",
+            "changed_us",
+        ],
+        new: "replicas t WHERE as_of <= ?2 \
+              AND EXISTS (SELECT 1 FROM databases d WHERE d.id = t.database AND d.created <= ?2)",
+    },
+    CopiedTable {
+        name: "disk_states",
+        columns: &["database"],
+        new: "disk_states t WHERE state <> ''",
+    },
+];
+
+/// Numbers that must not be given out again after a follower has become the leader.
+pub(crate) const SEQUENCES: CopiedTable =
+    CopiedTable { name: "sequences", columns: &["name", "last"], new: "sequences t" };
+
+/// The tables that have a database's contents, but not itself.
+pub(crate) const OF_A_DATABASE: [&str; 4] =
+    ["containers", "container_names", "versions", "link_targets"];
+
+/// The settings in the table `federation` that a follower takes from its leader.
+pub(crate) const COPIED_SETTINGS: [&str; 4] =
+    ["horizon", "keep_commits", "keep_days", "generation"];
+
+impl CopiedTable {
+    /// The table of a name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is not one that is copied.
+    pub(crate) fn of(name: &str) -> Result<&'static CopiedTable> {
+        let mut all = TABLES.iter().chain(UNDATED).chain(IN_STORES).chain([&SEQUENCES]);
+        let unknown = || Error::invalid(format!("table {name:?} is none that followers copy"));
+        all.find(|table| table.name == name).ok_or_else(unknown)
+    }
+
+    /// The rows in which `cells` are.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the last one is incomplete.
+    pub(crate) fn rows<'a>(
+        &self,
+        cells: &'a [SqlValue],
+    ) -> Result<std::slice::ChunksExact<'a, SqlValue>> {
+        let rows = cells.chunks_exact(self.columns.len());
+        if rows.remainder().is_empty() {
+            return Ok(rows);
+        }
+        Err(Error::invalid(format!("an incomplete row of table {:?}", self.name)))
+    }
+}
+
+impl LeaderRows {
+    /// The databases among the rows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a row is malformed.
+    pub fn databases(&self) -> Result<Vec<LeaderDatabase>> {
+        self.decoded("databases", database)
+    }
+
+    /// The versions among the rows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a row is malformed.
+    pub fn versions(&self) -> Result<Vec<VersionRow>> {
+        self.decoded("versions", version)
+    }
+
+    /// The containers among the rows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a row is malformed.
+    pub fn containers(&self) -> Result<Vec<(DatabaseId, ContainerId)>> {
+        self.decoded("containers", |row| {
+            Some((DatabaseId(id(&row[0])?), ContainerId(id(&row[1])?)))
+        })
+    }
+
+    /// The names and commits of tags among the rows.
+    pub(crate) fn tags(&self) -> Result<Vec<(String, i64)>> {
+        self.decoded("tags", |row| match row {
+            [SqlValue::Text(name), SqlValue::Integer(csn), ..] => Some((name.clone(), *csn)),
+            _ => None,
+        })
+    }
+
+    /// The snapshots that the leader's vacuum has kept.
+    pub(crate) fn kept_snapshots(&self) -> Result<Vec<i64>> {
+        self.decoded("kept_snapshots", |row| match row {
+            [SqlValue::Integer(csn)] => Some(*csn),
+            _ => None,
+        })
+    }
+
+    /// The databases whose files are not on the leader's disk, but in its stores.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a row is malformed.
+    pub fn nearline(&self) -> Result<Vec<DatabaseId>> {
+        self.decoded("disk_states", |row| id(&row[0]).map(DatabaseId))
+    }
+
+    /// The commit from which on the leader has all snapshots, if the settings are among the rows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a row is malformed.
+    pub fn horizon(&self) -> Result<Option<Csn>> {
+        Ok(self.setting("horizon")?.map(Csn))
+    }
+
+    /// How often a follower became the leader before this leader, if the settings are among the rows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a row is malformed.
+    pub fn generation(&self) -> Result<Option<u64>> {
+        self.setting("generation")
+    }
+
+    /// The URL of another leader to which this one has yielded, if the settings are among the rows.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a row is malformed.
+    pub fn successor(&self) -> Result<Option<String>> {
+        self.text("successor")
+    }
+
+    fn setting(&self, key: &str) -> Result<Option<u64>> {
+        Ok(self.text(key)?.and_then(|value| value.parse().ok()))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<String>> {
+        let settings = self.decoded("federation", |row| match row {
+            [SqlValue::Text(key), SqlValue::Text(value)] => Some((key.clone(), value.clone())),
+            _ => None,
+        })?;
+        Ok(settings.into_iter().find(|(name, _)| name == key).map(|(_, value)| value))
+    }
+
+    fn decoded<T>(&self, name: &str, decode: impl Fn(&[SqlValue]) -> Option<T>) -> Result<Vec<T>> {
+        let table = CopiedTable::of(name)?;
+        let malformed = || Error::invalid(format!("a malformed row of table {name:?}"));
+        let mut decoded = vec![];
+        for rows in self.tables.iter().filter(|rows| rows.table == name) {
+            for row in table.rows(&rows.cells)? {
+                decoded.push(decode(row).ok_or_else(malformed)?);
+            }
+        }
+        Ok(decoded)
+    }
+}
+
+fn database(row: &[SqlValue]) -> Option<LeaderDatabase> {
+    let [
+        _,
+        SqlValue::Blob(uuid),
+        SqlValue::Text(path),
+        SqlValue::Text(state),
+        _,
+        sealed,
+        dropped,
+        ..,
+    ] = row
+    else {
+        return None;
+    };
+    let is_attached = state == "attached";
+    let number_of_it = DatabaseId(id(&row[0])?);
+    if !is_database_path(&path_of_copy(number_of_it, path)) {
+        return None;
+    }
+    Some(LeaderDatabase {
+        id: number_of_it,
+        uuid: Uuid::from_slice(uuid).ok()?,
+        path: path.clone(),
+        is_attached,
+        is_complete: is_attached || *sealed != SqlValue::Null,
+        dropped: number(dropped).map(Csn),
+        epoch: number(&row[8])?,
+    })
+}
+
+/// Where a follower has the file of a database, if no other has that path: at the same path below its folder, or beside the
+/// others if the leader has it outside of its own.
+pub fn path_of_copy(database: DatabaseId, path: &str) -> String {
+    if Path::new(path).is_absolute() {
+        format!("{DATABASES_FOLDER}/attached-{database}.root")
+    } else {
+        path.to_owned()
+    }
+}
+
+fn version(row: &[SqlValue]) -> Option<VersionRow> {
+    let envelope = |first: usize| {
+        Some(EnvelopeRange {
+            offset: number(&row[first])?,
+            size: number(&row[first + 1])?,
+            length: number(&row[first + 2])?,
+        })
+    };
+    let blob = |first: usize| {
+        Some(BlobRange { offset: number(&row[first])?, size: number(&row[first + 1])? })
+    };
+    Some(VersionRow {
+        database: DatabaseId(id(&row[0])?),
+        container: ContainerId(id(&row[1])?),
+        csn: Csn(number(&row[2])?),
+        header: envelope(3)?,
+        footer: envelope(6)?,
+        annex: blob(9)?,
+        record: blob(11)?,
+        class_version: id(&row[13])?,
+        entries: number(&row[14])?,
+        deleted: number(&row[15])?,
+        bytes: number(&row[16])?,
+    })
+}
+
+fn number(cell: &SqlValue) -> Option<u64> {
+    match cell {
+        SqlValue::Integer(value) => Some(unsigned(*value)),
+        _ => None,
+    }
+}
+
+fn id(cell: &SqlValue) -> Option<u32> {
+    number(cell).and_then(|value| u32::try_from(value).ok())
+}
