@@ -26,6 +26,10 @@ pub struct ServerStatus {
     pub disks: Vec<DiskStatus>,
     /// The recalls of federations that have stores.
     pub recalls: Vec<RecallStatus>,
+    /// The servers of copies to which readers are redirected, as they answered within the last seconds.
+    pub copy_servers: Vec<CopyServerStatus>,
+    /// The copies of federations at other servers that have asked for new commits within a minute.
+    pub followers: Vec<FollowerStatus>,
     /// The resident memory of the server's process, in bytes.
     pub memory_bytes: u64,
     /// All exports.
@@ -83,6 +87,34 @@ pub struct RecallStatus {
     pub failed: u64,
     /// The sum of the differences between the estimated and the real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
+}
+
+/// A copy of a federation that follows it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct FollowerStatus {
+    /// The name of the federation's export.
+    pub federation: String,
+    /// Where the copy is served, or its name.
+    pub name: String,
+    /// Its newest commit when it asked last.
+    pub at: u64,
+    /// Commits that it did not have then.
+    pub behind: u64,
+    /// Seconds since then.
+    pub silent_seconds: f64,
+}
+
+/// A server that has a copy of a federation, and to which readers are redirected.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CopyServerStatus {
+    /// The name of the federation's export.
+    pub federation: String,
+    /// Its address, `host:port`.
+    pub address: String,
+    /// The newest commit that it shows.
+    pub at: u64,
+    /// Requests that it works on, and clients that were redirected there since it said so.
+    pub load: u64,
 }
 
 /// The request times of one kind and export, since the server started.

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
-    DatabaseRow, Error, ErrorKind, LocalCatalogue, LockTable, PinGuard, Result, Retention, TagRow,
-    VersionRow,
+    DatabaseRow, Error, ErrorKind, LeaderRows, LocalCatalogue, LockTable, PinGuard, Result,
+    Retention, Successor, TagRow, VersionRow,
 };
 use uuid::Uuid;
 
 use super::remote::RemoteCatalogue;
-use crate::convert::{needed, uuid};
+use crate::convert::{needed, rows_of, uuid};
 use crate::v1::change_request::Of as Change;
 use crate::v1::operation::Kind;
 use crate::v1::question::Of;
@@ -71,6 +71,43 @@ impl RemoteCatalogue {
             read_time: Duration::from_micros(read_us.unwrap_or(0)),
         };
         Ok((head, load))
+    }
+
+    /// What a follower needs that has all commits up to `since`. The answer may come after `wait` without any new row;
+    /// `follower` is where that follower serves its copy, or its name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the server has not reached commit `since`; else as [`Catalogue`].
+    pub fn rows_since(
+        &self,
+        since: Csn,
+        mark: Option<u64>,
+        wait: Duration,
+        follower: &str,
+    ) -> Result<LeaderRows> {
+        let wait_ms = wait.as_millis() as u64;
+        let of = v1::Following { since: since.0, mark, wait_ms, follower: follower.to_owned() };
+        rows_of(&self.ask(Of::RowsSince(of))?)
+    }
+
+    /// All rows of a database's contents up to commit `at`, for a follower.
+    ///
+    /// # Errors
+    /// As [`Catalogue`].
+    pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
+        rows_of(&self.ask(Of::RowsOfDatabase(numbered(database, NONE, at)))?)
+    }
+
+    /// Tells the server that a follower leads the federation from now on; returns its newest commit, after
+    /// which it takes no other.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the server is of that generation or a later one, or another follower leads; else as [`Catalogue`].
+    pub fn yield_to(&self, successor: &Successor) -> Result<Csn> {
+        let Successor { generation, promotion, url } = successor.clone();
+        let successor = v1::Successor { generation, url, promotion };
+        let reply = self.change(Change::YieldTo(successor))?.0;
+        needed(reply.csn, "newest commit").map(Csn)
     }
 
     fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {

@@ -9,11 +9,13 @@ use uuid::Uuid;
 mod commit;
 mod error;
 mod locks;
+mod replication;
 mod rows;
 #[cfg(test)]
 mod tests;
 
 pub use error::{failure_of, refusal, status_of};
+pub use replication::{answers_of, rows_of};
 
 /// Decodes a UUID.
 ///

@@ -158,7 +158,9 @@ impl Config {
 fn neighbour(text: &str) -> Result<Neighbour, String> {
     let parted = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?)));
     match parted {
-        Some((host, port)) if !host.is_empty() => Ok(Neighbour { host: host.to_owned(), port }),
+        Some((host, port)) if !host.is_empty() => {
+            Ok(Neighbour { host: host.to_owned(), port, opaque: String::new() })
+        }
         _ => Err(format!("redirect: invalid server {text:?}: write it as \"host:port\"")),
     }
 }

@@ -163,6 +163,8 @@ pub struct LogicalConfig {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedirectConfig {
+    /// Servers, as `host:port`, to which readers are redirected while they have a copy that follows.
+    pub followers: Vec<String>,
     /// Sessions above which clients are redirected to neighbours; 0 for never.
     pub sessions_max: usize,
     /// Servers with the same files, as `host:port`.

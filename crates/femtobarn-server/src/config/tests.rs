@@ -1,7 +1,7 @@
 //! Checks of the defaults, the examples in their comments, and refusals.
 
 use super::*;
-use crate::logical::placement::Load;
+use crate::logical::placement::Opening;
 use crate::physical::{Opaque, StoragePath};
 
 #[test]
@@ -29,7 +29,11 @@ fn the_examples_in_comments_are_valid_settings() {
     );
     let path = StoragePath::new(b"/lhc.fed/raw/x").expect("a path");
     let placement = config.placement().expect("the placement is valid");
-    let elsewhere = placement.redirect_target(&path, Opaque::default(), Load { sessions: 1 });
+    let elsewhere = placement.redirect_target(
+        &path,
+        Opaque::default(),
+        Opening { sessions: 1, is_writing: false },
+    );
     assert_eq!(elsewhere.map(|server| server.host).as_deref(), Some("disk1.example"));
     assert!(config.check().is_err_and(|what| what.contains("TLS")));
 }

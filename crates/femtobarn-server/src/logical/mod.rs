@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `exports`, `placement` | which storage serves a path; which server a client is redirected to |
+//! | `exports`, `placement`, `follower_placement` | which storage serves a path; which server a client is redirected to |
 //! | `files`, `handles` | open files that sessions share; the open files of one session |
 //! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
 //! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
@@ -17,6 +17,7 @@ pub mod checkpoint;
 pub mod checksums;
 pub mod exports;
 pub mod files;
+pub mod follower_placement;
 pub mod handles;
 pub(crate) mod journal;
 pub mod latency;

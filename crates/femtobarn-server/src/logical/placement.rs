@@ -3,6 +3,8 @@
 //! A client lists in `tried` the servers that redirected it. None of these is chosen again, so two servers do not send
 //! a client back and forth.
 
+use std::sync::Arc;
+
 use crate::physical::{Opaque, StoragePath};
 
 /// Another server.
@@ -12,13 +14,17 @@ pub struct Neighbour {
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// Opaque information that the client adds there.
+    pub opaque: String,
 }
 
-/// The load of this server.
+/// What is known when a client opens a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
-    /// Open sessions.
+pub struct Opening {
+    /// Open sessions of this server.
     pub sessions: usize,
+    /// Whether the client wants to write.
+    pub is_writing: bool,
 }
 
 /// A policy of redirects.
@@ -28,8 +34,26 @@ pub trait Placement: Send + Sync + 'static {
         &self,
         path: &StoragePath,
         opaque: Opaque<'_>,
-        load: Load,
+        opening: Opening,
     ) -> Option<Neighbour>;
+
+    /// Whether any client may be redirected now.
+    fn may_redirect(&self) -> bool;
+}
+
+impl Placement for Arc<dyn Placement> {
+    fn redirect_target(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+        opening: Opening,
+    ) -> Option<Neighbour> {
+        (**self).redirect_target(path, opaque, opening)
+    }
+
+    fn may_redirect(&self) -> bool {
+        (**self).may_redirect()
+    }
 }
 
 /// Never redirects.
@@ -37,8 +61,12 @@ pub trait Placement: Send + Sync + 'static {
 pub struct AlwaysLocal;
 
 impl Placement for AlwaysLocal {
-    fn redirect_target(&self, _: &StoragePath, _: Opaque<'_>, _: Load) -> Option<Neighbour> {
+    fn redirect_target(&self, _: &StoragePath, _: Opaque<'_>, _: Opening) -> Option<Neighbour> {
         None
+    }
+
+    fn may_redirect(&self) -> bool {
+        false
     }
 }
 
@@ -56,13 +84,17 @@ impl Placement for Overflow {
         &self,
         _: &StoragePath,
         opaque: Opaque<'_>,
-        load: Load,
+        opening: Opening,
     ) -> Option<Neighbour> {
-        if load.sessions > self.sessions_max {
+        if opening.sessions > self.sessions_max {
             first_untried(&self.neighbours, opaque)
         } else {
             None
         }
+    }
+
+    fn may_redirect(&self) -> bool {
+        !self.neighbours.is_empty()
     }
 }
 
@@ -78,7 +110,7 @@ impl Placement for Replicas {
         &self,
         path: &StoragePath,
         opaque: Opaque<'_>,
-        _: Load,
+        _: Opening,
     ) -> Option<Neighbour> {
         let is_below = |prefix: &[u8]| {
             let rest = path.as_bytes().strip_prefix(prefix);
@@ -86,6 +118,10 @@ impl Placement for Replicas {
         };
         let (_, neighbours) = self.replicas.iter().find(|(prefix, _)| is_below(prefix))?;
         first_untried(neighbours, opaque)
+    }
+
+    fn may_redirect(&self) -> bool {
+        !self.replicas.is_empty()
     }
 }
 
@@ -98,19 +134,26 @@ impl<A: Placement, B: Placement> Placement for FirstOf<A, B> {
         &self,
         path: &StoragePath,
         opaque: Opaque<'_>,
-        load: Load,
+        opening: Opening,
     ) -> Option<Neighbour> {
         self.0
-            .redirect_target(path, opaque, load)
-            .or_else(|| self.1.redirect_target(path, opaque, load))
+            .redirect_target(path, opaque, opening)
+            .or_else(|| self.1.redirect_target(path, opaque, opening))
+    }
+
+    fn may_redirect(&self) -> bool {
+        self.0.may_redirect() || self.1.may_redirect()
     }
 }
 
 fn first_untried(neighbours: &[Neighbour], opaque: Opaque<'_>) -> Option<Neighbour> {
+    neighbours.iter().find(|neighbour| !was_tried(&neighbour.host, opaque)).cloned()
+}
+
+/// Whether a client has been to a server already.
+pub(super) fn was_tried(host: &str, opaque: Opaque<'_>) -> bool {
     let tried = opaque.value_of("tried").unwrap_or_default();
-    let was_tried =
-        |host: &str| tried.split(|byte| *byte == b',').any(|name| name == host.as_bytes());
-    neighbours.iter().find(|neighbour| !was_tried(&neighbour.host)).cloned()
+    tried.split(|byte| *byte == b',').any(|name| name == host.as_bytes())
 }
 
 #[cfg(test)]
@@ -122,7 +165,7 @@ mod tests {
     }
 
     fn neighbour(host: &str) -> Neighbour {
-        Neighbour { host: host.to_owned(), port: 1094 }
+        Neighbour { host: host.to_owned(), port: 1094, opaque: String::new() }
     }
 
     #[test]
@@ -130,7 +173,11 @@ mod tests {
         let policy =
             Overflow { sessions_max: 1, neighbours: vec![neighbour("one"), neighbour("two")] };
         let elsewhere = |opaque: &[u8], sessions| {
-            let found = policy.redirect_target(&path("/x"), Opaque(opaque), Load { sessions });
+            let found = policy.redirect_target(
+                &path("/x"),
+                Opaque(opaque),
+                Opening { sessions, is_writing: false },
+            );
             found.map(|neighbour| neighbour.host)
         };
         assert_eq!(elsewhere(b"", 1), None);
@@ -143,7 +190,7 @@ mod tests {
     fn a_replica_prefix_matches_whole_names_only() {
         let policy = Replicas { replicas: vec![(b"/raw".to_vec(), vec![neighbour("one")])] };
         let is_elsewhere =
-            |name| policy.redirect_target(&path(name), Opaque(b""), Load::default()).is_some();
+            |name| policy.redirect_target(&path(name), Opaque(b""), Opening::default()).is_some();
         assert!(is_elsewhere("/raw") && is_elsewhere("/raw/x"));
         assert!(!is_elsewhere("/rawer"));
     }

@@ -24,7 +24,7 @@ mod status_report;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -38,6 +38,10 @@ use tokio::task::JoinHandle;
 
 use crate::auth::Authenticator;
 use crate::config::Config;
+use crate::logical::catalogue::{self, FederationService};
+use crate::logical::exports::Exports;
+use crate::logical::follower_placement::ToFollowers;
+use crate::logical::placement::{FirstOf, Placement};
 use crate::logical::{Logical, Settings};
 use crate::protocol::http::files::FileSite;
 use crate::protocol::http::mounts::{self, Mount, ServedFederation};
@@ -105,7 +109,7 @@ impl Server {
         let http_workers = start_workers("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
         let mut logical = Logical::new(settings(&config), exports);
-        logical.placement = config.placement().map_err(StartError::Config)?;
+        logical.placement = placement(&config, &federations, &logical.exports)?;
         let state = Arc::new(ServerState {
             started: clock::now(),
             exports: names.clone(),
@@ -282,6 +286,28 @@ fn mounted(
 }
 
 /// Serves connections of `root://` on these threads.
+/// The policy of redirects: to followers first.
+fn placement(
+    config: &Config,
+    federations: &[Arc<FederationService>],
+    exports: &Arc<Exports>,
+) -> Result<Arc<dyn Placement>, StartError> {
+    let others = config.placement().map_err(StartError::Config)?;
+    let servers = &config.redirect.followers;
+    if servers.is_empty() || federations.is_empty() {
+        return Ok(others);
+    }
+    for federation in federations {
+        catalogue::watch_followers(federation, servers).map_err(no_threads)?;
+    }
+    let followers = ToFollowers {
+        federations: federations.to_vec(),
+        exports: Arc::clone(exports),
+        draws: AtomicU64::new(clock::utc_us().unsigned_abs()),
+    };
+    Ok(Arc::new(FirstOf(followers, others)))
+}
+
 fn serve_root(service: xroot::RootService, workers: Arc<Workers>) -> ServeRoot {
     let service = Arc::new(service);
     Box::new(move |stream, slot| {

@@ -15,8 +15,8 @@ use crate::logical::latency::{Latencies, RequestKind};
 use crate::logical::sessions::ClientSession;
 use crate::physical::{Storage, StoragePath};
 use crate::status::{
-    DiskStatus, ExportStatus, FederationStatus, FileStatus, LatencyStatus, LockStatus,
-    RecallStatus, ServerStatus, SessionStatus, Totals,
+    CopyServerStatus, DiskStatus, ExportStatus, FederationStatus, FileStatus, FollowerStatus,
+    LatencyStatus, LockStatus, RecallStatus, ServerStatus, SessionStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -71,6 +71,8 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         waits: waits.into_iter().take(ROWS_MAX).collect(),
         disks: state.disks.iter().flat_map(disk_statuses).collect(),
         recalls: state.recallers.iter().map(recall_status).collect(),
+        followers: state.federations.iter().flat_map(|service| followers(service)).collect(),
+        copy_servers: state.federations.iter().flat_map(|service| copy_servers(service)).collect(),
         memory_bytes: memory_bytes(),
         exports: state.exports.iter().filter_map(|name| export_status(logical, name)).collect(),
         federations,
@@ -111,6 +113,28 @@ fn federation_status(
         deadlocks: service.deadlocks(),
         commits: service.publisher().published().0,
     }
+}
+
+fn followers(service: &FederationService) -> Vec<FollowerStatus> {
+    let head = service.catalog().head().unwrap_or_default();
+    let status = |follower: catalogue::KnownFollower| FollowerStatus {
+        federation: format!("/{}", service.name()),
+        name: follower.name,
+        at: follower.at.0,
+        behind: head.0.saturating_sub(follower.at.0),
+        silent_seconds: follower.heard.elapsed().as_secs_f64(),
+    };
+    service.followers().all().into_iter().map(status).collect()
+}
+
+fn copy_servers(service: &FederationService) -> Vec<CopyServerStatus> {
+    let status = |server: catalogue::CopyServer| CopyServerStatus {
+        federation: format!("/{}", service.name()),
+        load: server.load(),
+        address: server.address,
+        at: server.at.0,
+    };
+    service.followers().servers().into_iter().map(status).collect()
 }
 
 fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> RecallStatus {

@@ -6,6 +6,7 @@
 //! | `session` | one client's session: its state, and the outcomes that are not sent yet |
 //! | `uncommitted` | the files of databases that are not committed yet |
 //! | `publisher` | group commit over all sessions |
+//! | `followers`, `follower_probe` | copies at other servers, and how busy these are |
 //! | `service` | [`FederationService`], which owns all of these |
 //! | `operations` | locks and pins of sessions |
 //! | `lease` | how sessions begin, are resumed, and end |
@@ -28,6 +29,8 @@
 //! locks. A thread that grants locks holds none of the first two.
 
 mod file_extension;
+mod follower_probe;
+mod followers;
 mod lease;
 mod operations;
 mod publisher;
@@ -38,6 +41,8 @@ mod sweep;
 mod uncommitted;
 mod write_permit;
 
+pub use follower_probe::watch_followers;
+pub use followers::{CopyServer, Followers, KnownFollower};
 pub use lease::Welcome;
 pub use operations::SessionOperation;
 pub use publisher::Publisher;

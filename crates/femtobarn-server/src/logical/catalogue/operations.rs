@@ -161,7 +161,7 @@ impl FederationService {
     }
 
     fn check_lock(&self, session: &CatalogueSession) -> Result<()> {
-        if self.is_read_only || !session.may_write {
+        if self.is_read_only() || !session.may_write {
             return Err(Error::Denied {
                 what: format!("federation {} is read-only for this session", self.name),
             });

@@ -12,6 +12,7 @@ use femtobarn_catalog::{
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use super::followers::Followers;
 use super::publisher::Publisher;
 use super::session::{CatalogueSession, Ticket};
 use super::uncommitted::UncommittedFiles;
@@ -38,6 +39,7 @@ pub struct FederationService {
     pub(super) next_session: AtomicU64,
     pub(super) deadlocks: AtomicU64,
     pub(super) latencies: Arc<Latencies>,
+    followers: Followers,
 }
 
 impl FederationService {
@@ -49,7 +51,7 @@ impl FederationService {
         let catalog = Arc::new(LocalCatalogue::open(folder)?);
         Ok(FederationService {
             name: name.to_owned(),
-            is_read_only: is_read_only || catalog.is_read_only(),
+            is_read_only,
             lease,
             grace: lease,
             since: clock::now(),
@@ -62,6 +64,7 @@ impl FederationService {
             next_session: AtomicU64::new(1),
             deadlocks: AtomicU64::new(0),
             latencies: Arc::default(),
+            followers: Followers::default(),
         })
     }
 
@@ -81,9 +84,14 @@ impl FederationService {
         &self.catalog
     }
 
-    /// Whether the federation is served read-only.
+    /// Whether the federation is served read-only, or is a copy that follows another server's.
     pub fn is_read_only(&self) -> bool {
-        self.is_read_only
+        self.is_read_only || self.catalog.is_read_only()
+    }
+
+    /// The copies of it at other servers.
+    pub fn followers(&self) -> &Followers {
+        &self.followers
     }
 
     /// The publisher of commits.

@@ -9,7 +9,7 @@
 use std::path::Path;
 
 use femtobarn_archive::is_staging_path;
-use femtobarn_catalog::{DATABASES_FOLDER, DatabaseId, DatabaseRow, is_database_path};
+use femtobarn_catalog::{Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, is_database_path};
 use uuid::Uuid;
 
 use crate::physical::{Opaque, StoragePath};
@@ -17,6 +17,11 @@ use crate::physical::{Opaque, StoragePath};
 /// Whether a request is for a database's file as it is on disk.
 pub(super) fn is_raw(opaque: Opaque<'_>) -> bool {
     opaque.value_of("fb.raw") == Some(b"1")
+}
+
+/// The number of the snapshot that is asked for.
+pub(super) fn csn_of(opaque: &Opaque<'_>) -> Option<Csn> {
+    text_of(opaque, "fb.csn")?.parse().ok().map(Csn)
 }
 
 /// The database that the writer says it writes to.

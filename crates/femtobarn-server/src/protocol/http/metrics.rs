@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::logical::latency::BOUNDS_US;
 use crate::status::{
-    DiskStatus, ExportStatus, FederationStatus, LatencyStatus, RecallStatus, ServerStatus,
+    DiskStatus, ExportStatus, FederationStatus, FollowerStatus, LatencyStatus, RecallStatus,
+    ServerStatus,
 };
 
 /// The content type of the format.
@@ -54,6 +55,7 @@ pub(super) fn text(status: &ServerStatus) -> String {
     add_rows(&mut text, "federation", "export", &FEDERATIONS, federations, |each| &each.name);
     add_rows(&mut text, "disk", "disk", &DISKS, &status.disks, |disk| &disk.name);
     add_rows(&mut text, "recall", "export", &RECALLS, &status.recalls, |recall| &recall.name);
+    add_rows(&mut text, "follower", "follower", &FOLLOWERS, &status.followers, |it| &it.name);
     add_latencies(&mut text, &status.latencies);
     text
 }
@@ -77,6 +79,12 @@ const RECALLS: [Metric<RecallStatus>; 6] = [
     ("estimate_errors_seconds_total", "counter", "Seconds between estimated and real ends", |it| {
         it.estimate_errors_seconds
     }),
+];
+
+const FOLLOWERS: [Metric<FollowerStatus>; 3] = [
+    ("commit", "gauge", "Newest commit of a copy of a federation", |it| it.at as f64),
+    ("commits_behind", "gauge", "Commits that the copy does not have", |it| it.behind as f64),
+    ("silent_seconds", "gauge", "Seconds since the copy asked for commits", |it| it.silent_seconds),
 ];
 
 const FEDERATIONS: [Metric<FederationStatus>; 6] = [

@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    Author, BlobRange, Commit, Csn, DatabaseId, Error, LockTarget, Result, is_database_path,
+    Author, BlobRange, Commit, Csn, DatabaseId, Error, LockTarget, Result, Successor,
+    is_database_path,
 };
 use femtobarn_rpc::convert::{needed, status_of, uuid};
 use femtobarn_rpc::v1::change_request::Of;
@@ -33,7 +34,8 @@ pub(super) async fn change(
     identity: &Identity,
     request: ChangeRequest,
 ) -> Result<ChangeReply> {
-    if federation.is_read_only() {
+    // A federation that is exported read-only, or was succeeded already, can be told that it has a successor.
+    if federation.is_read_only() && !matches!(request.of, Some(Of::YieldTo(_))) {
         let what = format!("federation {} is federation read-only", federation.name());
         return Err(Error::Denied { what });
     }
@@ -82,6 +84,14 @@ fn carry_out(
         }
         Of::DropTag(tag) => catalog.drop_tag(&tag.name)?,
         Of::SetRetention(retention) => catalog.set_retention(retention.into())?,
+        Of::YieldTo(successor) => {
+            let newest = catalog.yield_to(&Successor {
+                generation: successor.generation,
+                promotion: successor.promotion,
+                url: successor.url,
+            })?;
+            reply.csn = Some(newest.0);
+        }
     }
     Ok(reply)
 }

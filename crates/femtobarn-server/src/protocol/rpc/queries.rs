@@ -4,18 +4,25 @@
 //! many rows, or that may wait for a disk, run on a thread for blocking work.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use femtobarn_catalog::{ContainerId, Csn, DatabaseId, Error, LocalCatalogue, Result};
+use femtobarn_catalog::{ContainerId, Csn, DatabaseId, Error, LocalCatalogue, Result, clock};
 use femtobarn_rpc::ANSWER_ROWS_MAX;
-use femtobarn_rpc::convert::uuid;
+use femtobarn_rpc::convert::{answers_of, uuid};
 use femtobarn_rpc::v1::question::Of;
-use femtobarn_rpc::v1::{Answer, Question};
+use femtobarn_rpc::v1::{Answer, Following, Question};
 
 use super::Service;
 use crate::logical::catalogue::FederationService;
 
 /// Commits of the history in one call at most.
 const HISTORY_MAX: u64 = 1_000_000;
+/// The longest wait of one call of a follower.
+const FOLLOWER_WAIT_MAX: Duration = Duration::from_secs(30);
+/// How often the catalogue is asked for its newest commit while a follower waits: other processes commit, too.
+const HEAD_INTERVAL: Duration = Duration::from_millis(10);
+/// How often it is asked for rows that no commit dates.
+const UNDATED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The answers to a question.
 ///
@@ -34,6 +41,14 @@ pub(super) async fn answers(
         let head = answer(federation.catalog(), of)?;
         let load = Answer { running: Some(running), read_us: Some(read_us), ..head };
         return Ok(vec![load]);
+    }
+    if let Of::RowsSince(following) = of {
+        return rows_since(service, &federation, following).await;
+    }
+    if let Of::RowsOfDatabase(it) = of {
+        let rows =
+            move || federation.catalog().rows_of_database(DatabaseId(it.database), Csn(it.at));
+        return service.blocking(rows).await.map(answers_of);
     }
     if is_short(&of) {
         return answer(federation.catalog(), of).map(|answer| vec![answer]);
@@ -116,7 +131,31 @@ fn answer(catalog: &LocalCatalogue, of: Of) -> Result<Answer> {
         Of::Tag(it) => tags([catalog.tag(&it.name)?]),
         Of::Tags(_) => tags(catalog.tags()?),
         Of::Retention(_) => Answer { retention: Some(catalog.retention()?.into()), ..none },
+        Of::RowsSince(_) | Of::RowsOfDatabase(_) => none,
     })
+}
+
+/// What a follower needs, as soon as there is any of it, or the follower's time is over.
+async fn rows_since(
+    service: &Service,
+    federation: &Arc<FederationService>,
+    following: Following,
+) -> Result<Vec<Answer>> {
+    let Following { since, mark, wait_ms, follower } = following;
+    let since = Csn(since);
+    let deadline = clock::now() + Duration::from_millis(wait_ms).min(FOLLOWER_WAIT_MAX);
+    loop {
+        federation.followers().heard_from(&follower, since);
+        let of = Arc::clone(federation);
+        let rows = service.blocking(move || of.catalog().rows_since(since, mark)).await?;
+        if rows.at > since || rows.has_undated || clock::now() >= deadline {
+            return Ok(answers_of(rows));
+        }
+        let next_look = deadline.min(clock::now() + UNDATED_INTERVAL);
+        while federation.catalog().head()? <= since && clock::now() < next_look {
+            tokio::time::sleep(HEAD_INTERVAL).await;
+        }
+    }
 }
 
 /// The database with a name. For the newest snapshot, the answer has the newest commit, too.
@@ -185,6 +224,7 @@ fn split(mut answer: Answer) -> Vec<Answer> {
             retention: answer.retention.take(),
             running: answer.running.take(),
             read_us: answer.read_us.take(),
+            ..Answer::default()
         };
         let is_last = part == Answer::default();
         if is_last && !parts.is_empty() {

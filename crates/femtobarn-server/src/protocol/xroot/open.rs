@@ -25,7 +25,7 @@ use crate::logical::Logical;
 use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
 use crate::logical::latency::RequestKind;
-use crate::logical::placement::Load;
+use crate::logical::placement::Opening;
 use crate::logical::session_recovery::{self, SnapshotClaim};
 use crate::logical::sessions::ClientSession;
 use crate::physical::{
@@ -49,12 +49,15 @@ const COPY_BYTES: u64 = 1024 * 1024;
 impl RequestHandler {
     pub(super) async fn open(&self, open: Open) -> Result<Response, Response> {
         let (path, how) = self.allowed_open(&open).await?;
-        self.redirect(&path, opaque(&open.location))?;
         let claim = if names_snapshot(&open.location) {
             None
         } else {
             self.session.inheritance.claim(&path).map(Arc::new)
         };
+        // A client that goes on after its connection was lost needs the snapshot that it has here.
+        if claim.is_none() {
+            self.redirect(&path, opaque(&open.location), how.write)?;
+        }
         let opened = self.open_claimed(&open, path, how, claim.clone()).await;
         let is_deferred = matches!(opened, Err(Response::Wait(_)));
         if let Some(claim) = claim.filter(|_| !is_deferred) {
@@ -149,15 +152,20 @@ impl RequestHandler {
         Err(self.forbidden(&path))
     }
 
-    fn redirect(&self, path: &StoragePath, opaque: Opaque<'_>) -> Result<(), Response> {
+    fn redirect(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+        is_writing: bool,
+    ) -> Result<(), Response> {
         let logical = &self.service.logical;
-        let load = Load { sessions: logical.sessions.count() };
-        match logical.placement.redirect_target(path, opaque, load) {
+        let opening = Opening { sessions: logical.sessions.count(), is_writing };
+        match logical.placement.redirect_target(path, opaque, opening) {
             None => Ok(()),
             Some(there) => Err(response_of(StorageError::Elsewhere {
                 host: there.host,
                 port: there.port,
-                opaque: String::new(),
+                opaque: there.opaque,
             })),
         }
     }

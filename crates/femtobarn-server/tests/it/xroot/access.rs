@@ -139,7 +139,8 @@ fn several_exports_are_one_tree() {
 
 #[test]
 fn policies_redirect_clients() {
-    let neighbour = Neighbour { host: "elsewhere.example".to_owned(), port: 1095 };
+    let neighbour =
+        Neighbour { host: "elsewhere.example".to_owned(), port: 1095, opaque: String::new() };
     let redirect = Redirect::Host { port: 1095, host: neighbour.host.clone() };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), b"abc").unwrap();
@@ -166,7 +167,11 @@ fn clients_follow_redirects() {
     let there = Server::start();
     std::fs::create_dir(there.folder.path().join("raw")).unwrap();
     there.write("raw/file", b"abc");
-    let neighbour = Neighbour { host: "127.0.0.1".to_owned(), port: there.address.port() };
+    let neighbour = Neighbour {
+        host: "127.0.0.1".to_owned(),
+        port: there.address.port(),
+        opaque: String::new(),
+    };
     let folder = tempfile::tempdir().unwrap();
     let mut here = logical(&folder, quick());
     here.placement = Arc::new(Replicas { replicas: vec![(b"/raw".to_vec(), vec![neighbour])] });

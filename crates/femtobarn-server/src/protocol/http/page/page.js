@@ -96,6 +96,8 @@ function showStatus(status) {
   showCurve();
   fill("sessions", status.sessions.map((s) => [s.user, s.host, s.program, s.protocol, count(s.open_files),
     count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.age_seconds)]), "nobody is here");
+  fill("followers", status.followers.map((f) => [f.name, f.federation, count(f.at), count(f.behind),
+    duration(Math.round(f.silent_seconds))]), "no copy follows");
   const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
   fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
   fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),

@@ -1,0 +1,66 @@
+//! Asks the servers to which readers may be redirected, every second, whether they have a copy, up to which commit, and how
+//! busy they are.
+
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use femtobarn_catalog::Catalogue;
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+
+use super::service::FederationService;
+
+/// Between two questions to a server.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long a server is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Asks servers, each named `host:port`, until the federation is no longer served. Each has a thread of its own, so that
+/// one that does not answer holds up no other.
+///
+/// # Errors
+/// The operating system's if it gives no thread.
+pub fn watch_followers(
+    federation: &Arc<FederationService>,
+    servers: &[String],
+) -> std::io::Result<()> {
+    for server in servers {
+        let (federation, server) = (Arc::downgrade(federation), server.clone());
+        let name = "femtobarn-copy".to_owned();
+        thread::Builder::new().name(name).spawn(move || watch(&federation, &server))?;
+    }
+    Ok(())
+}
+
+fn watch(federation: &Weak<FederationService>, server: &str) {
+    while let Some(service) = federation.upgrade() {
+        let url = format!("root://{server}//{}", service.name());
+        let uuid = service.catalog().uuid();
+        drop(service);
+        // Without TLS no token of this server's user is sent.
+        let options = ConnectOptions { patience: PATIENCE, ..ConnectOptions::default() };
+        if let Ok(catalogue) = RemoteCatalogue::connect(&url, &options)
+            && catalogue.uuid() == uuid
+        {
+            ask_while_it_answers(federation, server, &catalogue);
+        }
+        thread::sleep(INTERVAL);
+    }
+}
+
+fn ask_while_it_answers(
+    federation: &Weak<FederationService>,
+    server: &str,
+    catalogue: &RemoteCatalogue,
+) {
+    loop {
+        let answer = catalogue.head_and_load().ok().map(|(at, load)| (at, load.running));
+        let Some(service) = federation.upgrade() else { return };
+        service.followers().answered(server, answer);
+        if answer.is_none() {
+            return;
+        }
+        drop(service);
+        thread::sleep(INTERVAL);
+    }
+}

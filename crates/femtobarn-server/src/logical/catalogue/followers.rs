@@ -1,0 +1,123 @@
+//! The followers of a federation: copies at other servers, which ask for new rows again and again; and the servers of such
+//! copies to which readers may be redirected.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::{Csn, clock};
+use parking_lot::Mutex;
+
+/// A follower that has not asked for so long is gone.
+const GONE_AFTER: Duration = Duration::from_secs(60);
+/// A server that has not answered for so long serves nobody.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
+/// Followers that are remembered at most, and bytes of their names.
+const FOLLOWERS_MAX: usize = 1000;
+const NAME_BYTES_MAX: usize = 1000;
+
+/// A copy of the federation that follows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownFollower {
+    /// Its name, which it has chosen.
+    pub name: String,
+    /// The newest commit that it had when it asked last.
+    pub at: Csn,
+    /// When it asked last.
+    pub heard: Instant,
+}
+
+/// A server that has a copy of the federation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyServer {
+    /// Its address, `host:port`.
+    pub address: String,
+    /// The newest commit that it shows.
+    pub at: Csn,
+    /// When it answered last.
+    answered: Instant,
+    /// Requests that it worked on then.
+    running: u64,
+    /// Clients that were redirected there since.
+    sent: u64,
+}
+
+impl CopyServer {
+    /// How much it has to do, in the unit of requests that are worked on.
+    pub fn load(&self) -> u64 {
+        self.running + self.sent
+    }
+}
+
+/// All followers that have asked of late, and all servers of copies that have answered.
+#[derive(Debug, Default)]
+pub struct Followers {
+    by_name: Mutex<BTreeMap<String, KnownFollower>>,
+    servers: Mutex<BTreeMap<String, CopyServer>>,
+}
+
+impl Followers {
+    /// Records that a follower has all commits up to one.
+    pub fn heard_from(&self, name: &str, at: Csn) {
+        let heard = clock::now();
+        let mut known = self.by_name.lock();
+        known.retain(|_, follower| heard.duration_since(follower.heard) < GONE_AFTER);
+        let has_room = known.len() < FOLLOWERS_MAX && name.len() <= NAME_BYTES_MAX;
+        if has_room || known.contains_key(name) {
+            known.insert(name.to_owned(), KnownFollower { name: name.to_owned(), at, heard });
+        }
+    }
+
+    /// The followers that have asked within the last minute, by name.
+    pub fn all(&self) -> Vec<KnownFollower> {
+        let now = clock::now();
+        let known = self.by_name.lock();
+        let is_there = |it: &&KnownFollower| now.duration_since(it.heard) < GONE_AFTER;
+        known.values().filter(is_there).cloned().collect()
+    }
+
+    /// The servers of copies that have answered within the last seconds.
+    pub fn servers(&self) -> Vec<CopyServer> {
+        let now = clock::now();
+        let answers = |it: &&CopyServer| now.duration_since(it.answered) < SILENT_AFTER;
+        self.servers.lock().values().filter(answers).cloned().collect()
+    }
+
+    /// Records what a server has answered: its newest commit, and the requests that it works on. None if it does not
+    /// answer.
+    pub(in crate::logical) fn answered(&self, address: &str, answer: Option<(Csn, u64)>) {
+        let mut servers = self.servers.lock();
+        let Some((at, running)) = answer else {
+            servers.remove(address);
+            return;
+        };
+        let (address, answered) = (address.to_owned(), clock::now());
+        let server = CopyServer { address: address.clone(), at, answered, running, sent: 0 };
+        servers.insert(address, server);
+    }
+
+    /// Records that a client was redirected to a server.
+    pub(in crate::logical) fn sent_to(&self, address: &str) {
+        if let Some(server) = self.servers.lock().get_mut(address) {
+            server.sent += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_has_to_do_what_it_says_and_what_it_was_sent_since() {
+        let followers = Followers::default();
+        followers.heard_from("copy", Csn(7));
+        followers.heard_from(&"x".repeat(2000), Csn(7));
+        assert_eq!(followers.all().len(), 1);
+        assert!(followers.servers().is_empty());
+        followers.answered("b:1095", Some((Csn(7), 3)));
+        followers.sent_to("b:1095");
+        assert_eq!(followers.servers()[0].load(), 4);
+        followers.answered("b:1095", None);
+        assert!(followers.servers().is_empty());
+    }
+}

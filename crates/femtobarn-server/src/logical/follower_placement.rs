@@ -1,0 +1,100 @@
+//! Redirects of readers to copies of a federation.
+//!
+//! 1. A server is chosen only if it answered within the last seconds and has the snapshot that is asked for: without a
+//!    number, that is the newest commit here, which the client is then told to ask for. So a reader that was just told
+//!    of a commit finds it.
+//! 2. Of this server and all such others, two are drawn, and the one with less to do is taken: what it said that it works
+//!    on, and what it was sent since.
+//! 3. Writers stay here, and so do clients that read files as they are on disk, or ask for a tag.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use femtobarn_catalog::Csn;
+
+use super::catalogue::{CopyServer, FederationService};
+use super::exports::Exports;
+use super::placement::{Neighbour, Opening, Placement, was_tried};
+use crate::physical::{Opaque, StoragePath};
+
+/// Redirects readers to copies that follow.
+pub struct ToFollowers {
+    /// The federations of this server.
+    pub federations: Vec<Arc<FederationService>>,
+    /// They know how busy this server is.
+    pub exports: Arc<Exports>,
+    /// The state of a generator of random numbers.
+    pub draws: AtomicU64,
+}
+
+impl Placement for ToFollowers {
+    fn redirect_target(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+        opening: Opening,
+    ) -> Option<Neighbour> {
+        let stays = |key| opaque.value_of(key).is_some();
+        if opening.is_writing || stays("fb.raw") || stays("fb.tag") {
+            return None;
+        }
+        let federation = self.federations.iter().find(|service| is_below(path, service.name()))?;
+        let servers = federation.followers().servers();
+        if servers.is_empty() {
+            return None;
+        }
+        let asked =
+            opaque.value_of("fb.csn").map(|text| std::str::from_utf8(text).ok()?.parse().ok());
+        let needed = match asked {
+            Some(csn) => Csn(csn?),
+            None => federation.catalog().head().ok()?,
+        };
+        let servers: Vec<(Neighbour, CopyServer)> = servers
+            .into_iter()
+            .filter(|server| server.at >= needed)
+            .filter_map(|server| {
+                Some((neighbour(&server.address, asked.is_none(), needed)?, server))
+            })
+            .filter(|(there, _)| !was_tried(&there.host, opaque))
+            .collect();
+        // Number 0 is this server.
+        let count = servers.len() as u64 + 1;
+        let first = self.draw() % count;
+        let second = (first + 1 + self.draw() % (count - 1).max(1)) % count;
+        let load = |number: u64| match number {
+            0 => self.exports.requests_running(),
+            other => servers[other as usize - 1].1.load(),
+        };
+        let chosen = if load(second) < load(first) { second } else { first };
+        let (there, server) = servers.get(chosen.checked_sub(1)? as usize)?;
+        federation.followers().sent_to(&server.address);
+        Some(there.clone())
+    }
+
+    fn may_redirect(&self) -> bool {
+        self.federations.iter().any(|service| !service.followers().servers().is_empty())
+    }
+}
+
+impl ToFollowers {
+    /// A random number (Vigna's SplitMix64).
+    fn draw(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let state = self.draws.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// A server, and the commit as of which a client has to read there if it did not name one.
+fn neighbour(address: &str, is_unnamed: bool, at: Csn) -> Option<Neighbour> {
+    let (host, port) = address.rsplit_once(':')?;
+    let opaque = if is_unnamed { format!("fb.csn={at}") } else { String::new() };
+    Some(Neighbour { host: host.to_owned(), port: port.parse().ok()?, opaque })
+}
+
+fn is_below(path: &StoragePath, name: &str) -> bool {
+    let rest = path.as_bytes()[1..].strip_prefix(name.as_bytes());
+    rest.is_some_and(|rest| rest.starts_with(b"/"))
+}
