@@ -62,6 +62,7 @@ from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._oid import Oid, OidArray, OidRange
 from ._open_conditions import conditions, open_conditions
 from ._recovery import identify, rebuild_catalogue, restore
+from ._replication import Follower, FollowerState, Promotion, follow, promote
 from ._schema.annotations import (
     array,
     bitset,
@@ -134,6 +135,8 @@ __all__ = [
     "ExistsError",
     "Federation",
     "FemtobarnError",
+    "Follower",
+    "FollowerState",
     "Function",
     "Imported",
     "ImportedConditions",
@@ -159,6 +162,7 @@ __all__ = [
     "PlanCosts",
     "PlannedJob",
     "Problem",
+    "Promotion",
     "RawField",
     "Reduced",
     "RepairReport",
@@ -194,6 +198,7 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "follow",
     "identify",
     "import_conditions",
     "int8",
@@ -208,6 +213,7 @@ __all__ = [
     "open_conditions",
     "payload_bytes",
     "persistent",
+    "promote",
     "quantised",
     "rebuild_catalogue",
     "restore",

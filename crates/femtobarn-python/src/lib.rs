@@ -26,6 +26,7 @@ mod open_transaction;
 mod page_budget;
 mod progress;
 mod read;
+mod replication;
 mod rows;
 mod server;
 mod storage;
@@ -62,6 +63,8 @@ mod _femtobarn {
     use super::read::snapshot::SnapshotHandle;
     #[pymodule_export]
     use super::read::view::ViewHandle;
+    #[pymodule_export]
+    use super::replication::{FollowerHandle, promote, tell_former_leader};
     #[pymodule_export]
     use super::server::{ServerHandle, default_config, start_log};
     #[pymodule_export]

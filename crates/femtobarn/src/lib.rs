@@ -9,6 +9,7 @@
 //! | `federation` | [`Federation`]: the catalogue, files and caches that one process has open |
 //! | `schema` | [`Class`]: the fields of a container's objects |
 //! | `storage` | database files, local or on a server, and the extents of them that writers own |
+//! | `replication` | [`Follower`]: a copy of a federation that follows it; [`promote`] |
 //! | `links` | links and optional fields between their stored form and the user's; [`Link`]: one in a row |
 //! | `evolve` | [`Evolution`]: objects of one version of a class as objects of another |
 //! | `read` | [`Snapshot`], [`View`], [`Cursor`], [`FieldReader`], [`Index`], [`ClusterBounds`]: reading as of a commit, without locks |
@@ -28,11 +29,12 @@ mod maintenance;
 mod options;
 mod progress;
 mod read;
+mod replication;
 mod schema;
 mod storage;
 mod transaction;
 
-use femtobarn_format::{annex, deletion, description, frame, inventory};
+use femtobarn_format::{annex, deletion, description, frame, inventory, link};
 
 pub use error::{Error, ErrorKind, Result};
 pub use evolve::evolution::Evolution;
@@ -67,6 +69,7 @@ pub use read::selection::Selection;
 pub use read::snapshot::{At, Snapshot};
 pub use read::statistics::ClusterBounds;
 pub use read::view::View;
+pub use replication::{FollowOptions, Follower, Promotion, Step, promote, tell_former_leader};
 pub use schema::class::{Class, Field, FieldType};
 pub use storage::identify::{
     CommitMetadata, ContainerMetadata, FileMetadata, RootFileKind, identify,

@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import conditions, exchange, planning, serving, storage, testbed, upkeep
+from . import conditions, exchange, planning, replication, serving, storage, testbed, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -422,6 +422,18 @@ ALL = (
     Command("pin", "keep files on the disk", storage.pin_arguments, storage.pin),
     Command("unpin", "end pins of files", storage.unpin_arguments, storage.unpin),
     Command("apply-rules", "copy and evict as storage.toml says", _federation, storage.apply_rules),
+    Command(
+        "follow",
+        "copy a federation, and keep the copy up to date",
+        replication.follow_arguments,
+        replication.follow_leader,
+    ),
+    Command(
+        "promote",
+        "make a copy the leader of its federation",
+        replication.promote_arguments,
+        replication.promote_copy,
+    ),
     Command("detach", "remove a database, and keep its file", _detach_arguments, upkeep.detach),
     Command("history", "list commits", _history_arguments, history),
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
 import shutil
 import signal
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,12 +20,16 @@ from typing import Any
 from .. import _serving
 from .._exceptions import DeniedError, FemtobarnError, InvalidError, UnavailableError
 from .._femtobarn import default_config, start_log
+from .._replication import tell_former_leader
 from .output import emit_line, human_size, table
 
 __all__ = ["serve", "serve_arguments", "top", "top_arguments"]
 
 TOP_ROWS = 12
 """Most rows of each table."""
+
+TELL_SECONDS = 5.0
+"""Between two attempts to tell a former leader that it has a successor."""
 
 FIRST_SECONDS = 1.0
 """Most seconds before the first display: rates need a status from before."""
@@ -68,11 +74,28 @@ def serve(options: argparse.Namespace) -> None:
     people.append(f"  http://localhost:{server.port}/ shows what it is doing")
     emit_line(json.dumps(facts) if options.json else "\n".join(people))
     sys.stdout.flush()
+    _tell_former_leaders(options.folders)
     # SIGHUP reloads the configuration, unless it came because the terminal was closed, which stops the
     # server.
     while os.read(signals, 1)[0] == signal.SIGHUP and _has_terminal() == had_terminal:
         _reload(server)
     server.stop()
+
+
+def _tell_former_leaders(folders: list[str]) -> None:
+    """Tell leaders that were left behind by promotions of the served federations, as soon as they answer."""
+
+    def tell(folder: str) -> None:
+        while True:
+            with contextlib.suppress(FemtobarnError):
+                if tell_former_leader(folder):
+                    return
+            time.sleep(TELL_SECONDS)
+
+    for argument in folders:
+        folder = argument.partition("=/")[0]
+        if Path(folder, "catalogue.sqlite").exists():
+            threading.Thread(target=tell, args=(folder,), daemon=True).start()
 
 
 def _has_terminal() -> bool:
@@ -213,6 +236,13 @@ def _lines(status: dict[str, Any], rates: dict[str, float]) -> list[str]:
     ]
     if locks:
         lines += [*table(["lock", "federation", "", "who", "for"], locks, right={4}).splitlines(), ""]
+    followers = [
+        [f["name"], f["federation"], f"{f['behind']:,} commits", f"{f['silent_seconds']:.1f} s"]
+        for f in status["followers"][:TOP_ROWS]
+    ]
+    if followers:
+        heads = ["copy", "of", "behind", "silent for"]
+        lines += [*table(heads, followers, right={2, 3}).splitlines(), ""]
     files = [
         [f["path"], "writing" if f["is_writable"] else "reading", f"{f['users']:,}",
          human_size(f["bytes_read"]), human_size(f["bytes_written"])]

@@ -128,6 +128,17 @@ fn covering(last: &KeyHeader, claimed: u64, end: u64, live: &Ranges) -> Option<R
     (may_be_shortened(last, claimed) && has_room).then(|| last.position..end - HEADER)
 }
 
+/// Where the front of a file ends: behind its first key.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the file does not start with a short key.
+pub(crate) fn front_end(file: &DatabaseFile) -> Result<u64> {
+    let end = key_at(file, FIRST_KEY)?.map(|key| end_of(&key));
+    end.filter(|end| *end <= HEADER_BYTES_MAX).ok_or_else(|| Error::Corrupt {
+        what: format!("{} does not start with the key of a ROOT file", file.path.display()),
+    })
+}
+
 /// The state of a file's chain of keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey {

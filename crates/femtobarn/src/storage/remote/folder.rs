@@ -133,6 +133,11 @@ impl RemoteFolder {
         self.open_as("open", relative, OpenOptions::READ, "")
     }
 
+    /// Opens the file of the database that has a name as of a commit.
+    pub(crate) fn open_as_of(&self, relative: &str, at: Csn) -> Result<RemoteFile> {
+        self.open_as("open", relative, OpenOptions::READ, &format!("&fb.csn={at}"))
+    }
+
     /// Opens a database's file for reading and writing.
     pub(crate) fn open_to_write(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
         self.open_as("open", relative, OpenOptions::UPDATE, &self.writer_of(database))

@@ -1,0 +1,78 @@
+//! Copies of federations that follow their leader, and their promotion.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use femtobarn::{FollowOptions, Follower, Promotion, Step};
+use pyo3::prelude::*;
+
+use crate::durations::lock_wait_of;
+use crate::error::{OrRaise, exception};
+
+/// A copy of a federation that follows its leader.
+#[pyclass(frozen, module = "femtobarn._femtobarn")]
+pub struct FollowerHandle {
+    /// None once it is closed.
+    follower: Mutex<Option<Follower>>,
+}
+
+#[pymethods]
+impl FollowerHandle {
+    #[staticmethod]
+    fn open(
+        py: Python<'_>,
+        url: &str,
+        folder: PathBuf,
+        name: String,
+        timeout: f64,
+        reader_patience: f64,
+    ) -> PyResult<Self> {
+        let options = FollowOptions {
+            name,
+            timeout: lock_wait_of(timeout)?,
+            reader_patience: lock_wait_of(reader_patience)?,
+        };
+        let follower = py.detach(|| Follower::open(url, &folder, options)).or_raise()?;
+        Ok(FollowerHandle { follower: Mutex::new(Some(follower)) })
+    }
+
+    /// Commit here, commit of the leader, bytes copied, damaged pages.
+    fn step(&self, py: Python<'_>, wait: f64) -> PyResult<(u64, u64, u64, u64)> {
+        let wait: Duration = lock_wait_of(wait)?;
+        let stepped = py.detach(|| {
+            let mut follower = self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+            follower.as_mut().map(|follower| follower.step(wait))
+        });
+        let stepped =
+            stepped.ok_or_else(|| exception("closed", "the follower is closed".to_owned()))?;
+        let Step { at, head, bytes, damaged_pages, .. } = stepped.or_raise()?;
+        Ok((at.0, head.0, bytes, damaged_pages))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let follower = &mut *self.follower.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(follower.take());
+        });
+    }
+}
+
+/// Make the follower in a folder the leader: its newest commit, the generation, and the URL of a leader that was not told.
+#[pyfunction]
+pub(crate) fn promote(
+    py: Python<'_>,
+    folder: PathBuf,
+    url: &str,
+    is_forced: bool,
+) -> PyResult<(u64, u64, Option<String>)> {
+    let promoted = py.detach(|| femtobarn::promote(&folder, url, is_forced)).or_raise()?;
+    let Promotion { head, generation, untold } = promoted;
+    Ok((head.0, generation, untold))
+}
+
+/// Tell a leader that was left behind by a promotion that it has a successor; whether there is none any more.
+#[pyfunction]
+pub(crate) fn tell_former_leader(py: Python<'_>, folder: PathBuf) -> PyResult<bool> {
+    py.detach(|| femtobarn::tell_former_leader(&folder)).or_raise()
+}

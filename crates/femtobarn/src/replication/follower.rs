@@ -1,0 +1,420 @@
+//! [`Follower`]: one step after another.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
+
+use femtobarn_catalog::{
+    Csn, DATABASES_FOLDER, DatabaseId, DatabaseRecord, DatabaseState, DiskState, ErrorKind,
+    LeaderDatabase, LeaderRows, LocalCatalogue, VersionRow, path_of_copy,
+};
+
+use super::copied::{ChunkBuffer, CopiedFile, bytes_of};
+use super::leader::Leader;
+use super::superseded::{Comparison, Reconciled};
+use crate::error::{Error, Result};
+use crate::inventory::Ranges;
+use crate::storage::file::{self, DatabaseFile};
+use crate::storage::places;
+
+/// The lock of the process that follows into a folder.
+const LOCK: &str = "locks/follower";
+/// Attempts at one step whose bytes the leader gave up meanwhile.
+const ATTEMPTS: u32 = 5;
+/// Between two of them.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// How a follower follows.
+#[derive(Clone, Debug)]
+pub struct FollowOptions {
+    /// Where this copy is served, `root://host:port//federation`, or its name: the leader lists it.
+    pub name: String,
+    /// How long a leader is waited for that does not answer.
+    pub timeout: Duration,
+    /// How long readers of this copy may hold up the reuse of space that the leader has given out while the two were
+    /// not connected. After that, they find damaged pages.
+    pub reader_patience: Duration,
+}
+
+impl Default for FollowOptions {
+    fn default() -> Self {
+        FollowOptions {
+            name: String::new(),
+            timeout: Duration::from_secs(30),
+            reader_patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a step has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The newest commit here.
+    pub at: Csn,
+    /// The newest commit of the leader when it was asked.
+    pub head: Csn,
+    /// Bytes of files that were copied.
+    pub bytes: u64,
+    /// Pages that are damaged at the leader, and so are here.
+    pub damaged_pages: u64,
+}
+
+/// A copy of a federation that follows its leader.
+pub struct Follower {
+    leader: Leader,
+    here: LocalCatalogue,
+    options: FollowOptions,
+    /// The bytes that are here, of the files that were looked at.
+    have: HashMap<DatabaseId, Ranges>,
+    /// All databases, as the leader has them; empty before it has sent them.
+    theirs: BTreeMap<DatabaseId, LeaderDatabase>,
+    buffer: ChunkBuffer,
+    /// Held for as long as this follows.
+    _lock: File,
+}
+
+/// What the steps of one attempt share.
+struct Attempt<'a> {
+    rows: &'a LeaderRows,
+    reconciled: Reconciled,
+    step: Step,
+}
+
+impl Follower {
+    /// Follows the federation at `root://host:port//federation` into `folder`, which must be empty, not exist, or hold
+    /// an earlier copy of it, which is continued.
+    ///
+    /// # Errors
+    /// `Exists` if the folder holds something else; `Busy` if another process follows there; `Conflict` if the copy has
+    /// another history than the leader; `Unavailable` if the leader does not answer; `Denied` if it refuses the client.
+    pub fn open(url: &str, folder: &Path, options: FollowOptions) -> Result<Self> {
+        let mut leader = Leader::connect(url, options.timeout)?;
+        let (here, is_new) =
+            LocalCatalogue::prepare_follower(folder, leader.name(), leader.uuid())?;
+        let lock = lock(here.folder())?;
+        leader.check_history(&here)?;
+        here.follow(leader.url(), is_new)?;
+        let here = LocalCatalogue::open(folder)?;
+        Ok(Follower {
+            leader,
+            here,
+            options,
+            have: HashMap::new(),
+            theirs: BTreeMap::new(),
+            buffer: ChunkBuffer::default(),
+            _lock: lock,
+        })
+    }
+
+    /// The folder of the copy.
+    pub fn folder(&self) -> &Path {
+        self.here.folder()
+    }
+
+    /// The newest commit here.
+    ///
+    /// # Errors
+    /// `Io` if the catalogue cannot be read.
+    pub fn head(&self) -> Result<Csn> {
+        Ok(self.here.head()?)
+    }
+
+    pub(super) fn leader(&self) -> &Leader {
+        &self.leader
+    }
+
+    /// Brings the copy to a newer commit of the leader, if there is one within `wait`. The copy may still be behind
+    /// afterwards: the first steps of a long history have some thousand commits each.
+    ///
+    /// # Errors
+    /// `Unavailable` if the leader does not answer, and the next step may succeed; `Conflict` if it has another history;
+    /// `Denied` if this copy was promoted, or the leader is not the leader any more; `Corrupt` if metadata at the
+    /// leader are damaged; `Io` or `Full` if files cannot be written here.
+    pub fn step(&mut self, wait: Duration) -> Result<Step> {
+        // The first answer of a leader has all databases.
+        let mark = if self.theirs.is_empty() { None } else { self.here.leader_mark()? };
+        self.step_from(mark, wait, true)
+    }
+
+    /// Takes steps until the copy has everything that the leader had at the last one, whether that leads still.
+    pub(super) fn catch_up(&mut self) -> Result<()> {
+        loop {
+            let step = self.step_from(None, Duration::ZERO, false)?;
+            if step.at >= step.head {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Brings the copy of a leader that takes no more changes to its newest state, tags included.
+    pub(super) fn take_all(&mut self, last: Csn) -> Result<()> {
+        while self.step_from(None, Duration::ZERO, false)?.at < last {}
+        Ok(())
+    }
+
+    fn step_from(&mut self, mark: Option<u64>, wait: Duration, must_lead: bool) -> Result<Step> {
+        self.leader.check_history(&self.here)?;
+        let mut attempts = 0;
+        loop {
+            let since = self.here.head()?;
+            let rows = self.leader.rows_since(since, mark, wait, &self.options.name)?;
+            // The connection may have been made anew.
+            self.leader.check_history(&self.here)?;
+            self.check_generation(&rows)?;
+            if must_lead && rows.at == since && rows.has_undated {
+                self.check_successor(&rows)?;
+            }
+            if rows.at == since && !rows.has_undated {
+                self.keep_pins(since)?;
+                return Ok(Step { at: since, head: rows.head, ..Step::default() });
+            }
+            attempts += 1;
+            match self.advance(since, &rows) {
+                Ok(step) => return Ok(step),
+                Err(error) => {
+                    self.have.clear();
+                    // What was being copied may have been vacuumed.
+                    if !error.is_damage() || attempts == ATTEMPTS {
+                        return Err(error);
+                    }
+                    sleep(AGAIN_AFTER);
+                }
+            }
+        }
+    }
+
+    /// Copies what rows refer to, and publishes them.
+    ///
+    /// # Errors
+    /// `Corrupt` also if the leader has given up what was being copied.
+    fn advance(&mut self, since: Csn, rows: &LeaderRows) -> Result<Step> {
+        if rows.at > Csn::ZERO && !self.leader.pin(rows.at)? {
+            return Err(given_up(format!("snapshot {}", rows.at)));
+        }
+        if rows.has_undated {
+            self.theirs.clear();
+        }
+        self.theirs.extend(rows.databases()?.into_iter().map(|database| (database.id, database)));
+        let reconciled = if rows.has_undated {
+            let Follower { leader, here, have, options, .. } = self;
+            let patience = options.reader_patience;
+            Comparison { here, leader, have, patience }.run(since, rows)?
+        } else {
+            Reconciled::default()
+        };
+        let step = Step { at: rows.at, head: rows.head, ..Step::default() };
+        let mut attempt = Attempt { rows, reconciled, step };
+        self.copy_files(&mut attempt)?;
+        self.leader.check_history(&self.here)?;
+        let Attempt { reconciled, step, .. } = attempt;
+        let mut all: Vec<&LeaderRows> = reconciled.rows.iter().collect();
+        // Rows of databases in a new epoch may have been read later than the others, which must not be undone.
+        all.push(rows);
+        self.here.apply_leader_rows(since, &all, &reconciled.own)?;
+        reconciled.finish(&self.have)?;
+        self.keep_pins(rows.at)?;
+        Ok(step)
+    }
+
+    /// Copies the files of all databases that have new or moved versions, or are complete now.
+    fn copy_files(&mut self, attempt: &mut Attempt<'_>) -> Result<()> {
+        let mut versions: BTreeMap<DatabaseId, Vec<VersionRow>> = BTreeMap::new();
+        let all = attempt.rows.versions()?.into_iter();
+        for version in all.chain(attempt.reconciled.moved.iter().copied()) {
+            versions.entry(version.database).or_default().push(version);
+        }
+        let mut folders = BTreeSet::new();
+        let here: HashMap<DatabaseId, DatabaseRecord> =
+            self.here.every_database()?.into_iter().map(|it| (it.row.id, it)).collect();
+        let nearline: BTreeSet<DatabaseId> = attempt.rows.nearline()?.into_iter().collect();
+        let residences = self.here.residences()?;
+        for database in self.changed(attempt.rows, &versions)? {
+            let id = database.id;
+            let of_it = versions.remove(&id).unwrap_or_default();
+            let is_evicted = residences.get(&id).is_some_and(|it| it.disk != DiskState::Online);
+            if of_it.is_empty() && is_same(here.get(&id), &database) && !is_evicted {
+                continue;
+            }
+            let path = self.path_of(&database, &here, attempt);
+            // What is in the leader's stores alone stays there until somebody wants it.
+            if database.is_complete && nearline.contains(&id) {
+                attempt.reconciled.own.evicted.push(id);
+                if !is_evicted {
+                    attempt.reconciled.files.push(path);
+                }
+                continue;
+            }
+            if database.is_complete {
+                attempt.reconciled.own.present.push(id);
+            }
+            let is_new = !here.contains_key(&id);
+            match self.copy_file(&database, &path, is_new, &of_it, &mut attempt.step) {
+                // The file of a database that was detached may be anywhere by now.
+                Err(error) if error.kind() == ErrorKind::NotFound && database.dropped.is_some() => {
+                }
+                other => other?,
+            }
+            folders.extend(path.ancestors().skip(1).take(2).map(Path::to_owned));
+        }
+        if let Some((id, _)) = versions.first_key_value() {
+            return Err(Error::invalid(format!("the leader sent versions of no database: {id}")));
+        }
+        folders.iter().try_for_each(|folder| file::sync_folder(folder))
+    }
+
+    /// The databases that have new versions, or have changed otherwise.
+    fn changed(
+        &self,
+        rows: &LeaderRows,
+        versions: &BTreeMap<DatabaseId, Vec<VersionRow>>,
+    ) -> Result<Vec<LeaderDatabase>> {
+        let mut ids: BTreeSet<DatabaseId> = versions.keys().copied().collect();
+        ids.extend(rows.databases()?.into_iter().map(|database| database.id));
+        Ok(ids.iter().filter_map(|id| self.theirs.get(id)).cloned().collect())
+    }
+
+    /// The path of a database's file here, which no other database has.
+    fn path_of(
+        &self,
+        database: &LeaderDatabase,
+        here: &HashMap<DatabaseId, DatabaseRecord>,
+        attempt: &mut Attempt<'_>,
+    ) -> PathBuf {
+        let known = here.get(&database.id).map(|record| record.row.path.clone());
+        let path = known.unwrap_or_else(|| {
+            let paths = &mut attempt.reconciled.own.paths;
+            let wanted = path_of_copy(database.id, &database.path);
+            let is_taken = here.values().any(|record| record.row.path == wanted)
+                || paths.values().any(|path| *path == wanted);
+            let path = if is_taken {
+                format!("{DATABASES_FOLDER}/copy-{}.root", database.id)
+            } else {
+                wanted
+            };
+            paths.insert(database.id, path.clone());
+            path
+        });
+        self.here.folder().join(path)
+    }
+
+    fn copy_file(
+        &mut self,
+        database: &LeaderDatabase,
+        path: &Path,
+        is_new: bool,
+        versions: &[VersionRow],
+        step: &mut Step,
+    ) -> Result<()> {
+        let there = self.leader.open(database)?;
+        places::make_folder_of(path)?;
+        if is_new {
+            // What an interrupted step has left.
+            file::remove_if_there(path)?;
+        }
+        let (here, is_made) = match DatabaseFile::open_to_write(path.to_owned()) {
+            Ok(file) => (file, false),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (DatabaseFile::create(path.to_owned(), database.uuid)?, true)
+            }
+            Err(error) => return Err(error),
+        };
+        let have = match self.have.remove(&database.id) {
+            Some(have) => have,
+            None if is_made => Ranges::default(),
+            None if database.is_complete => Ranges::default(),
+            None => bytes_of(&here, &self.here.all_versions(database.id)?)?,
+        };
+        let have = self.have.entry(database.id).or_insert(have);
+        let (here, there) = (&here, &there);
+        let buffer = &mut self.buffer;
+        let mut file = CopiedFile { here, there, have, buffer, copied: 0, damaged_pages: 0 };
+        if is_made {
+            file.copy_front()?;
+        }
+        file.copy_versions(versions)?;
+        if database.is_complete {
+            file.copy_rest()?;
+        }
+        step.bytes += file.copied;
+        step.damaged_pages += file.damaged_pages;
+        here.sync()?;
+        let is_moving = !database.is_complete && self.leader.epoch(database)? != database.epoch;
+        if is_moving {
+            return Err(given_up(format!("space of database {}", database.id)));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// `Denied` if the leader has a successor, and nothing is left to be copied from it.
+    fn check_successor(&self, rows: &LeaderRows) -> Result<()> {
+        match rows.successor()? {
+            None => Ok(()),
+            Some(url) => Err(Error::Denied {
+                what: format!("{} does not lead any more: follow {url}", self.leader.url()),
+            }),
+        }
+    }
+
+    /// # Errors
+    /// `Denied` if another leader has begun a later generation, which this copy has seen.
+    fn check_generation(&self, rows: &LeaderRows) -> Result<()> {
+        let Some(theirs) = rows.generation()?.or(rows.has_undated.then_some(0)) else {
+            return Ok(());
+        };
+        let own = self.here.generation()?;
+        if theirs >= own {
+            return Ok(());
+        }
+        Err(Error::Denied {
+            what: format!(
+                "{} leads generation {theirs} of the federation, and this copy has seen generation {own}: \
+                 follow the leader of that one",
+                self.leader.url()
+            ),
+        })
+    }
+
+    /// Makes the leader keep the newest commit here, and what readers have pinned here.
+    fn keep_pins(&mut self, at: Csn) -> Result<()> {
+        let mut wanted = self.here.pins().pinned_below(at)?;
+        if at > Csn::ZERO {
+            wanted.push(at);
+        }
+        self.leader.pin_only(&wanted)
+    }
+}
+
+/// Whether nothing of the file of a database without new versions has to be copied.
+fn is_same(here: Option<&DatabaseRecord>, there: &LeaderDatabase) -> bool {
+    let Some(here) = here else { return there.dropped.is_some() };
+    let is_complete = here.row.state != DatabaseState::Open;
+    is_complete == there.is_complete && (here.row.epoch == there.epoch || there.dropped.is_some())
+}
+
+/// The error of what the leader gave up while it was being copied. As with damage, the step begins again.
+fn given_up(what: String) -> Error {
+    Error::Corrupt { what: format!("{what} was given up by the leader while it was being copied") }
+}
+
+/// Takes the lock of the process that follows into a folder.
+///
+/// # Errors
+/// `Busy` if another process has it.
+pub(super) fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join(LOCK);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|error| Error::io("open", &path, error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => Err(femtobarn_catalog::Error::Busy {
+            what: format!("the follower in {}", folder.display()),
+            holder: None,
+            waited: Duration::ZERO,
+        }
+        .into()),
+        Err(std::fs::TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
+    }
+}

@@ -1,0 +1,31 @@
+//! Copies of a federation that follow it: at every moment a complete, older state of it.
+//!
+//! A [`Follower`] asks the *leader*, a server of the federation, for the rows of new commits, copies the bytes of files
+//! that they refer to, and then publishes the rows in the catalogue of its own folder. Everybody may read there.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `leader` | what is asked of the leader: rows, bytes of files, pins |
+//! | `copied` | the bytes of one file that are here, and the copying of others |
+//! | `superseded` | what the leader has given up: versions, databases, space |
+//! | `follower` | [`Follower`]: one step after another |
+//! | `promotion` | [`promote`]: a follower becomes the leader |
+//!
+//! Invariants:
+//! 1. Bytes are durable here before rows that refer to them are published, and the leader keeps the snapshot meanwhile.
+//! 2. Bytes that a version here refers to are not overwritten while that version is in the catalogue, or a reader has
+//!    it pinned. The leader keeps what readers have pinned here as long as the two are connected.
+//! 3. A follower that was cut off anywhere goes on from its head: bytes beyond are copied again.
+//! 4. One process follows into a folder. A federation has one leader in each generation; a promotion begins a new one,
+//!    and the leader of an earlier one is refused.
+//!
+//! May import `storage` and what is below it.
+
+mod copied;
+mod follower;
+mod leader;
+mod promotion;
+mod superseded;
+
+pub use follower::{FollowOptions, Follower, Step};
+pub use promotion::{Promotion, promote, tell_former_leader};

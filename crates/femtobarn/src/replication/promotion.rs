@@ -1,0 +1,129 @@
+//! A follower becomes the leader of its federation.
+
+use std::path::Path;
+use std::time::Duration;
+
+use femtobarn_catalog::{Csn, DatabaseState, ErrorKind, LocalCatalogue, Role, Successor};
+
+use super::copied::bytes_of;
+use super::follower::{FollowOptions, Follower, lock};
+use super::leader::Leader;
+use crate::error::{Error, Result};
+use crate::storage::file::DatabaseFile;
+use crate::storage::key_chain;
+
+/// What a promotion did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promotion {
+    /// The newest commit of the new leader.
+    pub head: Csn,
+    /// The generation that begins with it.
+    pub generation: u64,
+    /// The URL of the leader until now if it did not answer: it has to be told, and commits that it took after `head`
+    /// are not here.
+    pub untold: Option<String>,
+}
+
+/// Makes the follower in `folder` the leader of its federation, served at `url` from now on. When everything is here, the
+/// leader until now is told, so that it takes no more changes, and what it has taken meanwhile is copied. With
+/// `is_forced`, one that does not answer is left behind. May be repeated if it failed.
+///
+/// With `is_forced`, a leader that was succeeded leads again, for a promotion that cannot be completed.
+///
+/// # Errors
+/// `Busy` if a process follows in the folder; `Denied` if nobody is followed there; `Unavailable` if the leader does not
+/// answer and `is_forced` is not set; `Conflict` if another follower was promoted, or the histories differ; `Corrupt` if
+/// the copy is between two commits, and its leader does not answer.
+pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
+    let here = LocalCatalogue::open(folder)?;
+    let of = match here.role()? {
+        Role::Follower { of } => of,
+        Role::Succeeded { .. } if is_forced => {
+            let generation = here.lead_again()?;
+            return Ok(Promotion { head: here.head()?, generation, untold: None });
+        }
+        Role::Succeeded { by } => {
+            return Err(Error::Denied {
+                what: format!(
+                    "{} was succeeded by {by}; if that leads nothing, make this lead again by force",
+                    folder.display()
+                ),
+            });
+        }
+        Role::Leader => {
+            return Err(Error::Denied {
+                what: format!("{} follows no leader; it needs no promotion", folder.display()),
+            });
+        }
+    };
+    let (successor, untold) = match take_over(&of, &here, url) {
+        Ok(successor) => (successor, None),
+        Err(error) if is_forced && error.kind() == ErrorKind::Unavailable => {
+            (here.begin_promotion(url)?, Some(of))
+        }
+        Err(error) if error.kind() == ErrorKind::Unavailable => {
+            return Err(femtobarn_catalog::Error::Unavailable {
+                what: format!(
+                    "{error}. Start it, or promote by force: what it took after commit {} is lost then, \
+                     unless it comes back",
+                    here.head()?
+                ),
+            }
+            .into());
+        }
+        Err(error) => return Err(error),
+    };
+    let _lock = lock(folder)?;
+    if here.is_incomplete()? {
+        return Err(Error::Corrupt {
+            what: format!(
+                "{} has bytes of a later commit, since its leader has given out space again; only that \
+                 leader can complete it",
+                folder.display()
+            ),
+        });
+    }
+    complete_keys(&here)?;
+    here.promote(&successor, untold.as_deref())?;
+    Ok(Promotion { head: here.head()?, generation: successor.generation, untold })
+}
+
+/// Tells a leader that was left behind by the promotion of the federation in `folder` that it has a successor. Returns
+/// whether there is no such leader any more.
+///
+/// # Errors
+/// `Unavailable` if it does not answer yet.
+pub fn tell_former_leader(folder: &Path) -> Result<bool> {
+    let here = LocalCatalogue::open(folder)?;
+    let Some((untold, successor)) = here.untold_leader()? else { return Ok(true) };
+    Leader::connect(&untold, Duration::from_secs(5))?.yield_to(&successor)?;
+    here.leader_is_told()?;
+    Ok(true)
+}
+
+/// Copies what the leader has, stops it, and copies the rest. Whatever may fail for long is tried before it is stopped.
+fn take_over(of: &str, here: &LocalCatalogue, url: &str) -> Result<Successor> {
+    let options = FollowOptions { timeout: Duration::from_secs(10), ..FollowOptions::default() };
+    let mut follower = Follower::open(of, here.folder(), options)?;
+    let successor = here.begin_promotion(url)?;
+    follower.catch_up()?;
+    complete_keys(here)?;
+    let last = follower.leader().yield_to(&successor)?;
+    follower.take_all(last)?;
+    Ok(successor)
+}
+
+/// Gives the files of open databases whole chains of keys: only the headers of those were copied that lie beside data.
+fn complete_keys(here: &LocalCatalogue) -> Result<()> {
+    for record in here.every_database()? {
+        let path = here.folder().join(&record.row.path);
+        if record.row.state != DatabaseState::Open || record.dropped.is_some() {
+            continue;
+        }
+        let file = DatabaseFile::open_to_write(path)?;
+        let live = bytes_of(&file, &here.all_versions(record.row.id)?)?;
+        key_chain::cover(&file, &live)?;
+        file.sync()?;
+    }
+    Ok(())
+}
