@@ -32,7 +32,13 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-format",
     },
     "femtobarn-conditions": {"rntuple", "femtobarn"},
-    "femtobarn-faults": {"rntuple", "femtobarn-catalog", "femtobarn", "femtobarn-conditions"},
+    "femtobarn-faults": {
+        "rntuple",
+        "femtobarn-catalog",
+        "femtobarn",
+        "femtobarn-conditions",
+        "femtobarn-server",
+    },
     "femtobarn-bench": {
         "rntuple",
         "xrd",

@@ -11,6 +11,7 @@
 //! | [`soak`] | writers that are killed, and the check of their commits |
 //! | [`history`] | records concurrent transactions and checks their isolation |
 //! | [`conditions`] | a workload on conditions and global tags, and what it must answer after each step |
+//! | [`copies`] | scripts whose federation is followed by a copy |
 //! | [`script`] | workloads, and the contents that they must produce |
 //! | [`workload`], [`workloads`] | what both kinds of workloads have in common; all of them by name |
 //! | [`trace`] | the operations of a workload on its files |
@@ -20,6 +21,7 @@
 //! to make one fail.
 
 pub mod conditions;
+pub mod copies;
 pub mod crash;
 pub mod disk;
 pub mod fault;

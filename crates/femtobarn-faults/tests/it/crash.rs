@@ -1,21 +1,27 @@
 //! Loss of power at every write and every sync of recorded workloads.
 
+use std::path::Path;
 use std::process::Command;
 
-use femtobarn_faults::crash::{Exploration, explore, in_memory};
+use femtobarn_faults::copies;
+use femtobarn_faults::crash::{Exploration, Verifier, explore, in_memory};
+use femtobarn_faults::script::Script;
 use femtobarn_faults::trace::FileOperation;
+use femtobarn_faults::verify::Acknowledged;
 use femtobarn_faults::workloads::{named, names};
 
 const SEED: u64 = 20_261_122;
 /// The approximate number of crashes per workload in the short test.
 const CRASHES: usize = 800;
+/// The same for copies that follow.
+const CRASHES_OF_COPIES: usize = 400;
 
-fn record(script: &str) -> Vec<FileOperation> {
+fn record(how: &str, script: &str) -> Vec<FileOperation> {
     let folder = in_memory().unwrap();
     let (files, trace) = (folder.path().join("files"), folder.path().join("trace"));
     std::fs::create_dir(&files).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
-    let output = command.args(["record", script]).args([&files, &trace]).output().unwrap();
+    let output = command.args([how, script]).args([&files, &trace]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     FileOperation::decode_all(&std::fs::read(trace).unwrap()).unwrap()
 }
@@ -28,15 +34,25 @@ fn crash_everywhere(limit: usize) {
 
 fn crash_in(name: &str, limit: usize) {
     let workload = named(name).unwrap();
-    let trace = record(name);
+    let verify = |folder: &Path, acknowledged: &Acknowledged, thorough| {
+        workload.verify(folder, acknowledged, thorough)
+    };
+    crash_with(name, &record("record", name), &verify, limit);
+}
+
+fn crash_in_copies(limit: usize) {
+    for name in copies::NAMES {
+        let script = Script::named(name).unwrap();
+        let verify = |folder: &Path, acknowledged: &Acknowledged, thorough| {
+            copies::verify(folder, &script, acknowledged, thorough)
+        };
+        crash_with(&format!("a copy of {name}"), &record("copy", name), &verify, limit);
+    }
+}
+
+fn crash_with(name: &str, trace: &[FileOperation], verify: Verifier<'_>, limit: usize) {
     let started = std::time::Instant::now();
-    let explored = explore(
-        &|folder, acknowledged, thorough| workload.verify(folder, acknowledged, thorough),
-        &trace,
-        limit,
-        SEED,
-    );
-    let explored = explored.unwrap();
+    let explored = explore(verify, trace, limit, SEED).unwrap();
     let Exploration { operations, possible, tried, failures } = explored;
     crate::print_progress(&format!(
         "{name}: tried {tried} crash states of {possible} crashes at {operations} operations, seed \
@@ -54,9 +70,15 @@ fn acknowledged_steps_survive_a_sample_of_crashes() {
 }
 
 #[test]
+fn copies_survive_a_sample_of_crashes_and_can_lead() {
+    crash_in_copies(CRASHES_OF_COPIES);
+}
+
+#[test]
 #[ignore = "minutes: every crash of every workload"]
 fn acknowledged_steps_survive_every_crash() {
     crash_everywhere(usize::MAX);
+    crash_in_copies(usize::MAX);
 }
 
 #[test]

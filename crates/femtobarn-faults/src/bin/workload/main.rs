@@ -3,6 +3,7 @@
 //! | arguments | action |
 //! |---|---|
 //! | `record NAME FOLDER TRACE` | runs a workload in `FOLDER/fed` and records its operations on files |
+//! | `copy NAME FOLDER TRACE` | runs a script elsewhere, and records the operations of a copy that follows into `FOLDER/fed` |
 //! | `fail NAME KIND FOLDER LIMIT SEED` | runs it repeatedly, each time with a fault at another operation |
 //! | `write FOLDER WRITER COUNT` | is one writer of the soak; prints the number of each commit |
 //! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history; prints its transactions |
@@ -14,8 +15,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use femtobarn::Federation;
+use femtobarn_faults::copies;
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction, recorder};
-use femtobarn_faults::script::Runner;
+use femtobarn_faults::script::{Runner, Script};
 use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
 use femtobarn_faults::workloads::named;
@@ -25,6 +27,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["record", name, folder, trace] => record(name, Path::new(folder), Path::new(trace)),
+        ["copy", name, folder, trace] => copy(name, Path::new(folder), Path::new(trace)),
         ["fail", name, kind, folder, limit, seed] => {
             fault_runs::run_all(name, kind, Path::new(folder), limit, seed)
         }
@@ -54,6 +57,16 @@ fn record(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
         interposer::acknowledge(&acknowledgement(csn));
     }
     drop(runner);
+    interposer::stop();
+    Ok(())
+}
+
+fn copy(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
+    let script = Script::named(name).ok_or_else(|| format!("unknown script {name:?}"))?;
+    let leader = tempfile::tempdir().map_err(|error| error.to_string())?;
+    interposer::start(folder, Some(trace), None);
+    let leader = leader.path().join("leader");
+    copies::run(&script, &leader, &folder.join("fed"), &mut interposer::acknowledge)?;
     interposer::stop();
     Ok(())
 }
