@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from followed import serve
 from written import Written, manifest
 
 import femtobarn as fb
@@ -52,6 +53,13 @@ def fed(tmp_path: Path) -> Iterator[fb.Federation]:
     """A new federation."""
     with fb.create(tmp_path / "lhc.fed") as federation:
         yield federation
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Iterator[tuple[fb.Federation, fb.Server]]:
+    """A new federation, and its server."""
+    with fb.create(tmp_path / "lhc.fed") as federation, serve(federation) as server:
+        yield federation, server
 
 
 @pytest.fixture(scope="session")
