@@ -51,9 +51,20 @@ def test_a_copy_takes_no_changes_but_its_leaders(
         with fb.open(tmp_path / "copy.fed") as copy:
             with pytest.raises(fb.DeniedError, match=r"read-only|follows root://127\.0\.0\.1"):
                 put(copy, "run1/hits", 1)
-            for change in (lambda: copy.tag("mine"), lambda: copy.vacuum(), lambda: copy.seal("run1")):
+            file = tmp_path / "copy.fed/databases/run1.root"
+            before = file.read_bytes()
+            for change in (
+                lambda: copy.tag("mine"),
+                lambda: copy.vacuum(),
+                lambda: copy.seal("run1"),
+                lambda: copy.detach("run1"),
+                lambda: copy.compact("run1/hits", all=True),
+                lambda: copy.tidy(),
+                lambda: copy.repair(),
+            ):
                 with pytest.raises(fb.DeniedError):
                     change()
+            assert file.read_bytes() == before
             assert_same(copy, fed, 1)
         with pytest.raises(fb.BusyError, match="follower"):
             fb.follow(url_of(server), tmp_path / "copy.fed")

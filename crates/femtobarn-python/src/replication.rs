@@ -65,10 +65,10 @@ pub(crate) fn promote(
     folder: PathBuf,
     url: &str,
     is_forced: bool,
-) -> PyResult<(u64, u64, Option<String>)> {
+) -> PyResult<(u64, u64, Option<String>, Vec<String>)> {
     let promoted = py.detach(|| femtobarn::promote(&folder, url, is_forced)).or_raise()?;
-    let Promotion { head, generation, untold } = promoted;
-    Ok((head.0, generation, untold))
+    let Promotion { head, generation, untold, unsound } = promoted;
+    Ok((head.0, generation, untold, unsound))
 }
 
 /// Tell a leader that was left behind by a promotion that it has a successor; whether there is none any more.

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Catalogue, CommitRow, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockTable, Retention,
+    Catalogue, CommitRow, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockTable, Retention, Role,
     TagRow,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use rntuple::PageCache;
 use uuid::Uuid;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::OpenOptions;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::open_files::{OpenDatabaseFiles, ServerFolder};
@@ -338,6 +338,26 @@ impl Inner {
         } else {
             Ok(())
         }
+    }
+
+    /// Checks that files may be changed, before they are: a copy that follows has its leader's bytes in them.
+    ///
+    /// # Errors
+    /// `Denied` with what to do.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if !self.catalog.is_read_only() {
+            return Ok(());
+        }
+        let role = self.catalog.local().and_then(LocalCatalogue::role).unwrap_or(Role::Leader);
+        let why = match role {
+            Role::Leader => String::new(),
+            Role::Follower { of } => format!(
+                " here: it follows {of}; make changes there, or promote the copy (femtobarn promote)"
+            ),
+            Role::Succeeded { by } => format!(" here: {by} leads it now; make changes there"),
+        };
+        let what = format!("federation {} is read-only{why}", self.catalog.folder().display());
+        Err(Error::Denied { what })
     }
 
     pub(crate) fn locks(&self) -> LockTable {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from .. import _serving
-from .._exceptions import BusyError, StorageError, UnavailableError
+from .._exceptions import BusyError, CorruptError, StorageError, UnavailableError
 from .._replication import Follower, FollowerState, follow, promote
 from .output import emit, emit_line, human_size
 
@@ -21,7 +21,7 @@ STEP_SECONDS = 1.0
 """Longest wait for a commit in one step, so that signals are noticed."""
 
 RETRY_SECONDS = 2.0
-"""Pause after a leader that does not answer, a full disk, or a backup that is being made."""
+"""Pause after a leader that does not answer, a full disk, damage, or a backup that is being made."""
 
 REPORT_SECONDS = 10.0
 """Between two lines about a copy that is up to date."""
@@ -70,6 +70,7 @@ def promote_copy(options: argparse.Namespace) -> None:
     """Make a copy the leader."""
     done = promote(options.folder, options.url, force=options.force)
     text = f"{options.folder} leads generation {done.generation}, from commit {done.csn} on"
+    text += "".join(f"\nrepair before it is written to: {database}" for database in done.unsound)
     if done.untold_leader:
         text += (
             f"\n{done.untold_leader} did not answer and has not been told: run femtobarn serve on this "
@@ -84,7 +85,7 @@ def _steps(follower: Follower, options: argparse.Namespace) -> Iterator[Follower
     while True:
         try:
             step = follower.step(0.0 if options.once else STEP_SECONDS)
-        except (BusyError, StorageError, UnavailableError) as error:
+        except (BusyError, CorruptError, StorageError, UnavailableError) as error:
             print(f"femtobarn: {error}; trying again", file=sys.stderr, flush=True)
             time.sleep(RETRY_SECONDS)
             continue

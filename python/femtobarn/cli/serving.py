@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import json
 import os
@@ -86,10 +85,17 @@ def _tell_former_leaders(folders: list[str]) -> None:
     """Tell leaders that were left behind by promotions of the served federations, as soon as they answer."""
 
     def tell(folder: str) -> None:
+        told = ""
+        # A copy that is served may be promoted at any time.
         while True:
-            with contextlib.suppress(FemtobarnError):
-                if tell_former_leader(folder):
-                    return
+            try:
+                tell_former_leader(folder)
+            except UnavailableError:
+                pass
+            except FemtobarnError as error:
+                if str(error) != told:
+                    told = str(error)
+                    print(f"femtobarn: a former leader of {folder} is not stopped: {told}", file=sys.stderr)
             time.sleep(TELL_SECONDS)
 
     for argument in folders:

@@ -48,8 +48,9 @@ impl Federation {
     }
 }
 
-/// Takes the exclusive lock of a database, which excludes all transactions.
+/// Takes the exclusive lock of a database whose file is going to be changed, which excludes all transactions.
 pub(crate) fn lock_alone(inner: &Inner, database: DatabaseId, wait: Duration) -> Result<LockGuard> {
+    inner.check_writable()?;
     Ok(inner.locks().owner().lock_database_exclusive(database, wait)?)
 }
 

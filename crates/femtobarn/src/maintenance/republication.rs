@@ -69,6 +69,7 @@ impl<'a> Republication<'a> {
         lock_wait: Duration,
     ) -> Result<Self> {
         let inner = &federation.inner;
+        inner.check_writable()?;
         let owner = inner.locks().owner();
         let database_lock = owner.share_database(database, lock_wait)?;
         let container_lock = owner.lock_container(database, container, lock_wait)?;

@@ -13,14 +13,13 @@ use femtobarn_catalog::{
 
 use super::copied::{ChunkBuffer, CopiedFile, bytes_of};
 use super::leader::Leader;
+use super::lock::lock;
 use super::superseded::{Comparison, Reconciled};
 use crate::error::{Error, Result};
 use crate::inventory::Ranges;
 use crate::storage::file::{self, DatabaseFile};
 use crate::storage::places;
 
-/// The lock of the process that follows into a folder.
-const LOCK: &str = "locks/follower";
 /// Attempts at one step whose bytes the leader gave up meanwhile.
 const ATTEMPTS: u32 = 5;
 /// Between two of them.
@@ -70,6 +69,8 @@ pub struct Follower {
     have: HashMap<DatabaseId, Ranges>,
     /// All databases, as the leader has them; empty before it has sent them.
     theirs: BTreeMap<DatabaseId, LeaderDatabase>,
+    /// New databases that failed attempts have copied, each in an epoch.
+    fresh: HashMap<DatabaseId, u64>,
     buffer: ChunkBuffer,
     /// Held for as long as this follows.
     _lock: File,
@@ -103,6 +104,7 @@ impl Follower {
             options,
             have: HashMap::new(),
             theirs: BTreeMap::new(),
+            fresh: HashMap::new(),
             buffer: ChunkBuffer::default(),
             _lock: lock,
         })
@@ -174,7 +176,10 @@ impl Follower {
             match self.advance(since, &rows) {
                 Ok(step) => return Ok(step),
                 Err(error) => {
-                    self.have.clear();
+                    // What is in the catalogue can be found again.
+                    let fresh = &self.fresh;
+                    self.have.retain(|id, _| fresh.contains_key(id));
+                    drop(self.keep_pins(since));
                     // What was being copied may have been vacuumed.
                     if !error.is_damage() || attempts == ATTEMPTS {
                         return Err(error);
@@ -190,8 +195,9 @@ impl Follower {
     /// # Errors
     /// `Corrupt` also if the leader has given up what was being copied.
     fn advance(&mut self, since: Csn, rows: &LeaderRows) -> Result<Step> {
+        let openings = self.leader.openings();
         if rows.at > Csn::ZERO && !self.leader.pin(rows.at)? {
-            return Err(given_up(format!("snapshot {}", rows.at)));
+            return Err(was_given_up(format!("snapshot {}", rows.at)));
         }
         if rows.has_undated {
             self.theirs.clear();
@@ -207,13 +213,16 @@ impl Follower {
         let step = Step { at: rows.at, head: rows.head, ..Step::default() };
         let mut attempt = Attempt { rows, reconciled, step };
         self.copy_files(&mut attempt)?;
-        self.leader.check_history(&self.here)?;
+        if self.leader.openings() != openings {
+            return Err(was_given_up("the session".to_owned()));
+        }
         let Attempt { reconciled, step, .. } = attempt;
         let mut all: Vec<&LeaderRows> = reconciled.rows.iter().collect();
         // Rows of databases in a new epoch may have been read later than the others, which must not be undone.
         all.push(rows);
         self.here.apply_leader_rows(since, &all, &reconciled.own)?;
-        reconciled.finish(&self.have)?;
+        self.fresh.clear();
+        reconciled.finish(&self.here, &self.have)?;
         self.keep_pins(rows.at)?;
         Ok(step)
     }
@@ -234,27 +243,26 @@ impl Follower {
             let id = database.id;
             let of_it = versions.remove(&id).unwrap_or_default();
             let is_evicted = residences.get(&id).is_some_and(|it| it.disk != DiskState::Online);
+            let path = self.path_of(&database, &here, attempt);
             if of_it.is_empty() && is_same(here.get(&id), &database) && !is_evicted {
                 continue;
             }
-            let path = self.path_of(&database, &here, attempt);
             // What is in the leader's stores alone stays there until somebody wants it.
             if database.is_complete && nearline.contains(&id) {
                 attempt.reconciled.own.evicted.push(id);
                 if !is_evicted {
-                    attempt.reconciled.files.push(path);
+                    attempt.reconciled.evicted.push(path);
                 }
                 continue;
             }
-            if database.is_complete {
-                attempt.reconciled.own.present.push(id);
-            }
             let is_new = !here.contains_key(&id);
-            match self.copy_file(&database, &path, is_new, &of_it, &mut attempt.step) {
+            match self.copy_file(&database, &path, is_new, of_it, attempt) {
                 // The file of a database that was detached may be anywhere by now.
                 Err(error) if error.kind() == ErrorKind::NotFound && database.dropped.is_some() => {
                 }
-                other => other?,
+                Err(error) => return Err(error),
+                Ok(()) if database.is_complete => attempt.reconciled.own.present.push(id),
+                Ok(()) => {}
             }
             folders.extend(path.ancestors().skip(1).take(2).map(Path::to_owned));
         }
@@ -304,13 +312,15 @@ impl Follower {
         database: &LeaderDatabase,
         path: &Path,
         is_new: bool,
-        versions: &[VersionRow],
-        step: &mut Step,
+        mut versions: Vec<VersionRow>,
+        attempt: &mut Attempt<'_>,
     ) -> Result<()> {
-        let there = self.leader.open(database)?;
+        let given_up = &attempt.reconciled.own.versions;
+        let there = self.leader.open(database).map_err(|error| dropped_since(database, error))?;
         places::make_folder_of(path)?;
-        if is_new {
+        if is_new && self.fresh.get(&database.id) != Some(&database.epoch) {
             // What an interrupted step has left.
+            self.have.remove(&database.id);
             file::remove_if_there(path)?;
         }
         let (here, is_made) = match DatabaseFile::open_to_write(path.to_owned()) {
@@ -324,7 +334,18 @@ impl Follower {
             Some(have) => have,
             None if is_made => Ranges::default(),
             None if database.is_complete => Ranges::default(),
-            None => bytes_of(&here, &self.here.all_versions(database.id)?)?,
+            None => {
+                let mut kept = self.here.all_versions(database.id)?;
+                kept.retain(|it| !given_up.contains(&(it.database, it.container, it.csn)));
+                match bytes_of(&here, &kept) {
+                    // Metadata here are damaged: everything is copied again.
+                    Err(error) if error.is_damage() => {
+                        versions.extend(kept);
+                        Ranges::default()
+                    }
+                    other => other?,
+                }
+            }
         };
         let have = self.have.entry(database.id).or_insert(have);
         let (here, there) = (&here, &there);
@@ -333,16 +354,19 @@ impl Follower {
         if is_made {
             file.copy_front()?;
         }
-        file.copy_versions(versions)?;
+        file.copy_versions(&versions)?;
         if database.is_complete {
             file.copy_rest()?;
         }
-        step.bytes += file.copied;
-        step.damaged_pages += file.damaged_pages;
+        attempt.step.bytes += file.copied;
+        attempt.step.damaged_pages += file.damaged_pages;
         here.sync()?;
-        let is_moving = !database.is_complete && self.leader.epoch(database)? != database.epoch;
-        if is_moving {
-            return Err(given_up(format!("space of database {}", database.id)));
+        let epoch = self.leader.epoch(database).map_err(|error| dropped_since(database, error))?;
+        if !database.is_complete && epoch != database.epoch {
+            return Err(was_given_up(format!("space of database {}", database.id)));
+        }
+        if is_new {
+            self.fresh.insert(database.id, database.epoch);
         }
         Ok(())
     }
@@ -394,27 +418,17 @@ fn is_same(here: Option<&DatabaseRecord>, there: &LeaderDatabase) -> bool {
     is_complete == there.is_complete && (here.row.epoch == there.epoch || there.dropped.is_some())
 }
 
-/// The error of what the leader gave up while it was being copied. As with damage, the step begins again.
-fn given_up(what: String) -> Error {
-    Error::Corrupt { what: format!("{what} was given up by the leader while it was being copied") }
+/// The error of a database that cannot be found, although it was there when the rows were read.
+fn dropped_since(database: &LeaderDatabase, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound if database.dropped.is_none() => {
+            was_given_up(format!("database {}", database.id))
+        }
+        _ => error,
+    }
 }
 
-/// Takes the lock of the process that follows into a folder.
-///
-/// # Errors
-/// `Busy` if another process has it.
-pub(super) fn lock(folder: &Path) -> Result<File> {
-    let path = folder.join(LOCK);
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.map_err(|error| Error::io("open", &path, error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(femtobarn_catalog::Error::Busy {
-            what: format!("the follower in {}", folder.display()),
-            holder: None,
-            waited: Duration::ZERO,
-        }
-        .into()),
-        Err(std::fs::TryLockError::Error(error)) => Err(Error::io("lock", &path, error)),
-    }
+/// The error of what the leader gave up while it was being copied. As with damage, the step begins again.
+fn was_given_up(what: String) -> Error {
+    Error::Corrupt { what: format!("{what} was given up by the leader while it was being copied") }
 }

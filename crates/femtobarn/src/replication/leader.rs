@@ -84,6 +84,11 @@ impl Leader {
         Ok(())
     }
 
+    /// How often the session was opened until now.
+    pub(super) fn openings(&self) -> u64 {
+        self.catalog.openings()
+    }
+
     /// What is new since commit `since`, after `wait` at the latest.
     pub(super) fn rows_since(
         &self,

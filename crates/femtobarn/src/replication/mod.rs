@@ -6,6 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `leader` | what is asked of the leader: rows, bytes of files, pins |
+//! | `lock` | one process follows into a folder |
 //! | `copied` | the bytes of one file that are here, and the copying of others |
 //! | `superseded` | what the leader has given up: versions, databases, space |
 //! | `follower` | [`Follower`]: one step after another |
@@ -24,6 +25,7 @@
 mod copied;
 mod follower;
 mod leader;
+mod lock;
 mod promotion;
 mod superseded;
 

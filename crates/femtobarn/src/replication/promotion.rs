@@ -6,8 +6,9 @@ use std::time::Duration;
 use femtobarn_catalog::{Csn, DatabaseState, ErrorKind, LocalCatalogue, Role, Successor};
 
 use super::copied::bytes_of;
-use super::follower::{FollowOptions, Follower, lock};
+use super::follower::{FollowOptions, Follower};
 use super::leader::Leader;
+use super::lock::lock;
 use crate::error::{Error, Result};
 use crate::storage::file::DatabaseFile;
 use crate::storage::key_chain;
@@ -22,6 +23,8 @@ pub struct Promotion {
     /// The URL of the leader until now if it did not answer: it has to be told, and commits that it took after `head`
     /// are not here.
     pub untold: Option<String>,
+    /// Open databases whose files are damaged or missing, each with the reason: repair them before they are written to.
+    pub unsound: Vec<String>,
 }
 
 /// Makes the follower in `folder` the leader of its federation, served at `url` from now on. When everything is here, the
@@ -40,7 +43,7 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Role::Follower { of } => of,
         Role::Succeeded { .. } if is_forced => {
             let generation = here.lead_again()?;
-            return Ok(Promotion { head: here.head()?, generation, untold: None });
+            return Ok(Promotion { head: here.head()?, generation, untold: None, unsound: vec![] });
         }
         Role::Succeeded { by } => {
             return Err(Error::Denied {
@@ -83,9 +86,9 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
             ),
         });
     }
-    complete_keys(&here)?;
+    let unsound = complete_keys(&here)?;
     here.promote(&successor, untold.as_deref())?;
-    Ok(Promotion { head: here.head()?, generation: successor.generation, untold })
+    Ok(Promotion { head: here.head()?, generation: successor.generation, untold, unsound })
 }
 
 /// Tells a leader that was left behind by the promotion of the federation in `folder` that it has a successor. Returns
@@ -114,16 +117,27 @@ fn take_over(of: &str, here: &LocalCatalogue, url: &str) -> Result<Successor> {
 }
 
 /// Gives the files of open databases whole chains of keys: only the headers of those were copied that lie beside data.
-fn complete_keys(here: &LocalCatalogue) -> Result<()> {
+///
+/// Returns which of them cannot be read, and why.
+fn complete_keys(here: &LocalCatalogue) -> Result<Vec<String>> {
+    let mut unsound = vec![];
     for record in here.every_database()? {
         let path = here.folder().join(&record.row.path);
         if record.row.state != DatabaseState::Open || record.dropped.is_some() {
             continue;
         }
-        let file = DatabaseFile::open_to_write(path)?;
-        let live = bytes_of(&file, &here.all_versions(record.row.id)?)?;
-        key_chain::cover(&file, &live)?;
-        file.sync()?;
+        let completed = || {
+            let file = DatabaseFile::open_to_write(path)?;
+            let live = bytes_of(&file, &here.all_versions(record.row.id)?)?;
+            key_chain::cover(&file, &live)?;
+            file.sync()
+        };
+        match completed() {
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound) => {
+                unsound.push(format!("{}: {error}", record.row.name));
+            }
+            other => other?,
+        }
     }
-    Ok(())
+    Ok(unsound)
 }

@@ -30,8 +30,10 @@ pub(super) struct Reconciled {
     pub(super) own: OwnChanges,
     /// Versions whose bytes lie elsewhere now, to be copied again.
     pub(super) moved: Vec<VersionRow>,
-    /// Files to be removed when the rows are applied.
+    /// Files of databases that are gone, to be removed when the rows are applied.
     pub(super) files: Vec<PathBuf>,
+    /// Incomplete files of databases that are in the leader's stores, to be removed then, too.
+    pub(super) evicted: Vec<PathBuf>,
     /// Bytes that no version refers to when the rows are applied, unless new ones do.
     pub(super) freed: Vec<(DatabaseId, PathBuf, Ranges)>,
     /// Keeps backups away until the rows are applied.
@@ -56,10 +58,11 @@ impl Comparison<'_> {
         let mut reconciled = Reconciled::default();
         let theirs: BTreeMap<DatabaseId, LeaderDatabase> =
             new.databases()?.into_iter().map(|database| (database.id, database)).collect();
-        let mut changed = vec![];
+        let (mut changed, mut purged) = (vec![], vec![]);
         for record in self.here.every_database()? {
             match theirs.get(&record.row.id) {
                 None => {
+                    purged.push(ShownIn { since: record.row.created, until: record.dropped });
                     reconciled.own.databases.push(record.row.id);
                     reconciled.files.push(self.here.folder().join(&record.row.path));
                 }
@@ -81,8 +84,10 @@ impl Comparison<'_> {
         for (record, theirs) in changed {
             self.compare(&record, theirs, since, &mut gone, &mut reconciled)?;
         }
+        let is_overwriting = gone.iter().any(|shown_in| shown_in.until.is_none());
+        gone.extend(purged);
         self.wait_for_readers(&gone)?;
-        if gone.iter().any(|shown_in| shown_in.until.is_none()) {
+        if is_overwriting {
             // The newest versions here are among them: the leader did not know that they are needed.
             self.here.begin_overwriting()?;
         }
@@ -179,7 +184,11 @@ impl Comparison<'_> {
             return Ok(());
         }
         let file = DatabaseFile::open_to_write(path.clone())?;
-        let live = bytes_of(&file, stay)?;
+        let live = match bytes_of(&file, stay) {
+            // Metadata here are damaged: everything is copied again.
+            Err(error) if error.is_damage() => return Ok(()),
+            other => other?,
+        };
         let before = match self.have.remove(&id) {
             Some(have) => have,
             // The bytes of a damaged version are unknown, and stay.
@@ -195,10 +204,18 @@ impl Comparison<'_> {
 
 impl Reconciled {
     /// Removes files, and punches holes where no version is any more, after the rows were applied.
-    pub(super) fn finish(self, have: &HashMap<DatabaseId, Ranges>) -> Result<()> {
-        for path in &self.files {
-            file::remove_if_there(path)?;
+    pub(super) fn finish(
+        self,
+        here: &LocalCatalogue,
+        have: &HashMap<DatabaseId, Ranges>,
+    ) -> Result<()> {
+        if !self.files.is_empty() {
+            let used = here.every_database()?.into_iter().map(|it| here.folder().join(it.row.path));
+            let used: BTreeSet<PathBuf> = used.collect();
+            let unused = self.files.iter().filter(|path| !used.contains(*path));
+            unused.into_iter().try_for_each(|path| file::remove_if_there(path))?;
         }
+        self.evicted.iter().try_for_each(|path| file::remove_if_there(path))?;
         for (id, path, mut freed) in self.freed {
             let Some(have) = have.get(&id) else { continue };
             freed.remove_all(have);

@@ -113,10 +113,7 @@ impl Federation {
 
 impl Transaction {
     fn begin(federation: Federation, options: TransactionOptions) -> Result<Self> {
-        if federation.catalog().is_read_only() {
-            let what = format!("federation {} is read-only", federation.folder().display());
-            return Err(Error::Denied { what });
-        }
+        federation.inner.check_writable()?;
         federation.catalog().check_not_failed()?;
         let owner = federation.inner.writers().take_owner();
         let owner = owner.unwrap_or_else(|| federation.inner.locks().owner());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use femtobarn_catalog::Catalogue;
+use femtobarn_catalog::{Catalogue, Csn, LocalCatalogue};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 
 use super::service::FederationService;
@@ -48,6 +48,20 @@ fn watch(federation: &Weak<FederationService>, server: &str) {
     }
 }
 
+/// Whether the newest commit that both have is the same one: a server that was left behind by a promotion has others.
+fn has_same_history(here: &LocalCatalogue, there: &RemoteCatalogue, at: Csn) -> bool {
+    let Ok(head) = here.head() else { return false };
+    let common = head.min(at);
+    let transaction = |catalogue: &dyn Catalogue| {
+        catalogue.commit_by_csn(common).map(|commit| commit.transaction)
+    };
+    match (transaction(here), transaction(there)) {
+        (Ok(here), Ok(there)) => here == there,
+        // Neither has a commit.
+        _ => common == Csn::ZERO,
+    }
+}
+
 fn ask_while_it_answers(
     federation: &Weak<FederationService>,
     server: &str,
@@ -56,6 +70,8 @@ fn ask_while_it_answers(
     loop {
         let answer = catalogue.head_and_load().ok().map(|(at, load)| (at, load.running));
         let Some(service) = federation.upgrade() else { return };
+        let is_same = |at| has_same_history(service.catalog(), catalogue, at);
+        let answer = answer.filter(|(at, _)| is_same(*at));
         service.followers().answered(server, answer);
         if answer.is_none() {
             return;

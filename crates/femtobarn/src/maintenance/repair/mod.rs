@@ -79,6 +79,9 @@ impl Federation {
         progress: &mut Watch<'_>,
     ) -> Result<RepairReport> {
         self.inner.local()?;
+        if !options.dry_run {
+            self.inner.check_writable()?;
+        }
         let owner = self.inner.locks().owner();
         let _alone =
             if options.dry_run { None } else { Some(owner.lock_maintenance(options.lock_wait)?) };
