@@ -193,15 +193,14 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
     return Promotion(*_femtobarn.promote(folder, url, force))
 
 
-def tell_former_leader(folder: str | os.PathLike[str]) -> bool:
-    """Tell a leader that was left behind by the promotion of the federation in `folder` that it has a
-    successor.
+def tell_former_leader(folder: str | os.PathLike[str]) -> None:
+    """Tell a leader that a promotion of the federation in `folder` left behind that it has a successor.
 
-    Returns whether there is no such leader any more.
+    Nothing is done if there is no such leader.
 
     Raises
     ------
     UnavailableError
         If it does not answer yet.
     """
-    return _femtobarn.tell_former_leader(folder)
+    _femtobarn.tell_former_leader(folder)

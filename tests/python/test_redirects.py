@@ -25,9 +25,10 @@ def test_the_leader_lists_its_copies(leader: tuple[fb.Federation, fb.Server], tm
     with fb.follow(url_of(server), tmp_path / "copy.fed", name="root://b//lhc.fed") as follower:
         follower.catch_up()
         follower.step()
-        status = server.status() if hasattr(server, "status") else {}
-        text = json.dumps(status)
-        assert "root://b//lhc.fed" in text
+        (copy,) = server.status()["followers"]
+        assert (copy["name"], copy["at"], copy["behind"]) == ("root://b//lhc.fed", 1, 0)
+        put(fed, "run1/hits", 5)
+        assert server.status()["followers"][0]["behind"] == 1
 
 
 class Copies:

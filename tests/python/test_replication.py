@@ -110,7 +110,6 @@ def test_what_a_reader_of_the_copy_has_pinned_stays(
                 fed.vacuum(keep_from=fed.snapshot().csn)
                 put(fed, "run1/others", 2000, round)
                 follower.catch_up()
-                copy.release_pages() if hasattr(copy, "release_pages") else None
                 again = fb.open(tmp_path / "copy.fed").snapshot(csn=pinned.csn)
                 assert np.array_equal(again["run1/hits"].arrays("x", library="np")["x"], before)
             assert copy.check(full=True).problems == []

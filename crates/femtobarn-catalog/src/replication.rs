@@ -13,7 +13,7 @@ use crate::rows::{BlobRange, EnvelopeRange, VersionRow};
 use uuid::Uuid;
 
 /// A value in a row.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SqlValue {
     /// No value.
     Null,
@@ -26,7 +26,7 @@ pub enum SqlValue {
 }
 
 /// Rows of one table.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TableRows {
     /// The table.
     pub table: String,

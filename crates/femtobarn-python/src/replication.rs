@@ -71,8 +71,8 @@ pub(crate) fn promote(
     Ok((head.0, generation, untold, unsound))
 }
 
-/// Tell a leader that was left behind by a promotion that it has a successor; whether there is none any more.
+/// Tell a leader that was left behind by a promotion, if there is one, that it has a successor.
 #[pyfunction]
-pub(crate) fn tell_former_leader(py: Python<'_>, folder: PathBuf) -> PyResult<bool> {
+pub(crate) fn tell_former_leader(py: Python<'_>, folder: PathBuf) -> PyResult<()> {
     py.detach(|| femtobarn::tell_former_leader(&folder)).or_raise()
 }

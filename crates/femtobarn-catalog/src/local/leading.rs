@@ -54,11 +54,11 @@ impl LocalCatalogue {
             rows.tables.push(read(sql, &SEQUENCES, SEQUENCES.new, [])?);
             let undated = undated(sql, at)?;
             let mut hasher = DefaultHasher::new();
-            undated.iter().for_each(|table| table.hash(&mut hasher));
+            undated.hash(&mut hasher);
             rows.mark = hasher.finish();
             rows.has_undated = mark != Some(rows.mark);
             if rows.has_undated {
-                rows.tables.extend(undated.into_iter().map(|table| table.0));
+                rows.tables.extend(undated);
             }
             rows.tables.retain(|table| !table.cells.is_empty());
             Ok(rows)
@@ -125,38 +125,21 @@ impl LocalCatalogue {
     }
 }
 
-/// Undated rows, and how they are hashed.
-struct UndatedRows(TableRows);
-
-impl Hash for UndatedRows {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.table.hash(state);
-        for cell in &self.0.cells {
-            match cell {
-                SqlValue::Null => 0_u8.hash(state),
-                SqlValue::Integer(value) => value.hash(state),
-                SqlValue::Text(value) => value.hash(state),
-                SqlValue::Blob(value) => value.hash(state),
-            }
-        }
-    }
-}
-
 /// The undated rows as of a commit; all rows of databases are among them, for their paths and epochs.
-fn undated(sql: &Connection, at: Csn) -> SqlResult<Vec<UndatedRows>> {
+fn undated(sql: &Connection, at: Csn) -> SqlResult<Vec<TableRows>> {
     let range = params![0, signed(at.0)];
     let mut all = vec![];
     let databases = CopiedTable::of("databases")?;
     let of = "databases t WHERE ?1 < created AND created <= ?2 ORDER BY id";
-    all.push(UndatedRows(read(sql, databases, of, range)?));
+    all.push(read(sql, databases, of, range)?);
     for table in UNDATED {
         let of = format!("{} AND ?1 <= ?2", table.new);
-        all.push(UndatedRows(read(sql, table, &of, range)?));
+        all.push(read(sql, table, &of, range)?);
     }
     if replicas::has_tables(sql)? {
         for table in IN_STORES {
             let of = format!("{} AND ?1 <= ?2", table.new);
-            all.push(UndatedRows(read(sql, table, &of, range)?));
+            all.push(read(sql, table, &of, range)?);
         }
     }
     Ok(all)

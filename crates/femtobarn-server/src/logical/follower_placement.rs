@@ -7,14 +7,14 @@
 //!    on, and what it was sent since.
 //! 3. Writers stay here, and so do clients that read files as they are on disk, or ask for a tag.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use femtobarn_catalog::Csn;
 
 use super::catalogue::{CopyServer, FederationService};
 use super::exports::Exports;
-use super::placement::{Neighbour, Opening, Placement, was_tried};
+use super::placement::{Neighbour, Opening, Placement, is_below, was_tried};
 use crate::physical::{Opaque, StoragePath};
 
 /// Redirects readers to copies that follow.
@@ -23,8 +23,6 @@ pub struct ToFollowers {
     pub federations: Vec<Arc<FederationService>>,
     /// They know how busy this server is.
     pub exports: Arc<Exports>,
-    /// The state of a generator of random numbers.
-    pub draws: AtomicU64,
 }
 
 impl Placement for ToFollowers {
@@ -38,7 +36,10 @@ impl Placement for ToFollowers {
         if opening.is_writing || stays("fb.raw") || stays("fb.tag") {
             return None;
         }
-        let federation = self.federations.iter().find(|service| is_below(path, service.name()))?;
+        let federation = self
+            .federations
+            .iter()
+            .find(|service| is_below(path, format!("/{}", service.name()).as_bytes()))?;
         let servers = federation.followers().servers();
         if servers.is_empty() {
             return None;
@@ -59,8 +60,8 @@ impl Placement for ToFollowers {
             .collect();
         // Number 0 is this server.
         let count = servers.len() as u64 + 1;
-        let first = self.draw() % count;
-        let second = (first + 1 + self.draw() % (count - 1).max(1)) % count;
+        let first = draw() % count;
+        let second = (first + 1 + draw() % (count - 1).max(1)) % count;
         let load = |number: u64| match number {
             0 => self.exports.requests_running(),
             other => servers[other as usize - 1].1.load(),
@@ -76,15 +77,9 @@ impl Placement for ToFollowers {
     }
 }
 
-impl ToFollowers {
-    /// A random number (Vigna's SplitMix64).
-    fn draw(&self) -> u64 {
-        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-        let state = self.draws.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
+/// A random number.
+fn draw() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// A server, and the commit as of which a client has to read there if it did not name one.
@@ -92,9 +87,4 @@ fn neighbour(address: &str, is_unnamed: bool, at: Csn) -> Option<Neighbour> {
     let (host, port) = address.rsplit_once(':')?;
     let opaque = if is_unnamed { format!("fb.csn={at}") } else { String::new() };
     Some(Neighbour { host: host.to_owned(), port: port.parse().ok()?, opaque })
-}
-
-fn is_below(path: &StoragePath, name: &str) -> bool {
-    let rest = path.as_bytes()[1..].strip_prefix(name.as_bytes());
-    rest.is_some_and(|rest| rest.starts_with(b"/"))
 }

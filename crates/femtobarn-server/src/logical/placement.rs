@@ -112,11 +112,7 @@ impl Placement for Replicas {
         opaque: Opaque<'_>,
         _: Opening,
     ) -> Option<Neighbour> {
-        let is_below = |prefix: &[u8]| {
-            let rest = path.as_bytes().strip_prefix(prefix);
-            rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
-        let (_, neighbours) = self.replicas.iter().find(|(prefix, _)| is_below(prefix))?;
+        let (_, neighbours) = self.replicas.iter().find(|(prefix, _)| is_below(path, prefix))?;
         first_untried(neighbours, opaque)
     }
 
@@ -148,6 +144,12 @@ impl<A: Placement, B: Placement> Placement for FirstOf<A, B> {
 
 fn first_untried(neighbours: &[Neighbour], opaque: Opaque<'_>) -> Option<Neighbour> {
     neighbours.iter().find(|neighbour| !was_tried(&neighbour.host, opaque)).cloned()
+}
+
+/// Whether a path is this prefix, or below it.
+pub(super) fn is_below(path: &StoragePath, prefix: &[u8]) -> bool {
+    let rest = path.as_bytes().strip_prefix(prefix);
+    rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 /// Whether a client has been to a server already.

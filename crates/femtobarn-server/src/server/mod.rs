@@ -24,7 +24,7 @@ mod status_report;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -300,11 +300,7 @@ fn placement(
     for federation in federations {
         catalogue::watch_followers(federation, servers).map_err(no_threads)?;
     }
-    let followers = ToFollowers {
-        federations: federations.to_vec(),
-        exports: Arc::clone(exports),
-        draws: AtomicU64::new(clock::utc_us().unsigned_abs()),
-    };
+    let followers = ToFollowers { federations: federations.to_vec(), exports: Arc::clone(exports) };
     Ok(Arc::new(FirstOf(followers, others)))
 }
 

@@ -204,9 +204,9 @@ impl Follower {
         }
         self.theirs.extend(rows.databases()?.into_iter().map(|database| (database.id, database)));
         let reconciled = if rows.has_undated {
-            let Follower { leader, here, have, options, .. } = self;
+            let Follower { leader, here, have, options, theirs, .. } = self;
             let patience = options.reader_patience;
-            Comparison { here, leader, have, patience }.run(since, rows)?
+            Comparison { here, leader, theirs, have, patience }.run(since, rows)?
         } else {
             Reconciled::default()
         };

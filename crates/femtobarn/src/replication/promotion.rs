@@ -91,17 +91,16 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
     Ok(Promotion { head: here.head()?, generation: successor.generation, untold, unsound })
 }
 
-/// Tells a leader that was left behind by the promotion of the federation in `folder` that it has a successor. Returns
-/// whether there is no such leader any more.
+/// Tells a leader that was left behind by the promotion of the federation in `folder`, if there is one, that it has a
+/// successor.
 ///
 /// # Errors
 /// `Unavailable` if it does not answer yet.
-pub fn tell_former_leader(folder: &Path) -> Result<bool> {
+pub fn tell_former_leader(folder: &Path) -> Result<()> {
     let here = LocalCatalogue::open(folder)?;
-    let Some((untold, successor)) = here.untold_leader()? else { return Ok(true) };
+    let Some((untold, successor)) = here.untold_leader()? else { return Ok(()) };
     Leader::connect(&untold, Duration::from_secs(5))?.yield_to(&successor)?;
-    here.leader_is_told()?;
-    Ok(true)
+    Ok(here.leader_is_told()?)
 }
 
 /// Copies what the leader has, stops it, and copies the rest. Whatever may fail for long is tried before it is stopped.

@@ -1,5 +1,5 @@
 //! What the leader has given up since a follower asked last: versions that its vacuum deleted, and their space, which
-//! other versions may have by now; databases that were purged or moved.
+//! other versions may have by now; databases that it purged.
 //!
 //! The epoch of a database tells whether its space was given out anew. Then all its rows are compared.
 
@@ -44,6 +44,8 @@ pub(super) struct Reconciled {
 pub(super) struct Comparison<'a> {
     pub(super) here: &'a LocalCatalogue,
     pub(super) leader: &'a Leader,
+    /// All databases of the leader.
+    pub(super) theirs: &'a BTreeMap<DatabaseId, LeaderDatabase>,
     pub(super) have: &'a mut HashMap<DatabaseId, Ranges>,
     /// How long readers may hold up the reuse of space that the leader has given out.
     pub(super) patience: Duration,
@@ -53,14 +55,12 @@ impl Comparison<'_> {
     /// Compares all databases, before rows up to a later commit are copied.
     ///
     /// # Errors
-    /// `Unavailable` if the leader does not answer; `Io` if files cannot be read or moved.
+    /// `Unavailable` if the leader does not answer; `Busy` if a backup runs; `Io` if files cannot be read.
     pub(super) fn run(&mut self, since: Csn, new: &LeaderRows) -> Result<Reconciled> {
         let mut reconciled = Reconciled::default();
-        let theirs: BTreeMap<DatabaseId, LeaderDatabase> =
-            new.databases()?.into_iter().map(|database| (database.id, database)).collect();
         let (mut changed, mut purged) = (vec![], vec![]);
         for record in self.here.every_database()? {
-            match theirs.get(&record.row.id) {
+            match self.theirs.get(&record.row.id) {
                 None => {
                     purged.push(ShownIn { since: record.row.created, until: record.dropped });
                     reconciled.own.databases.push(record.row.id);
@@ -106,7 +106,7 @@ impl Comparison<'_> {
         let rows = self.leader.rows_of_database(id, since)?;
         let there: HashMap<(ContainerId, Csn), VersionRow> =
             rows.versions()?.into_iter().map(|row| ((row.container, row.csn), row)).collect();
-        let (mut stay, mut go) = (vec![], vec![]);
+        let mut stay = vec![];
         let all = self.here.all_versions(id)?;
         let containers = self.here.every_container(id)?;
         let dropped: HashMap<ContainerId, Option<Csn>> =
@@ -119,22 +119,15 @@ impl Comparison<'_> {
                 record.dropped,
             ];
             let shown_in = ShownIn { since: row.csn, until: ends.into_iter().flatten().min() };
-            let row = *row;
-            match there.get(&(row.container, row.csn)) {
-                Some(same) if *same == row => stay.push(row),
-                Some(moved) => {
-                    reconciled.moved.push(*moved);
-                    go.push(row);
-                    gone.push(shown_in);
-                }
-                None => {
-                    go.push(row);
-                    gone.push(shown_in);
-                }
+            let found = there.get(&(row.container, row.csn));
+            if found == Some(row) {
+                stay.push(*row);
+                continue;
             }
+            reconciled.moved.extend(found);
+            reconciled.own.versions.push((id, row.container, row.csn));
+            gone.push(shown_in);
         }
-        let deleted = go.iter().map(|row| (id, row.container, row.csn));
-        reconciled.own.versions.extend(deleted);
         let theirs_too: BTreeSet<ContainerId> =
             rows.containers()?.into_iter().map(|(_, container)| container).collect();
         let purged = containers.iter().map(|record| record.row.id);
