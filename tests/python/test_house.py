@@ -20,7 +20,8 @@ FLOORS: dict[str, set[str]] = {
     "rntuple": set(),
     "xrd": set(),
     "femtobarn-catalog": set(),
-    "femtobarn-archive": {"femtobarn-catalog"},
+    "femtobarn-http": set(),
+    "femtobarn-archive": {"femtobarn-catalog", "femtobarn-http"},
     "femtobarn-rpc": {"femtobarn-catalog"},
     "femtobarn-format": {"rntuple", "femtobarn-catalog"},
     "femtobarn": {
@@ -54,6 +55,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-catalog",
         "femtobarn-rpc",
         "femtobarn-format",
+        "femtobarn-http",
     },
     "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-server"},
     "femtobarn-python": {
@@ -69,7 +71,7 @@ FLOORS: dict[str, set[str]] = {
 
 # Names of types that several crates define for the same idea.
 SHARED_TYPE_NAMES = {"Error", "ErrorKind", "Result", "Err", "Target", "Item", "State"}
-SHARED_TYPE_NAMES |= {"Cursor", "Field", "Reader", "Writer", "ReadMe"}
+SHARED_TYPE_NAMES |= {"Cursor", "Field", "Reader", "Writer", "ReadMe", "Response"}
 
 # The Python packages beside the library, each with the others that it may import. All may import the library.
 PACKAGES: dict[str, set[str]] = {

@@ -1,15 +1,14 @@
-//! What carries the requests of an object store: HTTP/1.1, encrypted where the address says so, with limits of time.
+//! What carries the requests of an object store: connections of `femtobarn_http`, with limits of time.
 //!
-//! The library of object stores would bring a second HTTP client; this is the one that the server has already.
+//! The library of object stores would bring a second HTTP client.
 
 use std::time::Duration;
 
+use femtobarn_http::WebConnector;
 use http::header::{CONTENT_RANGE, RANGE};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector as TcpConnector;
 use hyper_util::rt::TokioExecutor;
 use object_store::ClientOptions;
 use object_store::client::{
@@ -20,8 +19,6 @@ use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 
-/// How long a connection may take to be made.
-const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// How long a server may take to begin its answer, which for a part is after its bytes were sent.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 /// How long a server may take between two pieces of its answer.
@@ -30,7 +27,7 @@ const PIECE_TIME: Duration = Duration::from_secs(30);
 /// Makes clients that share connections.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
-    client: Client<HttpsConnector<TcpConnector>, HttpRequestBody>,
+    client: Client<WebConnector, HttpRequestBody>,
 }
 
 impl Connector {
@@ -39,20 +36,12 @@ impl Connector {
     /// # Errors
     /// `Io` if there are none.
     pub(super) fn new() -> Result<Self> {
-        let mut tcp = TcpConnector::new();
-        tcp.set_connect_timeout(Some(CONNECT_TIME));
-        tcp.set_nodelay(true);
-        tcp.enforce_http(false);
-        let https = HttpsConnectorBuilder::new()
-            .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-            .map_err(|source| Error::Io {
-                what: "cannot read the certificates that this machine trusts".to_owned(),
-                source,
-            })?
-            .https_or_http()
-            .enable_http1()
-            .wrap_connector(tcp);
-        Ok(Connector { client: Client::builder(TokioExecutor::new()).build(https) })
+        let connections = femtobarn_http::connector(femtobarn_http::any_address());
+        let connections = connections.map_err(|source| Error::Io {
+            what: "cannot read the certificates that this machine trusts".to_owned(),
+            source,
+        })?;
+        Ok(Connector { client: Client::builder(TokioExecutor::new()).build(connections) })
     }
 }
 
