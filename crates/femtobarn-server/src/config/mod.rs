@@ -1,7 +1,7 @@
 //! The server's configuration: a TOML file in which every setting is optional.
 //!
-//! `defaults.toml` documents every setting. `sections` has the tables, `network` the addresses in them; this module
-//! checks a configuration as a whole, and derives authentication and redirects from it.
+//! `defaults.toml` documents every setting. `sections` has the tables, `network` and `copy_hosts` the addresses in them;
+//! this module checks a configuration as a whole, and derives authentication and redirects from it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,13 +11,16 @@ use serde::Deserialize;
 use crate::auth::{Authenticator, Tokens};
 use crate::logical::placement::{FirstOf, Neighbour, Overflow, Placement, Replicas};
 
+mod copy_hosts;
 mod network;
 mod sections;
 
+pub use copy_hosts::CopyHosts;
 pub use network::{MetricsReaders, Network};
 pub use sections::{
-    Allowed, AuthConfig, ExportConfig, HttpConfig, Limits, LogConfig, LogFormat, LogicalConfig,
-    MetricsAccess, RedirectConfig, ReplicaConfig, ThrottleConfig, TlsConfig, UnixAllowed,
+    Allowed, AuthConfig, CopyConfig, ExportConfig, HttpConfig, Limits, LogConfig, LogFormat,
+    LogicalConfig, MetricsAccess, RedirectConfig, ReplicaConfig, ThrottleConfig, TlsConfig,
+    UnixAllowed,
 };
 
 /// A configuration file with all settings at their defaults, documented by comments.
@@ -42,6 +45,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// The status page and the metrics.
     pub http: HttpConfig,
+    /// Copies from and to other servers.
+    pub copy: CopyConfig,
     /// Limits.
     pub limits: Limits,
     /// Optimisations of the logical layer.
@@ -175,6 +180,7 @@ impl Default for Config {
             auth: AuthConfig::default(),
             tls: TlsConfig::default(),
             http: HttpConfig::default(),
+            copy: CopyConfig::default(),
             limits: Limits::default(),
             logical: LogicalConfig::default(),
             redirect: RedirectConfig::default(),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::copy_hosts::CopyHosts;
 use super::network::Network;
 use crate::auth::{Issuer, Rights};
 
@@ -113,6 +114,14 @@ pub struct HttpConfig {
     pub metrics_from: Vec<Network>,
     /// The sites whose pages may read files by scripts, such as `https://root.cern`; `*` for all.
     pub origins: Vec<String>,
+}
+
+/// Copies from and to other servers.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct CopyConfig {
+    /// The servers.
+    pub hosts: CopyHosts,
 }
 
 /// Who may read `/metrics`.

@@ -58,6 +58,7 @@ fn an_invalid_setting_is_refused_with_its_name_or_value() {
         ("prot = 1", "unknown field `prot`"),
         ("port = 70000", "line 1"),
         ("[http]\nmetrics_from = ['tau']", "invalid address \"tau\""),
+        ("[copy]\nhosts = ['https://x']", "invalid server \"https://x\""),
         ("[auth]\nanonymous = 'write'", "unknown variant `write`"),
         ("[tls]\nkey = 'a'", "give both or none"),
         ("[tls]\nrequired = true", "tls.required needs"),

@@ -44,6 +44,7 @@ use crate::logical::follower_placement::ToFollowers;
 use crate::logical::placement::{FirstOf, Placement};
 use crate::logical::{Logical, Settings};
 use crate::protocol::http::files::FileSite;
+use crate::protocol::http::files::copy::OtherServers;
 use crate::protocol::http::mounts::{self, Mount, ServedFederation};
 use crate::protocol::http::{self, Site};
 use crate::protocol::listener::{self, ConnectionCounts, Protocols, ServeRoot};
@@ -125,7 +126,7 @@ impl Server {
         let exports = Arc::clone(&state.logical.exports);
         let remote = rpc::routes(state.federations.clone(), exports, authenticator.clone());
         let files =
-            Arc::new(file_site(&state, &config, authenticator.clone(), runtime.handle().clone()));
+            Arc::new(file_site(&state, &config, authenticator.clone(), runtime.handle().clone())?);
         let pages = http::routes(site, Arc::clone(&files));
         let pages = pages.merge(mounted(served, mounts, &authenticator)?).merge(remote);
         let pages = pages.fallback_service(http::files::answer.with_state(files));
@@ -258,8 +259,15 @@ fn file_site(
     config: &Config,
     authenticator: Authenticator,
     blocking: Handle,
-) -> FileSite {
-    FileSite {
+) -> Result<FileSite, StartError> {
+    let hosts = &config.copy.hosts;
+    let has_tls = !config.tls.certificate.as_os_str().is_empty();
+    let others = if hosts.is_empty() {
+        None
+    } else {
+        Some(OtherServers::new(hosts.clone(), !has_tls).map_err(StartError::Config)?)
+    };
+    Ok(FileSite {
         logical: Arc::clone(&state.logical),
         authenticator,
         federations: state.federations.iter().map(|it| format!("/{}", it.name())).collect(),
@@ -267,7 +275,8 @@ fn file_site(
         blocking,
         transferred: Arc::clone(&state.http_bytes),
         origins: config.http.origins.clone(),
-    }
+        others,
+    })
 }
 
 /// The mounts of all federations.

@@ -1,48 +1,29 @@
 //! Requests that change files: `PUT`, `DELETE`, `MKCOL`, `MOVE`.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
 use axum::body::{Body, BodyDataStream};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_RANGE, ETAG, EXPECT};
 use http::{HeaderName, StatusCode, Uri};
 use nix::errno::Errno;
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 use super::failure::{HttpFailure, READING_METHODS};
 use super::location::UrlLocation;
+use super::upload::exists_already;
 use super::validators::{self, ConditionOutcome};
 use super::{FileRequest, STALL_MAX};
 use crate::auth::Action;
-use crate::logical::uploads::Upload;
 use crate::physical::{FileKind, Metadata, Opaque, Storage, StorageError, StoragePath};
-use crate::protocol::buffers::PIECE_BYTES;
 
-const DESTINATION: HeaderName = HeaderName::from_static("destination");
+pub(super) const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 
 const FOLDER_MODE: u32 = 0o755;
 
 /// Bytes of a refused upload that are read, so that its client sees the answer rather than a broken connection.
 const REFUSED_MAX: usize = 16 << 20;
-
-/// An upload, which may be given up at any time.
-struct PendingUpload {
-    upload: Arc<Upload>,
-    blocking: Handle,
-}
-
-impl Drop for PendingUpload {
-    fn drop(&mut self) {
-        // Dropping an upload may block.
-        let upload = Arc::clone(&self.upload);
-        self.blocking.spawn_blocking(move || drop(upload));
-    }
-}
 
 impl FileRequest {
     /// Stores the body of the request as a file, and makes the folders above it.
@@ -56,30 +37,22 @@ impl FileRequest {
     }
 
     async fn stored(&self, chunks: &mut BodyDataStream) -> Result<Response, HttpFailure> {
-        let path = self.changeable_path()?;
-        self.check(Action::Create, path)?;
         if self.headers.contains_key(CONTENT_RANGE) {
             let what = "parts of a file cannot be stored; send the whole file";
             return Err(HttpFailure::NotImplemented(what.to_owned()));
         }
-        self.replaced().await?;
-        let name = path.clone();
-        let upload = self.call(move |logical| Upload::begin(&logical.exports, &name)).await?;
-        let upload =
-            PendingUpload { upload: Arc::new(upload), blocking: self.site.blocking.clone() };
-        self.write(&upload, chunks).await?;
-        let file = Arc::clone(&upload.upload);
-        self.call(move |_| file.sync()).await?;
-        // There may be another file by now.
-        let replaces = self.replaced().await?;
-        let file = Arc::clone(&upload.upload);
-        let stored = self.call(move |_| file.finish(replaces)).await.map_err(exists_already)?;
+        let mut upload = self.begin_upload().await?;
+        while let Some(chunk) = next(chunks).await? {
+            upload.append(chunk).await?;
+        }
+        upload.complete().await?;
+        let (replaces, stored) = self.finish_upload(&upload).await?;
         let code = if replaces { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
         Ok((code, [(ETAG, validators::entity_tag(&stored))]).into_response())
     }
 
     /// Whether there is a file that the client may replace.
-    async fn replaced(&self) -> Result<bool, HttpFailure> {
+    pub(super) async fn replaced(&self) -> Result<bool, HttpFailure> {
         let path = &self.location.path;
         let existing = self.existing().await?;
         if existing.is_some() {
@@ -93,29 +66,6 @@ impl FileRequest {
         }
         self.check_conditions(existing.as_ref())?;
         Ok(existing.is_some())
-    }
-
-    async fn write(
-        &self,
-        upload: &PendingUpload,
-        chunks: &mut BodyDataStream,
-    ) -> Result<(), HttpFailure> {
-        let (mut piece, mut offset) = (BytesMut::with_capacity(PIECE_BYTES), 0);
-        loop {
-            let chunk = next(chunks).await?;
-            let is_last = chunk.is_none();
-            piece.extend_from_slice(&chunk.unwrap_or_default());
-            if !piece.is_empty() && (is_last || piece.len() >= PIECE_BYTES) {
-                let (file, bytes) = (Arc::clone(&upload.upload), piece.split().freeze());
-                let count = bytes.len() as u64;
-                self.call(move |_| file.write_at(offset, &bytes)).await?;
-                self.site.transferred.fetch_add(count, Ordering::Relaxed);
-                offset += count;
-            }
-            if is_last {
-                return Ok(());
-            }
-        }
     }
 
     /// Removes a file or an empty folder.
@@ -156,7 +106,7 @@ impl FileRequest {
             return Err(StorageError::cannot("move", &from, Errno::ENOENT).into());
         };
         self.check_conditions(Some(&existing))?;
-        let keeps = self.header(&OVERWRITE).is_some_and(|value| value.eq_ignore_ascii_case("F"));
+        let keeps = self.keeps_existing();
         let replaced = self.metadata_at(&to).await?.is_some();
         let renamed = self.call(move |logical| {
             if keeps {
@@ -168,6 +118,11 @@ impl FileRequest {
         renamed.await.map_err(|failure| without_parent(exists_already(failure)))?;
         let code = if replaced { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
         Ok(code.into_response())
+    }
+
+    /// Whether an existing destination must stay.
+    pub(super) fn keeps_existing(&self) -> bool {
+        self.header(&OVERWRITE).is_some_and(|value| value.eq_ignore_ascii_case("F"))
     }
 
     /// The location in the header `Destination`: a URL of this server, or its path.
@@ -188,7 +143,7 @@ impl FileRequest {
     }
 
     /// The path, if it can be changed over HTTP at all.
-    fn changeable_path(&self) -> Result<&StoragePath, HttpFailure> {
+    pub(super) fn changeable_path(&self) -> Result<&StoragePath, HttpFailure> {
         let path = &self.location.path;
         if self.location.is_federation {
             let what = format!("{path} belongs to a federation, which is changed by transactions");
@@ -242,16 +197,6 @@ async fn discard(chunks: &mut BodyDataStream) {
         && chunk.len() <= left
     {
         left -= chunk.len();
-    }
-}
-
-/// What appeared while the request was worked on must not be replaced.
-fn exists_already(failure: HttpFailure) -> HttpFailure {
-    match failure {
-        HttpFailure::Storage(StorageError::Refused(Errno::EEXIST, what)) => {
-            HttpFailure::Precondition(what)
-        }
-        other => other,
     }
 }
 

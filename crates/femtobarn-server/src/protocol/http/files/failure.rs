@@ -16,6 +16,10 @@ pub(super) const READING_METHODS: &str = "GET, HEAD, OPTIONS, PROPFIND";
 /// The methods that are understood.
 pub(super) const METHODS: &str = "GET, HEAD, OPTIONS, PROPFIND, PUT, DELETE, MKCOL, MOVE";
 
+/// The same with copies from and to other servers.
+pub(super) const METHODS_AND_COPY: &str =
+    "GET, HEAD, OPTIONS, PROPFIND, PUT, DELETE, MKCOL, MOVE, COPY";
+
 /// Why a request for a file was not done; the text is for its user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HttpFailure {
@@ -33,7 +37,7 @@ pub(super) enum HttpFailure {
     Precondition(String),
     /// No part of the file is in the requested ranges; the size of the file.
     OutOfRange(u64),
-    /// The request is for another server.
+    /// The request is for another server, or that one failed.
     Elsewhere(String),
     /// A header that is not supported.
     NotImplemented(String),
@@ -49,42 +53,66 @@ impl From<StorageError> for HttpFailure {
     }
 }
 
-impl IntoResponse for HttpFailure {
-    fn into_response(self) -> Response {
-        let mut answer = match self {
-            HttpFailure::Malformed(what) => said(StatusCode::BAD_REQUEST, &what),
-            HttpFailure::Unauthorized(what) => {
-                let answer = said(StatusCode::UNAUTHORIZED, &what);
-                ([(WWW_AUTHENTICATE, "Bearer")], answer).into_response()
-            }
-            HttpFailure::Forbidden(what) => said(StatusCode::FORBIDDEN, &what),
-            HttpFailure::NotAllowed(what, methods) => {
-                let answer = said(StatusCode::METHOD_NOT_ALLOWED, &what);
-                ([(ALLOW, methods)], answer).into_response()
-            }
-            HttpFailure::Conflict(what) => said(StatusCode::CONFLICT, &what),
-            HttpFailure::Precondition(what) => said(StatusCode::PRECONDITION_FAILED, &what),
+impl HttpFailure {
+    /// The text for the user.
+    pub(super) fn text(&self) -> String {
+        match self {
+            HttpFailure::Malformed(what)
+            | HttpFailure::Unauthorized(what)
+            | HttpFailure::Forbidden(what)
+            | HttpFailure::NotAllowed(what, _)
+            | HttpFailure::Conflict(what)
+            | HttpFailure::Precondition(what)
+            | HttpFailure::Elsewhere(what)
+            | HttpFailure::NotImplemented(what)
+            | HttpFailure::Broken(what)
+            | HttpFailure::Storage(
+                StorageError::Refused(_, what) | StorageError::NotBefore(_, what),
+            ) => what.clone(),
             HttpFailure::OutOfRange(size) => {
-                let what = format!("no part of the {size} bytes of the file is in the ranges");
-                let answer = said(StatusCode::RANGE_NOT_SATISFIABLE, &what);
-                let range = format!("bytes */{size}");
-                ([(CONTENT_RANGE, range)], answer).into_response()
-            }
-            HttpFailure::Elsewhere(what) => said(StatusCode::BAD_GATEWAY, &what),
-            HttpFailure::NotImplemented(what) => said(StatusCode::NOT_IMPLEMENTED, &what),
-            HttpFailure::Broken(what) => said(StatusCode::INTERNAL_SERVER_ERROR, &what),
-            HttpFailure::Storage(StorageError::Refused(errno, what)) => {
-                said(status_of(errno), &what)
-            }
-            HttpFailure::Storage(StorageError::NotBefore(time, what)) => {
-                let seconds = time.max(Duration::from_secs(1)).as_secs().to_string();
-                let answer = said(StatusCode::SERVICE_UNAVAILABLE, &what);
-                ([(RETRY_AFTER, seconds)], answer).into_response()
+                format!("no part of the {size} bytes of the file is in the ranges")
             }
             HttpFailure::Storage(StorageError::Elsewhere { host, port, .. }) => {
-                let what = format!("another server has it: {host}:{port}");
-                said(StatusCode::MISDIRECTED_REQUEST, &what)
+                format!("another server has it: {host}:{port}")
             }
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        match self {
+            HttpFailure::Malformed(_) => StatusCode::BAD_REQUEST,
+            HttpFailure::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            HttpFailure::Forbidden(_) => StatusCode::FORBIDDEN,
+            HttpFailure::NotAllowed(..) => StatusCode::METHOD_NOT_ALLOWED,
+            HttpFailure::Conflict(_) => StatusCode::CONFLICT,
+            HttpFailure::Precondition(_) => StatusCode::PRECONDITION_FAILED,
+            HttpFailure::OutOfRange(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+            HttpFailure::Elsewhere(_) => StatusCode::BAD_GATEWAY,
+            HttpFailure::NotImplemented(_) => StatusCode::NOT_IMPLEMENTED,
+            HttpFailure::Broken(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            HttpFailure::Storage(StorageError::Refused(errno, _)) => status_of(*errno),
+            HttpFailure::Storage(StorageError::NotBefore(..)) => StatusCode::SERVICE_UNAVAILABLE,
+            HttpFailure::Storage(StorageError::Elsewhere { .. }) => StatusCode::MISDIRECTED_REQUEST,
+        }
+    }
+}
+
+impl IntoResponse for HttpFailure {
+    fn into_response(self) -> Response {
+        let answer = said(self.status(), &self.text());
+        let mut answer = match self {
+            HttpFailure::Unauthorized(_) => {
+                ([(WWW_AUTHENTICATE, "Bearer")], answer).into_response()
+            }
+            HttpFailure::NotAllowed(_, methods) => ([(ALLOW, methods)], answer).into_response(),
+            HttpFailure::OutOfRange(size) => {
+                ([(CONTENT_RANGE, format!("bytes */{size}"))], answer).into_response()
+            }
+            HttpFailure::Storage(StorageError::NotBefore(time, _)) => {
+                let seconds = time.max(Duration::from_secs(1)).as_secs().to_string();
+                ([(RETRY_AFTER, seconds)], answer).into_response()
+            }
+            _ => answer,
         };
         // Caches would keep, for one, that a commit does not exist yet.
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

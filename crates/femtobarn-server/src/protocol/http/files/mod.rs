@@ -7,7 +7,8 @@
 //! | `content`, `validators` | the bytes of an answer; entity tags and conditional requests |
 //! | `read` | `GET` and `HEAD` |
 //! | `listings`, `propfind` | folders: pages for people, JSON; properties |
-//! | `change` | `PUT`, `DELETE`, `MKCOL`, `MOVE` |
+//! | `change`, `upload` | `PUT`, `DELETE`, `MKCOL`, `MOVE`; files that are being stored |
+//! | `copy` | `COPY` from and to other servers |
 //! | `digests` | the header `Want-Digest` |
 //! | `failure` | answers to requests that fail |
 //!
@@ -22,6 +23,7 @@
 
 mod change;
 mod content;
+pub mod copy;
 mod digests;
 mod failure;
 mod listings;
@@ -29,6 +31,7 @@ mod location;
 mod propfind;
 mod ranges;
 mod read;
+mod upload;
 mod validators;
 
 use std::sync::Arc;
@@ -45,7 +48,8 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::runtime::Handle;
 
-use self::failure::{HttpFailure, METHODS};
+use self::copy::OtherServers;
+use self::failure::{HttpFailure, METHODS, METHODS_AND_COPY};
 use self::location::UrlLocation;
 use super::clients::identity;
 use crate::auth::{Action, Authenticator, Identity};
@@ -78,6 +82,8 @@ pub struct FileSite {
     pub federations: Vec<String>,
     /// The sites whose pages may read files from scripts; `*` for all.
     pub origins: Vec<String>,
+    /// The servers with which files are copied; if none, `COPY` is refused.
+    pub others: Option<OtherServers>,
     /// Memory for bytes in transit.
     pub buffers: Arc<BufferPool>,
     /// The threads for work that may block.
@@ -118,7 +124,7 @@ async fn answered(
 ) -> Result<Response, HttpFailure> {
     let method = request.method().clone();
     if method == Method::OPTIONS {
-        let headers = [(ALLOW, METHODS), (HeaderName::from_static("dav"), "1")];
+        let headers = [(ALLOW, site.methods()), (HeaderName::from_static("dav"), "1")];
         return Ok((StatusCode::NO_CONTENT, headers).into_response());
     }
     let (parts, body) = request.into_parts();
@@ -149,14 +155,31 @@ async fn answered(
         "DELETE" => asked.delete().await,
         "MKCOL" => asked.mkcol().await,
         "MOVE" => asked.rename().await,
+        "COPY" => asked.copy().await,
         other => {
-            let what = format!("method {other} is not understood; use {METHODS}");
-            Err(HttpFailure::NotAllowed(what, METHODS))
+            let methods = site.methods();
+            let what = format!("method {other} is not understood; use {methods}");
+            Err(HttpFailure::NotAllowed(what, methods))
         }
     }
 }
 
 impl FileSite {
+    /// Runs work that may block.
+    async fn call<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Logical) -> StorageResult<T> + Send + 'static,
+    ) -> Result<T, HttpFailure> {
+        let logical = Arc::clone(&self.logical);
+        let done = self.blocking.spawn_blocking(move || work(&logical)).await;
+        Ok(done.map_err(|error| HttpFailure::Broken(error.to_string()))??)
+    }
+
+    /// The methods that are understood.
+    fn methods(&self) -> &'static str {
+        if self.others.is_some() { METHODS_AND_COPY } else { METHODS }
+    }
+
     /// Adds what lets scripts of other sites read an answer. Caches give an answer to clients with other origins, too, so
     /// it does not depend on the origin of the request unless `Vary` says so.
     fn add_cross_origin(&self, origin: Option<HeaderValue>, headers: &mut HeaderMap) {
@@ -209,9 +232,7 @@ impl FileRequest {
         &self,
         work: impl FnOnce(&Logical) -> StorageResult<T> + Send + 'static,
     ) -> Result<T, HttpFailure> {
-        let logical = Arc::clone(&self.site.logical);
-        let done = self.site.blocking.spawn_blocking(move || work(&logical)).await;
-        Ok(done.map_err(|error| HttpFailure::Broken(error.to_string()))??)
+        self.site.call(work).await
     }
 
     /// The value of a header, if it is text.

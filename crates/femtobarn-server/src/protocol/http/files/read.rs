@@ -88,6 +88,13 @@ impl FileRequest {
             .map_err(missing_below_a_file)
     }
 
+    /// The file, open to be sent to another server, and its size.
+    pub(super) async fn open_to_push(&self) -> Result<(Arc<SharedFile>, u64), HttpFailure> {
+        self.check(Action::Read, &self.location.path)?;
+        let opened = self.open().await?;
+        Ok((opened.file, opened.metadata.size))
+    }
+
     async fn open(&self) -> Result<OpenedFile, HttpFailure> {
         let location = self.location.clone();
         let opened = self.call(move |logical| {

@@ -1,0 +1,167 @@
+//! The servers with which this one copies files for its clients.
+//!
+//! **Invariant:** an address that is not public, such as one of this machine or of its private network, is allowed by its
+//! network alone, never by a name: whoever owns a name chooses its addresses.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::network::Network;
+
+/// Addresses that are not public (the registries of IANA for special purposes), or that stand for others.
+const NOT_PUBLIC: [&str; 21] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/3",
+    "::/96",
+    "64:ff9b::/96",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "2001::/23",
+    "2001:db8::/32",
+    "2002::/16",
+    "f000::/4",
+];
+
+/// A server by its name, or all servers of a network.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(try_from = "String")]
+enum CopyHost {
+    /// `se.example.org`; `.example.org` for all names that end so; empty for all.
+    Name(String),
+    Network(Network),
+}
+
+/// The servers with which this one copies files; none if it copies none.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(transparent)]
+pub struct CopyHosts(Vec<CopyHost>);
+
+impl CopyHosts {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether a server with this name may be asked, if it has an address that [`has`](Self::has) allows.
+    pub fn has_name(&self, host: &str) -> bool {
+        self.0.iter().any(|known| match known {
+            CopyHost::Name(name) => is_named(host, name),
+            CopyHost::Network(_) => true,
+        })
+    }
+
+    /// Whether a server with this name may be asked at this address.
+    pub fn has(&self, host: &str, address: IpAddr) -> bool {
+        self.0.iter().any(|known| match known {
+            CopyHost::Name(name) => is_named(host, name) && is_public(address),
+            CopyHost::Network(network) => network.has(address),
+        })
+    }
+}
+
+fn is_named(host: &str, name: &str) -> bool {
+    let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+    if name.is_empty() || name.starts_with('.') { host.ends_with(name) } else { host == name }
+}
+
+fn is_public(address: IpAddr) -> bool {
+    static NETWORKS: LazyLock<Vec<Network>> =
+        LazyLock::new(|| NOT_PUBLIC.iter().filter_map(|text| text.parse().ok()).collect());
+    !NETWORKS.iter().any(|network| network.has(address))
+}
+
+impl TryFrom<String> for CopyHost {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if let Ok(network) = text.parse() {
+            return Ok(CopyHost::Network(network));
+        }
+        let name = text.strip_prefix('*').unwrap_or(&text).to_ascii_lowercase();
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let is_whole = text.starts_with('*') == (name.is_empty() || name.starts_with('.'));
+        if text.is_empty() || !is_whole || !name.bytes().all(is_name) {
+            return Err(format!(
+                "invalid server {text:?}: write it as \"se.example.org\", \"*.example.org\", \"*\" or \"10.0.0.0/8\""
+            ));
+        }
+        Ok(CopyHost::Name(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(texts: &[&str]) -> CopyHosts {
+        let parsed = texts.iter().map(|text| (*text).to_owned().try_into());
+        CopyHosts(parsed.collect::<Result<_, _>>().expect("servers"))
+    }
+
+    #[test]
+    fn names_allow_public_addresses_alone() {
+        assert!(NOT_PUBLIC.iter().all(|text| text.parse::<Network>().is_ok()));
+        let named = hosts(&["*.cern.ch", "se.example.org"]);
+        let public: IpAddr = "188.184.1.1".parse().unwrap();
+        assert!(named.has("eos.CERN.ch", public) && named.has("se.example.org.", public));
+        for other in ["cern.ch", "notcern.ch", "eos.cern.ch.evil.org", "a.se.example.org"] {
+            assert!(!named.has(other, public) && !named.has_name(other), "{other}");
+        }
+        for hidden in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.1",
+            "172.31.0.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "::ffff:127.0.0.1",
+            "fe80::1",
+            "fd00::1",
+            "ff02::1",
+            "64:ff9b::7f00:1",
+            "2002:7f00:1::",
+            "::127.0.0.1",
+        ] {
+            let hidden: IpAddr = hidden.parse().unwrap();
+            assert!(
+                !named.has("eos.cern.ch", hidden) && !hosts(&["*"]).has("x", hidden),
+                "{hidden}"
+            );
+        }
+        assert!(hosts(&["*"]).has("x", "2001:1458:201::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn networks_allow_their_addresses_under_every_name() {
+        let near = hosts(&["10.0.0.0/8", "::1"]);
+        assert!(near.has("disk1", "10.0.0.7".parse().unwrap()) && near.has_name("disk1"));
+        assert!(near.has("x", "::1".parse().unwrap()));
+        assert!(!near.has("disk1", "188.184.1.1".parse().unwrap()));
+        assert!(!hosts(&[]).has_name("x"));
+    }
+
+    #[test]
+    fn what_is_neither_a_name_nor_a_network_is_refused() {
+        for wrong in ["", "*cern.ch", "a*b", "https://x", "x:1094", ".cern.ch", "10.0.0.0/33"] {
+            assert!(CopyHost::try_from(wrong.to_owned()).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The answer to `COPY`: markers, which tell every five seconds how many bytes have moved, and the outcome.
+//!
+//! The answer begins before the copy, so its status says only that the copy was begun.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use femtobarn_catalog::clock;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use tokio::sync::mpsc::{self, Sender};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::protocol::http::files::STALL_MAX;
+use crate::protocol::http::files::failure::HttpFailure;
+
+/// The time between two markers.
+const MARKER_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a copy may be without a byte that moves.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How long it may take, after all bytes have moved, until both sides have stored and summed them.
+const SETTLE_MAX: Duration = Duration::from_secs(1800);
+
+/// How far a copy is.
+#[derive(Debug, Default)]
+pub(super) struct CopyProgress {
+    moved: AtomicU64,
+    is_settling: AtomicBool,
+}
+
+impl CopyProgress {
+    /// Further bytes have moved.
+    pub(super) fn add(&self, bytes: usize) {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// All bytes have moved.
+    pub(super) fn settle(&self) {
+        self.is_settling.store(true, Ordering::Relaxed);
+    }
+
+    /// The number of bytes, and whether they are all.
+    fn state(&self) -> (u64, bool) {
+        (self.moved.load(Ordering::Relaxed), self.is_settling.load(Ordering::Relaxed))
+    }
+}
+
+type Lines = Sender<Result<Bytes, Infallible>>;
+
+/// Makes a copy while its client listens, and tells how far it is. `what` names it in the log.
+pub(super) fn answer(
+    progress: Arc<CopyProgress>,
+    what: String,
+    copy: impl Future<Output = Result<(), HttpFailure>> + Send + 'static,
+) -> Response {
+    let (lines, receiver) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let _ = lines.send(Ok(marker(0).into())).await;
+        let outcome = tokio::select! {
+            outcome = copy => outcome,
+            failure = watched(&progress, &lines, (MARKER_INTERVAL, IDLE_MAX)) => Err(failure),
+        };
+        let bytes = progress.moved.load(Ordering::Relaxed);
+        let last = match outcome {
+            Ok(()) => {
+                tracing::info!(what, bytes, "copied");
+                "success: Created\n".to_owned()
+            }
+            Err(failure) => {
+                let why = failure.text().replace(['\r', '\n'], " ");
+                tracing::warn!(what, bytes, why, "not copied");
+                format!("failure: {why}\n")
+            }
+        };
+        let _ = lines.send(Ok(last.into())).await;
+    });
+    let headers = [(CONTENT_TYPE, "text/perf-marker-stream"), (CACHE_CONTROL, "no-store")];
+    let body = Body::from_stream(ReceiverStream::new(receiver));
+    (StatusCode::ACCEPTED, headers, body).into_response()
+}
+
+/// Sends markers, and returns when the copy is to be given up: if its client has gone, or no byte moves for this time.
+async fn watched(
+    progress: &CopyProgress,
+    lines: &Lines,
+    (marker_interval, idle_max): (Duration, Duration),
+) -> HttpFailure {
+    let gone = || HttpFailure::Broken("the client has gone".to_owned());
+    let (mut last, mut since) = (progress.state(), Instant::now());
+    let mut ticks = interval_at(since + marker_interval, marker_interval);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = lines.closed() => return gone(),
+        }
+        let now = progress.state();
+        let (bytes, is_settling) = now;
+        let time_max = if is_settling { SETTLE_MAX } else { idle_max };
+        if now != last {
+            (last, since) = (now, Instant::now());
+        } else if since.elapsed() >= time_max {
+            let what = format!("no byte has moved for {} s", time_max.as_secs());
+            return HttpFailure::Elsewhere(what);
+        }
+        let sent = timeout(STALL_MAX, lines.send(Ok(marker(bytes).into()))).await;
+        if !matches!(sent, Ok(Ok(()))) {
+            return gone();
+        }
+    }
+}
+
+fn marker(bytes: u64) -> String {
+    let time = clock::utc().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    format!(
+        "Perf Marker\n    Timestamp: {time}\n    Stripe Index: 0\n    Stripe Bytes Transferred: {bytes}\n    Total Stripe Count: 1\nEnd\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_copy_without_a_byte_that_moves_is_given_up() {
+        let progress = CopyProgress::default();
+        progress.add(7);
+        let (lines, mut told) = mpsc::channel(100);
+        let times = (Duration::from_millis(10), Duration::from_millis(50));
+        let failure = watched(&progress, &lines, times).await;
+        assert_eq!(failure.text(), "no byte has moved for 0 s");
+        drop(lines);
+        let mut markers = 0;
+        while let Some(Ok(marker)) = told.recv().await {
+            let text = std::str::from_utf8(&marker).expect("a text");
+            assert!(text.starts_with("Perf Marker\n    Timestamp: "), "{text}");
+            assert!(
+                text.ends_with("    Stripe Bytes Transferred: 7\n    Total Stripe Count: 1\nEnd\n")
+            );
+            markers += 1;
+        }
+        assert!((1..=5).contains(&markers), "{markers} markers");
+    }
+
+    #[tokio::test]
+    async fn a_copy_ends_with_its_client() {
+        let (running, ended) = tokio::sync::oneshot::channel::<()>();
+        let copy = async move {
+            let _running = running;
+            std::future::pending().await
+        };
+        drop(answer(Arc::default(), String::new(), copy));
+        assert!(ended.await.is_err());
+    }
+}

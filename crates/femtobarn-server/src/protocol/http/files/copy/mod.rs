@@ -1,0 +1,70 @@
+//! `COPY`: a file is fetched from another server (pull), or stored at another one (push), without going through the client:
+//! third-party copies, as FTS, Rucio, gfal2 and davix ask for.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `order` | what a client asks for |
+//! | `others` | requests to other servers: which ones, with which headers, and their redirects |
+//! | `transfer` | the bytes, and their checksum |
+//! | `markers` | the answer, which tells how far a copy is |
+//!
+//! 1. A client reaches no server through this one but those that the operator allows (`copy.hosts`).
+//! 2. Headers for the other server, which may have a token, go to the host alone that the client named, over TLS alone.
+//! 3. A pulled file is an upload as that of `PUT`: it appears when it is complete, and a copy that fails leaves nothing.
+//! 4. A copy ends when its client has gone, and when no byte has moved for a minute.
+//!
+//! Source: WLCG HTTP-TPC. The client sends `COPY` to one server with the URL of the other as `Source` or `Destination`.
+
+mod markers;
+mod order;
+mod others;
+mod transfer;
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::IF_NONE_MATCH;
+
+use self::markers::CopyProgress;
+use self::order::{CopyOrder, Direction};
+pub use self::others::OtherServers;
+use super::FileRequest;
+use super::failure::{HttpFailure, METHODS};
+
+impl FileRequest {
+    /// Copies a file from or to another server.
+    pub(super) async fn copy(mut self) -> Result<Response, HttpFailure> {
+        let site = Arc::clone(&self.site);
+        let Some(others) = &site.others else {
+            let what = "this server copies no files from and to others; copy.hosts sets it";
+            return Err(HttpFailure::NotAllowed(what.to_owned(), METHODS));
+        };
+        let order = CopyOrder::of(&self.headers)?;
+        others.check(&order.other)?;
+        let turn = others.turn()?;
+        let progress = Arc::new(CopyProgress::default());
+        let told = Arc::clone(&progress);
+        let text = format!("{} {} by {}", order, self.location.path, self.identity.name);
+        let is_done = match order.direction {
+            Direction::Pull => {
+                if self.keeps_existing() {
+                    self.headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+                }
+                let upload = self.begin_upload().await?;
+                markers::answer(told, text, async move {
+                    let _turn = turn;
+                    self.pull(&order, upload, &progress).await
+                })
+            }
+            Direction::Push => {
+                let (file, size) = self.open_to_push().await?;
+                markers::answer(told, text, async move {
+                    let _turn = turn;
+                    self.push(&order, (file, size), &progress).await
+                })
+            }
+        };
+        Ok(is_done)
+    }
+}

@@ -1,0 +1,355 @@
+"""Files move between servers without going through the client (COPY), whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep, time
+from typing import Any
+
+import pytest
+from file_server import CONTENT, FileServer, Reply, run, served_files
+from other_server import OtherServer, other_server
+
+import femtobarn as fb
+
+NEAR = '[copy]\nhosts = ["127.0.0.0/8"]\n'
+
+
+@contextmanager
+def copying(folder: Path, setting: str = NEAR, **options: Any) -> Iterator[FileServer]:
+    """A server of an empty folder that copies files."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    config = folder / "copying.toml"
+    config.write_text(setting)
+    options = {"anonymous": "all", **options}
+    with fb.serve(folder / "data", port=0, address="127.0.0.1", config=config, **options) as server:
+        yield FileServer(server, folder)
+
+
+@pytest.fixture
+def near(tmp_path: Path) -> Iterator[FileServer]:
+    with copying(tmp_path / "near") as served:
+        yield served
+
+
+@pytest.fixture
+def other() -> Iterator[OtherServer]:
+    with other_server(CONTENT) as served:
+        yield served
+
+
+def copy(server: FileServer, path: str, **headers: str) -> Reply:
+    """Ask a server for a copy."""
+    return server.ask("COPY", path, None, **headers)
+
+
+def outcome(answer: Reply) -> str:
+    """The last line of a copy's answer, whose other lines are markers."""
+    assert answer.code == 202, answer.body
+    assert answer.headers["Content-Type"] == "text/perf-marker-stream"
+    *markers, last = answer.body.decode().splitlines()
+    form = (
+        "(Perf Marker\n    Timestamp: [0-9]+\n    Stripe Index: 0\n"
+        "    Stripe Bytes Transferred: [0-9]+\n    Total Stripe Count: 1\nEnd\n)+"
+    )
+    assert re.fullmatch(form, "\n".join([*markers, ""]))
+    return last
+
+
+def left(server: FileServer) -> list[str]:
+    """The files of a server, once no upload is left."""
+    folder = server.folder / "data"
+    for _ in range(200):
+        if not list((folder / ".femtobarn-uploads").glob("*")):
+            break
+        sleep(0.05)
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_files_are_pulled_and_pushed_between_two_servers(tmp_path: Path, near: FileServer) -> None:
+    with served_files(tmp_path) as far:
+        source = far.url("/data/large.bin")
+        assert outcome(copy(near, "/data/new/pulled", Source=source)) == "success: Created"
+        assert outcome(copy(near, "/data/empty", Source=far.url("/data/empty"))) == "success: Created"
+        there = far.url("/data/deep/pushed")
+        pushed = copy(near, "/data/new/pulled", Destination=there, RequireChecksumVerification="true")
+        assert outcome(pushed) == "success: Created"
+        assert (far.folder / "data/deep/pushed").read_bytes() == CONTENT
+        old = far.url("/lhc.fed/@1/run7.root")
+        assert outcome(copy(near, "/data/old.root", Source=old)) == "success: Created"
+        assert (near.folder / "data/old.root").read_bytes() == far.ask("GET", "/lhc.fed/@1/run7.root").body
+        assert copy(far, "/data/x", Source=near.url("/data/old.root")).code == 405
+        assert "COPY" not in far.ask("OPTIONS", "/data/x").headers["Allow"]
+    assert (near.folder / "data/new/pulled").read_bytes() == CONTENT
+    assert left(near) == ["empty", "new/pulled", "old.root"]
+    assert "COPY" in near.ask("OPTIONS", "/data/x").headers["Allow"]
+
+
+def test_databases_are_pushed_and_never_pulled(tmp_path: Path, near: FileServer) -> None:
+    with served_files(tmp_path):
+        pass
+    fed = tmp_path / "lhc.fed"
+    with fb.serve(fed, port=0, address="127.0.0.1", config=near.folder / "copying.toml") as server:
+        far = FileServer(server, tmp_path)
+        whole = far.ask("GET", "/lhc.fed/@2/run7.root").body
+        answer = copy(far, "/lhc.fed/@2/run7.root", Destination=near.url("/data/run7.root"))
+        assert outcome(answer) == "success: Created"
+        refused = copy(far, "/lhc.fed/run8.root", Source=near.url("/data/run7.root"))
+        assert (refused.code, b"changed by transactions" in refused.body) == (405, True)
+    assert (near.folder / "data/run7.root").read_bytes() == whole
+
+
+def test_existing_files_stay_if_the_client_says_so(near: FileServer, other: OtherServer) -> None:
+    kept = near.folder / "data/kept"
+    kept.write_bytes(b"old")
+    assert copy(near, "/data/kept", Source=f"{other.url}/x", Overwrite="F").code == 412
+    assert kept.read_bytes() == b"old"
+    assert outcome(copy(near, "/data/kept", Source=f"{other.url}/x", Overwrite="T")).startswith("succ")
+    assert kept.read_bytes() == CONTENT
+    refused = copy(near, "/data/kept", Destination=f"{other.url}/x", Overwrite="F")
+    assert outcome(refused) == f"failure: {other.url}/x exists already"
+    assert other.stored is None
+    assert copy(near, "/data/", Source=f"{other.url}/x").code == 409
+    assert copy(near, "/data/none", Destination=f"{other.url}/x").code == 404
+
+
+def test_checksums_of_both_servers_are_compared(near: FileServer, other: OtherServer) -> None:
+    (near.folder / "data/here").write_bytes(CONTENT)
+    other.adler32 = "12345678"
+    for way in ({"Source": f"{other.url}/x"}, {"Destination": f"{other.url}/x"}):
+        path = "/data/pulled" if "Source" in way else "/data/here"
+        assert "checksums differ: adler32" in outcome(copy(near, path, **way))
+        assert outcome(copy(near, path, **way, RequireChecksumVerification="false")).startswith("succ")
+        (near.folder / "data/pulled").unlink(missing_ok=True)
+        other.tells_checksums = False
+        assert "tells no adler32" in outcome(copy(near, path, **way, RequireChecksumVerification="true"))
+        assert left(near) == ["here"]
+        assert outcome(copy(near, path, **way)) == "success: Created"
+        (near.folder / "data/pulled").unlink(missing_ok=True)
+        other.tells_checksums = True
+
+
+def test_copies_that_fail_leave_nothing(near: FileServer, other: OtherServer) -> None:
+    other.cut_at = 1_000_000
+    assert " broke off: " in outcome(copy(near, "/data/x", Source=f"{other.url}/x"))
+    assert outcome(copy(near, "/data/x", Source=f"{other.url}/none")).endswith("404 Not Found")
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}/x"
+    assert "refused" in outcome(copy(near, "/data/x", Source=nobody))
+    assert left(near) == []
+
+
+def test_copies_end_with_their_client(near: FileServer, other: OtherServer) -> None:
+    other.stop_at = 2_000_000
+    with socket.create_connection(("127.0.0.1", near.server.port)) as client:
+        client.sendall(f"COPY /data/x HTTP/1.1\r\nHost: x\r\nSource: {other.url}/x\r\n\r\n".encode())
+        assert client.recv(100).startswith(b"HTTP/1.1 202 ")
+        for _ in range(200):
+            if any(part.stat().st_size for part in (near.folder / "data/.femtobarn-uploads").glob("*")):
+                break
+            sleep(0.05)
+        gone = time()
+    assert left(near) == []
+    assert time() - gone < 8
+    other.go_on.set()
+
+
+def test_orders_that_are_not_understood_or_not_allowed(near: FileServer, tmp_path: Path) -> None:
+    source = near.url("/data/x")
+    for headers, code in [
+        ({}, 400),
+        ({"Source": source, "Destination": source}, 400),
+        ({"Source": source, "Credential": "gridsite"}, 400),
+        ({"Source": source, "TransferHeaderAuthorization": "Bearer x"}, 400),
+        ({"Source": "file:///etc/passwd"}, 400),
+        ({"Source": "http://192.168.0.1/x"}, 403),
+        ({"Source": "http://[::1]/x"}, 403),
+    ]:
+        assert copy(near, "/data/new", **headers).code == code, headers
+    (near.folder / "data/x").write_bytes(CONTENT)
+    with copying(tmp_path / "reading", anonymous="read") as reading:
+        (reading.folder / "data/x").write_bytes(CONTENT)
+        assert copy(reading, "/data/new", Source=source).code == 403
+        pushed = copy(reading, "/data/x", Destination=near.url("/data/pushed"))
+        assert outcome(pushed) == "success: Created"
+        refused = copy(near, "/data/x", Destination=reading.url("/data/pushed"))
+        assert outcome(refused).endswith("answers 403 Forbidden")
+
+
+def test_names_never_lead_to_addresses_that_are_not_public(tmp_path: Path, other: OtherServer) -> None:
+    port = other.url.rpartition(":")[2]
+    with copying(tmp_path, '[copy]\nhosts = ["*"]\n') as server:
+        assert copy(server, "/data/x", Source=f"{other.url}/x").code == 403
+        assert copy(server, "/data/x", Source="http://169.254.169.254/latest").code == 403
+        named = copy(server, "/data/x", Source=f"http://localhost:{port}/x")
+        assert "copy.hosts does not allow localhost at" in outcome(named)
+    with copying(tmp_path, '[copy]\nhosts = ["127.0.0.1", "*.cern.ch"]\n') as server:
+        assert outcome(copy(server, "/data/x", Source=f"{other.url}/x")) == "success: Created"
+        for place in ("http://127.0.0.2:9/x", "http://[::1]:9/x", "https://10.0.0.1/x", "file:///etc/passwd"):
+            other.redirect = place
+            assert outcome(copy(server, "/data/y", Source=f"{other.url}/x")).startswith("failure: ")
+    assert other.asked
+    assert not (tmp_path / "data/y").exists()
+
+
+def test_redirects_are_followed_before_bytes_are_sent(near: FileServer, other: OtherServer) -> None:
+    other.redirect = "/moved"
+    assert outcome(copy(near, "/data/x", Source=f"{other.url}/x")) == "success: Created"
+    assert outcome(copy(near, "/data/x", Destination=f"{other.url}/x")) == "success: Created"
+    assert other.stored == CONTENT
+    other.redirect = "/again"
+    assert "more than 8 times" in outcome(copy(near, "/data/x", Source=f"{other.url}/x"))
+
+
+# ---- TLS and tokens
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate for localhost that signs itself, and its key."""
+    certificate, key = folder / "localhost.pem", folder / "localhost.key"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    names += ["-addext", "basicConstraints=critical,CA:FALSE"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    run(*made, "-keyout", key, "-out", certificate)
+    return certificate, key
+
+
+@pytest.mark.parametrize("variable", ["X509_CERT_DIR", "SSL_CERT_FILE"])
+def test_tokens_go_to_their_server_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    trusted = tmp_path / "trusted"
+    trusted.mkdir()
+    certificate, key = certified(trusted)
+    monkeypatch.setenv(variable, str(certificate if variable == "SSL_CERT_FILE" else trusted))
+    setting = f'[copy]\nhosts = ["127.0.0.1"]\n[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
+    with ExitStack() as stack:
+        server = stack.enter_context(copying(tmp_path, setting))
+        first, second = (stack.enter_context(other_server(CONTENT, (certificate, key))) for _ in range(2))
+        token = {"TransferHeaderAuthorization": "Bearer secret", "TransferHeaderX-Run": "7"}
+        copied = copy(server, "/data/x", Source=f"{first.url}/x?authz=secret", Credential="none", **token)
+        assert outcome(copied) == "success: Created"
+        assert [(method, headers["Authorization"], headers["X-Run"]) for method, headers in first.asked] == [
+            ("GET", "Bearer secret", "7"),
+            ("HEAD", "Bearer secret", "7"),
+        ]
+        first.redirect = f"{second.url}/moved"
+        assert outcome(copy(server, "/data/x", Source=f"{first.url}/x", **token)) == "success: Created"
+        assert all(headers["Authorization"] is None for _, headers in second.asked)
+        first.redirect = "http://127.0.0.1:9/x"
+        assert "has no TLS" in outcome(copy(server, "/data/y", Source=f"{first.url}/x"))
+        assert copy(server, "/data/y", Source="http://127.0.0.1:9/x").code == 403
+        first.redirect = None
+        untrusted = copy(server, "/data/y", Source=first.url.replace("localhost", "127.0.0.3") + "/x")
+        assert untrusted.code == 403
+
+
+# ---- the clients of sites, and XRootD's server
+
+
+@dataclass
+class Site:
+    """A server of the folder `data`, ours or XRootD's."""
+
+    port: int
+    folder: Path
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+XROOTD = """all.role server
+all.export /data
+oss.localroot {folder}
+xrootd.chksum adler32
+xrd.protocol http libXrdHttp.so
+http.exthandler xrdtpc libXrdHttpTPC.so
+http.httpsmode auto
+xrd.tls {folder}/trusted/localhost.pem {folder}/trusted/localhost.key
+xrd.tlsca certdir {folder}/trusted
+all.adminpath {folder}/admin
+all.pidpath {folder}/admin
+"""
+
+
+@contextmanager
+def xrootd() -> Iterator[Site]:
+    """XRootD's server with third-party copies, which it loads only if it has a certificate."""
+    if shutil.which("xrootd") is None or not list(Path("/usr").glob("lib*/**/libXrdHttpTPC*")):
+        pytest.skip("XRootD's server with third-party copies is not installed")
+    with tempfile.TemporaryDirectory() as made, socket.create_server(("127.0.0.1", 0)) as free:
+        folder, port = Path(made), free.getsockname()[1]
+        config, log = folder / "xrootd.cfg", folder / "log"
+        config.write_text(XROOTD.format(folder=folder))
+        free.close()
+        for each in (folder, folder / "data", folder / "admin"):
+            each.mkdir(exist_ok=True)
+            each.chmod(0o777)
+        # The server refuses to run as the superuser.
+        user = ["-R", "nobody"] if os.geteuid() == 0 else []
+        (folder / "trusted").mkdir(mode=0o755)
+        for each in certified(folder / "trusted"):
+            if user:
+                shutil.chown(each, "nobody")
+        command = ["xrootd", *user, "-c", str(config), "-p", str(port), "-l", str(log)]
+        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as server:
+            try:
+                wait_for(server, port, log)
+                yield Site(port, folder)
+            finally:
+                server.terminate()
+
+
+def wait_for(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return when a server accepts connections."""
+    for _ in range(600):
+        assert server.poll() is None, log.read_text()
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        sleep(0.05)
+    raise AssertionError(log.read_text())
+
+
+def gfal_copy(mode: str, source: str, destination: str) -> None:
+    """Copy with checksums, and never through the client."""
+    options = [f"HTTP PLUGIN:{name}=false" for name in ("ENABLE_STREAM_COPY", "ENABLE_FALLBACK_TPC_COPY")]
+    run("gfal-copy", "-f", "-K", "ADLER32", "--copy-mode", mode, "-D", options[0], "-D", options[1],
+        source, destination)  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["pull", "push"])
+def test_gfal_copies_between_two_servers(near: FileServer, tmp_path: Path, mode: str) -> None:
+    (near.folder / "data/here").write_bytes(CONTENT)
+    with copying(tmp_path / "far") as far:
+        gfal_copy(mode, near.url("/data/here"), far.url("/data/there"))
+        assert (far.folder / "data/there").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("mode", ["pull", "push"])
+@pytest.mark.parametrize("direction", ["to XRootD", "from XRootD"])
+def test_gfal_copies_between_xrootd_and_us(near: FileServer, mode: str, direction: str) -> None:
+    with xrootd() as far:
+        ours: FileServer | Site = near
+        source, destination = (ours, far) if direction == "to XRootD" else (far, ours)
+        (source.folder / "data/here").write_bytes(CONTENT)
+        gfal_copy(mode, source.url("/data/here"), destination.url("/data/there"))
+        assert (destination.folder / "data/there").read_bytes() == CONTENT
+
+
+def test_curl_asks_for_a_copy_with_a_checksum_from_xrootd(near: FileServer) -> None:
+    with xrootd() as far:
+        (far.folder / "data/here").write_bytes(CONTENT)
+        order = ["-H", f"Source: {far.url('/data/here')}", "-H", "RequireChecksumVerification: true"]
+        told = run("curl", "-sSf", "-X", "COPY", *order, near.url("/data/there"))
+    assert told.endswith("End\nsuccess: Created\n")
+    assert (near.folder / "data/there").read_bytes() == CONTENT
