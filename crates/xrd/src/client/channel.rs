@@ -53,7 +53,7 @@ impl Channel {
         setup: &mut SessionSetup<'_>,
     ) -> Result<Self, AttemptError> {
         let deadline = clock::now() + options.connect_timeout;
-        let connected = Transport::connect(call_mode, server, options.connect_timeout).await;
+        let connected = Transport::connect(call_mode, server, options).await;
         let mut transport =
             connected.map_err(|error| AttemptError::Unreachable(error.to_string()))?;
         let mut receive = ReceiveState {

@@ -1,7 +1,9 @@
 //! Settings of a client. The defaults suit a file server on the local network.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::limits::BOUND_STREAMS_MAX;
@@ -31,6 +33,8 @@ pub struct Options {
     /// A file or directory of trusted certificate authorities; by default, `X509_CERT_DIR` and
     /// `SSL_CERT_FILE`, or else the operating system's.
     pub authorities: Option<PathBuf>,
+    /// Which addresses of a server, and of those that it redirects to, are connected to; by default, all.
+    pub filter: Option<AddressFilter>,
     /// The application name that the server logs.
     pub application: String,
 }
@@ -47,6 +51,7 @@ impl Default for Options {
             user: None,
             token: None,
             authorities: None,
+            filter: None,
             application: "xrd".to_owned(),
         }
     }
@@ -55,6 +60,16 @@ impl Default for Options {
 impl Options {
     pub(super) fn bound_streams(&self) -> u8 {
         self.streams.min(BOUND_STREAMS_MAX)
+    }
+}
+
+/// Refuses an address of a host by a text that says why.
+#[derive(Clone)]
+pub struct AddressFilter(pub Arc<dyn Fn(&str, IpAddr) -> Result<(), String> + Send + Sync>);
+
+impl fmt::Debug for AddressFilter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("AddressFilter(..)")
     }
 }
 

@@ -3,7 +3,7 @@
 //! All methods are async functions. On a blocking socket their futures are ready at the first poll.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use nix::libc;
 use super::call_mode::CallMode;
 use super::clock;
 use super::endpoint::Endpoint;
+use super::options::{AddressFilter, Options};
 
 /// The read timeout, after which the reader checks the timeouts of requests.
 const TICK: Duration = Duration::from_secs(1);
@@ -49,6 +50,8 @@ impl Drop for LowWaterMark<'_> {
     }
 }
 
+const NO_ADDRESS: &str = "the host name has no address";
+
 /// A connected TCP socket.
 #[derive(Debug)]
 pub(super) enum TcpSocket {
@@ -61,13 +64,17 @@ impl TcpSocket {
     pub(super) async fn connect(
         call_mode: CallMode,
         server: &Endpoint,
-        timeout: Duration,
+        options: &Options,
     ) -> io::Result<Self> {
+        let timeout = options.connect_timeout;
         match call_mode {
-            CallMode::Thread => Ok(TcpSocket::Thread(connect_blocking(server, timeout)?)),
+            CallMode::Thread => Ok(TcpSocket::Thread(connect_blocking(server, options)?)),
             CallMode::Task => {
-                let address = (server.host.as_str(), server.port);
-                let connecting = tokio::net::TcpStream::connect(address);
+                let connecting = async {
+                    let address = (server.host.as_str(), server.port);
+                    let found = tokio::net::lookup_host(address).await?;
+                    tokio::net::TcpStream::connect(&*filtered(server, found, options)?).await
+                };
                 let socket =
                     tokio::time::timeout(timeout, connecting).await.map_err(timed_out)??;
                 socket.set_nodelay(true)?;
@@ -170,10 +177,11 @@ impl TcpSocket {
     }
 }
 
-fn connect_blocking(server: &Endpoint, timeout: Duration) -> io::Result<std::net::TcpStream> {
-    let deadline = clock::now() + timeout;
-    let mut failure = io::Error::new(ErrorKind::NotFound, "the host name has no address");
-    for address in (server.host.as_str(), server.port).to_socket_addrs()? {
+fn connect_blocking(server: &Endpoint, options: &Options) -> io::Result<std::net::TcpStream> {
+    let deadline = clock::now() + options.connect_timeout;
+    let mut failure = io::Error::new(ErrorKind::NotFound, NO_ADDRESS);
+    let found = (server.host.as_str(), server.port).to_socket_addrs()?;
+    for address in filtered(server, found, options)? {
         let left = deadline.saturating_duration_since(clock::now());
         if left.is_zero() {
             return Err(timed_out(failure));
@@ -191,6 +199,57 @@ fn connect_blocking(server: &Endpoint, timeout: Duration) -> io::Result<std::net
     Err(failure)
 }
 
+/// The addresses of a server that may be connected to.
+///
+/// # Errors
+/// Of kind [`ErrorKind::PermissionDenied`] if the filter refuses all.
+fn filtered(
+    server: &Endpoint,
+    found: impl Iterator<Item = SocketAddr>,
+    options: &Options,
+) -> io::Result<Vec<SocketAddr>> {
+    let Some(AddressFilter(filter)) = &options.filter else { return Ok(found.collect()) };
+    let mut refusal = NO_ADDRESS.to_owned();
+    let allowed = found.filter(|address| match filter(&server.host, address.ip()) {
+        Ok(()) => true,
+        Err(why) => {
+            refusal = why;
+            false
+        }
+    });
+    let allowed: Vec<_> = allowed.collect();
+    if allowed.is_empty() {
+        return Err(io::Error::new(ErrorKind::PermissionDenied, refusal));
+    }
+    Ok(allowed)
+}
+
 fn timed_out(_: impl std::fmt::Debug) -> io::Error {
     ErrorKind::TimedOut.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn only_allowed_addresses_are_left() {
+        let server = Endpoint { host: "x".to_owned(), port: 1094 };
+        let found = ["127.0.0.1:1094", "192.0.2.1:1094"].map(|text| text.parse().unwrap());
+        let all = filtered(&server, found.into_iter(), &Options::default()).unwrap();
+        assert_eq!(all, found);
+        let refuse = |host: &str, address: std::net::IpAddr| {
+            if address.is_loopback() { Err(format!("{host} is here")) } else { Ok(()) }
+        };
+        let filter = Some(AddressFilter(Arc::new(refuse)));
+        let options = Options { filter, ..Options::default() };
+        assert_eq!(filtered(&server, found.into_iter(), &options).unwrap(), found[1..]);
+        let none = filtered(&server, found.into_iter().take(1), &options).unwrap_err();
+        assert_eq!(
+            (none.kind(), none.to_string().as_str()),
+            (ErrorKind::PermissionDenied, "x is here")
+        );
+    }
 }

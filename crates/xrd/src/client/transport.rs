@@ -3,10 +3,10 @@
 //! One caller reads at a time and one writes at a time; a reader and a writer may overlap.
 
 use std::io;
-use std::time::Duration;
 
 use super::call_mode::CallMode;
 use super::endpoint::Endpoint;
+use super::options::Options;
 use super::socket::TcpSocket;
 #[cfg(feature = "tls")]
 use super::tls::TlsSession;
@@ -24,10 +24,10 @@ impl Transport {
     pub(super) async fn connect(
         call_mode: CallMode,
         server: &Endpoint,
-        timeout: Duration,
+        options: &Options,
     ) -> io::Result<Self> {
         Ok(Transport {
-            socket: TcpSocket::connect(call_mode, server, timeout).await?,
+            socket: TcpSocket::connect(call_mode, server, options).await?,
             #[cfg(feature = "tls")]
             tls: None,
         })
