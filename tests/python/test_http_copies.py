@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import socket
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from time import sleep, time
-from typing import Any
 
 import pytest
+from copying_servers import Site, certified, copying, left, xrootd
 from file_server import CONTENT, FileServer, Reply, run, served_files
 from other_server import OtherServer, other_server
 
 import femtobarn as fb
-
-NEAR = '[copy]\nhosts = ["127.0.0.0/8"]\n'
-
-
-@contextmanager
-def copying(folder: Path, setting: str = NEAR, **options: Any) -> Iterator[FileServer]:
-    """A server of an empty folder that copies files."""
-    (folder / "data").mkdir(parents=True, exist_ok=True)
-    config = folder / "copying.toml"
-    config.write_text(setting)
-    options = {"anonymous": "all", **options}
-    with fb.serve(folder / "data", port=0, address="127.0.0.1", config=config, **options) as server:
-        yield FileServer(server, folder)
 
 
 @pytest.fixture
@@ -63,16 +45,6 @@ def outcome(answer: Reply) -> str:
     )
     assert re.fullmatch(form, "\n".join([*markers, ""]))
     return last
-
-
-def left(server: FileServer) -> list[str]:
-    """The files of a server, once no upload is left."""
-    folder = server.folder / "data"
-    for _ in range(200):
-        if not list((folder / ".femtobarn-uploads").glob("*")):
-            break
-        sleep(0.05)
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def test_files_are_pulled_and_pushed_between_two_servers(tmp_path: Path, near: FileServer) -> None:
@@ -213,16 +185,6 @@ def test_redirects_are_followed_before_bytes_are_sent(near: FileServer, other: O
 # ---- TLS and tokens
 
 
-def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate for localhost that signs itself, and its key."""
-    certificate, key = folder / "localhost.pem", folder / "localhost.key"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    names += ["-addext", "basicConstraints=critical,CA:FALSE"]
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    run(*made, "-keyout", key, "-out", certificate)
-    return certificate, key
-
-
 @pytest.mark.parametrize("variable", ["X509_CERT_DIR", "SSL_CERT_FILE"])
 def test_tokens_go_to_their_server_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
@@ -256,70 +218,6 @@ def test_tokens_go_to_their_server_alone(
 # ---- the clients of sites, and XRootD's server
 
 
-@dataclass
-class Site:
-    """A server of the folder `data`, ours or XRootD's."""
-
-    port: int
-    folder: Path
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.port}{path}"
-
-
-XROOTD = """all.role server
-all.export /data
-oss.localroot {folder}
-xrootd.chksum adler32
-xrd.protocol http libXrdHttp.so
-http.exthandler xrdtpc libXrdHttpTPC.so
-http.httpsmode auto
-xrd.tls {folder}/trusted/localhost.pem {folder}/trusted/localhost.key
-xrd.tlsca certdir {folder}/trusted
-all.adminpath {folder}/admin
-all.pidpath {folder}/admin
-"""
-
-
-@contextmanager
-def xrootd() -> Iterator[Site]:
-    """XRootD's server with third-party copies, which it loads only if it has a certificate."""
-    if shutil.which("xrootd") is None or not list(Path("/usr").glob("lib*/**/libXrdHttpTPC*")):
-        pytest.skip("XRootD's server with third-party copies is not installed")
-    with tempfile.TemporaryDirectory() as made, socket.create_server(("127.0.0.1", 0)) as free:
-        folder, port = Path(made), free.getsockname()[1]
-        config, log = folder / "xrootd.cfg", folder / "log"
-        config.write_text(XROOTD.format(folder=folder))
-        free.close()
-        for each in (folder, folder / "data", folder / "admin"):
-            each.mkdir(exist_ok=True)
-            each.chmod(0o777)
-        # The server refuses to run as the superuser.
-        user = ["-R", "nobody"] if os.geteuid() == 0 else []
-        (folder / "trusted").mkdir(mode=0o755)
-        for each in certified(folder / "trusted"):
-            if user:
-                shutil.chown(each, "nobody")
-        command = ["xrootd", *user, "-c", str(config), "-p", str(port), "-l", str(log)]
-        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as server:
-            try:
-                wait_for(server, port, log)
-                yield Site(port, folder)
-            finally:
-                server.terminate()
-
-
-def wait_for(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Return when a server accepts connections."""
-    for _ in range(600):
-        assert server.poll() is None, log.read_text()
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        sleep(0.05)
-    raise AssertionError(log.read_text())
-
-
 def gfal_copy(mode: str, source: str, destination: str) -> None:
     """Copy with checksums, and never through the client."""
     options = [f"HTTP PLUGIN:{name}=false" for name in ("ENABLE_STREAM_COPY", "ENABLE_FALLBACK_TPC_COPY")]
@@ -332,6 +230,14 @@ def test_gfal_copies_between_two_servers(near: FileServer, tmp_path: Path, mode:
     (near.folder / "data/here").write_bytes(CONTENT)
     with copying(tmp_path / "far") as far:
         gfal_copy(mode, near.url("/data/here"), far.url("/data/there"))
+        assert (far.folder / "data/there").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("mode", ["pull", "push"])
+def test_davix_copies_between_two_servers(near: FileServer, tmp_path: Path, mode: str) -> None:
+    (near.folder / "data/here").write_bytes(CONTENT)
+    with copying(tmp_path / "far") as far:
+        run("davix-cp", "--copy-mode", mode, near.url("/data/here"), far.url("/data/there"))
         assert (far.folder / "data/there").read_bytes() == CONTENT
 
 

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::checkpoint::Checkpoint;
 use super::files::SharedFile;
+use super::incoming_copy::IncomingCopy;
 use super::latency::Latencies;
 use super::session_recovery::SnapshotClaim;
 use crate::physical::StoragePath;
@@ -38,6 +39,8 @@ pub struct OpenFile {
     pub unsound_pages: Mutex<Vec<u64>>,
     /// The open checkpoint, which can undo the changes since it began.
     pub checkpoint: Mutex<Option<Checkpoint>>,
+    /// The copy from another server that fills the file; none if the session writes it.
+    pub copy: Option<IncomingCopy>,
     /// When it was opened.
     pub since: SystemTime,
     /// Bytes that the session read.

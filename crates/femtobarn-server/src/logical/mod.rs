@@ -6,6 +6,7 @@
 //! | `files`, `handles` | open files that sessions share; the open files of one session |
 //! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
 //! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
+//! | `incoming_copy` | copies from other servers into open files |
 //! | `uploads` | files that appear when they are complete and durable |
 //! | `checksums`, `latency` | cached checksums of files; histograms of request times |
 //! | `catalogue`, `locks` | remote access to the catalogues of federations; their lock table |
@@ -19,6 +20,7 @@ pub mod exports;
 pub mod files;
 pub mod follower_placement;
 pub mod handles;
+pub mod incoming_copy;
 pub(crate) mod journal;
 pub mod latency;
 pub mod locks;

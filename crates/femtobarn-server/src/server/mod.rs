@@ -133,6 +133,7 @@ impl Server {
         let mut root = xroot::RootService::new(Arc::clone(&state.logical), authenticator);
         root.tls.clone_from(&tls);
         root.requires_tls = config.tls.required;
+        root.copy_hosts.clone_from(&config.copy.hosts);
         let protocols = Arc::new(Protocols {
             root: serve_root(root, root_workers),
             http: pages,

@@ -146,6 +146,7 @@ impl RootConnection {
         let response = match request {
             Request::Query(query) => return self.query_request(stream, handler, query).await,
             Request::Dirlist(list) => return self.dirlist_request(stream, handler, list).await,
+            Request::Sync(sync) => return self.sync_request(stream, handler, sync).await,
             Request::Protocol(protocol) => self.negotiate(protocol),
             Request::Endsess(end) => self.end_session(end),
             Request::Bind(_) | Request::Login(_) | Request::Auth(_) => {

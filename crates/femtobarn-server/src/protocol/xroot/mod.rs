@@ -6,6 +6,7 @@
 //! | `login` | handshake, login, authentication, binding |
 //! | `read`, `readv`, `write` | requests that move data |
 //! | `open`, `checkpoint`, `namespace`, `dirlist`, `query`, `fattr` | all other requests |
+//! | `third_party` | copies from other servers, which clients ask for and watch |
 //! | `handler` | rights, paths and handles of a request; calls to storages |
 //! | `connection` | the state of a connection: answers that wait, delayed answers, limits on data to be written |
 //! | `service`, `bound_streams`, `preparations` | the state that all connections share |
@@ -41,6 +42,7 @@ mod responses;
 mod service;
 mod socket;
 mod stat_line;
+mod third_party;
 mod transfer;
 mod write;
 

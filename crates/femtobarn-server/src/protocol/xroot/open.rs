@@ -10,6 +10,7 @@ use std::time::Duration;
 use femtobarn_catalog::clock;
 use nix::errno::Errno;
 use parking_lot::Mutex;
+use xrd::client::Url;
 use xrd::flags::{OpenOptions, OpenTemplateOptions};
 use xrd::request::{CloneRanges, Close, FileRef, Open, Sync, Truncate};
 use xrd::response::{FileCompression, OpenAnswer, Response};
@@ -20,6 +21,7 @@ use super::handler::{RequestHandler, blocking, is_slashed, opaque};
 use super::responses::{done, failed, ok, response_of};
 use super::service::RootService;
 use super::stat_line::stat_line;
+use super::third_party::{cancel, is_incomplete};
 use crate::auth::Action;
 use crate::logical::Logical;
 use crate::logical::files::SharedFile;
@@ -49,6 +51,7 @@ const COPY_BYTES: u64 = 1024 * 1024;
 impl RequestHandler {
     pub(super) async fn open(&self, open: Open) -> Result<Response, Response> {
         let (path, how) = self.allowed_open(&open).await?;
+        let source = if how.write { self.copy_source(&open.location, &path)? } else { None };
         let claim = if names_snapshot(&open.location) {
             None
         } else {
@@ -58,7 +61,7 @@ impl RequestHandler {
         if claim.is_none() {
             self.redirect(&path, opaque(&open.location), how.write)?;
         }
-        let opened = self.open_claimed(&open, path, how, claim.clone()).await;
+        let opened = self.open_claimed(&open, (path, how), source, claim.clone()).await;
         let is_deferred = matches!(opened, Err(Response::Wait(_)));
         if let Some(claim) = claim.filter(|_| !is_deferred) {
             claim.mark_answered();
@@ -69,8 +72,8 @@ impl RequestHandler {
     async fn open_claimed(
         &self,
         open: &Open,
-        path: StoragePath,
-        how: OpenMode,
+        (path, how): (StoragePath, OpenMode),
+        source: Option<Url>,
         claim: Option<Arc<SnapshotClaim>>,
     ) -> Result<Response, Response> {
         let exports = &self.service.logical.exports;
@@ -95,8 +98,10 @@ impl RequestHandler {
             self.copy_template(open, &file).await?;
             metadata = self.metadata_of(&file).await?;
         }
+        let copy = source.map(|source| self.incoming_copy(source, &file));
         let handle = self.insert_handle(OpenFile {
             file,
+            copy,
             unnamed_snapshot,
             claim,
             is_writable: how.write,
@@ -202,6 +207,14 @@ impl RequestHandler {
             return Err(failed(ErrorCode::FILE_NOT_OPEN, "unknown file handle"));
         };
         file.persists_on_close.store(false, Ordering::Release);
+        if is_incomplete(&file) {
+            let (file, path) = (Arc::clone(&file), file.path.clone());
+            self.call(false, move |service| {
+                cancel(&file);
+                service.logical.exports.remove_file(&path, Opaque::default())
+            })
+            .await?;
+        }
         if has_checkpoint(&file) {
             let file = Arc::clone(&file);
             blocking(move || undo_checkpoint(&file)).await.map_err(response_of)?;
@@ -313,12 +326,17 @@ fn copy(
     Ok(())
 }
 
+fn must_be_removed(file: &OpenFile) -> bool {
+    is_incomplete(file) || file.persists_on_close.load(Ordering::Acquire)
+}
+
 /// Cleans up the open files of an ended session: undoes checkpoints, and removes files that persist only if they are
-/// closed.
+/// closed, and those whose copy is not complete.
 pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<ClientSession>) {
     let files = session.handles.close();
     let is_left = |file: &&Arc<OpenFile>| {
-        has_checkpoint(file) || file.persists_on_close.load(Ordering::Acquire)
+        cancel(file);
+        has_checkpoint(file) || must_be_removed(file)
     };
     let left: Vec<_> = files.iter().filter(is_left).cloned().collect();
     if left.is_empty() {
@@ -327,7 +345,7 @@ pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<ClientSession>) 
     let tidied = blocking(move || {
         for file in left {
             let undone = undo_checkpoint(&file);
-            let removed = if file.persists_on_close.load(Ordering::Acquire) {
+            let removed = if must_be_removed(&file) {
                 logical.exports.remove_file(&file.path, Opaque::default())
             } else {
                 Ok(())

@@ -22,6 +22,7 @@ use super::handler::{RequestHandler, blocking};
 use super::responses::{done, failed, ok, response_of};
 use super::service::RootService;
 use super::stat_line::seconds;
+use super::third_party::{CANCEL_COPY, cancel};
 use crate::auth::Action;
 use crate::logical::checksums::{CancelGuard, CancelSignal, ChecksumKind, Checksums};
 use crate::logical::files::SharedFile;
@@ -146,6 +147,10 @@ impl RequestHandler {
             QueryCode::PREPARE => self.query_preparation(&query).await,
             // Checksums are computed per request, so there is nothing to cancel for other clients.
             QueryCode::CHECKSUM_CANCEL => done(),
+            QueryCode::OPAQUE_OPEN if query.argument.starts_with(CANCEL_COPY) => {
+                cancel(&*self.file(query.handle)?);
+                done()
+            }
             other => Err(failed(ErrorCode::UNSUPPORTED, format!("query {other} is not supported"))),
         }
     }
@@ -210,7 +215,9 @@ impl RequestHandler {
             b"role" => "server".to_owned(),
             b"sitename" => self.service.site.clone(),
             b"start" => seconds(self.service.since).to_string(),
-            b"tpc" | b"tpcdlg" | b"wan_port" | b"wan_window" | b"window" => "0".to_owned(),
+            // This server can be a source; opens to copy are refused if it may not be a destination.
+            b"tpc" => "1".to_owned(),
+            b"wan_port" | b"wan_window" | b"window" => "0".to_owned(),
             b"version" => format!("Femtobarn {}", env!("CARGO_PKG_VERSION")),
             unknown => String::from_utf8_lossy(unknown).into_owned(),
         }

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use super::bound_streams::BoundStreams;
 use super::preparations::Preparations;
 use crate::auth::Authenticator;
+use crate::config::CopyHosts;
 use crate::logical::Logical;
 use crate::protocol::buffers::BufferPool;
 
@@ -20,6 +21,9 @@ const WRITE_BUFFERS_MAX: usize = 128;
 
 /// Connections for which the kernel gathers the data of a write; from others data are received as they arrive.
 const GATHERING_MAX: usize = 64;
+
+/// Copies from other servers that are made at once; further ones wait.
+const COPIES_MAX: usize = 32;
 
 /// The state that all connections of a server share.
 pub struct RootService {
@@ -45,6 +49,10 @@ pub struct RootService {
     /// Connections for which the kernel may gather data.
     pub(super) gathering: Arc<Semaphore>,
     pub(super) preparations: Preparations,
+    /// The servers from which files are copied for clients.
+    pub copy_hosts: CopyHosts,
+    /// Turns to copy.
+    pub(super) copies: Arc<Semaphore>,
 }
 
 impl RootService {
@@ -63,6 +71,8 @@ impl RootService {
             write_buffers: Arc::new(Semaphore::new(WRITE_BUFFERS_MAX)),
             gathering: Arc::new(Semaphore::new(GATHERING_MAX)),
             preparations: Preparations::default(),
+            copy_hosts: CopyHosts::default(),
+            copies: Arc::new(Semaphore::new(COPIES_MAX)),
         }
     }
 }

@@ -1,0 +1,129 @@
+//! Copies from other servers into files that clients have open.
+//!
+//! 1. A copy begins when its client says so, and is made once.
+//! 2. It ends at the latest when its file is closed. A file whose copy is not complete by then is removed by the protocol
+//!    layer.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::physical::{StorageError, StorageResult};
+
+type CopyWork = Pin<Box<dyn Future<Output = StorageResult<()>> + Send>>;
+
+/// A copy into an open file.
+pub struct IncomingCopy {
+    /// What is to be done; none once it has begun.
+    work: Mutex<Option<CopyWork>>,
+    task: Mutex<Option<AbortHandle>>,
+    outcome: watch::Sender<Option<StorageResult<()>>>,
+}
+
+impl IncomingCopy {
+    /// A copy that `work` makes, which has not begun.
+    pub fn new(work: impl Future<Output = StorageResult<()>> + Send + 'static) -> Self {
+        let work: CopyWork = Box::pin(work);
+        IncomingCopy {
+            work: Mutex::new(Some(work)),
+            task: Mutex::default(),
+            outcome: watch::Sender::new(None),
+        }
+    }
+
+    /// Begins the copy; false if it has begun before. Must be called within a tokio runtime.
+    pub fn begin(&self) -> bool {
+        let Some(work) = self.work.lock().take() else { return false };
+        let outcome = self.outcome.clone();
+        let task = tokio::spawn(async move {
+            let done = work.await;
+            outcome.send_if_modified(|state| {
+                let is_running = state.is_none();
+                state.get_or_insert(done);
+                is_running
+            });
+        });
+        *self.task.lock() = Some(task.abort_handle());
+        true
+    }
+
+    /// Waits until the copy has ended.
+    ///
+    /// # Errors
+    /// Those of the copy; `ECANCELED` if it was cancelled.
+    pub async fn outcome(&self) -> StorageResult<()> {
+        let mut told = self.outcome.subscribe();
+        let ended = told.wait_for(Option::is_some).await;
+        ended.ok().and_then(|outcome| outcome.clone()).unwrap_or_else(|| Err(cancelled()))
+    }
+
+    /// Ends the copy, unless it has ended.
+    pub fn cancel(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        self.outcome.send_if_modified(|state| {
+            let is_running = state.is_none();
+            state.get_or_insert_with(|| Err(cancelled()));
+            is_running
+        });
+    }
+
+    /// Whether all bytes were copied and are durable.
+    pub fn is_complete(&self) -> bool {
+        matches!(*self.outcome.borrow(), Some(Ok(())))
+    }
+}
+
+impl Drop for IncomingCopy {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+fn cancelled() -> StorageError {
+    StorageError::refused(Errno::ECANCELED, "the copy was cancelled")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_copy_begins_once_and_tells_its_outcome() {
+        let failure = StorageError::refused(Errno::EIO, "no");
+        for outcome in [Ok(()), Err(failure)] {
+            let expected = outcome.clone();
+            let copy = IncomingCopy::new(async move { outcome });
+            assert!(!copy.is_complete());
+            assert!(copy.begin() && !copy.begin());
+            assert_eq!(copy.outcome().await, expected);
+            copy.cancel();
+            assert_eq!(copy.outcome().await, expected);
+            assert_eq!(copy.is_complete(), expected.is_ok());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_dropped_copy_ends_its_work() {
+        let work = Arc::new(());
+        let held = Arc::clone(&work);
+        let copy = IncomingCopy::new(async move {
+            let _held = held;
+            std::future::pending().await
+        });
+        copy.begin();
+        copy.cancel();
+        assert_eq!(copy.outcome().await, Err(cancelled()));
+        drop(copy);
+        while Arc::strong_count(&work) > 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

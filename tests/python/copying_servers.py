@@ -1,0 +1,120 @@
+"""Servers that copy files from and to others: ours, and XRootD's."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import sleep
+from typing import Any
+
+import pytest
+from file_server import FileServer, run
+
+import femtobarn as fb
+
+__all__ = ["Site", "certified", "copying", "left", "xrootd"]
+
+NEAR = '[copy]\nhosts = ["127.0.0.0/8"]\n'
+
+
+@contextmanager
+def copying(folder: Path, setting: str = NEAR, **options: Any) -> Iterator[FileServer]:
+    """A server of an empty folder that copies files."""
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    config = folder / "copying.toml"
+    config.write_text(setting)
+    options = {"anonymous": "all", **options}
+    with fb.serve(folder / "data", port=0, address="127.0.0.1", config=config, **options) as server:
+        yield FileServer(server, folder)
+
+
+def left(server: FileServer) -> list[str]:
+    """The files of a server, once no upload is left."""
+    folder = server.folder / "data"
+    for _ in range(200):
+        if not list((folder / ".femtobarn-uploads").glob("*")):
+            break
+        sleep(0.05)
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate for localhost that signs itself, and its key."""
+    certificate, key = folder / "localhost.pem", folder / "localhost.key"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    names += ["-addext", "basicConstraints=critical,CA:FALSE"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
+    run(*made, "-keyout", key, "-out", certificate)
+    return certificate, key
+
+
+@dataclass
+class Site:
+    """A server of the folder `data`, ours or XRootD's."""
+
+    port: int
+    folder: Path
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+
+XROOTD = """all.role server
+all.export /data
+oss.localroot {folder}
+xrootd.chksum adler32
+ofs.tpc pgm {xrdcp} --server
+xrd.protocol http libXrdHttp.so
+http.exthandler xrdtpc libXrdHttpTPC.so
+http.httpsmode auto
+xrd.tls {folder}/trusted/localhost.pem {folder}/trusted/localhost.key
+xrd.tlsca certdir {folder}/trusted
+all.adminpath {folder}/admin
+all.pidpath {folder}/admin
+"""
+
+
+@contextmanager
+def xrootd() -> Iterator[Site]:
+    """XRootD's server with third-party copies, which it loads only if it has a certificate."""
+    if shutil.which("xrootd") is None or not list(Path("/usr").glob("lib*/**/libXrdHttpTPC*")):
+        pytest.skip("XRootD's server with third-party copies is not installed")
+    with tempfile.TemporaryDirectory() as made, socket.create_server(("127.0.0.1", 0)) as free:
+        folder, port = Path(made), free.getsockname()[1]
+        config, log = folder / "xrootd.cfg", folder / "log"
+        config.write_text(XROOTD.format(folder=folder, xrdcp=shutil.which("xrdcp")))
+        free.close()
+        for each in (folder, folder / "data", folder / "admin"):
+            each.mkdir(exist_ok=True)
+            each.chmod(0o777)
+        # The server refuses to run as the superuser.
+        user = ["-R", "nobody"] if os.geteuid() == 0 else []
+        (folder / "trusted").mkdir(mode=0o755)
+        for each in certified(folder / "trusted"):
+            if user:
+                shutil.chown(each, "nobody")
+        command = ["xrootd", *user, "-c", str(config), "-p", str(port), "-l", str(log)]
+        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as server:
+            try:
+                wait_for(server, port, log)
+                yield Site(port, folder)
+            finally:
+                server.terminate()
+
+
+def wait_for(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return when a server accepts connections."""
+    for _ in range(600):
+        assert server.poll() is None, log.read_text()
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        sleep(0.05)
+    raise AssertionError(log.read_text())
