@@ -45,14 +45,20 @@ def left(server: FileServer) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate for localhost that signs itself, and its key."""
-    certificate, key = folder / "localhost.pem", folder / "localhost.key"
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    names += ["-addext", "basicConstraints=critical,CA:FALSE"]
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names]
-    run(*made, "-keyout", key, "-out", certificate)
-    return certificate, key
+def certified(folder: Path) -> tuple[Path, Path, Path]:
+    """A certificate for localhost, its key, and the authority that signed it, alone in its folder."""
+    (folder / "trusted").mkdir(mode=0o755)
+    certificate, key, names, asked = (folder / f"localhost.{end}" for end in ("pem", "key", "names", "csr"))
+    root, root_key = folder / "trusted" / "root.pem", folder / "root.key"
+    names.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1")
+    new = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout"]
+    run(*new, root_key, "-x509", "-days", "2", "-subj", "/CN=authority", "-out", root)
+    run(*new, key, "-subj", "/CN=localhost", "-out", asked)
+    sign = ["openssl", "x509", "-req", "-days", "2", "-in", str(asked), "-out", str(certificate)]
+    run(*sign, "-extfile", names, "-CA", root, "-CAkey", root_key, "-CAcreateserial")
+    root.with_suffix(".srl").unlink()
+    run("openssl", "rehash", root.parent)
+    return certificate, key, root
 
 
 @dataclass
@@ -66,15 +72,14 @@ class Site:
         return f"http://127.0.0.1:{self.port}{path}"
 
 
-XROOTD = """all.role server
-all.export /data
+XROOTD = """all.export /data
 oss.localroot {folder}
 xrootd.chksum adler32
 ofs.tpc pgm {xrdcp} --server
 xrd.protocol http libXrdHttp.so
 http.exthandler xrdtpc libXrdHttpTPC.so
 http.httpsmode auto
-xrd.tls {folder}/trusted/localhost.pem {folder}/trusted/localhost.key
+xrd.tls {folder}/localhost.pem {folder}/localhost.key
 xrd.tlsca certdir {folder}/trusted
 all.adminpath {folder}/admin
 all.pidpath {folder}/admin
@@ -96,8 +101,7 @@ def xrootd() -> Iterator[Site]:
             each.chmod(0o777)
         # The server refuses to run as the superuser.
         user = ["-R", "nobody"] if os.geteuid() == 0 else []
-        (folder / "trusted").mkdir(mode=0o755)
-        for each in certified(folder / "trusted"):
+        for each in certified(folder):
             if user:
                 shutil.chown(each, "nobody")
         command = ["xrootd", *user, "-c", str(config), "-p", str(port), "-l", str(log)]

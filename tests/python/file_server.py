@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import os
 import shutil
+import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -43,13 +44,21 @@ class FileServer:
 
     server: fb.Server
     folder: Path
+    certificate: Path | None = None
+    """That of the authority that the server has its own from; it is then asked over TLS."""
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.server.port}{path}"
 
+    def connection(self) -> http.client.HTTPConnection:
+        if self.certificate is None:
+            return http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        context = ssl.create_default_context(cafile=self.certificate)
+        return http.client.HTTPSConnection("localhost", self.server.port, timeout=60, context=context)
+
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
         """Send a request; an underscore in the name of a header stands for a hyphen."""
-        with closing(http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)) as connection:
+        with closing(self.connection()) as connection:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             connection.request(method, path, body, named)
             answer = connection.getresponse()

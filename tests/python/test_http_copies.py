@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -189,15 +191,15 @@ def test_redirects_are_followed_before_bytes_are_sent(near: FileServer, other: O
 def test_tokens_go_to_their_server_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    trusted = tmp_path / "trusted"
-    trusted.mkdir()
-    certificate, key = certified(trusted)
-    monkeypatch.setenv(variable, str(certificate if variable == "SSL_CERT_FILE" else trusted))
+    certificate, key, root = certified(tmp_path)
+    monkeypatch.setenv(variable, str(root if variable == "SSL_CERT_FILE" else root.parent))
     setting = f'[copy]\nhosts = ["127.0.0.1"]\n[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
     with ExitStack() as stack:
         server = stack.enter_context(copying(tmp_path, setting))
         first, second = (stack.enter_context(other_server(CONTENT, (certificate, key))) for _ in range(2))
         token = {"TransferHeaderAuthorization": "Bearer secret", "TransferHeaderX-Run": "7"}
+        assert copy(server, "/data/x", Source=f"{first.url}/x", **token).code == 401
+        server.certificate = root
         copied = copy(server, "/data/x", Source=f"{first.url}/x?authz=secret", Credential="none", **token)
         assert outcome(copied) == "success: Created"
         assert [(method, headers["Authorization"], headers["X-Run"]) for method, headers in first.asked] == [
@@ -213,6 +215,49 @@ def test_tokens_go_to_their_server_alone(
         first.redirect = None
         untrusted = copy(server, "/data/y", Source=first.url.replace("localhost", "127.0.0.3") + "/x")
         assert untrusted.code == 403
+
+
+ISSUER = "https://issuer.example"
+
+
+def base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def token_and_keys(folder: Path, scope: str) -> tuple[str, Path]:
+    """A bearer token, and the file with the keys of its issuer."""
+    key, keys, claims = (folder / name for name in ("issuer.key", "issuer.jwks", "claims"))
+    run("openssl", "genrsa", "-out", key, "2048")
+    modulus = run("openssl", "rsa", "-in", key, "-noout", "-modulus").strip().partition("=")[2]
+    public = {"kty": "RSA", "alg": "RS256", "n": base64url(bytes.fromhex(modulus)), "e": "AQAB"}
+    keys.write_text(json.dumps({"keys": [public]}))
+    told = {"iss": ISSUER, "sub": "transfers", "aud": "copies", "exp": int(time()) + 600, "scope": scope}
+    parts = [base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, told)]
+    claims.write_text(".".join(parts))
+    run("openssl", "dgst", "-sha256", "-sign", key, "-out", folder / "signature", claims)
+    return ".".join([*parts, base64url((folder / "signature").read_bytes())]), keys
+
+
+@pytest.mark.parametrize("mode", ["pull", "push"])
+def test_gfal_copies_between_closed_servers_with_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    certificate, key, root = certified(tmp_path)
+    token, keys = token_and_keys(tmp_path, "storage.read:/data storage.modify:/data")
+    monkeypatch.setenv("X509_CERT_DIR", str(root.parent))
+    monkeypatch.setenv("BEARER_TOKEN", token)
+    setting = (
+        f'[copy]\nhosts = ["127.0.0.1"]\n[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
+        f'[auth]\naudiences = ["copies"]\n[[auth.issuer]]\nissuer = "{ISSUER}"\nkeys = "{keys}"\n'
+    )
+    with (
+        copying(tmp_path / "one", setting, anonymous="nothing") as one,
+        copying(tmp_path / "two", setting, anonymous="nothing") as two,
+    ):
+        (one.folder / "data/here").write_bytes(CONTENT)
+        top = "https://localhost:{}/data/".format
+        gfal_copy(mode, top(one.server.port) + "here", top(two.server.port) + "there")
+        assert (two.folder / "data/there").read_bytes() == CONTENT
 
 
 # ---- the clients of sites, and XRootD's server

@@ -77,7 +77,7 @@ use crate::request::Request;
 pub use endpoint::Endpoint;
 pub use error::{ClientError, Result};
 pub use file::File;
-pub use options::{AddressFilter, Options, Token};
+pub use options::{AddressFilter, FilterRule, Options, Token};
 pub use sink::ReadPiece;
 pub use url::Url;
 

@@ -64,8 +64,11 @@ impl Options {
 }
 
 /// Refuses an address of a host by a text that says why.
+pub type FilterRule = dyn Fn(&str, IpAddr) -> Result<(), String> + Send + Sync;
+
+/// A rule for addresses, which clones share.
 #[derive(Clone)]
-pub struct AddressFilter(pub Arc<dyn Fn(&str, IpAddr) -> Result<(), String> + Send + Sync>);
+pub struct AddressFilter(pub Arc<FilterRule>);
 
 impl fmt::Debug for AddressFilter {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

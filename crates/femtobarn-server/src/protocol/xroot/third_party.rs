@@ -10,7 +10,7 @@
 //! Source: what XRootD's client sends (`XrdClThirdPartyCopyJob` of 6.2.1).
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,6 +30,7 @@ use crate::config::CopyHosts;
 use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
 use crate::logical::incoming_copy::IncomingCopy;
+use crate::logical::sessions::ClientSession;
 use crate::physical::{StorageError, StoragePath, StorageResult};
 
 /// The argument of the query by which a client cancels a copy.
@@ -82,7 +83,8 @@ impl RequestHandler {
     pub(super) fn incoming_copy(&self, source: Url, file: &Arc<SharedFile>) -> IncomingCopy {
         let turns = Arc::clone(&self.service.copies);
         let options = options(self.service.copy_hosts.clone());
-        IncomingCopy::new(fetched(source, options, turns, Arc::clone(file)))
+        let session = Arc::downgrade(&self.session);
+        IncomingCopy::new(fetched(source, options, turns, (session, Arc::clone(file))))
     }
 }
 
@@ -151,7 +153,7 @@ async fn fetched(
     source: Url,
     options: Options,
     turns: Arc<Semaphore>,
-    file: Arc<SharedFile>,
+    (session, file): (Weak<ClientSession>, Arc<SharedFile>),
 ) -> StorageResult<()> {
     let _turn = turns.acquire().await;
     let client = Client::connect(&source, options).await.map_err(not_fetched)?;
@@ -171,6 +173,10 @@ async fn fetched(
     let mut pieces = stream::iter(offsets).map(read).buffered(READS);
     while let Some(piece) = pieces.next().await {
         let ((offset, bytes), file) = (piece?, Arc::clone(&file));
+        // The session is not idle, and a server that stops waits for it.
+        if let Some(session) = session.upgrade() {
+            session.count_received(bytes.len() as u64);
+        }
         blocking(move || file.write_at(offset, &bytes)).await?;
     }
     blocking(move || file.sync().map(drop)).await

@@ -98,6 +98,7 @@ struct FileRequest {
     location: UrlLocation,
     /// The host to which the request was sent.
     host: Option<String>,
+    is_encrypted: bool,
     identity: Identity,
     headers: HeaderMap,
 }
@@ -144,6 +145,7 @@ async fn answered(
         site: Arc::clone(site),
         location,
         host: host.map(str::to_owned),
+        is_encrypted: peer.is_encrypted,
         identity,
         headers: parts.headers,
     };

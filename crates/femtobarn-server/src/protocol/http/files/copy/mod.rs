@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::HeaderValue;
-use http::header::IF_NONE_MATCH;
+use http::header::{AUTHORIZATION, IF_NONE_MATCH};
 
 use self::markers::CopyProgress;
 use self::order::{CopyOrder, Direction};
@@ -41,6 +41,10 @@ impl FileRequest {
             return Err(HttpFailure::NotAllowed(what.to_owned(), METHODS));
         };
         let order = CopyOrder::of(&self.headers)?;
+        if order.other.headers.contains_key(AUTHORIZATION) && !self.is_encrypted {
+            let what = "a token must only be sent over TLS, also one for another server";
+            return Err(HttpFailure::Unauthorized(what.to_owned()));
+        }
         others.check(&order.other)?;
         let turn = others.turn()?;
         let progress = Arc::new(CopyProgress::default());
