@@ -1,9 +1,9 @@
 //! The servers with which this one copies files for its clients.
 //!
-//! **Invariant:** an address that is not public, such as one of this machine or of its private network, is allowed by its
-//! network alone, never by a name: whoever owns a name chooses its addresses.
+//! **Invariant:** an address of this machine, and one that is not public, such as one of a private network, is allowed by
+//! its network alone, never by a name: whoever owns a name chooses its addresses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::network::Network;
 
 /// Addresses that are not public (the registries of IANA for special purposes), or that stand for others.
-const NOT_PUBLIC: [&str; 21] = [
+const NOT_PUBLIC: [&str; 17] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
     "100.64.0.0/10",
@@ -25,14 +25,10 @@ const NOT_PUBLIC: [&str; 21] = [
     "198.51.100.0/24",
     "203.0.113.0/24",
     "224.0.0.0/3",
-    "::/96",
-    "64:ff9b::/96",
-    "64:ff9b:1::/48",
-    "100::/64",
     "2001::/23",
     "2001:db8::/32",
     "2002::/16",
-    "f000::/4",
+    "3fff::/20",
 ];
 
 /// A server by its name, or all servers of a network.
@@ -66,9 +62,22 @@ impl CopyHosts {
     /// Whether a server with this name may be asked at this address.
     pub fn has(&self, host: &str, address: IpAddr) -> bool {
         self.0.iter().any(|known| match known {
-            CopyHost::Name(name) => is_named(host, name) && is_public(address),
+            CopyHost::Name(name) => is_named(host, name) && is_public(address) && !is_own(address),
             CopyHost::Network(network) => network.has(address),
         })
+    }
+
+    /// Fails unless a server with this name may be asked at this address, which is told to the log alone: clients must not
+    /// learn the addresses behind names.
+    ///
+    /// # Errors
+    /// A text for the client.
+    pub fn admit(&self, host: &str, address: IpAddr) -> Result<(), String> {
+        if self.has(host, address) {
+            return Ok(());
+        }
+        tracing::warn!(host, %address, "copy.hosts does not allow a server that a client named");
+        Err(format!("copy.hosts does not allow {host}"))
     }
 }
 
@@ -80,7 +89,34 @@ fn is_named(host: &str, name: &str) -> bool {
 fn is_public(address: IpAddr) -> bool {
     static NETWORKS: LazyLock<Vec<Network>> =
         LazyLock::new(|| NOT_PUBLIC.iter().filter_map(|text| text.parse().ok()).collect());
-    !NETWORKS.iter().any(|network| network.has(address))
+    // IANA assigns global addresses from 2000::/3 alone.
+    let is_global = match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(address) => address.segments()[0] >> 13 == 1,
+    };
+    is_global && !NETWORKS.iter().any(|network| network.has(address))
+}
+
+/// Whether this machine has an address.
+fn is_own(address: IpAddr) -> bool {
+    let can_bind = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    // Machines with `ip_nonlocal_bind` bind what nobody has, too. They reach their own addresses from the same ones.
+    let nobodys = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    can_bind(address) && (!can_bind(nobodys) || is_reached_from_itself(address))
+}
+
+/// Whether this machine sends to an address from that address. Nothing is sent.
+fn is_reached_from_itself(address: IpAddr) -> bool {
+    let any = if address.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let local = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    local.is_ok_and(|local| local.ip() == address)
 }
 
 impl TryFrom<String> for CopyHost {
@@ -139,6 +175,8 @@ mod tests {
             "64:ff9b::7f00:1",
             "2002:7f00:1::",
             "::127.0.0.1",
+            "4000::1",
+            "3fff::1",
         ] {
             let hidden: IpAddr = hidden.parse().unwrap();
             assert!(
@@ -147,6 +185,14 @@ mod tests {
             );
         }
         assert!(hosts(&["*"]).has("x", "2001:1458:201::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        let own: IpAddr = "127.0.0.1".parse().unwrap();
+        assert!(is_own(own) && is_reached_from_itself(own));
+        let nobodys: IpAddr = "192.0.2.7".parse().unwrap();
+        assert!(!is_own(nobodys) && !is_reached_from_itself(nobodys));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Requests to other servers: which ones, with which headers, and their redirects.
 
 use std::error::Error;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +41,7 @@ impl OtherServers {
     pub fn new(hosts: CopyHosts, allows_plain: bool) -> Result<Self, String> {
         let rule = hosts.clone();
         let connections =
-            femtobarn_http::connector(Arc::new(move |host, address| admit(&rule, host, address)));
+            femtobarn_http::connector(Arc::new(move |host, address| rule.admit(host, address)));
         let connections = connections.map_err(|error| format!("copy.hosts: {error}"))?;
         Ok(OtherServers {
             // XRootD's servers compare the names of headers by case.
@@ -71,7 +70,7 @@ impl OtherServers {
             return Err(HttpFailure::Forbidden(what.to_owned()));
         }
         match host.parse() {
-            Ok(address) => admit(&self.hosts, host, address).map_err(HttpFailure::Forbidden),
+            Ok(address) => self.hosts.admit(host, address).map_err(HttpFailure::Forbidden),
             Err(_) if self.hosts.has_name(host) => Ok(()),
             Err(_) => Err(HttpFailure::Forbidden(format!("copy.hosts does not allow {host}"))),
         }
@@ -170,13 +169,6 @@ impl OtherFile {
         }
         Err(HttpFailure::Elsewhere(format!("{self} redirects to {next}, which has no TLS")))
     }
-}
-
-fn admit(hosts: &CopyHosts, host: &str, address: IpAddr) -> Result<(), String> {
-    if hosts.has(host, address) {
-        return Ok(());
-    }
-    Err(format!("copy.hosts does not allow {host} at {address}"))
 }
 
 fn is_redirect(status: StatusCode) -> bool {
