@@ -31,6 +31,9 @@ pub(super) fn credentials(
     options: &Options,
     is_encrypted: bool,
 ) -> std::result::Result<Auth, String> {
+    if options.without_credentials {
+        return Err(format!("{protocol}: this client sends no credentials"));
+    }
     match protocol {
         "unix" => Ok(unix(&user_name(options))),
         "ztn" if !is_encrypted => Err("ztn: tokens are sent over TLS only".to_owned()),
@@ -100,6 +103,10 @@ mod tests {
         assert_eq!(auth.credentials, &b"ztn\0\0T\0\0\0\x04abc\0"[..]);
         assert!(credentials("ztn", &options, false).is_err(), "a token without TLS");
         assert!(credentials("gsi", &options, true).is_err());
+        let none = Options { without_credentials: true, ..options };
+        for protocol in ["unix", "ztn"] {
+            assert!(credentials(protocol, &none, true).is_err(), "{protocol}");
+        }
         let options = Options { user: Some("ann".into()), ..Options::default() };
         let auth = credentials("unix", &options, false).unwrap();
         assert!(auth.credentials.starts_with(b"unix\0ann"));

@@ -30,6 +30,8 @@ pub struct Options {
     /// The bearer token; by default, it is taken from `BEARER_TOKEN`, from the file that `BEARER_TOKEN_FILE`
     /// names, or from `bt_u<uid>` in `XDG_RUNTIME_DIR` (WLCG Bearer Token Discovery).
     pub token: Option<Token>,
+    /// Sends no credentials at all, whatever the server asks for.
+    pub without_credentials: bool,
     /// A file or directory of trusted certificate authorities; by default, `X509_CERT_DIR` and
     /// `SSL_CERT_FILE`, or else the operating system's.
     pub authorities: Option<PathBuf>,
@@ -50,6 +52,7 @@ impl Default for Options {
             streams: 0,
             user: None,
             token: None,
+            without_credentials: false,
             authorities: None,
             filter: None,
             application: "xrd".to_owned(),
