@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::clock;
 use nix::errno::Errno;
+use tokio::runtime::Handle;
 use uuid::Uuid;
 
 use super::exports::Exports;
@@ -27,7 +28,7 @@ const LEFT: Duration = Duration::from_secs(3600);
 const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 
-/// A file that is being uploaded. Its methods may block, and so may dropping it.
+/// A file that is being uploaded. Its methods may block. Dropping it does not within a tokio runtime.
 pub struct Upload {
     storage: Arc<dyn Storage>,
     file: Arc<dyn StoredFile>,
@@ -53,6 +54,11 @@ impl Upload {
             OpenMode { write: true, creation: Creation::New, make_folders: true, mode: FILE_MODE };
         let file = storage.open(&part, how, Opaque::default())?;
         Ok(Upload { storage, file, part, path: below, is_finished: AtomicBool::new(false) })
+    }
+
+    /// The open file.
+    pub fn file(&self) -> &Arc<dyn StoredFile> {
+        &self.file
     }
 
     /// Writes all of the bytes.
@@ -94,9 +100,25 @@ impl Upload {
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        if !*self.is_finished.get_mut()
-            && let Err(error) = self.storage.remove_file(&self.part, Opaque::default())
-        {
+        if *self.is_finished.get_mut() {
+            return;
+        }
+        let remains = Remains { storage: Arc::clone(&self.storage), part: self.part.clone() };
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn_blocking(move || drop(remains));
+        }
+    }
+}
+
+/// A file that is removed when this is dropped, also by a runtime that stops.
+struct Remains {
+    storage: Arc<dyn Storage>,
+    part: StoragePath,
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if let Err(error) = self.storage.remove_file(&self.part, Opaque::default()) {
             tracing::warn!(?error, part = %self.part, "an upload that was given up stays on the disk");
         }
     }

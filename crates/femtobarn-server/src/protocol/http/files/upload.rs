@@ -50,14 +50,6 @@ impl PendingUpload {
     }
 }
 
-impl Drop for PendingUpload {
-    fn drop(&mut self) {
-        // Dropping an upload may block.
-        let upload = Arc::clone(&self.upload);
-        self.site.blocking.spawn_blocking(move || drop(upload));
-    }
-}
-
 impl FileRequest {
     /// Begins to store a file at the path, if the client may.
     pub(super) async fn begin_upload(&self) -> Result<PendingUpload, HttpFailure> {
