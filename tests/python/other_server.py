@@ -6,7 +6,7 @@ import ssl
 import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,6 +28,12 @@ class OtherServer:
     """The connection breaks after as many bytes."""
     stop_at: int | None = None
     """No byte follows after as many, until `go_on`."""
+    takes: int | None = None
+    """It answers a PUT after as many bytes."""
+    keeps: int | None = None
+    """It keeps as many bytes of a PUT, and says nothing."""
+    unwanted: int = 0
+    """Bytes that came after its answer to a PUT."""
     redirect: str | None = None
     go_on: threading.Event = field(default_factory=threading.Event)
     asked: list[tuple[str, Message]] = field(default_factory=list)
@@ -87,10 +93,22 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         if self.is_elsewhere():
-            self.close_connection = True
+            self.take_unwanted()
             return
-        self.other.stored = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.other.takes is not None:
+            self.rfile.read(self.other.takes)
+            self.head(201, Content_Length="0")
+            self.take_unwanted()
+            return
+        self.other.stored = self.rfile.read(int(self.headers["Content-Length"]))[: self.other.keeps]
         self.head(201, Content_Length="0")
+
+    def take_unwanted(self) -> None:
+        """Count what comes until the other side closes the connection."""
+        self.close_connection = True
+        with suppress(OSError):
+            while part := self.rfile.read1(65_536):
+                self.other.unwanted += len(part)
 
 
 class Server(ThreadingHTTPServer):

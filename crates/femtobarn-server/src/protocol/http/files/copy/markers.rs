@@ -36,6 +36,12 @@ pub(super) struct CopyProgress {
 }
 
 impl CopyProgress {
+    /// No byte has moved in a new attempt.
+    pub(super) fn restart(&self) {
+        self.is_settling.store(false, Ordering::Relaxed);
+        self.moved.store(0, Ordering::Relaxed);
+    }
+
     /// Further bytes have moved.
     pub(super) fn add(&self, bytes: usize) {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -79,7 +85,8 @@ pub(super) fn answer(
                 format!("failure: {why}\n")
             }
         };
-        let _ = lines.send(Ok(last.into())).await;
+        // A client that reads nothing must not keep this task.
+        let _ = timeout(STALL_MAX, lines.send(Ok(last.into()))).await;
     });
     let headers = [(CONTENT_TYPE, "text/perf-marker-stream"), (CACHE_CONTROL, "no-store")];
     let body = Body::from_stream(ReceiverStream::new(receiver));
@@ -147,6 +154,18 @@ mod tests {
             markers += 1;
         }
         assert!((1..=5).contains(&markers), "{markers} markers");
+    }
+
+    #[tokio::test]
+    async fn a_copy_whose_bytes_have_all_moved_may_take_its_time() {
+        let progress = CopyProgress::default();
+        progress.settle();
+        let (lines, _told) = mpsc::channel(100);
+        let times = (Duration::from_millis(10), Duration::from_millis(50));
+        let waited = timeout(Duration::from_millis(200), watched(&progress, &lines, times));
+        assert!(waited.await.is_err());
+        progress.restart();
+        watched(&progress, &lines, times).await;
     }
 
     #[tokio::test]

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use http::HeaderValue;
-use http::header::{AUTHORIZATION, IF_NONE_MATCH};
+use http::header::IF_NONE_MATCH;
 
 use self::markers::CopyProgress;
 use self::order::{CopyOrder, Direction};
@@ -41,8 +41,8 @@ impl FileRequest {
             return Err(HttpFailure::NotAllowed(what.to_owned(), METHODS));
         };
         let order = CopyOrder::of(&self.headers)?;
-        if order.other.headers.contains_key(AUTHORIZATION) && !self.is_encrypted {
-            let what = "a token must only be sent over TLS, also one for another server";
+        if !order.other.headers.is_empty() && !self.is_encrypted {
+            let what = "headers for another server must only be sent over TLS";
             return Err(HttpFailure::Unauthorized(what.to_owned()));
         }
         others.check(&order.other)?;

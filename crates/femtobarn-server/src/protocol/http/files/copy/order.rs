@@ -3,8 +3,8 @@
 use std::fmt;
 
 use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HOST, RANGE, TE, TRAILER, TRANSFER_ENCODING,
-    UPGRADE,
+    ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HOST,
+    RANGE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::uri::Scheme;
 use http::{HeaderMap, HeaderName, Uri};
@@ -15,8 +15,24 @@ use crate::protocol::http::files::failure::HttpFailure;
 const PASSED_ON: &str = "transferheader";
 
 /// Headers that belong to a connection and to the bytes on it.
-const NOT_PASSED_ON: [HeaderName; 9] =
-    [CONNECTION, CONTENT_LENGTH, EXPECT, HOST, RANGE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE];
+const NOT_PASSED_ON: [HeaderName; 13] = [
+    ACCEPT_ENCODING,
+    CONNECTION,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    EXPECT,
+    HOST,
+    HeaderName::from_static("keep-alive"),
+    RANGE,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// What the names of further such headers begin with: those for proxies, and conditions.
+const KINDS_NOT_PASSED_ON: [&str; 2] = ["proxy-", "if-"];
 
 /// Where the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,8 +100,9 @@ impl CopyOrder {
             }
         };
         let other = OtherFile { url: url_of(url)?, headers: passed_on(headers)? };
-        if other.headers.contains_key(AUTHORIZATION) && !other.is_encrypted() {
-            return Err(malformed("TransferHeaderAuthorization is sent to https:// URLs alone"));
+        // Any of them may be a secret.
+        if !other.headers.is_empty() && !other.is_encrypted() {
+            return Err(malformed("headers of TransferHeader are sent to https:// URLs alone"));
         }
         let keeps_existing = text("overwrite").is_some_and(|value| value.eq_ignore_ascii_case("F"));
         Ok(CopyOrder { direction, other, verification, keeps_existing })
@@ -150,11 +167,16 @@ fn passed_on(headers: &HeaderMap) -> Result<HeaderMap, HttpFailure> {
         let Some(name) = name.as_str().strip_prefix(PASSED_ON) else { continue };
         let name = HeaderName::from_bytes(name.as_bytes());
         match name {
-            Ok(name) if !NOT_PASSED_ON.contains(&name) => passed_on.append(name, value.clone()),
+            Ok(name) if may_pass(&name) => passed_on.append(name, value.clone()),
             _ => return Err(malformed("a TransferHeader names a header that cannot be passed on")),
         };
     }
     Ok(passed_on)
+}
+
+fn may_pass(name: &HeaderName) -> bool {
+    let is_of_kind = |kind: &&str| name.as_str().starts_with(*kind);
+    !NOT_PASSED_ON.contains(name) && !KINDS_NOT_PASSED_ON.iter().any(is_of_kind)
 }
 
 fn malformed(what: &str) -> HttpFailure {
@@ -164,6 +186,7 @@ fn malformed(what: &str) -> HttpFailure {
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;
+    use http::header::AUTHORIZATION;
 
     use super::*;
 
@@ -210,7 +233,11 @@ mod tests {
             &[source, ("requirechecksumverification", "maybe")],
             &[source, ("transferheaderhost", "y")],
             &[source, ("transferheader", "y")],
+            &[source, ("transferheaderproxy-authorization", "y")],
+            &[source, ("transferheaderif-range", "y")],
+            &[source, ("transferheaderaccept-encoding", "gzip")],
             &[("source", "http://x/a"), ("transferheaderauthorization", "Bearer x")],
+            &[("source", "http://x/a"), ("transferheaderx-token", "x")],
         ] {
             assert!(order(wrong).is_err(), "{wrong:?}");
         }

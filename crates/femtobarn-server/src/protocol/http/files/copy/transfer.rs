@@ -1,17 +1,22 @@
 //! The bytes of a copy, and their checksum, which the other server is asked for when they have moved: to ask before would
 //! delay the first byte until a large file was read.
+//!
+//! 1. A server may answer before it has taken all bytes. A push succeeds only if they were all sent before its answer.
+//! 2. An answer that is not the last one ends the connection with the bytes that it has not taken.
 
+use std::convert::Infallible;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use futures_util::stream;
 use http::header::{CONTENT_LENGTH, EXPECT, IF_NONE_MATCH, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use parking_lot::Mutex;
 use simd_adler32::Adler32;
-use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::sleep;
 use tokio_stream::StreamExt;
 
 use super::markers::CopyProgress;
@@ -40,8 +45,7 @@ impl FileRequest {
         if answer.status() != StatusCode::OK {
             return Err(refused(&order.other, answer.status()));
         }
-        // Without either, a broken connection would look like the end of the file.
-        if ![CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|it| answer.headers().contains_key(it)) {
+        if !tells_its_end(answer.headers()) {
             return Err(HttpFailure::Elsewhere(format!("{} does not tell its size", order.other)));
         }
         let mut sum = Adler32::new();
@@ -56,7 +60,7 @@ impl FileRequest {
         }
         progress.settle();
         upload.complete().await?;
-        verify(others, order, sum.finish()).await?;
+        verify(others, order, sum.finish(), None).await?;
         self.finish_upload(&upload).await?;
         Ok(())
     }
@@ -77,25 +81,36 @@ impl FileRequest {
             }
         }
         let mut visit = ServerVisit::of(&order.other);
-        let (answer, sum) = loop {
+        let (answer, sent) = loop {
             let parts = vec![AnswerPart::Range(0..size)];
             let body = content::body(&self.site, Arc::clone(&file), parts).await?;
-            let (mut request, sum) = put(&visit, body, progress);
+            progress.restart();
+            if size == 0 {
+                progress.settle();
+            }
+            // Dropped with this attempt, it ends the bytes.
+            let (_attempt, ended) = oneshot::channel();
+            let sent = Arc::new(Mutex::new(SentBytes { size, ..SentBytes::default() }));
+            let mut request = put(&visit, body, (Arc::clone(&sent), Arc::clone(progress)), ended);
             request.headers_mut().insert(CONTENT_LENGTH, size.into());
             if order.keeps_existing {
                 request.headers_mut().insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
             }
             let answer = others.send(request, &visit.file).await?;
             if !others.is_redirected(&mut visit, &answer)? {
-                break (answer, sum);
+                let sent = sent.lock();
+                break (answer, (sent.count, sent.sum.finish()));
             }
         };
         if !answer.status().is_success() {
             return Err(refused(&order.other, answer.status()));
         }
-        progress.settle();
-        let sum = sum.lock().finish();
-        verify(others, order, sum).await
+        let (count, sum) = sent;
+        if count != size {
+            let what = format!("{} answers after {count} of {size} bytes", order.other);
+            return Err(HttpFailure::Elsewhere(what));
+        }
+        verify(others, order, sum, Some(size)).await
     }
 
     fn others(&self) -> Result<&OtherServers, HttpFailure> {
@@ -104,30 +119,52 @@ impl FileRequest {
     }
 }
 
-/// A request that stores bytes, and their running checksum.
+/// The bytes of one attempt to store a file.
+#[derive(Default)]
+struct SentBytes {
+    /// How many there are.
+    size: u64,
+    /// How many were sent, and their checksum.
+    count: u64,
+    sum: Adler32,
+}
+
+/// A request that stores bytes, until the attempt is `ended`.
 fn put(
     visit: &ServerVisit,
     body: Body,
-    progress: &Arc<CopyProgress>,
-) -> (Request<Body>, Arc<Mutex<Adler32>>) {
-    let sum = Arc::new(Mutex::new(Adler32::new()));
+    (sent, progress): (Arc<Mutex<SentBytes>>, Arc<CopyProgress>),
+    ended: oneshot::Receiver<Infallible>,
+) -> Request<Body> {
     let go_ahead = Arc::new(Notify::new());
-    let (summed, progress, awaited) =
-        (Arc::clone(&sum), Arc::clone(progress), Arc::clone(&go_ahead));
-    let chunks = (body.into_data_stream(), Some(awaited));
-    let chunks = stream::unfold(chunks, move |(mut chunks, awaited)| {
-        let (sum, progress) = (Arc::clone(&summed), Arc::clone(&progress));
+    let unsent = (body.into_data_stream(), ended, Some(Arc::clone(&go_ahead)));
+    let chunks = stream::try_unfold(unsent, move |(mut chunks, mut ended, awaited)| {
+        let (sent, progress) = (Arc::clone(&sent), Arc::clone(&progress));
         async move {
             if let Some(awaited) = awaited {
-                // Servers that do not answer it get the bytes all the same.
-                let _ = timeout(GO_AHEAD_MAX, awaited.notified()).await;
+                tokio::select! {
+                    () = awaited.notified() => {}
+                    // Servers that do not answer it get the bytes all the same.
+                    () = sleep(GO_AHEAD_MAX) => {}
+                    _ = &mut ended => return Err(not_wanted()),
+                }
             }
-            let chunk = chunks.next().await?;
-            if let Ok(bytes) = &chunk {
-                sum.lock().write(bytes);
-                progress.add(bytes.len());
+            let chunk = tokio::select! {
+                biased;
+                _ = &mut ended => return Err(not_wanted()),
+                chunk = chunks.next() => chunk,
+            };
+            let Some(chunk) = chunk else { return Ok(None) };
+            let bytes = chunk.map_err(io::Error::other)?;
+            progress.add(bytes.len());
+            let mut sent = sent.lock();
+            sent.sum.write(&bytes);
+            sent.count += bytes.len() as u64;
+            if sent.count == sent.size {
+                progress.settle();
             }
-            Some((chunk, (chunks, None)))
+            drop(sent);
+            Ok(Some((bytes, (chunks, ended, None))))
         }
     });
     let mut request = visit.request(&Method::PUT, Body::from_stream(chunks));
@@ -137,15 +174,37 @@ fn put(
             go_ahead.notify_one();
         }
     });
-    (request, sum)
+    request
 }
 
-/// Compares a checksum with that of the other server.
-async fn verify(others: &OtherServers, order: &CopyOrder, sum: u32) -> Result<(), HttpFailure> {
+fn not_wanted() -> io::Error {
+    io::Error::other("the server has answered already")
+}
+
+/// Whether the end of an answer differs from that of a broken connection.
+fn tells_its_end(headers: &HeaderMap) -> bool {
+    let encodings: Vec<_> = headers.get_all(TRANSFER_ENCODING).into_iter().collect();
+    match encodings[..] {
+        [] => headers.contains_key(CONTENT_LENGTH),
+        [only] => only.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        _ => false,
+    }
+}
+
+/// Compares a checksum with that of the other server, and the size of a file that was stored there.
+async fn verify(
+    others: &OtherServers,
+    order: &CopyOrder,
+    sum: u32,
+    stored: Option<u64>,
+) -> Result<(), HttpFailure> {
     if order.verification == DigestDemand::Unwanted {
         return Ok(());
     }
     let answer = others.ask(&order.other, Method::HEAD, true).await?;
+    if let Some(size) = stored {
+        check_stored(order, &answer, size)?;
+    }
     let told = if answer.status().is_success() { adler32_of(answer.headers()) } else { None };
     match told {
         Some(told) if told == sum => Ok(()),
@@ -157,6 +216,23 @@ async fn verify(others: &OtherServers, order: &CopyOrder, sum: u32) -> Result<()
             format!("{} tells no adler32, and RequireChecksumVerification is true", order.other),
         )),
         None => Ok(()),
+    }
+}
+
+/// Fails if a file that was stored at the other server is not there, or has another size.
+fn check_stored<T>(order: &CopyOrder, answer: &Response<T>, size: u64) -> Result<(), HttpFailure> {
+    let status = answer.status();
+    if matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) {
+        return Err(refused(&order.other, status));
+    }
+    let told: Option<u64> =
+        answer.headers().get(CONTENT_LENGTH).and_then(|told| told.to_str().ok()?.parse().ok());
+    match told {
+        Some(told) if status == StatusCode::OK && told != size => {
+            let what = format!("{} has {told} bytes, and {size} were sent", order.other);
+            Err(HttpFailure::Elsewhere(what))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -178,6 +254,8 @@ fn refused(file: &OtherFile, status: StatusCode) -> HttpFailure {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderName;
+
     use super::*;
 
     #[test]
@@ -188,5 +266,22 @@ mod tests {
         assert_eq!(told("md5=HKMI32zbCov0DVm+KhfqwQ==, ADLER32=1A2b"), Some(0x1a2b));
         assert_eq!(told("adler32=x"), None);
         assert_eq!(told("adler32"), None);
+    }
+
+    #[test]
+    fn an_answer_that_ends_with_its_connection_may_be_cut() {
+        let tells = |headers: &[(HeaderName, &'static str)]| {
+            let headers = headers.iter().cloned();
+            let headers = headers.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            tells_its_end(&headers.collect())
+        };
+        assert!(tells(&[(CONTENT_LENGTH, "7")]) && tells(&[(TRANSFER_ENCODING, "Chunked")]));
+        for wrong in [
+            &[][..],
+            &[(TRANSFER_ENCODING, "gzip")],
+            &[(TRANSFER_ENCODING, "chunked, gzip"), (CONTENT_LENGTH, "7")],
+        ] {
+            assert!(!tells(wrong), "{wrong:?}");
+        }
     }
 }
