@@ -97,24 +97,48 @@ impl Files {
         let interface = self.exports.open(path, how, opaque)?;
         let metadata = interface.metadata()?;
         let is_shared = self.reuses && interface.can_be_shared();
-        let shared = Arc::new(SharedFile {
-            key: key.clone(),
+        let shared = Arc::new(self.opened(key.clone(), interface, &metadata, how.creation));
+        if is_shared {
+            self.open.lock().insert(key, Arc::downgrade(&shared));
+        }
+        Ok((shared, metadata))
+    }
+
+    /// An open file that has no path yet, and will have this one; no other session shares it.
+    ///
+    /// # Errors
+    /// [`StorageError`] if its metadata cannot be read.
+    pub fn unnamed(
+        &self,
+        path: &StoragePath,
+        interface: Arc<dyn StoredFile>,
+    ) -> StorageResult<(Arc<SharedFile>, Metadata)> {
+        let key = FileKey { path: path.clone(), opaque: Box::default(), write: true };
+        let metadata = interface.metadata()?;
+        Ok((Arc::new(self.opened(key, interface, &metadata, Creation::New)), metadata))
+    }
+
+    fn opened(
+        &self,
+        key: FileKey,
+        interface: Arc<dyn StoredFile>,
+        metadata: &Metadata,
+        creation: Creation,
+    ) -> SharedFile {
+        SharedFile {
+            key,
             id: metadata.id,
             snapshot: interface.snapshot(),
             exports: Arc::clone(&self.exports),
             interface: Mutex::new(Some(interface)),
             was_used: AtomicBool::new(true),
             // A new or truncated file is not durable yet.
-            is_unsynced: AtomicBool::new(how.creation != Creation::Existing),
+            is_unsynced: AtomicBool::new(creation != Creation::Existing),
             syncing: Mutex::default(),
             eliminates_syncs: self.eliminates_syncs,
             open: Arc::clone(&self.open),
             counts: Arc::clone(&self.counts),
-        });
-        if is_shared {
-            self.open.lock().insert(key, Arc::downgrade(&shared));
         }
-        Ok((shared, metadata))
     }
 
     fn shared_file(

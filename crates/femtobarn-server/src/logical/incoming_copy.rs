@@ -1,8 +1,7 @@
 //! Copies from other servers into files that clients have open.
 //!
 //! 1. A copy begins when its client says so, and is made once.
-//! 2. It ends at the latest when its file is closed. A file whose copy is not complete by then is removed by the protocol
-//!    layer.
+//! 2. It ends at the latest when its file is closed. One that was cancelled never begins.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -37,7 +36,9 @@ impl IncomingCopy {
 
     /// Begins the copy; false if it has begun before. Must be called within a tokio runtime.
     pub fn begin(&self) -> bool {
-        let Some(work) = self.work.lock().take() else { return false };
+        // Held until the task is known, so that whoever cancels finds one of both.
+        let mut waiting = self.work.lock();
+        let Some(work) = waiting.take() else { return false };
         let outcome = self.outcome.clone();
         let task = tokio::spawn(async move {
             let done = work.await;
@@ -63,6 +64,8 @@ impl IncomingCopy {
 
     /// Ends the copy, unless it has ended.
     pub fn cancel(&self) {
+        let work = self.work.lock().take();
+        drop(work);
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
@@ -71,11 +74,6 @@ impl IncomingCopy {
             state.get_or_insert_with(|| Err(cancelled()));
             is_running
         });
-    }
-
-    /// Whether all bytes were copied and are durable.
-    pub fn is_complete(&self) -> bool {
-        matches!(*self.outcome.borrow(), Some(Ok(())))
     }
 }
 
@@ -101,13 +99,19 @@ mod tests {
         for outcome in [Ok(()), Err(failure)] {
             let expected = outcome.clone();
             let copy = IncomingCopy::new(async move { outcome });
-            assert!(!copy.is_complete());
             assert!(copy.begin() && !copy.begin());
             assert_eq!(copy.outcome().await, expected);
             copy.cancel();
             assert_eq!(copy.outcome().await, expected);
-            assert_eq!(copy.is_complete(), expected.is_ok());
         }
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_copy_does_not_begin() {
+        let copy = IncomingCopy::new(async { panic!("it has begun") });
+        copy.cancel();
+        assert!(!copy.begin());
+        assert_eq!(copy.outcome().await, Err(cancelled()));
     }
 
     #[tokio::test]

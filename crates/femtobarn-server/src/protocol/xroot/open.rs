@@ -21,7 +21,7 @@ use super::handler::{RequestHandler, blocking, is_slashed, opaque};
 use super::responses::{done, failed, ok, response_of};
 use super::service::RootService;
 use super::stat_line::stat_line;
-use super::third_party::{cancel, is_incomplete};
+use super::third_party::cancel;
 use crate::auth::Action;
 use crate::logical::Logical;
 use crate::logical::files::SharedFile;
@@ -51,7 +51,6 @@ const COPY_BYTES: u64 = 1024 * 1024;
 impl RequestHandler {
     pub(super) async fn open(&self, open: Open) -> Result<Response, Response> {
         let (path, how) = self.allowed_open(&open).await?;
-        let source = if how.write { self.copy_source(&open.location, &path)? } else { None };
         let claim = if names_snapshot(&open.location) {
             None
         } else {
@@ -61,6 +60,8 @@ impl RequestHandler {
         if claim.is_none() {
             self.redirect(&path, opaque(&open.location), how.write)?;
         }
+        // The server with the file reads the source.
+        let source = if how.write { self.copy_source(&open.location, &path)? } else { None };
         let opened = self.open_claimed(&open, (path, how), source, claim.clone()).await;
         let is_deferred = matches!(opened, Err(Response::Wait(_)));
         if let Some(claim) = claim.filter(|_| !is_deferred) {
@@ -86,30 +87,35 @@ impl RequestHandler {
         if let Some(csn) = before.map_err(response_of)? {
             opaque_bytes.extend_from_slice(format!("&fb.csn={csn}").as_bytes());
         }
-        let opened = self.call(is_quick, move |service| {
-            service.logical.files.open(&name, how, Opaque(&opaque_bytes))
-        });
-        let (file, mut metadata) = opened.await?;
+        let (file, mut metadata, copy) = if let Some(source) = source {
+            self.begin_copy(&open.location, (&path, how), source).await?
+        } else {
+            let opened = self.call(is_quick, move |service| {
+                service.logical.files.open(&name, how, Opaque(&opaque_bytes))
+            });
+            let (file, metadata) = opened.await?;
+            (file, metadata, None)
+        };
+        let is_writable = how.write && copy.is_none();
         let unnamed_snapshot = file.snapshot().filter(|_| !names_snapshot(&open.location));
         if unnamed_snapshot.is_some() {
             self.check_unchanged(&path, &file).await?;
         }
-        if open.template_options.contains(OpenTemplateOptions::DUPLICATE) {
+        if open.template_options.contains(OpenTemplateOptions::DUPLICATE) && copy.is_none() {
             self.copy_template(open, &file).await?;
             metadata = self.metadata_of(&file).await?;
         }
-        let copy = source.map(|source| self.incoming_copy(source, &file));
         let handle = self.insert_handle(OpenFile {
             file,
             copy,
             unnamed_snapshot,
             claim,
-            is_writable: how.write,
+            is_writable,
             is_quick: exports.is_quick(&path),
             latencies,
             path,
             persists_on_close: AtomicBool::new(
-                how.write && open.options.contains(OpenOptions::PERSIST_ON_CLOSE),
+                is_writable && open.options.contains(OpenOptions::PERSIST_ON_CLOSE),
             ),
             unsound_pages: Mutex::default(),
             checkpoint: Mutex::default(),
@@ -207,13 +213,9 @@ impl RequestHandler {
             return Err(failed(ErrorCode::FILE_NOT_OPEN, "unknown file handle"));
         };
         file.persists_on_close.store(false, Ordering::Release);
-        if is_incomplete(&file) {
-            let (file, path) = (Arc::clone(&file), file.path.clone());
-            self.call(false, move |service| {
-                cancel(&file);
-                service.logical.exports.remove_file(&path, Opaque::default())
-            })
-            .await?;
+        if let Some(copy) = &file.copy {
+            copy.cancel();
+            copy.outcome().await.map_err(response_of)?;
         }
         if has_checkpoint(&file) {
             let file = Arc::clone(&file);
@@ -327,11 +329,11 @@ fn copy(
 }
 
 fn must_be_removed(file: &OpenFile) -> bool {
-    is_incomplete(file) || file.persists_on_close.load(Ordering::Acquire)
+    file.persists_on_close.load(Ordering::Acquire)
 }
 
-/// Cleans up the open files of an ended session: undoes checkpoints, and removes files that persist only if they are
-/// closed, and those whose copy is not complete.
+/// Cleans up the open files of an ended session: ends copies, undoes checkpoints, and removes files that persist only if
+/// they are closed.
 pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<ClientSession>) {
     let files = session.handles.close();
     let is_left = |file: &&Arc<OpenFile>| {

@@ -2,13 +2,17 @@
 //!
 //! 1. The open names the source (`tpc.src`, `tpc.lfn`, `tpc.spr`). The first sync begins the copy, each further one is
 //!    answered at its end. `docs/protocol.md` has the sequence.
-//! 2. The source is read with the rights of an anonymous client: neither the client's credentials nor those of this
+//! 2. The copy is an upload: the file appears under its path when the copy is complete, before the last sync is answered,
+//!    and a copy that fails leaves nothing.
+//! 3. The source is read with the rights of an anonymous client: neither the client's credentials nor those of this
 //!    process are sent.
-//! 3. A client reaches no server through this one but those that the operator allows (`copy.hosts`), which is checked for
+//! 4. A client reaches no server through this one but those that the operator allows (`copy.hosts`), which is checked for
 //!    each address that is connected to, after redirects, too.
+//! 5. All waiting for a source is limited in time, and a source that changes meanwhile fails the copy.
 //!
 //! Source: what XRootD's client sends (`XrdClThirdPartyCopyJob` of 6.2.1).
 
+use std::future::Future;
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -17,21 +21,27 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use nix::errno::Errno;
 use tokio::sync::Semaphore;
-use xrd::client::{AddressFilter, Client, ClientError, Options, Token, Url};
+use tokio::time::timeout;
+use xrd::client::{AddressFilter, Client, Options, Url};
 use xrd::flags::OpenOptions;
 use xrd::request::{Request, Sync};
-use xrd::response::Response;
+use xrd::response::{Response, StatLine};
 use xrd::{ErrorCode, Location, StreamId};
 
 use super::connection::RootConnection;
 use super::handler::{RequestHandler, blocking};
 use super::responses::{failed, response_of};
 use crate::config::CopyHosts;
+use crate::logical::exports::Exports;
 use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
 use crate::logical::incoming_copy::IncomingCopy;
 use crate::logical::sessions::ClientSession;
-use crate::physical::{StorageError, StoragePath, StorageResult};
+use crate::logical::uploads::Upload;
+use crate::physical::{
+    Creation, FileKind, Metadata, Opaque, OpenMode, Storage, StorageError, StoragePath,
+    StorageResult,
+};
 
 /// The argument of the query by which a client cancels a copy.
 pub(super) const CANCEL_COPY: &[u8] = b"ofs.tpc cancel";
@@ -41,6 +51,12 @@ const COPY_SECONDS: u32 = 1800;
 
 /// How long the source may be silent, and then how long it may be away.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// How long any answer of the source may take, with all its waits and redirects.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+
+/// How long a copy may wait for its turn.
+const QUEUE_MAX: Duration = Duration::from_secs(1200);
 
 /// Bytes of a read, and reads that are under way.
 const READ_BYTES: u64 = 1 << 20;
@@ -79,13 +95,63 @@ impl RequestHandler {
         Err(failed(ErrorCode::NOT_AUTHORIZED, format!("copy.hosts does not allow {host}")))
     }
 
-    /// The copy that fills a file.
-    pub(super) fn incoming_copy(&self, source: Url, file: &Arc<SharedFile>) -> IncomingCopy {
-        let turns = Arc::clone(&self.service.copies);
-        let options = options(self.service.copy_hosts.clone());
-        let session = Arc::downgrade(&self.session);
-        IncomingCopy::new(fetched(source, options, turns, (session, Arc::clone(file))))
+    /// Opens a new file, and tells the copy that fills it.
+    pub(super) async fn begin_copy(
+        &self,
+        location: &Location,
+        (path, how): (&StoragePath, OpenMode),
+        source: Url,
+    ) -> Result<(Arc<SharedFile>, Metadata, Option<IncomingCopy>), Response> {
+        let told = location.value_of("oss.asize").map(String::from_utf8_lossy);
+        let size = told.and_then(|told| told.parse().ok());
+        let path = path.clone();
+        let begun = self.call(false, move |service| {
+            check_place(&service.logical.exports, &path, how)?;
+            let upload = Upload::begin(&service.logical.exports, &path)?;
+            let file = Arc::clone(upload.file());
+            let (file, metadata) = service.logical.files.unnamed(&path, file)?;
+            Ok((upload, file, metadata))
+        });
+        let (upload, file, metadata) = begun.await?;
+        let destination =
+            CopyDestination { upload, replaces: how.creation == Creation::Empty, size };
+        let copy = fetched(
+            source,
+            options(self.service.copy_hosts.clone()),
+            Arc::clone(&self.service.copies),
+            (Arc::downgrade(&self.session), Arc::new(destination)),
+        );
+        Ok((file, metadata, Some(IncomingCopy::new(copy))))
     }
+}
+
+/// Fails unless a file that is opened in this way may be at the path.
+fn check_place(exports: &Exports, path: &StoragePath, how: OpenMode) -> StorageResult<()> {
+    let refused = |errno| Err(StorageError::cannot("open", path, errno));
+    if how.creation == Creation::Existing {
+        let what = "a copy needs a new file, or one to be replaced: open it with new or delete";
+        return Err(StorageError::refused(Errno::EINVAL, what));
+    }
+    match exports.metadata(path, Opaque::default()) {
+        Ok(found) if found.kind == FileKind::Folder => refused(Errno::EISDIR),
+        Ok(_) if how.creation == Creation::New => refused(Errno::EEXIST),
+        Err(StorageError::Refused(Errno::ENOENT, _)) => match path.parent() {
+            Some((above, _)) if !how.make_folders => {
+                exports.metadata(&above, Opaque::default()).map(drop)
+            }
+            _ => Ok(()),
+        },
+        found => found.map(drop),
+    }
+}
+
+/// Where a copy goes.
+struct CopyDestination {
+    upload: Upload,
+    /// Whether another file at the path is replaced.
+    replaces: bool,
+    /// The size that the client told.
+    size: Option<u64>,
 }
 
 impl RootConnection {
@@ -123,65 +189,83 @@ pub(super) fn cancel(file: &OpenFile) {
     }
 }
 
-/// Whether a file was opened for a copy that is not complete.
-pub(super) fn is_incomplete(file: &OpenFile) -> bool {
-    file.copy.as_ref().is_some_and(|copy| !copy.is_complete())
-}
-
 fn options(hosts: CopyHosts) -> Options {
-    let allows = move |host: &str, address| {
-        if hosts.has(host, address) {
-            return Ok(());
-        }
-        Err(format!("copy.hosts does not allow {host} at {address}"))
-    };
+    let allows = move |host: &str, address| hosts.admit(host, address);
     Options {
         request_timeout: SILENCE_MAX,
         reconnect_timeout: SILENCE_MAX,
-        patience: 2 * SILENCE_MAX,
+        patience: ANSWER_MAX,
+        answer_timeout: Some(ANSWER_MAX),
         user: Some("femtobarn".to_owned()),
-        // Otherwise the client would look for a token of this process.
-        token: Some(Token(String::new())),
+        without_credentials: true,
         filter: Some(AddressFilter(Arc::new(allows))),
         application: "femtobarn".to_owned(),
         ..Options::default()
     }
 }
 
-/// Reads a file of another server into one of this server, and makes it durable.
+/// Reads a file of another server into one of this server, makes it durable, and gives it its path.
 async fn fetched(
     source: Url,
     options: Options,
     turns: Arc<Semaphore>,
-    (session, file): (Weak<ClientSession>, Arc<SharedFile>),
+    (session, destination): (Weak<ClientSession>, Arc<CopyDestination>),
 ) -> StorageResult<()> {
-    let _turn = turns.acquire().await;
-    let client = Client::connect(&source, options).await.map_err(not_fetched)?;
-    let from = client.open(&source.location, OpenOptions::READ).await.map_err(not_fetched)?;
-    let size = from.stat().await.map_err(not_fetched)?.size;
+    let Ok(_turn) = timeout(QUEUE_MAX, turns.acquire()).await else {
+        let what = "too many copies are being made already; try again later";
+        return Err(StorageError::refused(Errno::EBUSY, what));
+    };
+    let client = answered(Client::connect(&source, options)).await?;
+    let from = answered(client.open(&source.location, OpenOptions::READ)).await?;
+    let before = answered(from.stat()).await?;
+    let size = before.size;
+    if let Some(told) = destination.size.filter(|told| *told != size) {
+        return Err(not_fetched(format!("it has {size} bytes, and the client expects {told}")));
+    }
     let from = &from;
     let read = |offset: u64| async move {
         let mut bytes = vec![0; READ_BYTES.min(size - offset) as usize];
-        let count = from.read_checked(offset, &mut bytes).await.map_err(not_fetched)?;
+        let count = answered(from.read_checked(offset, &mut bytes)).await?;
         if count < bytes.len() {
-            let what = "the source became shorter while it was copied";
-            return Err(StorageError::refused(Errno::EREMOTEIO, what));
+            return Err(changed());
         }
         Ok((offset, bytes))
     };
     let offsets = (0..size.div_ceil(READ_BYTES)).map(|number| number * READ_BYTES);
     let mut pieces = stream::iter(offsets).map(read).buffered(READS);
     while let Some(piece) = pieces.next().await {
-        let ((offset, bytes), file) = (piece?, Arc::clone(&file));
+        let ((offset, bytes), to) = (piece?, Arc::clone(&destination));
         // The session is not idle, and a server that stops waits for it.
         if let Some(session) = session.upgrade() {
             session.count_received(bytes.len() as u64);
         }
-        blocking(move || file.write_at(offset, &bytes)).await?;
+        blocking(move || to.upload.write_at(offset, &bytes)).await?;
     }
-    blocking(move || file.sync().map(drop)).await
+    let after = answered(from.stat()).await?;
+    let version = |line: &StatLine| (line.id, line.size, line.modified);
+    if version(&after) != version(&before) {
+        return Err(changed());
+    }
+    blocking(move || {
+        destination.upload.sync()?;
+        destination.upload.finish(destination.replaces).map(drop)
+    })
+    .await
 }
 
-fn not_fetched(error: ClientError) -> StorageError {
-    StorageError::refused(Errno::EREMOTEIO, format!("the source cannot be copied: {error}"))
+/// An answer of the source, if it comes in time.
+async fn answered<T>(answer: impl Future<Output = xrd::client::Result<T>>) -> StorageResult<T> {
+    match timeout(ANSWER_MAX, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(not_fetched(error.to_string())),
+        Err(_) => Err(not_fetched(format!("no answer in {} s", ANSWER_MAX.as_secs()))),
+    }
+}
+
+fn changed() -> StorageError {
+    not_fetched("it was changed while it was copied".to_owned())
+}
+
+fn not_fetched(why: String) -> StorageError {
+    StorageError::refused(Errno::EREMOTEIO, format!("the source cannot be copied: {why}"))
 }
