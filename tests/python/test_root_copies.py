@@ -177,8 +177,9 @@ def test_sources_that_change_are_not_copied(tmp_path: Path, near: FileServer, sl
 
 CANCEL = """
 import sys, threading, time
+from pathlib import Path
 from XRootD import client
-from XRootD.client.flags import OpenFlags
+from XRootD.client.flags import AccessMode, OpenFlags
 
 url, source, other = sys.argv[1:]
 url += f"?tpc.key=1&tpc.src={source}&tpc.lfn=/data/large"
@@ -199,13 +200,15 @@ status, _ = file.sync()
 assert not status.ok and "the client expects 1" in status.message, status
 
 file = client.File()
-assert file.open(url, new)[0].ok
+assert file.open(url, new, AccessMode.UR | AccessMode.UW)[0].ok
 assert file.sync()[0].ok
 ended = []
 waiting = threading.Thread(target=lambda: ended.append(file.sync()[0]))
 waiting.start()
 time.sleep(1)
 assert not ended
+[part] = (Path(other).parent / ".femtobarn-uploads").iterdir()
+assert part.stat().st_mode & 0o777 == 0o600
 with open(other, "w") as made:
     made.write("of somebody else")
 assert file.stat(force=True)[0].ok

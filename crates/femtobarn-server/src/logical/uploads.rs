@@ -25,7 +25,8 @@ pub(super) const UPLOADS: &[u8] = b".femtobarn-uploads";
 /// How old an upload is that nobody works on any more. Another server may serve the same folder.
 const LEFT: Duration = Duration::from_secs(3600);
 
-const FILE_MODE: u32 = 0o644;
+/// Permission bits of new files, if the client chooses none.
+pub const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 
 /// A file that is being uploaded. Its methods may block. Dropping it does not within a tokio runtime.
@@ -40,18 +41,17 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Begins to upload a file.
+    /// Begins to upload a file, which gets these permission bits.
     ///
     /// # Errors
     /// Those of the storage; `EBUSY` if the path is the top of an export.
-    pub fn begin(exports: &Exports, path: &StoragePath) -> StorageResult<Self> {
+    pub fn begin(exports: &Exports, path: &StoragePath, mode: u32) -> StorageResult<Self> {
         let (storage, below) = exports.locate_writable(path)?;
         if below.parent().is_none() {
             return Err(StorageError::cannot("store", path, Errno::EBUSY));
         }
         let part = folder()?.join(Uuid::new_v4().simple().to_string().as_bytes())?;
-        let how =
-            OpenMode { write: true, creation: Creation::New, make_folders: true, mode: FILE_MODE };
+        let how = OpenMode { write: true, creation: Creation::New, make_folders: true, mode };
         let file = storage.open(&part, how, Opaque::default())?;
         Ok(Upload { storage, file, part, path: below, is_finished: AtomicBool::new(false) })
     }
@@ -160,7 +160,7 @@ mod tests {
         let mut exports = Exports::default();
         exports.add(&at("/data"), storage, ExportOptions::default()).expect("an export");
         let begin = || {
-            let upload = Upload::begin(&exports, &at("/data/a/b")).expect("an upload");
+            let upload = Upload::begin(&exports, &at("/data/a/b"), FILE_MODE).expect("an upload");
             upload.write_at(0, b"new").expect("a write");
             upload
         };

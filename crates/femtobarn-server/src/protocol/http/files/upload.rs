@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use super::failure::HttpFailure;
 use super::{FileRequest, FileSite};
 use crate::auth::Action;
-use crate::logical::uploads::Upload;
+use crate::logical::uploads::{FILE_MODE, Upload};
 use crate::physical::{Metadata, StorageError};
 use crate::protocol::buffers::PIECE_BYTES;
 
@@ -56,7 +56,8 @@ impl FileRequest {
         let path = self.changeable_path()?.clone();
         self.check(Action::Create, &path)?;
         self.replaced().await?;
-        let upload = self.call(move |logical| Upload::begin(&logical.exports, &path)).await?;
+        let upload =
+            self.call(move |logical| Upload::begin(&logical.exports, &path, FILE_MODE)).await?;
         Ok(PendingUpload {
             site: Arc::clone(&self.site),
             upload: Arc::new(upload),
