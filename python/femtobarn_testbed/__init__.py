@@ -8,13 +8,26 @@ initial data (`data`, `streams`) and a server (`site`, `memcached`), reads the m
 (`results`), from which `comparison` compares, `report` draws (`report_page`, `rate_plots`, `time_plots`,
 `conditions_plots` with `event_costs`, `storage_plots`, `monarc`, `labels`, `summaries`, beside `papers`), and
 `costs` derives the cost of work for `planning` (with `disk`). A workload without clients replays traces of
-reads on full disks (`eviction`).
+reads on full disks (`eviction`). `tape_library` is a program of its own, a site's commands for tapes.
 """
 
 from __future__ import annotations
 
-from .results import latest, read, save
-from .runner import run
-from .workload import Workload, bundled_workloads, load
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .results import latest, read, save
+    from .runner import run
+    from .workload import Workload, bundled_workloads, load
 
 __all__ = ["Workload", "bundled_workloads", "latest", "load", "read", "run", "save"]
+
+_MODULES = {"latest": "results", "read": "results", "run": "runner", "save": "results"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of a public name when it is first used: `tape_library` starts without the others."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_MODULES.get(name, 'workload')}", __name__), name)
