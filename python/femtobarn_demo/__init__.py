@@ -10,9 +10,10 @@ d. measures better constants by hours of the run, reconstructs some events again
    first pass on some events to show that it gives the same bytes;
 e. selects events by tag and follows their links to the space points;
 f. seals a database and opens it with ROOT and uproot;
-g. writes ``report.html`` and prints the numbers.
+g. copies that database to an object store, removes it from the disk, and reads it by a selection of tags;
+h. writes ``report.html`` and prints the numbers.
 
 Needs the extra `demo`. `steps` has these steps, over `acquisition` (b and c) and `reprocessing` (d), in
-processes of `workers`, `calibration` (d), `external_readers` (f) and `demo_report` (g); `sources` simulates
-events, `reconstruction` reconstructs them, `report` draws plain arrays.
+processes of `workers`, `calibration` (d), `external_readers` (f), `object_store` (g) and `demo_report` (h);
+`sources` simulates events, `reconstruction` reconstructs them, `report` draws plain arrays.
 """

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import femtobarn
 from femtobarn_demo.demo_report import make_report
+from femtobarn_demo.object_store import find_rclone
 from femtobarn_demo.report import HEADINGS, Stage, table
 from femtobarn_demo.steps import Plan, Run
 
@@ -19,6 +20,11 @@ from femtobarn_demo.steps import Plan, Run
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo and print its numbers."""
     plan = _plan(arguments)
+    try:
+        find_rclone()
+    except femtobarn.UnsupportedError as error:
+        print(error, file=sys.stderr)
+        return 1
     started = time.monotonic()
     fed = _new_federation(plan)
     run = Run(plan, fed)
@@ -29,6 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     _step("second pass", run.reprocess)
     _step("selection", run.select_events)
     _step("sealing", run.seal_database)
+    _step("object store", run.move_to_object_store)
     report = plan.folder / "report.html"
     _step("report", lambda: _write_report(run, report))
     print(f"\n{_format(run.stages)}\n\ntotal: {time.monotonic() - started:.0f} s")

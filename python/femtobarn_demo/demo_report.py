@@ -1,4 +1,4 @@
-"""Step (g): the report of a finished run, with pictures of its data."""
+"""Step (h): the report of a finished run, with pictures of its data."""
 
 from __future__ import annotations
 
@@ -60,6 +60,8 @@ def make_report(run: Run) -> Report:
         pictures=pictures,
         conditions=_facts_of_conditions(run),
         timelines=conditions,
+        storage=_storage(run),
+        movements=run.facts["round"].movements,
         notes=_notes(run),
     )
 
@@ -180,6 +182,17 @@ def _conditions(run: Run) -> list[Picture]:
             f"of the strip tracker ({passes.residuals[1].shape[1]:,} tracks).",
             svg(draw_residuals(*passes.residuals)),
         ),
+    ]
+
+
+def _storage(run: Run) -> list[str]:
+    facts = run.facts
+    return [
+        f"A sealed database was copied to an object store (rclone's S3 server on this machine): "
+        f"{facts['round'].where}. Then its file was removed from the disk.",
+        f"The selection {SELECTION} was made again for that run, and followed the links of the "
+        f"{facts['brought_back']:,} tags to their raw events. That brought the file back, compared it with "
+        "its checksum, and gave the same points as before.",
     ]
 
 

@@ -32,6 +32,7 @@ from femtobarn_demo.calibration import (
     typical_errors,
 )
 from femtobarn_demo.external_readers import root_entries, total, uproot_sum
+from femtobarn_demo.object_store import round_trip, s3_server
 from femtobarn_demo.reconstruction import CONTAINERS as RECONSTRUCTED
 from femtobarn_demo.report import EventPicture, Stage
 from femtobarn_demo.reprocessing import combined, compare_passes, prepare_reprocessing
@@ -280,7 +281,11 @@ class Run:
             selected = [view.arrays(where=SELECTION) for view in views]
             tags = ak.concatenate(selected)
             done.events = done.objects = sum(len(view) for view in views)
-        points = self._follow(snapshot, tags) if len(tags) else 0
+        points = 0
+        if len(tags):
+            with self._measure("follow links to raw hits") as following:
+                points, following.bytes = _follow(snapshot, tags)
+                following.events, following.objects = len(tags), len(tags) * (1 + len(PARTS))
         self.facts["selected"] = len(tags)
         hardest = self._choose_display(snapshot, tags)
         self._read_spectra(snapshot)
@@ -288,15 +293,6 @@ class Run:
             f"{len(tags):,} of {done.events:,} events have {SELECTION}; links lead to {points:,} points",
             hardest,
         ]
-
-    def _follow(self, snapshot: femtobarn.Snapshot, tags: ak.Array) -> int:
-        """Read the raw events that tags link to; return the number of their space points."""
-        with self._measure("follow links to raw hits") as done:
-            headers = snapshot.fetch(tags["raw"])
-            parts = {part: snapshot.fetch(headers[link]) for part, link in PARTS.items()}
-            done.events, done.objects = len(tags), len(tags) * (1 + len(PARTS))
-            done.bytes = int(headers.nbytes) + sum(int(part.nbytes) for part in parts.values())
-        return int(sum(ak.sum(ak.num(parts[part].hits)) for part in ("PixelHits", "StripHits")))
 
     def _choose_display(self, snapshot: femtobarn.Snapshot, tags: ak.Array) -> str:
         """Choose the hardest selected event for the picture, and check its hits object by object."""
@@ -353,6 +349,32 @@ class Run:
         self.facts["sealed"] = "; ".join(lines)
         return lines
 
+    def move_to_object_store(self) -> list[str]:
+        """Step (g): copy the sealed database to an object store, and read it by a selection of tags."""
+
+        def select() -> tuple[int, int]:
+            """Return the numbers of selected events of the database, and of their points."""
+            snapshot = self.fed.snapshot()
+            view = snapshot[self._reconstructed("Tag", 1)]
+            tags = view.arrays(where=SELECTION)
+            # Of a small demo no event may be selected.
+            tags = tags if len(tags) else view.arrays()
+            return len(tags), _follow(snapshot, tags)[0]
+
+        expected = select()
+        with s3_server(self.plan.folder / "objects") as url:
+            done = round_trip(self.fed, database_of(1), url, select)
+        if done.found != expected:
+            raise RuntimeError(f"the selection gives {done.found} events and points instead of {expected}")
+        self.facts |= {"round": done, "brought_back": expected[0]}
+        return [
+            "; ".join(
+                f"{each.name}: {each.state}" + f", {each.seconds:.1f} s" * bool(each.bytes)
+                for each in done.movements
+            ),
+            f"while it was away: {done.where}",
+        ]
+
     def totals(self) -> tuple[int, int]:
         """Numbers of objects and payload bytes in the federation."""
         snapshot = self.fed.snapshot()
@@ -384,6 +406,14 @@ class _StageCounts:
     events: int = 0
     objects: int = 0
     bytes: int = 0
+
+
+def _follow(snapshot: femtobarn.Snapshot, tags: ak.Array) -> tuple[int, int]:
+    """Read the raw events that tags link to; return the numbers of their space points, and of bytes read."""
+    headers = snapshot.fetch(tags["raw"])
+    parts = {part: snapshot.fetch(headers[link]) for part, link in PARTS.items()}
+    points = sum(ak.sum(ak.num(parts[part].hits)) for part in ("PixelHits", "StripHits"))
+    return int(points), int(headers.nbytes) + sum(int(part.nbytes) for part in parts.values())
 
 
 def database_name(file: str) -> str:

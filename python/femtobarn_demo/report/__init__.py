@@ -14,11 +14,12 @@ from femtobarn_demo.report.spectra import (
     draw_z_peak,
     invariant_mass,
 )
-from femtobarn_demo.report.stages import HEADINGS, Stage, draw_rates, table
+from femtobarn_demo.report.stages import HEADINGS, Movement, Stage, draw_rates, table
 
 __all__ = [
     "HEADINGS",
     "EventPicture",
+    "Movement",
     "Report",
     "Stage",
     "draw_dimuon_spectrum",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from femtobarn_demo.report.stages import HEADINGS, Stage, table
+from femtobarn_demo.report.stages import HEADINGS, MOVEMENTS, Movement, Stage, movements_table, table
 from femtobarn_reports.page import Picture, document, figures, grid, listed, section, tiles
 
 __all__ = ["Report"]
@@ -27,6 +27,8 @@ class Report:
         Pictures in the order of the page.
     conditions, timelines
         What the run did with conditions, and pictures of it.
+    storage, movements
+        What the run did with an object store, and the steps of a database there and back.
     notes
         Remarks on the meaning of the numbers.
     """
@@ -38,6 +40,8 @@ class Report:
     pictures: list[Picture]
     conditions: list[str]
     timelines: list[Picture]
+    storage: list[str]
+    movements: list[Movement]
     notes: list[str]
 
     def html(self) -> str:
@@ -48,6 +52,9 @@ class Report:
             figures(self.pictures),
             section("Conditions", listed(self.conditions)),
             figures(self.timelines),
+            section(
+                "Beyond one disk", listed(self.storage), grid(MOVEMENTS, movements_table(self.movements))
+            ),
             section("How to read this", listed(self.notes)),
         )
         return document(self.title, self.summary, "\n".join(parts))

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from femtobarn_reports.style import BLUE, GREY, INK, TEAL, clean, picture
 
-__all__ = ["Stage", "draw_rates", "table"]
+__all__ = ["Movement", "Stage", "draw_rates", "movements_table", "table"]
 
 MEGABYTE = 1_000_000
 
@@ -76,6 +76,43 @@ def table(stages: list[Stage]) -> list[tuple[str, ...]]:
             f"{stage.cpu_per_100_megabytes:,.2f}" if stage.bytes else "-",
         )
         for stage in stages
+    ]
+
+
+@dataclass(frozen=True)
+class Movement:
+    """A step of a database's file from the disk to a store and back.
+
+    Parameters
+    ----------
+    name
+        What happened to it.
+    state
+        Where it is then, as `Federation.where` says.
+    bytes, seconds
+        Bytes that were moved, and elapsed time.
+    """
+
+    name: str
+    state: str
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+MOVEMENTS = ("the file was", "then it is", "MB", "seconds", "MB/s")
+
+
+def movements_table(movements: list[Movement]) -> list[tuple[str, ...]]:
+    """Return the steps as text, a row for each, in the order of `MOVEMENTS`."""
+    return [
+        (
+            each.name,
+            each.state,
+            f"{each.bytes / MEGABYTE:,.1f}" if each.bytes else "-",
+            f"{each.seconds:,.2f}" if each.seconds else "-",
+            f"{each.bytes / MEGABYTE / each.seconds:,.0f}" if each.bytes else "-",
+        )
+        for each in movements
     ]
 
 
