@@ -8,7 +8,8 @@ initial data (`data`, `streams`) and a server (`site`, `memcached`), reads the m
 (`results`), from which `comparison` compares, `report` draws (`report_page`, `rate_plots`, `time_plots`,
 `conditions_plots` with `event_costs`, `storage_plots`, `monarc`, `labels`, `summaries`, beside `papers`), and
 `costs` derives the cost of work for `planning` (with `disk`). A workload without clients replays traces of
-reads on full disks (`eviction`). `tape_library` is a program of its own, a site's commands for tapes.
+reads on full disks (`eviction`), or recalls files from tapes (`recall`). `tape_library` is a program of its
+own: a site's commands for its tapes.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 from femtobarn import InvalidError
 
-from .results import is_replay
+from .results import is_recall, is_replay
 from .summaries import rounded
 
 __all__ = ["Row", "compare_runs", "compare_variants", "comparison_table"]
@@ -113,6 +113,10 @@ def _by_variant(run: Mapping[str, Any]) -> dict[str, dict[int, Mapping[str, Any]
     if is_replay(run):
         raise InvalidError(
             f"the run of {run['workload']} replayed traces and has no clients: `testbed plot` shows policies"
+        )
+    if is_recall(run):
+        raise InvalidError(
+            f"the run of {run['workload']} recalled files and has no rates: `testbed plot` shows mounts"
         )
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for point in run["points"]:

@@ -18,7 +18,9 @@ from .eviction.tables import describe_disks, describe_trace, ratio_table, staged
 from .monarc import cells_of, size_table
 from .papers import paper_of
 from .rate_plots import draw_bars, draw_curves, has_curves, split
-from .results import is_replay
+from .recall.plots import draw_recalls
+from .recall.tables import clients_table, describe_library, mounts_table
+from .results import is_recall, is_replay
 from .sources import sources_table
 from .storage_plots import draw_storage, look_up_times
 from .summaries import (
@@ -50,7 +52,7 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     stems = _stems(runs)
     with style():
         for run, stem in zip(runs, stems, strict=True):
-            parts += _replay_parts(run, stem, out) if is_replay(run) else _parts(run, stem, out)
+            parts += _parts_of(run)(run, stem, out)
     parts.append(section("How to read this", listed(NOTES)))
     parts.append(section("Origin of the runs", listed(describe_origin(run) for run in runs)))
     return document(
@@ -75,7 +77,7 @@ NOTES = (
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    measured = [point for run in runs if not is_replay(run) for point in run["points"]]
+    measured = [point for run in runs if not (is_replay(run) or is_recall(run)) for point in run["points"]]
     facts = [
         (str(len(runs)), "workload" + "s" * (len(runs) > 1)),
         (str(sum(len(run["points"]) for run in runs)), "points"),
@@ -95,6 +97,10 @@ def _stems(runs: Sequence[Run]) -> list[str]:
         number = seen[run["workload"]] = seen.get(run["workload"], 0) + 1
         stems.append(run["workload"] if number == 1 else f"{run['workload']}-{number}")
     return stems
+
+
+def _parts_of(run: Run) -> Callable[[Run, str, Path], Iterator[str]]:
+    return _replay_parts if is_replay(run) else _recall_parts if is_recall(run) else _parts
 
 
 def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
@@ -133,6 +139,15 @@ def _replay_parts(run: Run, stem: str, out: Path) -> Iterator[str]:
     yield figures([Picture("Bytes staged by each policy", caption, picture, wide=True)])
     yield section("Bytes staged", grid(*ratio_table(run)))
     yield details("Byte hit rates and bytes staged", grid(*staged_table(run)))
+
+
+def _recall_parts(run: Run, stem: str, out: Path) -> Iterator[str]:
+    """The parts of the page about a run of recalls."""
+    yield section(run["title"], f"<p>{html.escape(run['about'])}</p>", listed(describe_library(run)))
+    caption = "Left, what each drive did. Right, below the line a client has its files before its fair share."
+    picture = png(draw_recalls(run), path=out / f"{stem}-drives.png")
+    yield figures([Picture("Drives and clients", caption, picture, wide=True)])
+    yield section("Mounts and times", grid(*mounts_table(run)), grid(*clients_table(run)))
 
 
 def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure], Run]]:

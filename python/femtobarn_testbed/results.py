@@ -33,6 +33,14 @@ A run of replays has neither clients nor a server, so it has no before, played a
                   and read_once, read_at_most_twice, shares of the files that were read
     points        for each variant, size of the disk and policy: variant, settings, policy, cache_percent,
                   cache_bytes, reads, read_bytes, staged, staged_bytes, evicted, byte_hit_rate
+
+Nor has a run of recalls from tapes; times and bytes are those of the played library::
+
+    libraries     by variant: what is played, see femtobarn_testbed.tape_library.Play
+    points        for each variant: variant, settings, seconds, mean_wait_seconds; mounts, files, bytes,
+                  busy_seconds, mount_seconds, locate_seconds, transfer_seconds, the same of each of `drives`;
+                  clients: files, seconds (until the last was there), fair_seconds; estimates of the server,
+                  or null: done, failed, mean_error_seconds; work: what the drives did, file by file
 """
 
 from __future__ import annotations
@@ -46,7 +54,7 @@ from typing import Any
 
 import femtobarn as fb
 
-__all__ = ["FORMAT", "is_replay", "latest", "read", "save", "source_commit"]
+__all__ = ["FORMAT", "is_recall", "is_replay", "latest", "read", "save", "source_commit"]
 
 FORMAT = 1
 """Version of these files."""
@@ -55,6 +63,11 @@ FORMAT = 1
 def is_replay(run: Mapping[str, Any]) -> bool:
     """Tell whether a run replayed traces, without clients."""
     return "traces" in run
+
+
+def is_recall(run: Mapping[str, Any]) -> bool:
+    """Tell whether a run recalled files from tapes, without a number of clients that grows."""
+    return "libraries" in run
 
 
 def save(run: dict[str, Any], folder: Path) -> Path:

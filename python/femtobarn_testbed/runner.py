@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from .client_pool import ClientPool, client_pool
 from .data import prepare
 from .eviction.workload import run_replay
 from .memcached import Memcached, run_memcached
+from .recall.workload import make_site, run_recalls
 from .recorder import merge, quantile
 from .resources import Counters, machine, read_counters, resident_bytes, usage_between
 from .results import FORMAT, source_commit
@@ -71,7 +73,7 @@ def run(
         Of all random numbers.
     before
         A shell command, run at each point once its data are written and before its clients start. Replays
-        have no clients, and do not run it.
+        and recalls do not run it.
     progress
         Receives lines about the progress.
     keep
@@ -84,6 +86,8 @@ def run(
     """
     if workload.replays:
         return _run_replays(workload, variants, seed, progress, keep)
+    if workload.recalls:
+        return _run_recalls(workload, scratch, variants, seed, progress, keep)
     chosen = [workload.scenario(name) for name in variants] or list(workload.scenarios)
     started = datetime.now(UTC)
     done = _origin(workload, seed, started) | {
@@ -134,6 +138,28 @@ def _run_replays(
         done["points"] += points
         done["seconds"] = (datetime.now(UTC) - started).total_seconds()
         keep(done)
+    return done
+
+
+def _run_recalls(
+    workload: Workload, scratch: Path, variants: Sequence[str], seed: int, progress: Progress, keep: Keep
+) -> dict[str, Any]:
+    """Run a workload of recalls; variants that want the same files have one federation."""
+    chosen = [workload.recall(name) for name in variants] or list(workload.recalls)
+    started = datetime.now(UTC)
+    done = _origin(workload, seed, started) | {"libraries": {}, "points": []}
+    folder = scratch / "recall"
+    try:
+        for content, group in groupby(chosen, key=lambda each: each.content):
+            shutil.rmtree(folder, ignore_errors=True)
+            site = make_site(content, folder, progress)
+            for each in group:
+                done["libraries"][each.name] = each.play._asdict()
+                done["points"].append(run_recalls(each, site, seed, progress))
+                done["seconds"] = (datetime.now(UTC) - started).total_seconds()
+                keep(done)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return done
 
 

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from femtobarn import InvalidError, NotFoundError
 
 from .eviction.workload import Replay, parse_replay
-from .results import is_replay
+from .recall.workload import Recalls, parse_recalls
+from .results import is_recall, is_replay
 from .scenario import Commit, Content, Data, Kind, Scenario, SimulatedDisks, Simulation, Step, Stream, Sweep
 from .toml_parser import Parser, suggestion
 
@@ -26,7 +27,7 @@ FOLDER = Path(__file__).parent / "workloads"
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload and its variants: scenarios of clients, or replays of traces."""
+    """A workload and its variants: scenarios of clients, or replays of traces, or recalls from tapes."""
 
     name: str
     title: str
@@ -39,6 +40,15 @@ class Workload:
     """The file's content, with the settings given to :func:`load`."""
     replays: tuple[Replay, ...] = ()
     """Of a workload with a table ``[replay]``; it has no scenarios, and no sweep."""
+    recalls: tuple[Recalls, ...] = ()
+    """Of a workload with a table ``[recall]``; it has no scenarios, and no sweep."""
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Names of the variants."""
+        kinds: tuple[Iterable[Scenario | Replay | Recalls], ...]
+        kinds = (self.scenarios, self.replays, self.recalls)
+        return tuple(each.name for kind in kinds for each in kind)
 
     def scenario(self, name: str) -> Scenario:
         """Return a variant by its name."""
@@ -48,8 +58,12 @@ class Workload:
         """Return a variant of a workload of replays by its name."""
         return _named(self.name, self.replays, name)
 
+    def recall(self, name: str) -> Recalls:
+        """Return a variant of a workload of recalls by its name."""
+        return _named(self.name, self.recalls, name)
 
-Variant = TypeVar("Variant", Scenario, Replay)
+
+Variant = TypeVar("Variant", Scenario, Replay, Recalls)
 
 
 def _named(workload: str, variants: Iterable[Variant], name: str) -> Variant:
@@ -102,6 +116,9 @@ def load(
     about = " ".join(about.split())
     if "replay" in raw:
         return Workload(path.stem, title, paper, about, (), path, raw, _replays(str(path), raw))
+    if "recall" in raw:
+        recalls = tuple(_recalls(str(path), raw, variant) for variant in raw["variant"])
+        return Workload(path.stem, title, paper, about, (), path, raw, recalls=recalls)
     scenarios = tuple(_scenario(str(path), raw, variant) for variant in raw["variant"])
     return Workload(path.stem, title, paper, about, scenarios, path, raw)
 
@@ -117,6 +134,8 @@ def scenarios_of(run: Mapping[str, Any]) -> dict[str, Scenario]:
     raw = run["parameters"]
     if is_replay(run):
         raise InvalidError(f"the run of {run['workload']} replayed traces, so it has no clients")
+    if is_recall(run):
+        raise InvalidError(f"the run of {run['workload']} recalled files, so it has no loops of clients")
     scenarios = [_scenario(f"the run of {run['workload']}", raw, variant) for variant in raw["variant"]]
     return {scenario.name: scenario for scenario in scenarios}
 
@@ -162,6 +181,14 @@ def _replays(where: str, raw: Mapping[str, Any]) -> tuple[Replay, ...]:
         top.end()
         replays.setdefault(replay.name, replay)
     return tuple(replays.values())
+
+
+def _recalls(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) -> Recalls:
+    name, settings, top = _variant(where, raw, variant)
+    recalls = parse_recalls(name, top.table("recall"), settings)
+    top.table("sweep").everything()
+    top.end()
+    return recalls
 
 
 def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) -> Scenario:

@@ -37,6 +37,7 @@ LONGEST = (
     "test_xrootd_suites",
     "test_rntuple_judges",
     "test_demo",
+    "test_tape_recall",
 )
 
 

@@ -27,8 +27,8 @@ def test_every_bundled_workload_loads(name: str) -> None:
     workload = load(name)
     assert workload.title
     assert workload.name == name
-    names = [scenario.name for scenario in workload.scenarios]
-    assert len(set(names)) == len(names)
+    assert workload.variants
+    assert len(set(workload.variants)) == len(workload.variants)
 
 
 def test_settings_are_substituted_and_variants_override_them(small: Path) -> None:

@@ -57,7 +57,7 @@ def _list(options: argparse.Namespace) -> None:
             "name": one.name,
             "title": one.title,
             "paper": one.paper,
-            "variants": [each.name for each in one.scenarios or one.replays],
+            "variants": list(one.variants),
             "clients": list(one.scenarios[0].sweep.clients) if one.scenarios else [],
         }
         for one in workloads
@@ -155,11 +155,15 @@ def _progress_printer(name: str) -> Callable[[str], None]:
 
 def _summary(done: dict[str, Any]) -> str:
     from femtobarn_testbed.eviction.tables import ratio_table, staged_table
-    from femtobarn_testbed.results import is_replay
+    from femtobarn_testbed.recall.tables import clients_table, mounts_table
+    from femtobarn_testbed.results import is_recall, is_replay
 
-    if not is_replay(done):
+    if is_replay(done):
+        tables = (ratio_table(done), staged_table(done))
+    elif is_recall(done):
+        tables = (mounts_table(done), clients_table(done))
+    else:
         return _knees(done)
-    tables = (ratio_table(done), staged_table(done))
     parts = [table(head, cells, right=set(range(1, len(head)))) for head, cells in tables]
     return "\n\n".join([f"{done['workload']}: {done['title']}", *parts])
 
