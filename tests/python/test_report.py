@@ -20,6 +20,7 @@ from femtobarn_demo.calibration import Timeline
 from femtobarn_demo.report import (
     HEADINGS,
     EventPicture,
+    Movement,
     Report,
     Stage,
     draw_dimuon_spectrum,
@@ -162,8 +163,18 @@ class Page(HTMLParser):
 def test_page_is_valid_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     with style():
         picture = Picture("Rates & more", "<all>", svg(draw_rates([WRITE])), wide=True)
+    movements = [Movement("<sealed>", "online"), Movement("copied", "both", 3_000_000, 1.5)]
     report = Report(
-        "A title", "What & why", [("2,000", "events")], [WRITE], [picture], ["a & b"], [], ["a <note>"]
+        title="A title",
+        summary="What & why",
+        tiles=[("2,000", "events")],
+        stages=[WRITE],
+        pictures=[picture],
+        conditions=["a & b"],
+        timelines=[],
+        storage=["a & b were away"],
+        movements=movements,
+        notes=["a <note>"],
     )
     report.write(tmp_path / "demo" / "report.html")
     text = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
@@ -172,5 +183,13 @@ def test_page_is_valid_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     assert page.open == []
     assert all(source.startswith("data:") for source in page.sources)
     assert not re.search(r"\$\w|https?://(?!www\.w3\.org)", re.sub(r"data:[^\"]*", "", text))
-    for shown in ("write &lt;raw&gt;", "Rates &amp; more", "a &lt;note&gt;", "a &amp; b", "What &amp; why"):
+    for shown in (
+        "write &lt;raw&gt;",
+        "Rates &amp; more",
+        "a &lt;note&gt;",
+        "a &amp; b",
+        "What &amp; why",
+        "&lt;sealed&gt;",
+    ):
         assert shown in text
+    assert "<tr><th>copied</th><td>both</td><td>3.0</td><td>1.50</td><td>2</td></tr>" in text
