@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from file_server import run
 from server_settings import QUICK_STOP
-from stored_points import VALUES, fill, is_right
+from stored_points import VALUES, Point, fill, is_right
 
 import femtobarn as fb
 
@@ -201,3 +201,27 @@ def test_gfal_brings_files_online(served: tuple[fb.Federation, fb.Server, Path])
     assert status == {"both": "ONLINE_AND_NEARLINE", "nearline": "NEARLINE"}[before]
     run("gfal-bringonline", "--polling-timeout", "60", url)
     assert run("gfal-xattr", url, "user.status").strip() == "ONLINE_AND_NEARLINE"
+
+
+def test_a_server_applies_the_rules_by_itself(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)
+    (tmp_path / "mirror").mkdir()
+    settings = (
+        f"apply_every_seconds = 1\n[stores.mirror]\nkind = 'folder'\npath = '{tmp_path}/mirror'\n"
+        "[[rules]]\ndatabases = '*'\nstores = ['mirror']\n[disk]\nhigh_percent = 0.001\nlow_percent = 0.001\n"
+    )
+    (tmp_path / "lhc.fed" / "storage.toml").write_text(settings)
+    with fb.serve(fed.path, port=0, address="127.0.0.1", config=QUICK_STOP):
+        wait_until(lambda: fed.where("run7")[0].state == "nearline")
+        with fed.transaction() as txn:
+            points = txn.database("run8", create=True).container("points", Point, create=True)
+            points.extend({"x": VALUES[:10]})
+        fed.seal("run8")
+        wait_until(lambda: fed.where("run8")[0].state in ("both", "nearline"))
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.1)

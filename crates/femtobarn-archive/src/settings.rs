@@ -1,6 +1,8 @@
 //! The settings of a federation's storage: the file `storage.toml` in its folder.
 //!
 //! ```toml
+//! apply_every_seconds = 60
+//!
 //! [stores.tape]
 //! kind = "commands"
 //! migrate = ["/opt/site/to-tape"]
@@ -42,6 +44,8 @@ pub struct StorageSettings {
     pub rules: Vec<Rule>,
     /// When files leave the disk.
     pub disk: DiskLimits,
+    /// How often a server of the federation applies the rules, in seconds; by default it does not.
+    pub apply_every_seconds: Option<u64>,
 }
 
 /// A store.
@@ -52,6 +56,9 @@ pub enum StoreSettings {
     Folder {
         /// The folder, which must exist.
         path: PathBuf,
+        /// Readers on the federation's machine read here what they need, and the file is not brought back.
+        #[serde(default)]
+        in_place: bool,
     },
     /// A bucket of an object store.
     S3(S3Settings),
@@ -137,6 +144,10 @@ impl StorageSettings {
                 return Err(Error::Invalid { what });
             }
         }
+        if settings.apply_every_seconds == Some(0) {
+            let what = "apply_every_seconds must be 1 or more".to_owned();
+            return Err(Error::Invalid { what });
+        }
         let DiskLimits { high_percent, low_percent } = settings.disk;
         if !(0.0 < low_percent && low_percent <= high_percent && high_percent <= 100.0) {
             let what = format!(
@@ -169,10 +180,19 @@ impl StorageSettings {
 impl StoreSettings {
     fn open(&self) -> Result<Arc<dyn Store>> {
         Ok(match self {
-            StoreSettings::Folder { path } => Arc::new(FolderStore::new(path.clone())?),
+            StoreSettings::Folder { path, .. } => Arc::new(FolderStore::new(path.clone())?),
             StoreSettings::S3(settings) => Arc::new(S3Store::new(settings.clone())?),
             StoreSettings::Commands(commands) => Arc::new(CommandStore::new(commands.clone())?),
         })
+    }
+
+    /// Whether readers read in the store, and files are not brought back for them.
+    pub(crate) fn reads_in_place(&self) -> bool {
+        match self {
+            StoreSettings::Folder { in_place, .. } => *in_place,
+            StoreSettings::S3(settings) => settings.in_place,
+            StoreSettings::Commands(_) => false,
+        }
     }
 
     /// Files that the store moves at once without one slowing down another.

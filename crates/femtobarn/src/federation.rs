@@ -149,7 +149,11 @@ impl Federation {
 
     fn here(catalog: LocalCatalogue, options: &OpenOptions) -> Self {
         let catalog: Arc<dyn Catalogue> = Arc::new(catalog);
-        Self::over(catalog.clone(), OpenDatabaseFiles::local(catalog), options)
+        Self::over(
+            catalog.clone(),
+            OpenDatabaseFiles::local(catalog, options.read_ahead_bytes),
+            options,
+        )
     }
 
     fn over(catalog: Arc<dyn Catalogue>, files: OpenDatabaseFiles, options: &OpenOptions) -> Self {

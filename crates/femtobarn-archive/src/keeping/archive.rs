@@ -75,6 +75,20 @@ impl Archive {
         Ok(self.local()?.residence(database)?)
     }
 
+    /// A copy of a database that readers may read where it is, and its store; none if its file has to be brought back.
+    ///
+    /// # Errors
+    /// Those of the catalogue, and of [`store`](Self::store).
+    pub fn in_place(&self, database: DatabaseId) -> Result<Option<(Arc<dyn Store>, ReplicaRow)>> {
+        let may_be_read = |replica: &ReplicaRow| {
+            let store = self.settings.stores.get(&replica.store);
+            replica.is_complete() && store.is_some_and(StoreSettings::reads_in_place)
+        };
+        let replicas = self.residence(database)?.replicas;
+        let Some(replica) = replicas.into_iter().find(may_be_read) else { return Ok(None) };
+        Ok(Some((self.store(&replica.store)?, replica)))
+    }
+
     /// Files that all stores together move at once without one slowing down another.
     pub fn streams(&self) -> usize {
         self.settings.stores.values().map(StoreSettings::streams).sum::<usize>().max(1)

@@ -27,7 +27,7 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::files::or_remove;
-use super::store::{ByteWatch, Store, StoredState, check_key, no_object};
+use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object};
 use crate::error::{Error, Result};
 
 /// How often a running command is looked at.
@@ -225,7 +225,7 @@ impl Store for CommandStore {
         )
     }
 
-    fn read(&self, key: &str, _offset: u64, _buffer: &mut [u8]) -> Result<usize> {
+    fn read(&self, key: &str, _ranges: &mut [ObjectRange<'_>]) -> Result<()> {
         let what = format!("{} has only whole objects; stage {key}", self.place());
         Err(Error::Invalid { what })
     }

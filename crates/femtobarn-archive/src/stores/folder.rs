@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::files::{copy_file, or_remove};
-use super::store::{ByteWatch, Store, StoredState, check_key, no_object};
+use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object, too_short};
 use crate::error::{Error, Result};
 
 /// The beginning of names of files that are being written.
@@ -138,19 +138,16 @@ impl Store for FolderStore {
         or_remove(to, copy_file(&path, to, watch).map(drop))
     }
 
-    fn read(&self, key: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn read(&self, key: &str, ranges: &mut [ObjectRange<'_>]) -> Result<()> {
         let file = File::open(self.path_of(key)?);
         let file = file.map_err(|error| self.failed("open", key, error))?;
-        let mut read = 0;
-        while read < buffer.len() {
-            match file.read_at(&mut buffer[read..], offset + read as u64) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed("read", key, error)),
-            }
+        for ObjectRange { offset, buffer } in ranges {
+            file.read_exact_at(buffer, *offset).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => too_short(self, key, *offset + buffer.len() as u64),
+                _ => self.failed("read", key, error),
+            })?;
         }
-        Ok(read)
+        Ok(())
     }
 
     fn stat(&self, key: &str) -> Result<StoredState> {

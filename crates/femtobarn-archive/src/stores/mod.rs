@@ -13,4 +13,4 @@ pub use commands::{CommandStore, SiteCommands};
 pub(crate) use files::checksum;
 pub use folder::FolderStore;
 pub use s3::{S3Settings, S3Store};
-pub use store::{ByteWatch, Store, StoredState};
+pub use store::{ByteWatch, ObjectRange, Store, StoredState};

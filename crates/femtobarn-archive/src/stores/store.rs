@@ -20,6 +20,15 @@ pub struct StoredState {
     pub tape: Option<(String, u64)>,
 }
 
+/// A range of an object that is to be read.
+#[derive(Debug)]
+pub struct ObjectRange<'a> {
+    /// Where it begins.
+    pub offset: u64,
+    /// What is filled.
+    pub buffer: &'a mut [u8],
+}
+
 /// A store of objects. Several threads may use it at once; every method may block.
 ///
 /// 1. An object is there as a whole or not at all.
@@ -54,11 +63,12 @@ pub trait Store: Debug + Send + Sync {
     /// `NoObject` if there is none of that name; `Full` if the disk is.
     fn get(&self, key: &str, to: &Path, watch: &mut ByteWatch<'_>) -> Result<()>;
 
-    /// Reads a range of an object; fewer bytes only at its end.
+    /// Fills ranges of an object.
     ///
     /// # Errors
-    /// `NoObject` if there is none of that name; `Invalid` if the store has only whole objects.
-    fn read(&self, key: &str, offset: u64, buffer: &mut [u8]) -> Result<usize>;
+    /// `NoObject` if there is none of that name; `Corrupt` if it ends before a range is full; `Invalid` if the store has
+    /// only whole objects.
+    fn read(&self, key: &str, ranges: &mut [ObjectRange<'_>]) -> Result<()>;
 
     /// What the store says about an object.
     ///
@@ -82,6 +92,12 @@ pub trait Store: Debug + Send + Sync {
 /// The error of an object that does not exist.
 pub(super) fn no_object(store: &dyn Store, key: &str) -> Error {
     Error::NoObject { what: format!("{} has no object {key}", store.place()) }
+}
+
+/// The error of an object that ends too early.
+pub(super) fn too_short(store: &dyn Store, key: &str, end: u64) -> Error {
+    let what = format!("{} has fewer than {end} bytes of {key}", store.place());
+    Error::Corrupt { what }
 }
 
 /// Checks an object's name: parts of letters, digits, `.`, `_` and `-`, separated by `/`.

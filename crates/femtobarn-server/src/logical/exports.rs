@@ -298,9 +298,14 @@ impl Storage for Exports {
         Ok(all.into_iter().map(|(name, metadata)| FolderEntry { name, metadata }).collect())
     }
 
-    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
+    fn stage(
+        &self,
+        path: &StoragePath,
+        user: &str,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Option<Duration>> {
         let (storage, below) = self.storage(path)?;
-        storage.stage(&below, opaque)
+        storage.stage(&below, user, opaque)
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

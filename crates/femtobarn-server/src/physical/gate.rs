@@ -114,8 +114,13 @@ impl<G: Gate> Storage for Gated<G> {
         self.pass(CallKind::List, path)?.list(path, with_metadata, opaque)
     }
 
-    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
-        self.pass(CallKind::Metadata, path)?.stage(path, opaque)
+    fn stage(
+        &self,
+        path: &StoragePath,
+        user: &str,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Option<Duration>> {
+        self.pass(CallKind::Metadata, path)?.stage(path, user, opaque)
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

@@ -159,7 +159,13 @@ pub trait Storage: Send + Sync + 'static {
         must_be_new: bool,
     ) -> StorageResult<()>;
     /// Begins to bring a file to this server's disk; the time that it takes, as far as is known: none if it is there.
-    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
+    /// Users who wait for mass storage get equal shares of it.
+    fn stage(
+        &self,
+        path: &StoragePath,
+        _user: &str,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Option<Duration>> {
         self.metadata(path, opaque).map(|_| None)
     }
     /// Removes a file from this server's disk if mass storage has it. A storage without one ignores it.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
+use femtobarn_archive::Archive;
 use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow, ErrorKind};
 use quick_cache::sync::Cache;
 use rntuple::{ByteSource, ReadRequest};
@@ -24,6 +25,7 @@ use crate::storage::remote::caches::RemoteCaches;
 use crate::storage::remote::folder::{RemoteFolder, path_on_server};
 use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
 use crate::storage::remote::servers::{FileCopies, ServerGroup};
+use crate::storage::remote::stored_copy::StoredCopy;
 use crate::storage::remote::tier::{FileTiers, TierCounts, TierStatistics};
 
 /// Files that are open at once.
@@ -68,6 +70,10 @@ pub(crate) struct OpenDatabaseFiles {
     /// The folder on servers, and the caches before it; none if the files are on this machine.
     server: Option<(ServerFolder, RemoteCaches)>,
     prefetch_pool: Arc<PrefetchPool>,
+    /// The stores of the federation, opened when the first file is not on the disk.
+    archive: OnceLock<Archive>,
+    /// What was read in stores.
+    from_stores: Arc<TierCounts>,
     /// How readers bring back files that are in stores alone; they are an error if it is not set.
     staging: OnceLock<Box<ReaderStaging>>,
     /// The prefetcher of each file, with the newest commit that it serves.
@@ -76,12 +82,15 @@ pub(crate) struct OpenDatabaseFiles {
 
 impl OpenDatabaseFiles {
     /// Files on this machine: in the federation's folder, or where databases were attached from.
-    pub(crate) fn local(catalog: Arc<dyn Catalogue>) -> Self {
+    /// Those that are read in stores are prefetched in buffers of up to `read_ahead_bytes`.
+    pub(crate) fn local(catalog: Arc<dyn Catalogue>, read_ahead_bytes: u64) -> Self {
         OpenDatabaseFiles {
             catalog,
             open: Cache::new(OPEN_FILES_MAX),
             server: None,
-            prefetch_pool: Arc::new(PrefetchPool::new(0)),
+            prefetch_pool: Arc::new(PrefetchPool::new(read_ahead_bytes)),
+            archive: OnceLock::new(),
+            from_stores: Arc::default(),
             staging: OnceLock::new(),
             prefetchers: Cache::new(OPEN_FILES_MAX),
         }
@@ -94,9 +103,8 @@ impl OpenDatabaseFiles {
         caches: RemoteCaches,
         read_ahead_bytes: u64,
     ) -> Self {
-        let prefetch_pool = Arc::new(PrefetchPool::new(read_ahead_bytes));
         let server = Some((server, caches));
-        OpenDatabaseFiles { server, prefetch_pool, ..Self::local(catalog) }
+        OpenDatabaseFiles { server, ..Self::local(catalog, read_ahead_bytes) }
     }
 
     fn folder(&self) -> Option<&ServerFolder> {
@@ -114,15 +122,20 @@ impl OpenDatabaseFiles {
 
     /// The file of a database as of a commit. It is opened at once, so that an error is returned here.
     pub(crate) fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
-        self.open.get_or_insert_with(&database.id, || self.open(database))?;
+        let file = self.open.get_or_insert_with(&database.id, || self.open(database))?;
+        let before = match &self.server {
+            Some((_, caches)) => Some((caches.tiers(database, at), caches.server.clone())),
+            None if file.is_remote() => Some((FileTiers::none(at), self.from_stores.clone())),
+            None => None,
+        };
         Ok(FileSource {
             files: self.clone(),
             database: database.id,
             at,
-            remote: self.server.as_ref().map(|(_, caches)| RemoteSource {
+            remote: before.map(|(tiers, server)| RemoteSource {
                 prefetcher: self.prefetcher(database.id, at),
-                tiers: caches.tiers(database, at),
-                server: caches.server.clone(),
+                tiers,
+                server,
             }),
             size: OnceLock::new(),
             version_end: AtomicU64::new(0),
@@ -167,9 +180,12 @@ impl OpenDatabaseFiles {
         }
     }
 
-    /// What was read from each cache and from the server; nothing for files on this machine.
+    /// What was read from each cache and from the server, or in stores; nothing of files on this machine.
     pub(crate) fn read_statistics(&self) -> Vec<TierStatistics> {
-        let Some((folder, caches)) = &self.server else { return vec![] };
+        let Some((folder, caches)) = &self.server else {
+            let in_stores = self.from_stores.statistics("stores");
+            return if in_stores.bytes > 0 { vec![in_stores] } else { vec![] };
+        };
         let mut rows = caches.statistics();
         match folder {
             ServerFolder::One(_) => rows.push(caches.server.statistics("server")),
@@ -233,6 +249,14 @@ impl OpenDatabaseFiles {
         }))
     }
 
+    fn archive(&self) -> Result<&Archive> {
+        if let Some(archive) = self.archive.get() {
+            return Ok(archive);
+        }
+        let archive = Archive::open(self.catalog.clone())?;
+        Ok(self.archive.get_or_init(|| archive))
+    }
+
     fn open_here(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
         let open = || DatabaseFile::open(self.path_of(database));
         let failed = match open() {
@@ -240,6 +264,11 @@ impl OpenDatabaseFiles {
             opened => return opened,
         };
         let reason = nearline::reason(&*self.catalog, database, failed);
+        if let Error::Nearline { .. } = reason
+            && let Some((store, replica)) = self.archive()?.in_place(database.id)?
+        {
+            return Ok(StoredCopy::new(store, replica, database).into());
+        }
         match (reason, self.staging.get()) {
             (Error::Nearline { .. }, Some(staging)) => {
                 staging(&mut |watch| {
@@ -258,7 +287,7 @@ pub(crate) struct FileSource {
     database: DatabaseId,
     /// A commit as of which the database exists.
     at: Csn,
-    /// None for a file on this machine, which the operating system prefetches.
+    /// None for a file on this machine's disk, which the operating system prefetches.
     remote: Option<RemoteSource>,
     /// The size of a file on a server, requested once, since all bytes that the commit refers to were there before.
     size: OnceLock<u64>,

@@ -7,6 +7,7 @@ mod connection;
 
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -16,12 +17,14 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path as ObjectPath;
-use object_store::{BackoffConfig, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart};
+use object_store::{
+    BackoffConfig, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart, coalesce_ranges,
+};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 
 use super::files::{FileSum, or_remove};
-use super::store::{ByteWatch, Store, StoredState, check_key, no_object};
+use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object, too_short};
 use crate::error::{Error, Result};
 use connection::Connector;
 
@@ -34,6 +37,8 @@ const PARTS_SENT: usize = 3;
 /// Bytes of a range that is fetched, and the number of these at once.
 const RANGE_BYTES: u64 = 8 << 20;
 const RANGES_FETCHED: usize = 4;
+/// What part of the bytes of a read may be fetched in addition, to save requests.
+const UNWANTED_PART: u64 = 5;
 /// Attempts of a request, and the time in which they are made.
 const RETRIES: usize = 8;
 const RETRY_TIME: Duration = Duration::from_secs(120);
@@ -55,6 +60,9 @@ pub struct S3Settings {
     /// The variables of the environment that have the key's name and the key.
     #[serde(default = "key_variables")]
     pub key_variables: [String; 2],
+    /// Readers on the federation's machine read here what they need, and the file is not brought back.
+    #[serde(default)]
+    pub in_place: bool,
 }
 
 fn region() -> String {
@@ -193,6 +201,24 @@ impl S3Store {
     }
 }
 
+/// The largest gap between ranges that is fetched with them: requests cost more than bytes, but the bytes that nobody wants stay
+/// below a part of the others.
+fn gap_to_bridge(ranges: &[Range<u64>]) -> u64 {
+    let mut ranges: Vec<_> = ranges.iter().collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut gaps: Vec<u64> =
+        ranges.windows(2).map(|pair| pair[1].start.saturating_sub(pair[0].end)).collect();
+    gaps.sort_unstable();
+    let mut unwanted =
+        ranges.iter().map(|range| range.end - range.start).sum::<u64>() / UNWANTED_PART;
+    let mut largest = 0;
+    for gap in gaps {
+        let Some(left) = unwanted.checked_sub(gap) else { break };
+        (unwanted, largest) = (left, gap);
+    }
+    largest
+}
+
 /// The next bytes of a file, fewer than a part at its end.
 fn next_part(file: &mut File, bytes: u64, sum: &mut FileSum) -> std::io::Result<Vec<u8>> {
     let mut part = Vec::with_capacity(bytes as usize);
@@ -219,7 +245,7 @@ impl Store for S3Store {
             first..first.saturating_add(RANGE_BYTES).min(size)
         });
         let fetched = self.runtime()?.block_on(async {
-            let fetch = |range: std::ops::Range<u64>| {
+            let fetch = |range: Range<u64>| {
                 let first = range.start;
                 let fetching = self.bucket.get_range(&object, range);
                 async move { fetching.await.map(|bytes| (first, bytes)) }
@@ -241,14 +267,23 @@ impl Store for S3Store {
         or_remove(to, fetched)
     }
 
-    fn read(&self, key: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    fn read(&self, key: &str, ranges: &mut [ObjectRange<'_>]) -> Result<()> {
         let object = self.object(key)?;
-        let range = offset..offset + buffer.len() as u64;
-        let read = self.runtime()?.block_on(self.bucket.get_range(&object, range));
-        let bytes = read.map_err(|error| self.failed("read", key, error))?;
-        let read = bytes.len().min(buffer.len());
-        buffer[..read].copy_from_slice(&bytes[..read]);
-        Ok(read)
+        let wanted: Vec<Range<u64>> = ranges
+            .iter()
+            .map(|range| range.offset..range.offset.saturating_add(range.buffer.len() as u64))
+            .collect();
+        let fetch = |range| self.bucket.get_range(&object, range);
+        let read =
+            self.runtime()?.block_on(coalesce_ranges(&wanted, fetch, gap_to_bridge(&wanted)));
+        let read = read.map_err(|error| self.failed("read", key, error))?;
+        for (ObjectRange { offset, buffer }, bytes) in ranges.iter_mut().zip(read) {
+            if bytes.len() != buffer.len() {
+                return Err(too_short(self, key, *offset + buffer.len() as u64));
+            }
+            buffer.copy_from_slice(&bytes);
+        }
+        Ok(())
     }
 
     fn stat(&self, key: &str) -> Result<StoredState> {
@@ -283,5 +318,19 @@ impl Store for S3Store {
         }
         found.sort_unstable();
         Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_bridged_while_few_bytes_are_unwanted() {
+        let ranges = [1000..2000, 2010..3000, 3200..4000, 9000..10_000];
+        assert_eq!(gap_to_bridge(&ranges), 200, "758 of 3,790 bytes may be unwanted");
+        assert_eq!(gap_to_bridge(&[0..10, 20..30]), 0);
+        assert_eq!(gap_to_bridge(&[0..10, 5..30, 30..40]), 0);
+        assert_eq!(gap_to_bridge(&[]), 0);
     }
 }

@@ -26,10 +26,10 @@ impl FederationStorage {
         residence.map(Some).map_err(|error| archive_error("look at", &row.name, error))
     }
 
-    /// Asks for a database; the time until it is on the disk, none if it is there.
-    pub(super) fn recall(&self, row: &DatabaseRow) -> StorageResult<Option<Duration>> {
+    /// Asks for a database on behalf of a user; the time until it is on the disk, none if it is there.
+    pub(super) fn recall(&self, row: &DatabaseRow, user: &str) -> StorageResult<Option<Duration>> {
         let Some(recaller) = &self.recaller else { return Ok(None) };
-        let wait = recaller.recall(row.id, "");
+        let wait = recaller.recall(row.id, user);
         wait.map_err(|error| archive_error("stage", &row.name, error))
     }
 
@@ -54,6 +54,7 @@ impl FederationStorage {
         let Some((recaller, database)) = self.recaller.as_ref().zip(database()?) else {
             return Err(failed);
         };
+        // Whoever opens files one by one waits for each, so they all count as one user.
         match recaller.recall(database, "") {
             // It has come back meanwhile.
             Ok(None) => open(),

@@ -248,9 +248,14 @@ impl Storage for FederationStorage {
         Ok(entries)
     }
 
-    fn stage(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Option<Duration>> {
+    fn stage(
+        &self,
+        path: &StoragePath,
+        user: &str,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Option<Duration>> {
         let snapshot = self.pinned_snapshot(path, opaque)?;
-        self.recall(&self.database(path, snapshot.csn)?)
+        self.recall(&self.database(path, snapshot.csn)?, user)
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

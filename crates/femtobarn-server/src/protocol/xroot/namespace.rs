@@ -193,8 +193,9 @@ impl RequestHandler {
             let action = if is_staging { Action::Stage } else { Action::Read };
             let path = self.path(location, action).await?;
             if is_staging {
+                let user = self.session.identity().map_or_else(String::new, |it| it.name.clone());
                 let stage = move |service: &RootService| {
-                    Ok(service.logical.exports.stage(&path, Opaque::default()).is_ok())
+                    Ok(service.logical.exports.stage(&path, &user, Opaque::default()).is_ok())
                 };
                 self.call(false, stage).await?;
             }

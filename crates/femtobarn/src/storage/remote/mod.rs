@@ -1,7 +1,7 @@
-//! Database files on a server: opened over `root://`, prefetched, and cached.
+//! Database files that are not on this machine's disk: on a server, opened over `root://`, prefetched, and cached.
 //!
-//! `folder` is the client of one federation's folder, `servers` that of several servers which have copies of it; the files of
-//! both are a `server_file`. `cached_file` reads one of its files through its tiers, which
+//! `folder` is the client of one federation's folder, `servers` that of several servers which have copies of it, `stored_copy` a copy in a store; the
+//! files of all are a `server_file`. `cached_file` reads one of its files through its tiers, which
 //! `tier` defines: `disk_cache` on a local disk, then `memcached`; `caches` has those of a federation, and `history`
 //! tells its commits from those of another history. `prefetch` decides what to fetch early and reads it through
 //! `cached_file`.
@@ -15,4 +15,5 @@ pub(crate) mod memcached;
 pub(crate) mod prefetch;
 pub(crate) mod server_file;
 pub(crate) mod servers;
+pub(crate) mod stored_copy;
 pub(crate) mod tier;

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use femtobarn_catalog::Csn;
 use rntuple::ReadRequest;
 
 use super::history::CommitMark;
@@ -90,6 +91,11 @@ pub(crate) struct FileTiers {
 }
 
 impl FileTiers {
+    /// No tiers, for reading as of a commit.
+    pub(crate) fn none(at: Csn) -> Self {
+        FileTiers { tiers: Arc::new([]), commit: CommitMark { csn: at, time_us: 0 } }
+    }
+
     /// Fills requests, and returns the parts of them that no tier has.
     pub(crate) fn fill<'a>(&self, requests: Vec<ReadRequest<'a>>) -> Vec<ReadRequest<'a>> {
         // An offset that is damaged is left to the server, which refuses it.

@@ -103,7 +103,7 @@ async fn stage(
 ) -> Result<Response, TapeRefusal> {
     let names: Vec<String> = body.files.into_iter().map(|file| file.path).collect();
     let (user, paths) = site.asked(peer, &headers, names, &[Action::Stage])?;
-    let found = site.find_out(paths).await?;
+    let found = site.find_out(&user.name, paths).await?;
     let id = site.requests.lock().add(&user.name, found, seconds());
     let location = url(peer, &headers, &format!("/stage/{id}"));
     let answer = Json(json!({ "requestId": id }));
@@ -118,7 +118,7 @@ async fn status(
     let user = site.user(peer, &headers)?.name;
     let waiting = site.with_request(&user, &id, |request| request.waiting())?;
     let paths = waiting.into_iter().filter_map(|name| Some((path_of(&name)?, name)));
-    let found = site.find_out(paths.collect()).await?;
+    let found = site.find_out(&user, paths.collect()).await?;
     site.with_request(&user, &id, |request| {
         request.note(found, seconds());
         Json(request.clone())
@@ -222,14 +222,16 @@ impl TapeSite {
         Ok((user, paths))
     }
 
-    /// Asks for files, and notes which are on the disk.
+    /// Asks for files on behalf of a user, and notes which are on the disk.
     async fn find_out(
         &self,
+        user: &str,
         paths: Vec<(StoragePath, String)>,
     ) -> Result<Vec<(String, FoundFile)>, TapeRefusal> {
-        let find = |logical: &Logical| {
+        let user = user.to_owned();
+        let find = move |logical: &Logical| {
             let found = paths.into_iter().map(|(path, name)| {
-                let found = match logical.exports.stage(&path, Opaque::default()) {
+                let found = match logical.exports.stage(&path, &user, Opaque::default()) {
                     Ok(None) => FoundFile::OnDisk,
                     Ok(Some(_)) | Err(StorageError::NotBefore(..)) => FoundFile::Waiting,
                     Err(error) => FoundFile::Failed(text_of(error)),
