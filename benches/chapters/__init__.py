@@ -10,6 +10,7 @@ NAMES = (
     "conditions",
     "python",
     "serving",
+    "caching",
     "locking",
     "remote",
 )

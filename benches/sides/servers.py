@@ -1,4 +1,4 @@
-"""The measured servers: ours, and XRootD's from Debian with its default settings."""
+"""The measured servers: ours, and XRootD's from Debian with its default settings; and caches of a server."""
 
 from __future__ import annotations
 
@@ -44,13 +44,43 @@ def start(kind: str, exports: dict[str, Path], scratch: Path) -> Iterator[Server
     """Start a server of some writable folders, each under a name; `scratch` is for its other files."""
     port = free_port()
     command = ours(exports, port) if kind == "femtobarn" else theirs(exports, scratch, port)
+    with running(command, port, scratch) as server:
+        yield server
+
+
+@contextmanager
+def start_cache(kind: str, origin: Server, scratch: Path) -> Iterator[Server]:
+    """Start a cache of a server's folder ``/data``, which keeps files in ``scratch/kept``."""
+    port = free_port()
+    kept = scratch / "kept"
+    kept.mkdir()
+    kept.chmod(0o777)
+    scratch.chmod(0o777)
+    if kind == "femtobarn":
+        serve = [sys.executable, "-m", "femtobarn", "serve", "--cache-of", f"{origin.url}/data", str(kept)]
+        command = [*serve, "-p", str(port)]
+    else:
+        # Kept files, and the RAM for them, as XCache has them by default.
+        lines = [
+            "ofs.osslib libXrdPss.so",
+            "pss.cachelib libXrdFileCache.so",
+            f"pss.origin 127.0.0.1:{origin.port}",
+        ]
+        command = xrootd(kept, scratch, port, lines)
+    with running(command, port, scratch) as server:
+        yield server
+
+
+@contextmanager
+def running(command: list[str], port: int, scratch: Path) -> Iterator[Server]:
+    """Run a server until the end."""
     log = (scratch / "log").open("w")
-    with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as running:
+    with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
         try:
-            wait_for(port, running, scratch / "log")
-            yield Server(port, running.pid)
+            wait_for(port, process, scratch / "log")
+            yield Server(port, process.pid)
         finally:
-            running.terminate()
+            process.terminate()
 
 
 def ours(exports: dict[str, Path], port: int) -> list[str]:
@@ -60,15 +90,20 @@ def ours(exports: dict[str, Path], port: int) -> list[str]:
 
 
 def theirs(exports: dict[str, Path], scratch: Path, port: int) -> list[str]:
-    """The command of XRootD's server, as a user other than root."""
-    program = shutil.which("xrootd")
-    if program is None:
-        raise SystemExit("xrootd is not installed")
+    """The command of XRootD's server of some folders."""
     scratch.chmod(0o777)
     root = scratch / "root"
     root.mkdir(mode=0o777)
     for name, folder in exports.items():
         (root / name).symlink_to(folder)
+    return xrootd(root, scratch, port, [])
+
+
+def xrootd(root: Path, scratch: Path, port: int, more: list[str]) -> list[str]:
+    """The command of XRootD's server with more settings, as a user other than root."""
+    program = shutil.which("xrootd")
+    if program is None:
+        raise SystemExit("xrootd is not installed")
     lines = [
         "all.export /",
         f"oss.localroot {root}",
@@ -76,6 +111,7 @@ def theirs(exports: dict[str, Path], scratch: Path, port: int) -> list[str]:
         f"all.pidpath {scratch / 'admin'}",
         f"xrd.port {port}",
         "xrd.network nodnr",
+        *more,
     ]
     (scratch / "config").write_text("\n".join(lines) + "\n")
     change = ["setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups"] if os.geteuid() == 0 else []
@@ -90,10 +126,10 @@ def free_port() -> int:
         return port
 
 
-def wait_for(port: int, running: subprocess.Popen[bytes], log: Path) -> None:
+def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until the server listens."""
     end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end and running.poll() is None:
+    while time.monotonic() < end and process.poll() is None:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

@@ -330,6 +330,7 @@ class ServerHandle:
     def start(
         config: str,
         folders: Sequence[tuple[str, str]],
+        cache: tuple[str, int | None] | None,
         port: int | None,
         address: str | None,
         anonymous: str | None,

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from ._exceptions import InvalidError
 from ._femtobarn import ServerHandle
 
 __all__ = ["Server", "serve"]
@@ -15,6 +16,8 @@ __all__ = ["Server", "serve"]
 
 def serve(
     *folders: str | os.PathLike[str],
+    cache_of: str | None = None,
+    cache_bytes: int | None = None,
     port: int | None = None,
     address: str | None = None,
     anonymous: Literal["nothing", "read", "all"] | None = None,
@@ -28,6 +31,12 @@ def serve(
     folders
         Folders of federations, and of other files. Each is served under its own name, or under another that
         is given as ``"folder=/name"``.
+    cache_of
+        ``root://`` URL of another server's files: they are served, read-only, under the path of the URL, and
+        what is read of them is kept in the one folder that is given.
+    cache_bytes
+        Bytes that may be kept there, by default four fifths of the file system; above it, what was opened the
+        longest ago leaves.
     port
         Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
     address
@@ -56,7 +65,10 @@ def serve(
     """
     text = Path(config).read_text() if config is not None else ""
     pairs = [_folder_and_name(os.fspath(folder)) for folder in folders]
-    return Server(ServerHandle.start(text, pairs, port, address, anonymous, read_only), config)
+    if cache_of is not None and len(pairs) != 1:
+        raise InvalidError(f"a cache is kept in one folder, and {len(pairs)} are given")
+    cache = None if cache_of is None else (cache_of, cache_bytes)
+    return Server(ServerHandle.start(text, pairs, cache, port, address, anonymous, read_only), config)
 
 
 def _folder_and_name(text: str) -> tuple[str, str]:

@@ -8,7 +8,17 @@ from ._exceptions import InvalidError
 
 __all__ = ["bytes_of_size"]
 
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
+UNITS = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
 
 
 def bytes_of_size(text: str) -> int:
@@ -19,7 +29,7 @@ def bytes_of_size(text: str) -> int:
     >>> bytes_of_size("64 MB"), bytes_of_size("1 MiB"), bytes_of_size("500 kB")
     (64000000, 1048576, 500000)
     """
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmg]i?|)b?\s*", text.lower())
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]i?|)b?\s*", text.lower())
     if match is None:
         raise InvalidError(
             f'{text!r} cannot be read as a size; write one such as "64 MB", or a number of entries'

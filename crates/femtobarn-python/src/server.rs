@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use femtobarn::{Federation, OpenOptions};
-use femtobarn_server::config::Allowed;
+use femtobarn_server::config::{Allowed, CacheConfig};
 use femtobarn_server::{Config, Mount, ServedFederation, Server, StartError};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -23,6 +23,8 @@ pub struct ServerHandle {
 /// Arguments that override a configuration file.
 struct ConfigOverrides {
     folders: Vec<(PathBuf, String)>,
+    /// The URL of which the first folder is a cache, and the bytes that it may keep.
+    cache: Option<(String, Option<u64>)>,
     port: Option<u16>,
     address: Option<String>,
     anonymous: Option<Allowed>,
@@ -33,7 +35,13 @@ impl ConfigOverrides {
     /// The configuration of a file with these overrides.
     fn config(&self, text: &str) -> Result<Config, String> {
         let mut config = Config::from_toml(text)?;
+        let exports_before = config.exports.len();
         self.folders.iter().for_each(|(folder, name)| config.export(folder.clone(), name.clone()));
+        if let (Some((of, bytes)), Some(first)) =
+            (&self.cache, config.exports.get_mut(exports_before))
+        {
+            first.cache = Some(CacheConfig { of: of.clone(), bytes: *bytes, immutable: false });
+        }
         config.port = self.port.unwrap_or(config.port);
         config.read_only |= self.read_only;
         config.auth.anonymous = self.anonymous.unwrap_or(config.auth.anonymous);
@@ -48,11 +56,13 @@ impl ConfigOverrides {
 impl ServerHandle {
     /// Start a server from the text of a configuration file and overrides.
     #[staticmethod]
-    #[pyo3(signature = (config, folders, port, address, anonymous, read_only))]
+    #[pyo3(signature = (config, folders, cache, port, address, anonymous, read_only))]
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the command")]
     fn start(
         py: Python<'_>,
         config: &str,
         folders: Vec<(PathBuf, String)>,
+        cache: Option<(String, Option<u64>)>,
         port: Option<u16>,
         address: Option<String>,
         anonymous: Option<&str>,
@@ -60,7 +70,7 @@ impl ServerHandle {
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
         let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
-        let overrides = ConfigOverrides { folders, port, address, anonymous, read_only };
+        let overrides = ConfigOverrides { folders, cache, port, address, anonymous, read_only };
         let config = overrides.config(config).map_err(invalid)?;
         let server =
             py.detach(|| Server::start_with_mounts(config, mounts)).map_err(

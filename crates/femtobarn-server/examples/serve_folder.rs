@@ -24,7 +24,14 @@ fn config() -> Option<Config> {
     let certificate = words.next().unwrap_or_default();
     let required = !certificate.is_empty();
     let key = words.next().unwrap_or_default().into();
-    let export = ExportConfig { folder, name, read_only: false, throttle: None, faults: vec![] };
+    let export = ExportConfig {
+        folder,
+        name,
+        read_only: false,
+        cache: None,
+        throttle: None,
+        faults: vec![],
+    };
     (flag == "-p").then_some(Config {
         address: "127.0.0.1".to_owned(),
         port: port.parse().ok()?,

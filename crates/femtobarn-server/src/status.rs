@@ -24,6 +24,8 @@ pub struct ServerStatus {
     pub waits: Vec<LockStatus>,
     /// The simulated disks of throttled exports.
     pub disks: Vec<DiskStatus>,
+    /// The caches of other servers.
+    pub caches: Vec<CacheStatus>,
     /// The recalls of federations that have stores.
     pub recalls: Vec<RecallStatus>,
     /// The servers of copies to which readers are redirected, as they answered within the last seconds.
@@ -87,6 +89,27 @@ pub struct RecallStatus {
     pub failed: u64,
     /// The sum of the differences between the estimated and the real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
+}
+
+/// A cache of another server. All but `used_bytes` and `limit_bytes` are sums since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheStatus {
+    /// The name of the export.
+    pub name: String,
+    /// Bytes that it takes of its disk.
+    pub used_bytes: u64,
+    /// Bytes that it may take.
+    pub limit_bytes: u64,
+    /// Bytes that were read through it.
+    pub read_bytes: u64,
+    /// Bytes that came from the origin.
+    pub fetched_bytes: u64,
+    /// Bytes of files that left to make room.
+    pub evicted_bytes: u64,
+    /// Pages that were found damaged on the disk, and fetched again.
+    pub damaged_pages: u64,
+    /// How often the disk refused to keep pages.
+    pub failures: u64,
 }
 
 /// A copy of a federation that follows it.

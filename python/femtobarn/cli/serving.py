@@ -20,6 +20,7 @@ from .. import _serving
 from .._exceptions import DeniedError, FemtobarnError, InvalidError, UnavailableError
 from .._femtobarn import default_config, start_log
 from .._replication import tell_former_leader
+from .._sizes import bytes_of_size
 from .output import emit_line, human_size, table
 
 __all__ = ["serve", "serve_arguments", "top", "top_arguments"]
@@ -38,6 +39,14 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``serve``."""
     parser.add_argument(
         "folders", nargs="*", metavar="FOLDER", help="federation or folder of files, FOLDER=/name to name it"
+    )
+    parser.add_argument(
+        "--cache-of",
+        metavar="URL",
+        help="serve the files of another root:// server, and keep in FOLDER what is read of them",
+    )
+    parser.add_argument(
+        "--cache-size", metavar="SIZE", help='how much is kept, such as "2 TB" (four fifths of the disk)'
     )
     parser.add_argument("-p", "--port", type=int, help="port to listen on (1094); 0: any")
     parser.add_argument("--address", help="address to listen on (all)")
@@ -61,6 +70,8 @@ def serve(options: argparse.Namespace) -> None:
     had_terminal = _has_terminal()
     server = _serving.serve(
         *options.folders,
+        cache_of=options.cache_of,
+        cache_bytes=bytes_of_size(options.cache_size) if options.cache_size else None,
         port=options.port,
         address=options.address,
         anonymous="all" if options.writable else None,

@@ -18,9 +18,9 @@ mod sections;
 pub use copy_hosts::CopyHosts;
 pub use network::{MetricsReaders, Network};
 pub use sections::{
-    Allowed, AuthConfig, CopyConfig, ExportConfig, HttpConfig, Limits, LogConfig, LogFormat,
-    LogicalConfig, MetricsAccess, RedirectConfig, ReplicaConfig, ThrottleConfig, TlsConfig,
-    UnixAllowed,
+    Allowed, AuthConfig, CacheConfig, CopyConfig, ExportConfig, HttpConfig, Limits, LogConfig,
+    LogFormat, LogicalConfig, MetricsAccess, RedirectConfig, ReplicaConfig, ThrottleConfig,
+    TlsConfig, UnixAllowed,
 };
 
 /// A configuration file with all settings at their defaults, documented by comments.
@@ -74,6 +74,7 @@ impl Config {
             folder,
             name,
             read_only: false,
+            cache: None,
             throttle: None,
             faults: vec![],
         });

@@ -22,11 +22,26 @@ pub struct ExportConfig {
     /// Refuse all changes in it.
     #[serde(default)]
     pub read_only: bool,
+    /// The folder is that of a cache of another server.
+    pub cache: Option<CacheConfig>,
     /// Simulated slow disks.
     pub throttle: Option<ThrottleConfig>,
     /// Injected faults; see [`InjectedFault`](crate::physical::InjectedFault).
     #[serde(default)]
     pub faults: Vec<String>,
+}
+
+/// A cache of another server, in an export's folder.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct CacheConfig {
+    /// The `root://` URL whose files are served.
+    pub of: String,
+    /// Bytes of files that are kept; by default, four fifths of the file system.
+    pub bytes: Option<u64>,
+    /// Files of the origin never change, so it is not asked about those of which something is kept.
+    #[serde(default)]
+    pub immutable: bool,
 }
 
 /// Simulated slow disks of an export.

@@ -5,6 +5,7 @@
 //! | `storage`, `path`, `error` | the traits [`Storage`] and [`StoredFile`], validated paths, and [`StorageError`] |
 //! | `posix` | a folder of a POSIX file system |
 //! | `gate` | a storage whose calls a [`Gate`] may delay or refuse |
+//! | `cache` | files of another server, of which what was read is kept on a disk |
 //! | `throttle`, `faulty` | two gates: simulated slow disks, and injected faults |
 //! | `federation` | the databases of a federation as complete ROOT files |
 //! | `memory` | files in memory, for tests (feature `testing`) |
@@ -12,6 +13,7 @@
 //! The first three know no other module here. Every storage builds on them; gates and federations wrap another storage.
 //! Nothing here knows sessions or protocols.
 
+mod cache;
 mod error;
 mod faulty;
 mod federation;
@@ -23,6 +25,7 @@ mod posix;
 mod storage;
 mod throttle;
 
+pub use cache::{CacheCounts, CacheUse, CachedOrigin};
 pub use error::{StorageError, StorageResult};
 pub use faulty::{FaultEffect, FaultInjector, FaultyStorage, InjectedFault};
 pub use federation::{FederationStorage, Permit, Writers};

@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_archive::{Archive, Recaller};
+use femtobarn_archive::{Applied, Archive, Recaller, RuleKeeper};
 use femtobarn_catalog::{CATALOGUE_FILE, ErrorKind};
 use nix::errno::Errno;
+use xrd::client::Url;
 
 use super::error::StartError;
 use super::state::ExportDisks;
@@ -16,8 +17,8 @@ use crate::logical::exports::{ExportOptions, Exports};
 use crate::logical::journal::restore_all;
 use crate::logical::uploads::remove_left;
 use crate::physical::{
-    DiskModel, FaultyStorage, FederationStorage, MachineClock, PosixStorage, Storage, StorageError,
-    StoragePath, ThrottledStorage,
+    CachedOrigin, DiskModel, FaultyStorage, FederationStorage, MachineClock, PosixStorage, Storage,
+    StorageError, StoragePath, ThrottledStorage,
 };
 use crate::protocol::http::mounts::ServedFederation;
 
@@ -32,8 +33,12 @@ pub(super) struct OpenExports {
     pub served: Vec<ServedFederation>,
     /// The simulated disks of throttled exports.
     pub disks: Vec<ExportDisks>,
+    /// The exports that are caches of other servers.
+    pub caches: Vec<(String, Arc<CachedOrigin>)>,
     /// What stages the databases of federations that have stores, by the names of their exports.
     pub recallers: Vec<(String, Arc<Recaller>)>,
+    /// What applies the rules of federations whose settings say so.
+    pub rule_keepers: Vec<RuleKeeper>,
 }
 
 /// The block size of a simulated disk.
@@ -51,17 +56,26 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         federations: vec![],
         served: vec![],
         disks: vec![],
+        caches: vec![],
         recallers: vec![],
+        rule_keepers: vec![],
     };
     for export in &config.exports {
         let name = name_of(export)?;
-        let is_federation = export.folder.join(CATALOGUE_FILE).exists();
+        let is_federation = export.cache.is_none() && export.folder.join(CATALOGUE_FILE).exists();
         let options = ExportOptions {
             // Opening a database may first have to synthesise parts of its file.
-            is_quick: export.throttle.is_none() && !is_federation,
+            is_quick: export.throttle.is_none() && export.cache.is_none() && !is_federation,
             is_read_only: export.read_only || config.read_only,
         };
-        let mut storage = files(export)?;
+        let mut storage = match &export.cache {
+            Some(cache) => {
+                let origin = cached_origin(export, cache)?;
+                exported.caches.push((name.clone(), Arc::clone(&origin)));
+                origin
+            }
+            None => files(export)?,
+        };
         if let Some(throttle) = &export.throttle {
             let slow = slow(storage, throttle);
             exported.disks.push(ExportDisks { export: name.clone(), throttle: slow.gate() });
@@ -77,6 +91,9 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
             })?;
             let service = Arc::new(service.with_grace(grace));
             let recaller = recaller(&service)?;
+            if let Some(recaller) = recaller.as_ref().filter(|_| !options.is_read_only) {
+                exported.rule_keepers.extend(rule_keeper(&name, recaller)?);
+            }
             exported.recallers.extend(recaller.clone().map(|it| (name.clone(), it)));
             let federation = FederationStorage::new(service.catalog().clone(), storage);
             let federation = federation.recalling(recaller);
@@ -87,7 +104,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
                 folder: export.folder.clone(),
                 is_read_only: options.is_read_only,
             });
-        } else if !options.is_read_only {
+        } else if export.cache.is_none() && !options.is_read_only {
             restore_all(&storage);
             remove_left(&*storage);
         }
@@ -106,10 +123,37 @@ fn recaller(service: &FederationService) -> Result<Option<Arc<Recaller>>, StartE
     Ok(has_stores.then(|| Arc::new(Recaller::new(Arc::new(archive)))))
 }
 
+/// What applies the rules of a federation; none if its settings do not say how often.
+fn rule_keeper(name: &str, recaller: &Recaller) -> Result<Option<RuleKeeper>, StartError> {
+    let archive = Arc::clone(recaller.archive());
+    let Some(seconds) = archive.settings().apply_every_seconds else { return Ok(None) };
+    let export = name.to_owned();
+    let report = move |applied: femtobarn_archive::Result<Applied>| match applied {
+        Ok(Applied { migrated, evicted, failed, .. }) => {
+            for (database, store) in migrated {
+                tracing::info!(export, database, store, "copied to a store");
+            }
+            for (database, bytes) in evicted {
+                tracing::info!(export, database, bytes, "left the disk");
+            }
+            for (what, error) in failed {
+                tracing::warn!(export, what, error, "a rule of the storage failed");
+            }
+        }
+        Err(error) => tracing::warn!(export, %error, "the rules of the storage failed"),
+    };
+    let keeper = RuleKeeper::start(archive, Duration::from_secs(seconds), report);
+    keeper.map(Some).map_err(|error| StartError::System(error.to_string()))
+}
+
 /// The configured name, or else `/` and the folder's own name.
 fn name_of(export: &ExportConfig) -> Result<String, StartError> {
     if !export.name.is_empty() {
         return Ok(format!("/{}", export.name.trim_matches('/')));
+    }
+    if let Some(cache) = &export.cache {
+        let path = origin_url(cache)?.location.path().to_vec();
+        return Ok(format!("/{}", String::from_utf8_lossy(&path).trim_matches('/')));
     }
     let folder = std::fs::canonicalize(&export.folder).map_err(|error| {
         unusable(&export.folder, &error, error.kind() == std::io::ErrorKind::PermissionDenied)
@@ -134,6 +178,24 @@ fn files(export: &ExportConfig) -> Result<Arc<dyn Storage>, StartError> {
         files = Arc::new(FaultyStorage::failing(files, faults));
     }
     Ok(files)
+}
+
+/// The files of another server, kept in an export's folder.
+fn cached_origin(
+    export: &ExportConfig,
+    cache: &config::CacheConfig,
+) -> Result<Arc<CachedOrigin>, StartError> {
+    if export.throttle.is_some() || !export.faults.is_empty() {
+        let what = format!("the cache of {} has no throttle and no faults", cache.of);
+        return Err(StartError::Config(what));
+    }
+    let origin =
+        CachedOrigin::new(origin_url(cache)?, &export.folder, cache.bytes, cache.immutable);
+    origin.map(Arc::new).map_err(system_error)
+}
+
+fn origin_url(cache: &config::CacheConfig) -> Result<Url, StartError> {
+    Url::parse(&cache.of).map_err(|error| StartError::Config(format!("cache.of: {error}")))
 }
 
 /// Files behind the configured simulated disks.

@@ -59,7 +59,7 @@ use state::ServerState;
 
 /// Threads of a blocking pool, for each core.
 const BLOCKING_THREADS_PER_CORE: usize = 16;
-/// The same for `root://` if disks are throttled, so that calls waiting for one disk do not delay those to another.
+/// The same for `root://` if disks are throttled or origins waited for, so that calls waiting for one disk do not delay those to another.
 /// Each thread may hold a buffer.
 const WAITING_THREADS_PER_CORE: usize = 1024;
 /// A stopping server ends early if there was no traffic for this time.
@@ -99,28 +99,30 @@ impl Server {
         mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
     ) -> Result<Self, StartError> {
         config.check().map_err(StartError::Config)?;
-        let OpenExports { exports, names, federations, served, disks, recallers } =
-            exports::open(&config)?;
+        let open = exports::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let (tls, certificates) = tls.unzip();
         let tokens = authenticator.tokens.clone();
-        let runtime = runtime()?;
-        let root_workers = start_workers("femtobarn-root", blocking_threads(!disks.is_empty()))?;
+        let blocking = blocking_threads(&open);
+        let runtime = runtime(blocking)?;
+        let root_workers = start_workers("femtobarn-root", blocking)?;
         let http_workers = start_workers("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
-        let mut logical = Logical::new(settings(&config), exports);
-        logical.placement = placement(&config, &federations, &logical.exports)?;
+        let mut logical = Logical::new(settings(&config), open.exports);
+        logical.placement = placement(&config, &open.federations, &logical.exports)?;
         let state = Arc::new(ServerState {
             started: clock::now(),
-            exports: names.clone(),
+            exports: open.names.clone(),
             is_draining: AtomicBool::new(false),
             counts: Arc::new(ConnectionCounts::default()),
             logical: Arc::new(logical),
             http_bytes: Arc::default(),
-            federations,
-            disks,
-            recallers,
+            federations: open.federations,
+            disks: open.disks,
+            caches: open.caches,
+            recallers: open.recallers,
+            _rule_keepers: open.rule_keepers,
         });
         let site = Arc::new(site(&state, &config, authenticator.clone()));
         let exports = Arc::clone(&state.logical.exports);
@@ -128,7 +130,7 @@ impl Server {
         let files =
             Arc::new(file_site(&state, &config, authenticator.clone(), runtime.handle().clone())?);
         let pages = http::routes(site, Arc::clone(&files));
-        let pages = pages.merge(mounted(served, mounts, &authenticator)?).merge(remote);
+        let pages = pages.merge(mounted(open.served, mounts, &authenticator)?).merge(remote);
         let pages = pages.fallback_service(http::files::answer.with_state(files));
         let mut root = xroot::RootService::new(Arc::clone(&state.logical), authenticator);
         root.tls.clone_from(&tls);
@@ -148,10 +150,10 @@ impl Server {
             listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
         let accepting = runtime.spawn(listener::accept(listener, protocols));
         runtime.spawn(Arc::clone(&state.logical).close_idle());
-        tracing::info!(%address, exports = ?names, "serving");
+        tracing::info!(%address, exports = ?open.names, "serving");
         Ok(Server {
             address,
-            exports: names,
+            exports: open.names,
             drain: Duration::from_secs(config.limits.drain_seconds),
             settings: Mutex::new(ReloadableSettings { config, certificates, tokens }),
             state,
@@ -329,8 +331,9 @@ fn start_workers(name: &str, blocking: usize) -> Result<Arc<Workers>, StartError
     Workers::start(name, cores(), blocking).map(Arc::new).map_err(no_threads)
 }
 
-fn blocking_threads(has_throttled_disks: bool) -> usize {
-    if has_throttled_disks { WAITING_THREADS_PER_CORE } else { BLOCKING_THREADS_PER_CORE }
+fn blocking_threads(open: &OpenExports) -> usize {
+    let has_waits = !open.disks.is_empty() || !open.caches.is_empty();
+    if has_waits { WAITING_THREADS_PER_CORE } else { BLOCKING_THREADS_PER_CORE }
 }
 
 fn settings(config: &Config) -> Settings {
@@ -346,10 +349,10 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn runtime() -> Result<Runtime, StartError> {
+fn runtime(blocking_per_core: usize) -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(BLOCKING_THREADS_PER_CORE * cores())
+        .max_blocking_threads(blocking_per_core * cores())
         .thread_name("femtobarn")
         .enable_all()
         .build()

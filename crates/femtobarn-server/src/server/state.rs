@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
-use femtobarn_archive::Recaller;
+use femtobarn_archive::{Recaller, RuleKeeper};
 
 use crate::logical::Logical;
 use crate::logical::catalogue::FederationService;
-use crate::physical::Throttle;
+use crate::physical::{CachedOrigin, Throttle};
 use crate::protocol::listener::ConnectionCounts;
 
 /// The state of a running server.
@@ -23,8 +23,12 @@ pub(crate) struct ServerState {
     pub http_bytes: Arc<AtomicU64>,
     pub federations: Vec<Arc<FederationService>>,
     pub disks: Vec<ExportDisks>,
+    /// The exports that are caches of other servers.
+    pub caches: Vec<(String, Arc<CachedOrigin>)>,
     /// What stages the databases of federations that have stores, by the names of their exports.
     pub recallers: Vec<(String, Arc<Recaller>)>,
+    /// They apply the rules of federations until the server ends.
+    pub _rule_keepers: Vec<RuleKeeper>,
 }
 
 /// The simulated disks of a throttled export.

@@ -13,10 +13,10 @@ use crate::logical::Logical;
 use crate::logical::catalogue::{self, FederationService};
 use crate::logical::latency::{Latencies, RequestKind};
 use crate::logical::sessions::ClientSession;
-use crate::physical::{Storage, StoragePath};
+use crate::physical::{CachedOrigin, Storage, StoragePath};
 use crate::status::{
-    CopyServerStatus, DiskStatus, ExportStatus, FederationStatus, FileStatus, FollowerStatus,
-    LatencyStatus, LockStatus, RecallStatus, ServerStatus, SessionStatus, Totals,
+    CacheStatus, CopyServerStatus, DiskStatus, ExportStatus, FederationStatus, FileStatus,
+    FollowerStatus, LatencyStatus, LockStatus, RecallStatus, ServerStatus, SessionStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -70,6 +70,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         locks: locks.into_iter().take(ROWS_MAX).collect(),
         waits: waits.into_iter().take(ROWS_MAX).collect(),
         disks: state.disks.iter().flat_map(disk_statuses).collect(),
+        caches: state.caches.iter().map(cache_status).collect(),
         recalls: state.recallers.iter().map(recall_status).collect(),
         followers: state.federations.iter().flat_map(|service| followers(service)).collect(),
         copy_servers: state.federations.iter().flat_map(|service| copy_servers(service)).collect(),
@@ -135,6 +136,20 @@ fn copy_servers(service: &FederationService) -> Vec<CopyServerStatus> {
         at: server.at.0,
     };
     service.followers().servers().into_iter().map(status).collect()
+}
+
+fn cache_status((name, cache): &(String, Arc<CachedOrigin>)) -> CacheStatus {
+    let (counts, usage) = (cache.counts(), cache.usage());
+    CacheStatus {
+        name: name.clone(),
+        used_bytes: usage.used,
+        limit_bytes: usage.limit,
+        read_bytes: read(&counts.read),
+        fetched_bytes: read(&counts.fetched),
+        evicted_bytes: read(&counts.evicted),
+        damaged_pages: read(&counts.damaged),
+        failures: read(&counts.failures),
+    }
 }
 
 fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> RecallStatus {

@@ -33,6 +33,7 @@ pub struct File {
     handle: Mutex<Arc<RemoteHandle>>,
     /// Held while the file is reopened.
     reopening: tokio::sync::Mutex<()>,
+    times_reopened: AtomicU64,
     /// The number of writes, and the part of them that a sync covers.
     writes: AtomicU64,
     synced: AtomicU64,
@@ -57,6 +58,7 @@ impl Client {
             options,
             handle: Mutex::new(Arc::new(handle)),
             reopening: tokio::sync::Mutex::new(()),
+            times_reopened: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             synced: AtomicU64::new(0),
         })
@@ -81,6 +83,11 @@ impl File {
     /// The file's path and opaque information.
     pub fn location(&self) -> &Location {
         &self.location
+    }
+
+    /// How often the file was opened again after its connection was lost. Its path may lead to other bytes by then.
+    pub fn times_reopened(&self) -> u64 {
+        self.times_reopened.load(Ordering::SeqCst)
     }
 
     /// The file's current metadata.
@@ -345,7 +352,11 @@ impl File {
         // This caller waits for the server; the others wait for the lock.
         let options = self.options.difference(OpenOptions::NEW | OpenOptions::DELETE);
         let handle = self.client.open_handle(retry.clone(), options, Mode::default()).await?;
-        *self.handle.lock() = Arc::new(handle);
+        let mut current = self.handle.lock();
+        *current = Arc::new(handle);
+        // Counted before anybody can read through the new handle.
+        self.times_reopened.fetch_add(1, Ordering::SeqCst);
+        drop(current);
         Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::logical::latency::BOUNDS_US;
 use crate::status::{
-    DiskStatus, ExportStatus, FederationStatus, FollowerStatus, LatencyStatus, RecallStatus,
-    ServerStatus,
+    CacheStatus, DiskStatus, ExportStatus, FederationStatus, FollowerStatus, LatencyStatus,
+    RecallStatus, ServerStatus,
 };
 
 /// The content type of the format.
@@ -54,6 +54,7 @@ pub(super) fn text(status: &ServerStatus) -> String {
     let federations = &status.federations;
     add_rows(&mut text, "federation", "export", &FEDERATIONS, federations, |each| &each.name);
     add_rows(&mut text, "disk", "disk", &DISKS, &status.disks, |disk| &disk.name);
+    add_rows(&mut text, "cache", "export", &CACHES, &status.caches, |cache| &cache.name);
     add_rows(&mut text, "recall", "export", &RECALLS, &status.recalls, |recall| &recall.name);
     add_rows(&mut text, "follower", "follower", &FOLLOWERS, &status.followers, |it| &it.name);
     add_latencies(&mut text, &status.latencies);
@@ -78,6 +79,24 @@ const RECALLS: [Metric<RecallStatus>; 6] = [
     ("failed_total", "counter", "Recalls that failed", |it| it.failed as f64),
     ("estimate_errors_seconds_total", "counter", "Seconds between estimated and real ends", |it| {
         it.estimate_errors_seconds
+    }),
+];
+
+const CACHES: [Metric<CacheStatus>; 7] = [
+    ("used_bytes", "gauge", "Bytes that a cache takes of its disk", |it| it.used_bytes as f64),
+    ("limit_bytes", "gauge", "Bytes that it may take", |it| it.limit_bytes as f64),
+    ("read_bytes_total", "counter", "Bytes that were read through it", |it| it.read_bytes as f64),
+    ("fetched_bytes_total", "counter", "Bytes that came from the origin", |it| {
+        it.fetched_bytes as f64
+    }),
+    ("evicted_bytes_total", "counter", "Bytes of files that left to make room", |it| {
+        it.evicted_bytes as f64
+    }),
+    ("damaged_pages_total", "counter", "Pages that were found damaged on the disk", |it| {
+        it.damaged_pages as f64
+    }),
+    ("failures_total", "counter", "How often the disk refused to keep pages", |it| {
+        it.failures as f64
     }),
 ];
 

@@ -70,19 +70,22 @@ impl RootConnection {
             let is_last = end == ranges.len();
             let status = if is_last { StatusCode::OK } else { StatusCode::OK_SO_FAR };
             let head = header(stream, status, bytes as usize);
-            self.send_pieces(&ranges, first..end, &head).await?;
+            if let Err(error) = self.send_pieces(&ranges, first..end, &head).await? {
+                return self.answer(stream, &response_of(error)).await;
+            }
             first = end;
         }
         Ok(())
     }
 
-    /// Sends the ranges of one part, with each call as many as fit into one buffer.
+    /// Sends the ranges of one part, with each call as many as fit into one buffer. Gives the error if the first cannot be
+    /// read, before anything of the part was sent.
     async fn send_pieces(
         &mut self,
         ranges: &Arc<Vec<ReadRange>>,
         part: Range<usize>,
         head: &[u8; HEADER_BYTES],
-    ) -> io::Result<()> {
+    ) -> io::Result<StorageResult<()>> {
         let mut head = &head[..];
         let mut position = AnswerPosition { index: part.start, within: 0 };
         while position.index < part.end {
@@ -92,6 +95,7 @@ impl RootConnection {
             self.socket.has_room().await?;
             let buffer = match self.read_plan(ranges, &plan).await {
                 Ok(buffer) => buffer,
+                Err(error) if !head.is_empty() => return Ok(Err(error)),
                 // Its header was sent already, so the request cannot be refused any more.
                 Err(error) => return Err(io::Error::other(format!("{error:?}"))),
             };
@@ -104,7 +108,7 @@ impl RootConnection {
             self.send(&mut slices).await?;
             (head, position) = (&[], next);
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     async fn read_plan(

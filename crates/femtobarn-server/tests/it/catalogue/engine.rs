@@ -20,6 +20,7 @@ pub(super) fn config(folder: &Path, port: u16) -> Config {
         folder: folder.to_owned(),
         name: String::new(),
         read_only: false,
+        cache: None,
         throttle: None,
         faults: vec![],
     };

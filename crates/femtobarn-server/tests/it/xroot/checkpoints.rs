@@ -17,6 +17,7 @@ fn config(folder: &Path) -> Config {
         folder: folder.to_owned(),
         name: "/".into(),
         read_only: false,
+        cache: None,
         throttle: None,
         faults: vec![],
     };

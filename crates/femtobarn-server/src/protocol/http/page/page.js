@@ -98,6 +98,8 @@ function showStatus(status) {
     count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.age_seconds)]), "nobody is here");
   fill("followers", status.followers.map((f) => [f.name, f.federation, count(f.at), count(f.behind),
     duration(Math.round(f.silent_seconds))]), "no copy follows");
+  fill("caches", status.caches.map((c) => [c.name, size(c.used_bytes), size(c.limit_bytes), size(c.read_bytes),
+    size(c.fetched_bytes), size(c.evicted_bytes), count(c.damaged_pages)]), "no cache is served");
   const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
   fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
   fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),

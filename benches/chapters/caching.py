@@ -1,0 +1,69 @@
+"""A cache of another server, compared with XCache."""
+
+from __future__ import annotations
+
+from framework import Figure, Preparation, Role, Side, Target, faster, highest
+
+TITLE = "Caching another server"
+INTRO = """A cache, its origin (XRootD's server, with the file in the page cache) and its clients on one
+machine. CPU seconds are the cache's alone. XCache is that of Debian's XRootD (5.5), with its default
+settings: blocks of 128 KiB and prefetching. Copies are made by xrdcp."""
+
+FILE = "{data}/served-1gib.bin"
+FILE_MB = 1074
+SECONDS = "1"
+KEPT = "bytes kept for each byte read"
+CACHES: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XCache": ("xcache", "peer")}
+
+PREPARATIONS = (Preparation(FILE, ("random_file.py", FILE, str(FILE_MB))),)
+
+
+def both(*work: str, needs: tuple[str, ...] = ()) -> tuple[Side, ...]:
+    """The same work at both caches."""
+    return tuple(
+        Side(name, ("cached.py", kind, FILE, *work), role, cores=2, needs=("xrootd", *needs))
+        for name, (kind, role) in CACHES.items()
+    )
+
+
+def cheaper(at_most: float) -> Target:
+    """The largest ratio of our CPU time to XCache's."""
+    return faster("Femtobarn", "XCache", 1 / at_most, "cpu")
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "cached-cold",
+        "First xrdcp of 1 GiB",
+        "bytes",
+        both("cold", needs=("xrdcp",)),
+        (faster("Femtobarn", "XCache", 1.0),),
+    ),
+    Figure(
+        "cached-warm",
+        "Second xrdcp of 1 GiB",
+        "bytes",
+        both("warm", needs=("xrdcp",)),
+        (cheaper(0.7),),
+        by="cpu",
+    ),
+    Figure(
+        "cached-random",
+        "Read 16 KB at random by 8 sessions",
+        "reads",
+        both("random", "8", SECONDS, "{sessions}"),
+        (cheaper(0.5),),
+        by="cpu",
+    ),
+    Figure(
+        "cached-sparse",
+        "Read 16 KB at random by 8 sessions, nothing of which is kept yet",
+        "reads",
+        both("sparse", "8", "0.2", "{sessions}"),
+        (highest("Femtobarn", 1.2, KEPT),),
+        x="sessions",
+        y=KEPT,
+        note="Reads of the same place count each time, so that less may be kept than was read.",
+    ),
+)
+"""The chapter's figures."""

@@ -1,0 +1,394 @@
+//! An open file: pages that are kept, and fetches of the others.
+//!
+//! 1. A page is fetched once, however many readers wait for it. They get its bytes before the disk has them.
+//! 2. A fetch belongs to no reader: one that goes away, or is slow, delays nobody. Whatever becomes of it, its readers
+//!    are woken.
+//! 3. What is fetched is what was asked for or announced, in whole pages, and of what was announced a few MiB at most.
+//! 4. Bytes are given out if the origin's file was of this version a moment before or after they were read there.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use femtobarn_catalog::clock;
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use xrd::Location;
+use xrd::client::File;
+
+use super::fetch::{Fetch, parts};
+use super::origin;
+use super::pages::{KeptPages, PAGE_BYTES, ReadMode, Version, pages_of};
+use super::shared::Shared;
+use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
+
+/// Bytes of an announced range that are fetched ahead of its readers.
+const AHEAD_BYTES: u64 = 8 << 20;
+/// How long a version that was compared with the origin's counts.
+const COMPARED: Duration = Duration::from_secs(1);
+/// Bytes of a file that was changed more recently are not kept: it may change again within the same second, which its
+/// time does not tell.
+const SETTLED: Duration = Duration::from_secs(2);
+/// KiB that a fetch counts for at least, so that their number has a limit, too.
+const FETCH_KIB_MIN: u64 = 64;
+
+/// An open file of the cache.
+#[derive(Debug)]
+pub(super) struct CachedFile {
+    pub shared: Arc<Shared>,
+    pub path: StoragePath,
+    pub location: Location,
+    pub version: Version,
+    pub metadata: Metadata,
+    /// Where pages are kept.
+    stem: PathBuf,
+    /// None if nothing can be kept of it.
+    pages: Option<KeptPages>,
+    /// The origin's file, opened when it is needed.
+    remote: tokio::sync::Mutex<Option<Arc<File>>>,
+    /// When the version was compared with that file's, and how often that had been opened again.
+    compared: Mutex<Option<(Instant, u64)>>,
+    /// Fetches by their first page: those that run, and the latest whose pages the disk did not take.
+    fetches: Mutex<BTreeMap<u64, Arc<Fetch>>>,
+    /// Whether all pages were kept when it was opened.
+    is_whole: bool,
+}
+
+impl CachedFile {
+    /// A file that is not open at the origin yet. If `is_whole`, all its pages are kept: the origin is not needed unless
+    /// one is damaged.
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        (path, location): (StoragePath, Location),
+        (version, metadata): (Version, Metadata),
+        (stem, pages): (PathBuf, Option<KeptPages>),
+        is_whole: bool,
+    ) -> Self {
+        CachedFile {
+            shared,
+            path,
+            location,
+            version,
+            metadata,
+            stem,
+            pages,
+            remote: tokio::sync::Mutex::default(),
+            compared: Mutex::default(),
+            fetches: Mutex::default(),
+            is_whole,
+        }
+    }
+
+    /// Takes a file of the origin that was just opened and compared, if it has none yet.
+    pub(super) fn offer_remote(&self, file: File) {
+        if let Ok(mut remote) = self.remote.try_lock()
+            && remote.is_none()
+        {
+            *self.compared.lock() = Some((clock::now(), file.times_reopened()));
+            *remote = Some(Arc::new(file));
+        } else {
+            self.close(file);
+        }
+    }
+
+    /// Closes a file of the origin, which a task has to do.
+    fn close<F: Send + 'static>(&self, remote: F) {
+        drop(self.shared.origin.tasks.spawn(async move { drop(remote) }));
+    }
+
+    /// Fills what is kept of a range; see [`KeptPages::fill`].
+    fn fill(&self, offset: u64, buffer: &mut [u8], mode: ReadMode) -> Option<Vec<Range<u64>>> {
+        match &self.pages {
+            Some(pages) => pages.fill(offset, buffer, mode),
+            None => Some(vec![pages_of(offset, buffer.len() as u64)]),
+        }
+    }
+
+    /// The fetches of these pages, those that run already and new ones. Pages that were kept meanwhile have none, unless
+    /// they `are_damaged`.
+    fn fetches_of(self: &Arc<Self>, lacking: &[Range<u64>], are_damaged: bool) -> Vec<Arc<Fetch>> {
+        let mut running = self.fetches.lock();
+        let mut found = vec![];
+        for run in lacking {
+            let mut page = run.start;
+            while page < run.end {
+                let before = running.range(..=page).next_back();
+                if let Some((_, fetch)) = before.filter(|(_, fetch)| page < fetch.pages.end) {
+                    page = fetch.pages.end;
+                    found.push(Arc::clone(fetch));
+                    continue;
+                }
+                let next = running.range(page..).next().map_or(run.end, |(first, _)| *first);
+                let end = next.min(run.end);
+                let gap = match &self.pages {
+                    // A fetch may have ended since they were found missing.
+                    Some(pages) if !are_damaged => pages.lacking(page..end),
+                    _ => vec![page..end],
+                };
+                for part in gap.into_iter().flat_map(parts) {
+                    let fetch = self.begin(part);
+                    running.insert(fetch.pages.start, Arc::clone(&fetch));
+                    found.push(fetch);
+                }
+                page = end;
+            }
+        }
+        found
+    }
+
+    fn begin(self: &Arc<Self>, pages: Range<u64>) -> Arc<Fetch> {
+        let fetch = Arc::new(Fetch::new(pages));
+        let (file, fetching) = (Arc::clone(self), Arc::clone(&fetch));
+        let running = RunningFetch { file, fetch: fetching, is_remembered: false };
+        self.shared.origin.tasks.spawn(running.run());
+        fetch
+    }
+
+    /// Removes a fetch whose pages are kept, or are needed no more.
+    pub(super) fn forget(&self, fetch: &Arc<Fetch>) {
+        let mut running = self.fetches.lock();
+        if running.get(&fetch.pages.start).is_some_and(|known| Arc::ptr_eq(known, fetch)) {
+            running.remove(&fetch.pages.start);
+        }
+    }
+
+    async fn fetch(&self, pages: Range<u64>) -> StorageResult<Vec<u8>> {
+        let remote = self.remote().await?;
+        let offset = pages.start * PAGE_BYTES;
+        let end = (pages.end * PAGE_BYTES).min(self.version.size);
+        let length = end.saturating_sub(offset);
+        let mut bytes = vec![0; length as usize];
+        let read = self.shared.origin.read(&remote, offset, &mut bytes).await? as u64;
+        if read < length || !self.was_compared(&remote) {
+            self.compare(&remote).await?;
+        }
+        if read < length {
+            let what = format!("the origin has fewer bytes of {} than it says", self.path);
+            return Err(StorageError::refused(Errno::EIO, what));
+        }
+        self.shared.room.counts.fetched.fetch_add(length, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// The origin's file.
+    async fn remote(&self) -> StorageResult<Arc<File>> {
+        let mut remote = self.remote.lock().await;
+        if let Some(file) = &*remote {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(self.shared.origin.open(&self.location).await?);
+        self.compare(&file).await?;
+        Ok(Arc::clone(remote.insert(file)))
+    }
+
+    /// Whether the version was compared a moment ago, with the file as it is open now.
+    fn was_compared(&self, remote: &File) -> bool {
+        let compared = *self.compared.lock();
+        compared.is_some_and(|(when, reopened)| {
+            let is_recent = self.shared.is_immutable || when.elapsed() < COMPARED;
+            is_recent && reopened == remote.times_reopened()
+        })
+    }
+
+    async fn compare(&self, remote: &File) -> StorageResult<()> {
+        let reopened = remote.times_reopened();
+        let stat = self.shared.origin.stat_open(remote).await?;
+        if self.shared.is_same(origin::version_of(&stat, &self.path)?, self.version) {
+            *self.compared.lock() = Some((clock::now(), reopened));
+            return Ok(());
+        }
+        let what = format!("{} was changed at the origin; open it again", self.path);
+        Err(StorageError::refused(Errno::ESTALE, what))
+    }
+
+    /// Keeps pages; false if the disk does not.
+    fn keep(&self, first: u64, bytes: &[u8]) -> bool {
+        let room = &self.shared.room;
+        let Some(pages) = self.pages.as_ref().filter(|_| self.is_settled() && room.has_room())
+        else {
+            return false;
+        };
+        if !room.is_kept(&self.stem, self) {
+            return false;
+        }
+        match pages.keep(first, bytes) {
+            Ok(disk_bytes) => {
+                room.count(disk_bytes, 0);
+                true
+            }
+            Err(error) => {
+                self.shared.note_failure(&error);
+                false
+            }
+        }
+    }
+
+    /// Whether the file's time tells changes from now on.
+    fn is_settled(&self) -> bool {
+        let changed = Duration::from_secs(self.version.modified.max(0).cast_unsigned());
+        let now = clock::utc().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.shared.is_immutable || now.saturating_sub(changed) > SETTLED
+    }
+
+    fn count_read(&self, bytes: usize) {
+        self.shared.room.counts.read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// A fetch that ends when it is dropped, whatever happened.
+struct RunningFetch {
+    file: Arc<CachedFile>,
+    fetch: Arc<Fetch>,
+    /// Whether it stays in memory.
+    is_remembered: bool,
+}
+
+impl RunningFetch {
+    /// Fetches pages, gives them to those who wait, and keeps them.
+    async fn run(mut self) {
+        let (file, fetch) = (&self.file, &self.fetch);
+        let kib = ((fetch.pages.end - fetch.pages.start) * PAGE_BYTES / 1024).max(FETCH_KIB_MIN);
+        let on_the_way = Arc::clone(&file.shared.on_the_way);
+        let _permit = on_the_way.acquire_many_owned(kib as u32).await;
+        let fetched = file.fetch(fetch.pages.clone()).await.map(Arc::new);
+        fetch.end(fetched.clone());
+        let Ok(bytes) = fetched else { return };
+        let (keeper, first) = (Arc::clone(file), fetch.pages.start);
+        let kept = tokio::task::spawn_blocking(move || keeper.keep(first, &bytes)).await;
+        if !kept.unwrap_or(false) {
+            // Who announced pages reads them a moment later.
+            file.shared.remember(file, fetch);
+            self.is_remembered = true;
+        }
+    }
+}
+
+impl Drop for RunningFetch {
+    fn drop(&mut self) {
+        self.fetch.end(Err(StorageError::refused(Errno::EIO, "internal error of the cache")));
+        if !self.is_remembered {
+            self.file.forget(&self.fetch);
+        }
+    }
+}
+
+impl StoredFile for Arc<CachedFile> {
+    fn metadata(&self) -> StorageResult<Metadata> {
+        Ok(self.metadata.clone())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
+        let buffer = within(self.version.size, offset, buffer);
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        let mut lacking = self.fill(offset, buffer, ReadMode::Blocking).unwrap_or_default();
+        // A page that is missing now may have been kept a moment later, or be damaged there: it is fetched then.
+        for are_damaged in [false, true] {
+            if are_damaged {
+                self.count_damaged(&lacking);
+            }
+            let fetches = self.fetches_of(&lacking, are_damaged);
+            for fetch in &fetches {
+                fetch.copy_to(&fetch.wait()?, offset, buffer);
+            }
+            lacking.retain(|run| !is_covered(run, &fetches));
+            if lacking.is_empty() {
+                break;
+            }
+            lacking = self.fill(offset, buffer, ReadMode::Blocking).unwrap_or_default();
+        }
+        self.count_read(buffer.len());
+        Ok(buffer.len())
+    }
+
+    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
+        let buffer = within(self.version.size, offset, buffer);
+        if buffer.is_empty() {
+            return Ok(Some(0));
+        }
+        let lacking = self.fill(offset, buffer, ReadMode::NonBlocking);
+        let is_there = lacking.is_some_and(|lacking| lacking.is_empty());
+        if is_there {
+            self.count_read(buffer.len());
+        }
+        Ok(is_there.then_some(buffer.len()))
+    }
+
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> StorageResult<()> {
+        Err(StorageError::cannot("write", &self.path, Errno::EROFS))
+    }
+
+    fn sync(&self) -> StorageResult<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _size: u64) -> StorageResult<()> {
+        Err(StorageError::cannot("cut", &self.path, Errno::EROFS))
+    }
+
+    fn will_need(&self, offset: u64, size: u64) {
+        let size = size.min(self.version.size.saturating_sub(offset)).min(AHEAD_BYTES);
+        if size == 0 || self.is_whole {
+            return;
+        }
+        let (file, range) = (Arc::clone(self), pages_of(offset, size));
+        self.shared.origin.tasks.spawn_blocking(move || drop(file.fetches_of(&[range], false)));
+    }
+
+    /// The origin keeps what it shows for as long as its file is open.
+    fn can_be_reopened(&self) -> bool {
+        self.is_whole
+    }
+}
+
+impl CachedFile {
+    /// Counts pages that are kept, but whose bytes are not those that came from the origin.
+    fn count_damaged(&self, lacking: &[Range<u64>]) {
+        let Some(pages) = &self.pages else { return };
+        let count = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
+        let missing: u64 = lacking.iter().map(|run| count(&pages.lacking(run.clone()))).sum();
+        let damaged = count(lacking).saturating_sub(missing);
+        if damaged > 0 {
+            self.shared.room.counts.damaged.fetch_add(damaged, Ordering::Relaxed);
+            tracing::warn!(path = %self.path, damaged, "kept pages are damaged, and fetched again");
+        }
+    }
+}
+
+impl Drop for CachedFile {
+    fn drop(&mut self) {
+        if let Some(pages) = &self.pages {
+            pages.touch();
+        }
+        if let Some(remote) = self.remote.get_mut().take() {
+            self.close(remote);
+        }
+        if !self.shared.room.is_within() {
+            let shared = Arc::clone(&self.shared);
+            let tasks = &self.shared.origin.tasks;
+            drop(tasks.spawn_blocking(move || shared.room.clear_after_close()));
+        }
+    }
+}
+
+/// The part of a buffer that a read from `offset` on can fill.
+fn within(size: u64, offset: u64, buffer: &mut [u8]) -> &mut [u8] {
+    let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+    let fits = buffer.len().min(left);
+    &mut buffer[..fits]
+}
+
+/// Whether fetches have all of these pages.
+fn is_covered(run: &Range<u64>, fetches: &[Arc<Fetch>]) -> bool {
+    let mut pages = run.clone();
+    for fetch in fetches {
+        if fetch.pages.contains(&pages.start) {
+            pages.start = fetch.pages.end;
+        }
+    }
+    pages.start >= pages.end
+}

@@ -1,0 +1,30 @@
+//! A cache of another server: the files of an origin, of which what was read is kept on a disk of this machine.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `pages` | what is kept of one file: pages that count if their checksum matches |
+//! | `room` | the folder of all kept files, its limit, and what leaves it first |
+//! | `origin` | the origin's files, over `root://` |
+//! | `fetch` | pages on their way, and those who wait for them |
+//! | `file`, `shared` | an open file: kept pages, and fetches that all readers share; what all of them share |
+//! | `storage` | [`CachedOrigin`], the storage |
+//!
+//! Each may use those above it; `room`, `file` and `shared` know each other.
+//!
+//! 1. What a reader gets was compared with a checksum that was computed when the bytes came from the origin. Damage on
+//!    the disk costs another fetch.
+//! 2. Pages are kept without syncs or a journal: after a crash, those whose checksum does not match are fetched again.
+//! 3. What is kept belongs to one version of a file, which its size, time and id at the origin tell. Every open asks the
+//!    origin; while it does not answer, what is kept is shown as it was.
+//! 4. No error of the disk fails a read.
+
+mod fetch;
+mod file;
+mod origin;
+mod pages;
+mod room;
+mod shared;
+mod storage;
+
+pub use room::{CacheCounts, CacheUse};
+pub use storage::CachedOrigin;

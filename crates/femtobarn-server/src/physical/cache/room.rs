@@ -1,0 +1,223 @@
+//! The folder in which files are kept, and its limit.
+//!
+//! 1. Above the limit, and when the disk is full, the files that were closed or first read the longest ago leave, but for
+//!    those that are open, until a tenth is free.
+//! 2. If open files alone are above it, nothing more is kept until some of them are closed.
+//! 3. One process keeps files in a folder. What is not a kept file stays as it is.
+
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use femtobarn_catalog::clock;
+use md5::{Digest, Md5};
+use parking_lot::Mutex;
+
+use super::file::CachedFile;
+use super::pages::{self, BYTES, TABLE};
+
+/// How long after an attempt to make room that was in vain nobody tries again.
+const CLEAR_AGAIN: Duration = Duration::from_secs(1);
+/// The file that the process which keeps files here has locked.
+const LOCK: &str = "lock";
+/// Letters of a kept file's name.
+const NAME_LETTERS: usize = 32;
+
+/// The folder of all kept files.
+#[derive(Debug)]
+pub(super) struct Room {
+    folder: PathBuf,
+    bytes_max: u64,
+    /// Bytes on the disk, as far as is known: counted at the start and when files leave, estimated in between.
+    used: AtomicU64,
+    open: Mutex<HashMap<PathBuf, Weak<CachedFile>>>,
+    /// When room was made in vain. Held by whoever makes room.
+    cleared: Mutex<Option<Instant>>,
+    pub counts: CacheCounts,
+    _lock: File,
+}
+
+/// What a cache has done since the server started.
+#[derive(Debug, Default)]
+pub struct CacheCounts {
+    /// Bytes that readers got.
+    pub read: AtomicU64,
+    /// Bytes that came from the origin.
+    pub fetched: AtomicU64,
+    /// Bytes of files that left to make room.
+    pub evicted: AtomicU64,
+    /// Pages whose checksum did not match what the disk has.
+    pub damaged: AtomicU64,
+    /// How often the disk refused to keep pages.
+    pub failures: AtomicU64,
+}
+
+/// What a cache takes of its disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Bytes on the disk.
+    pub used: u64,
+    /// Bytes that it may take.
+    pub limit: u64,
+}
+
+impl Room {
+    /// Makes the folder of a cache, which the server's user alone may read: who may read from the origin may not be
+    /// everybody here.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    }
+
+    /// Opens the folder.
+    ///
+    /// # Errors
+    /// If it cannot be read, or another process keeps files in it.
+    pub(super) fn open(folder: &Path, bytes_max: u64) -> io::Result<Self> {
+        let lock = File::create(folder.join(LOCK))?;
+        lock.try_lock().map_err(|_| io::Error::other("another server keeps files in it"))?;
+        let used = kept_files(folder)?.iter().map(|(_, bytes, _)| bytes).sum();
+        Ok(Room {
+            folder: folder.to_owned(),
+            bytes_max,
+            used: AtomicU64::new(used),
+            open: Mutex::default(),
+            cleared: Mutex::default(),
+            counts: CacheCounts::default(),
+            _lock: lock,
+        })
+    }
+
+    /// Where a file is kept, without the extension. Its header has the whole name.
+    pub(super) fn stem(&self, name: &[u8]) -> PathBuf {
+        let digest = Md5::digest(name);
+        let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.folder.join(digits)
+    }
+
+    /// The open file of a place if it is the one that is meant, or else a new one.
+    pub(super) fn open_file(
+        &self,
+        stem: &Path,
+        is_meant: impl Fn(&CachedFile) -> bool,
+        new: impl FnOnce() -> CachedFile,
+    ) -> Arc<CachedFile> {
+        let mut open = self.open.lock();
+        let found = open.get(stem).and_then(Weak::upgrade);
+        if let Some(file) = found.filter(|file| is_meant(file)) {
+            return file;
+        }
+        let before = taken(stem);
+        let file = Arc::new(new());
+        self.count(taken(stem), before);
+        open.retain(|_, file| file.strong_count() > 0);
+        open.insert(stem.to_owned(), Arc::downgrade(&file));
+        file
+    }
+
+    /// Counts bytes that the disk has more, and less.
+    pub(super) fn count(&self, more: u64, less: u64) {
+        // It has no way to fail.
+        let _ = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            Some((used + more).saturating_sub(less))
+        });
+    }
+
+    /// Whether pages may be kept, after others have left if need be.
+    pub(super) fn has_room(&self) -> bool {
+        if !self.is_within() {
+            self.clear(self.bytes_max);
+        }
+        self.is_within()
+    }
+
+    /// Makes room above the limit after a file was closed, which may leave now.
+    pub(super) fn clear_after_close(&self) {
+        *self.cleared.lock() = None;
+        self.has_room();
+    }
+
+    /// Makes room on a disk that is full below the limit.
+    pub(super) fn shrink(&self) {
+        self.clear(self.used.load(Ordering::Relaxed).min(self.bytes_max));
+    }
+
+    pub(super) fn is_within(&self) -> bool {
+        self.used.load(Ordering::Relaxed) <= self.bytes_max
+    }
+
+    pub(super) fn usage(&self) -> CacheUse {
+        CacheUse { used: self.used.load(Ordering::Relaxed), limit: self.bytes_max }
+    }
+
+    /// Removes what is kept of a file. Who has it open reads on, and keeps nothing more that lasts.
+    pub(super) fn remove(&self, stem: &Path) {
+        let mut open = self.open.lock();
+        open.remove(stem);
+        let before = taken(stem);
+        pages::remove(stem);
+        self.count(taken(stem), before);
+    }
+
+    /// Whether a file is the one that is kept at its place.
+    pub(super) fn is_kept(&self, stem: &Path, file: &CachedFile) -> bool {
+        self.open.lock().get(stem).is_some_and(|kept| std::ptr::eq(kept.as_ptr(), file))
+    }
+
+    /// Removes files until nine tenths of `most` bytes are left.
+    fn clear(&self, most: u64) {
+        let mut last = self.cleared.lock();
+        if last.is_some_and(|last| last.elapsed() < CLEAR_AGAIN) {
+            return;
+        }
+        let Ok(mut kept) = kept_files(&self.folder) else { return };
+        kept.sort();
+        let mut used: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
+        for (_, bytes, stem) in kept {
+            if used <= most - most / 10 {
+                break;
+            }
+            // Held while the file leaves, so that nobody begins to use it.
+            let open = self.open.lock();
+            if open.get(&stem).is_none_or(|file| file.strong_count() == 0) {
+                pages::remove(&stem);
+                let left = taken(&stem);
+                used = used.saturating_sub(bytes - left.min(bytes));
+                self.counts.evicted.fetch_add(bytes - left.min(bytes), Ordering::Relaxed);
+            }
+        }
+        self.used.store(used, Ordering::Relaxed);
+        *last = (used > most - most / 10).then(clock::now);
+    }
+}
+
+/// The last use, the bytes on the disk and the stem of each kept file.
+fn kept_files(folder: &Path) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
+    let mut kept = vec![];
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let stem = path.with_extension("");
+        let name = stem.file_name().unwrap_or_default().as_encoded_bytes();
+        if path.extension().is_some_and(|extension| extension == BYTES)
+            && name.len() == NAME_LETTERS
+            && name.iter().all(u8::is_ascii_hexdigit)
+            && let Ok(modified) = fs::metadata(&path).and_then(|found| found.modified())
+        {
+            kept.push((modified, taken(&stem), stem));
+        }
+    }
+    Ok(kept)
+}
+
+/// Bytes on the disk.
+fn taken(stem: &Path) -> u64 {
+    let of = |extension| pages::blocks(fs::metadata(stem.with_extension(extension)));
+    [TABLE, BYTES].map(of).iter().sum()
+}

@@ -1,0 +1,255 @@
+//! The storage: the origin's folders and files, to be read only.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::sys::stat::stat;
+use nix::sys::statvfs::statvfs;
+use xrd::Location;
+use xrd::client::{File, Url};
+use xrd::response::StatLine;
+
+use super::file::CachedFile;
+use super::origin::{self, Origin, OriginError};
+use super::pages::{KeptPages, Version};
+use super::room::{CacheCounts, CacheUse, Room};
+use super::shared::Shared;
+use crate::physical::{
+    Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
+    StoragePath, StorageResult, StoredFile,
+};
+
+/// The files of an origin, of which what was read is kept in a folder; see the module's documentation.
+#[derive(Debug)]
+pub struct CachedOrigin {
+    shared: Arc<Shared>,
+    file_system: u64,
+}
+
+/// What is known of a file.
+struct Known {
+    version: Version,
+    metadata: Metadata,
+    /// Whether the origin told it just now.
+    is_from_origin: bool,
+}
+
+impl Known {
+    fn told(stat: &StatLine, path: &StoragePath) -> StorageResult<Self> {
+        let version = origin::version_of(stat, path)?;
+        Ok(Known { version, metadata: origin::metadata(stat), is_from_origin: true })
+    }
+}
+
+impl CachedOrigin {
+    /// The files below the path of a URL, of which at most `bytes_max` are kept in `folder`, by default four fifths of
+    /// its file system. If files of the origin never change, `is_immutable`, it is not asked about those of which something is kept.
+    ///
+    /// # Errors
+    /// [`StorageError::Refused`] if the folder cannot be used, or threads cannot be started.
+    pub fn new(
+        url: Url,
+        folder: &Path,
+        bytes_max: Option<u64>,
+        is_immutable: bool,
+    ) -> StorageResult<Self> {
+        let unusable = |error: std::io::Error| {
+            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+            StorageError::refused(
+                errno,
+                format!("cannot keep files in {}: {error}", folder.display()),
+            )
+        };
+        Room::make_folder(folder).map_err(unusable)?;
+        let file_system = stat(folder).map_err(|errno| unusable(errno.into()))?.st_dev;
+        let space = statvfs(folder).map_err(|errno| unusable(errno.into()))?;
+        let four_fifths = space.blocks() * space.fragment_size() / 5 * 4;
+        let limit = bytes_max.unwrap_or(four_fifths);
+        let room = Room::open(folder, limit).map_err(unusable)?;
+        let origin = Origin::new(url).map_err(unusable)?;
+        Ok(CachedOrigin { shared: Arc::new(Shared::new(origin, room, is_immutable)), file_system })
+    }
+
+    /// What the cache has done since the server started.
+    pub fn counts(&self) -> &CacheCounts {
+        &self.shared.room.counts
+    }
+
+    /// What it takes of its disk.
+    pub fn usage(&self) -> CacheUse {
+        self.shared.room.usage()
+    }
+
+    /// What is known of a file, without the origin if that need not be asked or is away.
+    fn known(&self, path: &StoragePath, location: &Location) -> StorageResult<Known> {
+        let origin = &self.shared.origin;
+        let kept = || {
+            let name = origin.kept_name(location);
+            let version = KeptPages::version(&self.shared.room.stem(&name), &name).ok()??;
+            Some(Known { version, metadata: origin::metadata_of(version), is_from_origin: false })
+        };
+        if let Some(known) = self.shared.is_immutable.then(kept).flatten() {
+            return Ok(known);
+        }
+        match origin.stat(location) {
+            Ok(stat) => Known::told(&stat, path),
+            Err(OriginError::Away(error)) => kept().ok_or(error),
+            Err(OriginError::Refused(error)) => Err(error),
+        }
+    }
+
+    fn open_file(&self, path: &StoragePath, location: &Location) -> StorageResult<Arc<CachedFile>> {
+        let mut known = self.known(path, location)?;
+        if known.metadata.kind == FileKind::Folder {
+            return Err(StorageError::cannot("open", path, Errno::EISDIR));
+        }
+        let (room, name) = (&self.shared.room, self.shared.origin.kept_name(location));
+        let stem = room.stem(&name);
+        let is_right = |version| move |kept| self.shared.is_same(kept, version);
+        let kept = KeptPages::open_kept(&stem, &name, is_right(known.version)).ok().flatten();
+        let is_whole = kept.is_some_and(|kept| kept.are_all_there());
+        let mut remote = None;
+        if known.is_from_origin && !is_whole {
+            // Opened now, so that the origin keeps these bytes for this file, and refuses who may not read them. What
+            // it has opened counts: the answer about the path may have been another server's.
+            let (file, stat) = self.open_at_origin(location)?;
+            known = Known::told(&stat, path)?;
+            remote = Some(file);
+        }
+        let Known { version, metadata, .. } = known;
+        let is_meant = |file: &CachedFile| {
+            file.location == *location && self.shared.is_same(file.version, version)
+        };
+        let mut failure = None;
+        let file = room.open_file(&stem, is_meant, || {
+            let pages = KeptPages::open(&stem, &name, version, is_right(version));
+            let pages = pages.map_err(|error| failure = Some(error)).ok();
+            let at = (path.clone(), location.clone());
+            let shared = Arc::clone(&self.shared);
+            CachedFile::new(shared, at, (version, metadata), (stem.clone(), pages), is_whole)
+        });
+        if let Some(error) = failure {
+            self.shared.note_failure(&error);
+        }
+        if let Some(remote) = remote {
+            file.offer_remote(remote);
+        }
+        Ok(file)
+    }
+
+    fn open_at_origin(&self, location: &Location) -> StorageResult<(File, StatLine)> {
+        let origin = &self.shared.origin;
+        Ok(origin.tasks.block_on(async {
+            let file = origin.open(location).await?;
+            let stat = origin.stat_open(&file).await?;
+            Ok::<_, OriginError>((file, stat))
+        })?)
+    }
+
+    fn refused<T>(&self, what: &str, path: &StoragePath) -> StorageResult<T> {
+        let what = format!("cannot {what} {path}: this server is a cache; change it at the origin");
+        Err(StorageError::refused(Errno::EROFS, what))
+    }
+}
+
+impl Storage for CachedOrigin {
+    fn open(
+        &self,
+        path: &StoragePath,
+        how: OpenMode,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Arc<dyn StoredFile>> {
+        if how.write || how.creation != Creation::Existing {
+            return self.refused("write", path);
+        }
+        let location = self.shared.origin.location(path, opaque)?;
+        Ok(Arc::new(self.open_file(path, &location)?))
+    }
+
+    fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
+        let location = self.shared.origin.location(path, opaque)?;
+        self.known(path, &location).map(|known| known.metadata)
+    }
+
+    fn list(
+        &self,
+        path: &StoragePath,
+        with_metadata: bool,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Vec<FolderEntry>> {
+        let origin = &self.shared.origin;
+        let location = origin.location(path, opaque)?;
+        let mut entries: Vec<_> = origin
+            .list(&location, with_metadata)?
+            .entries
+            .into_iter()
+            .map(|entry| FolderEntry {
+                name: entry.name.to_vec(),
+                metadata: entry.stat.as_ref().map(origin::metadata).filter(|_| with_metadata),
+            })
+            .collect();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    /// What is kept of a file is given up; it comes back when it is read.
+    fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        let location = self.shared.origin.location(path, opaque)?;
+        let name = self.shared.origin.kept_name(&location);
+        self.shared.room.remove(&self.shared.room.stem(&name));
+        Ok(())
+    }
+
+    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {
+        self.refused("create", path)
+    }
+
+    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<()> {
+        self.refused("remove", path)
+    }
+
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
+        self.refused("remove", path)
+    }
+
+    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> StorageResult<()> {
+        self.refused("rename", from)
+    }
+
+    fn set_mode(&self, path: &StoragePath, _mode: u32) -> StorageResult<()> {
+        self.refused("change", path)
+    }
+
+    fn truncate(&self, path: &StoragePath, _size: u64) -> StorageResult<()> {
+        self.refused("cut", path)
+    }
+
+    fn space(&self, _path: &StoragePath) -> StorageResult<Space> {
+        let CacheUse { used, limit } = self.usage();
+        let free = limit.saturating_sub(used);
+        Ok(Space { total: limit, free, largest: free, file_system: self.file_system })
+    }
+
+    fn attributes(&self, _path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
+        Ok(vec![])
+    }
+
+    fn attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<Vec<u8>> {
+        Err(StorageError::cannot("read an attribute of", path, Errno::ENODATA))
+    }
+
+    fn set_attribute(
+        &self,
+        path: &StoragePath,
+        _name: &[u8],
+        _value: &[u8],
+        _must_be_new: bool,
+    ) -> StorageResult<()> {
+        self.refused("change", path)
+    }
+
+    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<()> {
+        self.refused("change", path)
+    }
+}
