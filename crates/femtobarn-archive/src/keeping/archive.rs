@@ -75,18 +75,22 @@ impl Archive {
         Ok(self.local()?.residence(database)?)
     }
 
-    /// A copy of a database that readers may read where it is, and its store; none if its file has to be brought back.
+    /// A copy of a database that readers may read where it is, and its store, which says that it has it; none if the file
+    /// has to be brought back.
     ///
     /// # Errors
-    /// Those of the catalogue, and of [`store`](Self::store).
+    /// Those of the catalogue.
     pub fn in_place(&self, database: DatabaseId) -> Result<Option<(Arc<dyn Store>, ReplicaRow)>> {
         let may_be_read = |replica: &ReplicaRow| {
             let store = self.settings.stores.get(&replica.store);
             replica.is_complete() && store.is_some_and(StoreSettings::reads_in_place)
         };
         let replicas = self.residence(database)?.replicas;
-        let Some(replica) = replicas.into_iter().find(may_be_read) else { return Ok(None) };
-        Ok(Some((self.store(&replica.store)?, replica)))
+        Ok(replicas.into_iter().filter(may_be_read).find_map(|replica| {
+            let store = self.store(&replica.store).ok()?;
+            let found = store.stat(&replica.key).ok()?;
+            (found.size == replica.size).then_some((store, replica))
+        }))
     }
 
     /// Files that all stores together move at once without one slowing down another.

@@ -144,6 +144,11 @@ impl RecallQueue {
         (self.known.len(), self.bytes)
     }
 
+    /// The mounts that are still to come if something of this tape is wanted, too.
+    pub fn mounts_with(&self, tape: &Tape) -> usize {
+        self.due.len() + usize::from(!self.tapes.contains_key(tape))
+    }
+
     /// Changes what waits for a tape, and keeps `due` in step.
     fn change<T>(&mut self, tape: &Tape, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let waiting = self.tapes.entry(tape.clone()).or_default();
@@ -198,6 +203,8 @@ mod tests {
         }
         assert!(!queue.add(recall(3, "A", 10, "bob", 10)), "queued already");
         assert_eq!(queue.waiting(), (4, 40));
+        let tape = |name: &str| Tape { store: "tape".to_owned(), name: name.to_owned() };
+        assert_eq!((queue.mounts_with(&tape("A")), queue.mounts_with(&tape("C"))), (2, 3));
         assert_eq!(emptied(&mut queue), (vec![3, 4, 1, 2], 2));
         assert_eq!(queue.waiting(), (0, 0));
     }

@@ -1,4 +1,4 @@
-//! What recalls take, as far as those before tell.
+//! What recalls take, as far as those before tell: the first of a tape with its mount, and those that follow.
 
 use std::time::Duration;
 
@@ -11,31 +11,72 @@ const FIRST_BYTES_PER_SECOND: f64 = 150e6;
 /// Averages over the last recalls.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecallRates {
-    /// Of all, in seconds, and the bytes that they moved.
-    average: Option<(f64, f64)>,
+    after_mount: Option<Average>,
+    following: Option<Average>,
+}
+
+/// Seconds, and the bytes that were moved in them.
+#[derive(Clone, Copy, Debug)]
+struct Average {
+    seconds: f64,
+    bytes: f64,
 }
 
 impl RecallRates {
     /// Notes what a recall took.
-    pub(super) fn note(&mut self, bytes: u64, took: Duration) {
-        let measured = (took.as_secs_f64(), bytes as f64);
+    pub(super) fn note(&mut self, bytes: u64, took: Duration, is_after_mount: bool) {
+        let average = if is_after_mount { &mut self.after_mount } else { &mut self.following };
+        let measured = Average { seconds: took.as_secs_f64(), bytes: bytes as f64 };
         let mix = |old: f64, new: f64| old + WEIGHT * (new - old);
-        let average = self
-            .average
-            .map_or(measured, |average| (mix(average.0, measured.0), mix(average.1, measured.1)));
-        self.average = Some(average);
+        *average = Some(average.map_or(measured, |old| Average {
+            seconds: mix(old.seconds, measured.seconds),
+            bytes: mix(old.bytes, measured.bytes),
+        }));
     }
 
-    /// What `recalls` with `bytes` take together with a number of streams.
-    pub(super) fn estimate(&self, recalls: usize, bytes: u64, streams: usize) -> Duration {
-        let seconds = match self.average {
-            // Half of the time is taken to belong to the file, half to its bytes.
-            Some((seconds, average)) if average > 0.0 => {
-                0.5 * seconds * recalls as f64 + 0.5 * seconds * (bytes as f64 / average)
+    /// What `recalls` with `bytes` take together, for which there are `mounts`, with a number of streams.
+    pub(super) fn estimate(
+        &self,
+        recalls: usize,
+        bytes: u64,
+        mounts: usize,
+        streams: usize,
+    ) -> Duration {
+        let seconds = match (self.after_mount, self.following) {
+            (Some(first), Some(next)) => {
+                let mount = (first.seconds - next.seconds).max(0.0);
+                mount * mounts as f64 + next.of(recalls, bytes)
             }
-            Some((seconds, _)) => seconds * recalls as f64,
-            None => FIRST_SECONDS + bytes as f64 / FIRST_BYTES_PER_SECOND,
+            (Some(average), None) | (None, Some(average)) => average.of(recalls, bytes),
+            (None, None) => FIRST_SECONDS + bytes as f64 / FIRST_BYTES_PER_SECOND,
         };
         Duration::try_from_secs_f64(seconds / streams.max(1) as f64).unwrap_or(Duration::MAX)
+    }
+}
+
+impl Average {
+    /// Half of the time is taken to belong to the file, half to its bytes.
+    fn of(&self, recalls: usize, bytes: u64) -> f64 {
+        let files = recalls as f64;
+        let sizes = if self.bytes > 0.0 { bytes as f64 / self.bytes } else { files };
+        0.5 * self.seconds * (files + sizes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_one_tape_are_not_estimated_with_a_mount_each() {
+        let mut rates = RecallRates::default();
+        let seconds = |rates: &RecallRates, mounts| rates.estimate(10, 1000, mounts, 1).as_secs();
+        rates.note(100, Duration::from_secs(100), true);
+        assert_eq!(seconds(&rates, 10), 1000, "all that is known");
+        rates.note(100, Duration::from_secs(5), false);
+        assert_eq!(seconds(&rates, 10), 1000);
+        assert_eq!(seconds(&rates, 2), 240);
+        assert_eq!(rates.estimate(10, 1000, 2, 4).as_secs(), 60);
+        assert_eq!(RecallRates::default().estimate(1, 300_000_000, 1, 1).as_secs(), 62);
     }
 }

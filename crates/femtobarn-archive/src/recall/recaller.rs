@@ -131,7 +131,7 @@ impl Recaller {
         }
         let recall = shared.recall_of(database, &residence, user)?;
         let mut state = shared.state.lock();
-        let wait = state.estimate(recall.bytes, shared.streams);
+        let wait = state.estimate(&recall, shared.streams);
         if state.queue.add(recall) {
             state.promised.insert(database, (clock::now(), wait));
         }
@@ -203,7 +203,7 @@ impl SharedQueue {
     }
 
     /// Stages a database, and notes how that went.
-    fn stage(&self, recall: &Recall) {
+    fn stage(&self, recall: &Recall, is_after_mount: bool) {
         let (began, mut bytes) = (clock::now(), 0);
         let mut watch = |done| {
             bytes = done;
@@ -222,7 +222,7 @@ impl SharedQueue {
                 if bytes == 0 {
                     return;
                 }
-                state.rates.note(recall.bytes, began.elapsed());
+                state.rates.note(recall.bytes, began.elapsed(), is_after_mount);
                 state.counts.done += 1;
                 state.counts.bytes += recall.bytes;
                 if let Some((asked, wait)) = promised {
@@ -258,15 +258,17 @@ impl RecallState {
     }
 
     /// How long a new recall will take behind those that wait.
-    fn estimate(&self, bytes: u64, streams: usize) -> Duration {
+    fn estimate(&self, recall: &Recall, streams: usize) -> Duration {
         let (recalls, ahead) = self.queue.waiting();
-        self.rates.estimate(recalls + self.running + 1, ahead.saturating_add(bytes), streams)
+        let (recalls, bytes) = (recalls + self.running + 1, ahead.saturating_add(recall.bytes));
+        self.rates.estimate(recalls, bytes, self.queue.mounts_with(&recall.tape), streams)
     }
 }
 
 /// What a thread does: mounts a tape, stages all that is wanted of it, and so on, until nothing waits.
 fn carry_out(shared: &Weak<SharedQueue>) {
     let mut mounted: Option<Tape> = None;
+    let mut is_after_mount = false;
     while let Some(shared) = shared.upgrade() {
         let mut state = shared.state.lock();
         if shared.is_stopped.load(Ordering::Relaxed) {
@@ -276,6 +278,7 @@ fn carry_out(shared: &Weak<SharedQueue>) {
         let next = mounted.as_ref().and_then(|tape| state.queue.next(tape));
         let Some(recall) = next else {
             mounted = state.queue.mount();
+            is_after_mount = true;
             if mounted.is_none() {
                 // The next request starts a thread again.
                 state.threads -= 1;
@@ -285,6 +288,7 @@ fn carry_out(shared: &Weak<SharedQueue>) {
         };
         state.running += 1;
         drop(state);
-        shared.stage(&recall);
+        shared.stage(&recall, is_after_mount);
+        is_after_mount = false;
     }
 }

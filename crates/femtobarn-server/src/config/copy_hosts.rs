@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::sync::LazyLock;
 
+use nix::errno::Errno;
 use serde::Deserialize;
 
 use super::network::Network;
@@ -99,7 +100,12 @@ fn is_public(address: IpAddr) -> bool {
 
 /// Whether this machine has an address.
 fn is_own(address: IpAddr) -> bool {
-    let can_bind = |address: IpAddr| UdpSocket::bind((address, 0)).is_ok();
+    // What cannot be found out counts as this machine's.
+    let is_nobodys = |error: std::io::Error| {
+        let errno = error.raw_os_error().map(Errno::from_raw);
+        matches!(errno, Some(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT))
+    };
+    let can_bind = |address: IpAddr| !UdpSocket::bind((address, 0)).is_err_and(is_nobodys);
     // Machines with `ip_nonlocal_bind` bind what nobody has, too. They reach their own addresses from the same ones.
     let nobodys = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     can_bind(address) && (!can_bind(nobodys) || is_reached_from_itself(address))

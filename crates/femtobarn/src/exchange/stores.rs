@@ -37,7 +37,10 @@ impl Federation {
     /// damaged; `Unavailable`, `Denied` or `Full` as the store or the disk says; `Closed` if `progress` stops it.
     pub fn stage(&self, name: &str, lock_wait: Duration, progress: &mut Watch<'_>) -> Result<()> {
         let row = self.inner.local()?.database(name, Csn::MAX)?;
-        nearline::stage(&self.inner.catalog, &row, lock_wait, progress)
+        nearline::stage(&self.inner.catalog, &row, lock_wait, progress)?;
+        // Readers who read in a store go on here.
+        self.inner.files.close(row.id);
+        Ok(())
     }
 
     /// Makes readers of this federation bring back databases that are in stores alone; without it they get
@@ -71,6 +74,7 @@ impl Federation {
     /// there is no other.
     pub fn discard_copy(&self, name: &str, store: &str) -> Result<()> {
         let (archive, row) = self.archived(name)?;
+        self.inner.files.close(row.id);
         Ok(archive.discard(row.id, store)?)
     }
 

@@ -346,12 +346,17 @@ impl ByteSource for FileSource {
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         let file = self.file()?;
-        match &self.remote {
+        let read = match &self.remote {
             None => file.read_many(requests),
             Some(remote) => {
                 remote.prefetcher.read_many(&remote.cached(file), requests, self.version_end())
             }
+        };
+        if read.is_err() && self.files.server.is_none() {
+            // The disk, or another store, may have it meanwhile.
+            self.files.close(self.database);
         }
+        read
     }
 
     fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {

@@ -48,11 +48,10 @@ impl AttemptError {
                 let reason = format!("redirect to {} not followed", redirect.parts().0);
                 ClientError::Unreachable { server, path, reason }
             }
-            AttemptError::Wait(wait) => ClientError::TimedOut {
-                server,
-                path,
-                after: Duration::from_secs(wait.seconds.into()),
-            },
+            AttemptError::Wait(wait) => {
+                let wait = Duration::from_secs(wait.seconds.into());
+                ClientError::MustWait { server, path, wait }
+            }
             AttemptError::Lost(reason) => ClientError::Lost { server, path, reason },
             AttemptError::Silent(after) => ClientError::TimedOut { server, path, after },
             AttemptError::Malformed(source) => ClientError::Protocol { server, path, source },

@@ -54,6 +54,16 @@ pub enum ClientError {
         /// The time without an answer.
         after: Duration,
     },
+    /// The server asks to wait for longer than the operation may take.
+    #[error("{server} lets {path} wait for {} s, longer than is allowed", .wait.as_secs())]
+    MustWait {
+        /// The server.
+        server: Endpoint,
+        /// The file or directory.
+        path: String,
+        /// The time that it asks for.
+        wait: Duration,
+    },
     /// The server violates the protocol.
     #[error("{server} violates the protocol for {path}: {source}")]
     Protocol {
@@ -110,7 +120,7 @@ impl ClientError {
             ClientError::Refused { code, .. } => kind_of(*code),
             ClientError::Unreachable { .. } => ErrorKind::ConnectionRefused,
             ClientError::Lost { .. } => ErrorKind::ConnectionReset,
-            ClientError::TimedOut { .. } => ErrorKind::TimedOut,
+            ClientError::TimedOut { .. } | ClientError::MustWait { .. } => ErrorKind::TimedOut,
             ClientError::Protocol { .. } | ClientError::Damaged { .. } => ErrorKind::InvalidData,
             ClientError::Login { .. } => ErrorKind::PermissionDenied,
             ClientError::Invalid { .. } => ErrorKind::InvalidInput,

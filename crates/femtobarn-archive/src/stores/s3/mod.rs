@@ -212,9 +212,12 @@ fn gap_to_bridge(ranges: &[Range<u64>]) -> u64 {
     let mut unwanted =
         ranges.iter().map(|range| range.end - range.start).sum::<u64>() / UNWANTED_PART;
     let mut largest = 0;
-    for gap in gaps {
-        let Some(left) = unwanted.checked_sub(gap) else { break };
-        (unwanted, largest) = (left, gap);
+    // All gaps of one size are bridged, or none.
+    for same in gaps.chunk_by(|one, other| one == other) {
+        let Some(left) = unwanted.checked_sub(same[0].saturating_mul(same.len() as u64)) else {
+            break;
+        };
+        (unwanted, largest) = (left, same[0]);
     }
     largest
 }
@@ -273,15 +276,18 @@ impl Store for S3Store {
             .iter()
             .map(|range| range.offset..range.offset.saturating_add(range.buffer.len() as u64))
             .collect();
-        let fetch = |range| self.bucket.get_range(&object, range);
+        // A range that ends behind the object is cut by the server.
+        let (store, place) = (self, &object);
+        let fetch = |range: Range<u64>| async move {
+            let bytes = store.bucket.get_range(place, range.clone()).await;
+            let bytes = bytes.map_err(|error| store.failed("read", key, error))?;
+            let is_whole = bytes.len() as u64 == range.end - range.start;
+            if is_whole { Ok(bytes) } else { Err(too_short(store, key, range.end)) }
+        };
         let read =
             self.runtime()?.block_on(coalesce_ranges(&wanted, fetch, gap_to_bridge(&wanted)));
-        let read = read.map_err(|error| self.failed("read", key, error))?;
-        for (ObjectRange { offset, buffer }, bytes) in ranges.iter_mut().zip(read) {
-            if bytes.len() != buffer.len() {
-                return Err(too_short(self, key, *offset + buffer.len() as u64));
-            }
-            buffer.copy_from_slice(&bytes);
+        for (range, bytes) in ranges.iter_mut().zip(read?) {
+            range.buffer.copy_from_slice(&bytes);
         }
         Ok(())
     }
@@ -330,6 +336,8 @@ mod tests {
         let ranges = [1000..2000, 2010..3000, 3200..4000, 9000..10_000];
         assert_eq!(gap_to_bridge(&ranges), 200, "758 of 3,790 bytes may be unwanted");
         assert_eq!(gap_to_bridge(&[0..10, 20..30]), 0);
+        let strided: Vec<_> = (0..1000).map(|at| at * 200..at * 200 + 100).collect();
+        assert_eq!(gap_to_bridge(&strided), 0, "200 of 999 gaps would fit");
         assert_eq!(gap_to_bridge(&[0..10, 5..30, 30..40]), 0);
         assert_eq!(gap_to_bridge(&[]), 0);
     }

@@ -4,7 +4,8 @@
 //! 2. A fetch belongs to no reader: one that goes away, or is slow, delays nobody. Whatever becomes of it, its readers
 //!    are woken.
 //! 3. What is fetched is what was asked for or announced, in whole pages, and of what was announced a few MiB at most.
-//! 4. Bytes are given out if the origin's file was of this version a moment before or after they were read there.
+//! 4. Bytes are given out if the origin's file was of this version within a second before they were read there, or after
+//!    that. They are kept only if it was after that.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -51,6 +52,8 @@ pub(super) struct CachedFile {
     remote: tokio::sync::Mutex<Option<Arc<File>>>,
     /// When the version was compared with that file's, and how often that had been opened again.
     compared: Mutex<Option<(Instant, u64)>>,
+    /// Held by whoever compares before pages are kept.
+    comparing: tokio::sync::Mutex<()>,
     /// Fetches by their first page: those that run, and the latest whose pages the disk did not take.
     fetches: Mutex<BTreeMap<u64, Arc<Fetch>>>,
     /// Whether all pages were kept when it was opened.
@@ -77,6 +80,7 @@ impl CachedFile {
             pages,
             remote: tokio::sync::Mutex::default(),
             compared: Mutex::default(),
+            comparing: tokio::sync::Mutex::default(),
             fetches: Mutex::default(),
             is_whole,
         }
@@ -155,15 +159,14 @@ impl CachedFile {
         }
     }
 
-    async fn fetch(&self, pages: Range<u64>) -> StorageResult<Vec<u8>> {
-        let remote = self.remote().await?;
+    async fn fetch(&self, remote: &File, pages: Range<u64>) -> StorageResult<Vec<u8>> {
         let offset = pages.start * PAGE_BYTES;
         let end = (pages.end * PAGE_BYTES).min(self.version.size);
         let length = end.saturating_sub(offset);
         let mut bytes = vec![0; length as usize];
-        let read = self.shared.origin.read(&remote, offset, &mut bytes).await? as u64;
-        if read < length || !self.was_compared(&remote) {
-            self.compare(&remote).await?;
+        let read = self.shared.origin.read(remote, offset, &mut bytes).await? as u64;
+        if read < length || !self.was_compared(remote) {
+            self.compare(remote).await?;
         }
         if read < length {
             let what = format!("the origin has fewer bytes of {} than it says", self.path);
@@ -194,23 +197,34 @@ impl CachedFile {
     }
 
     async fn compare(&self, remote: &File) -> StorageResult<()> {
-        let reopened = remote.times_reopened();
+        let (begun, reopened) = (clock::now(), remote.times_reopened());
         let stat = self.shared.origin.stat_open(remote).await?;
         if self.shared.is_same(origin::version_of(&stat, &self.path)?, self.version) {
-            *self.compared.lock() = Some((clock::now(), reopened));
+            *self.compared.lock() = Some((begun, reopened));
             return Ok(());
         }
         let what = format!("{} was changed at the origin; open it again", self.path);
         Err(StorageError::refused(Errno::ESTALE, what))
     }
 
+    /// Whether the origin's file was still of this version after bytes were read from it.
+    async fn was_right_after(&self, read: Instant) -> bool {
+        // Whoever waits here for another comparison mostly needs none of its own.
+        let _turn = self.comparing.lock().await;
+        let was_compared = self.compared.lock().is_some_and(|(when, _)| when >= read);
+        if self.shared.is_immutable || was_compared {
+            return true;
+        }
+        match self.remote().await {
+            Ok(remote) => self.compare(&remote).await.is_ok(),
+            Err(_) => false,
+        }
+    }
+
     /// Keeps pages; false if the disk does not.
     fn keep(&self, first: u64, bytes: &[u8]) -> bool {
         let room = &self.shared.room;
-        let Some(pages) = self.pages.as_ref().filter(|_| self.is_settled() && room.has_room())
-        else {
-            return false;
-        };
+        let Some(pages) = self.pages.as_ref().filter(|_| room.has_room()) else { return false };
         if !room.is_kept(&self.stem, self) {
             return false;
         }
@@ -252,10 +266,23 @@ impl RunningFetch {
         let (file, fetch) = (&self.file, &self.fetch);
         let kib = ((fetch.pages.end - fetch.pages.start) * PAGE_BYTES / 1024).max(FETCH_KIB_MIN);
         let on_the_way = Arc::clone(&file.shared.on_the_way);
-        let _permit = on_the_way.acquire_many_owned(kib as u32).await;
-        let fetched = file.fetch(fetch.pages.clone()).await.map(Arc::new);
-        fetch.end(fetched.clone());
-        let Ok(bytes) = fetched else { return };
+        // Opened first: what waits for a server that is gone must not hold up other files.
+        let fetched = match file.remote().await {
+            Ok(remote) => {
+                let permit = on_the_way.acquire_many_owned(kib as u32).await;
+                file.fetch(&remote, fetch.pages.clone())
+                    .await
+                    .map(|bytes| (Arc::new(bytes), permit))
+            }
+            Err(error) => Err(error),
+        };
+        let read = clock::now();
+        fetch.end(fetched.as_ref().map(|(bytes, _)| Arc::clone(bytes)).map_err(Clone::clone));
+        let Ok((bytes, _permit)) = fetched else { return };
+        // Bytes that another version may have are neither kept nor given to later readers.
+        if !file.is_settled() || !file.was_right_after(read).await {
+            return;
+        }
         let (keeper, first) = (Arc::clone(file), fetch.pages.start);
         let kept = tokio::task::spawn_blocking(move || keeper.keep(first, &bytes)).await;
         if !kept.unwrap_or(false) {

@@ -211,7 +211,7 @@ impl Drop for Origin {
 /// An error of the origin, as clients of the cache see it. It names the origin and its path.
 fn storage_error(error: &ClientError) -> StorageError {
     let errno = match error {
-        ClientError::TimedOut { .. } => {
+        ClientError::TimedOut { .. } | ClientError::MustWait { .. } => {
             return StorageError::NotBefore(COME_AGAIN, error.to_string());
         }
         ClientError::Refused { code, .. } => match *code {

@@ -14,7 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use femtobarn_catalog::clock;
@@ -124,7 +124,12 @@ impl KeptPages {
     fn open_files(stem: &Path, size: u64, is_new: bool) -> io::Result<Self> {
         let open = |extension| {
             let mut options = OpenOptions::new();
-            options.read(true).write(true).create_new(is_new).open(stem.with_extension(extension))
+            options
+                .read(true)
+                .write(true)
+                .create_new(is_new)
+                .mode(0o600)
+                .open(stem.with_extension(extension))
         };
         let (table, bytes) = (open(TABLE)?, open(BYTES)?);
         if !is_new && bytes.metadata()?.len() != size {

@@ -67,8 +67,8 @@ pub struct CacheUse {
 }
 
 impl Room {
-    /// Makes the folder of a cache, which the server's user alone may read: who may read from the origin may not be
-    /// everybody here.
+    /// Makes the folder of a cache. The server's user alone may read it, and the files in it: who may read from the origin
+    /// may not be everybody here.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -81,7 +81,7 @@ impl Room {
     /// # Errors
     /// If it cannot be read, or another process keeps files in it.
     pub(super) fn open(folder: &Path, bytes_max: u64) -> io::Result<Self> {
-        let lock = File::create(folder.join(LOCK))?;
+        let lock = File::options().append(true).create(true).open(folder.join(LOCK))?;
         lock.try_lock().map_err(|_| io::Error::other("another server keeps files in it"))?;
         let used = kept_files(folder)?.iter().map(|(_, bytes, _)| bytes).sum();
         Ok(Room {
@@ -133,7 +133,7 @@ impl Room {
     /// Whether pages may be kept, after others have left if need be.
     pub(super) fn has_room(&self) -> bool {
         if !self.is_within() {
-            self.clear(self.bytes_max);
+            self.clear(self.bytes_max, || !self.is_within());
         }
         self.is_within()
     }
@@ -146,7 +146,7 @@ impl Room {
 
     /// Makes room on a disk that is full below the limit.
     pub(super) fn shrink(&self) {
-        self.clear(self.used.load(Ordering::Relaxed).min(self.bytes_max));
+        self.clear(self.used.load(Ordering::Relaxed).min(self.bytes_max), || true);
     }
 
     pub(super) fn is_within(&self) -> bool {
@@ -171,10 +171,10 @@ impl Room {
         self.open.lock().get(stem).is_some_and(|kept| std::ptr::eq(kept.as_ptr(), file))
     }
 
-    /// Removes files until nine tenths of `most` bytes are left.
-    fn clear(&self, most: u64) {
+    /// Removes files until nine tenths of `most` bytes are left, if that is still needed when others have done so.
+    fn clear(&self, most: u64, is_needed: impl Fn() -> bool) {
         let mut last = self.cleared.lock();
-        if last.is_some_and(|last| last.elapsed() < CLEAR_AGAIN) {
+        if !is_needed() || last.is_some_and(|last| last.elapsed() < CLEAR_AGAIN) {
             return;
         }
         let Ok(mut kept) = kept_files(&self.folder) else { return };

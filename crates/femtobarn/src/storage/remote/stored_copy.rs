@@ -41,7 +41,7 @@ impl ServerFile for StoredCopy {
     }
 
     fn read_many(&self, _at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
-        let ranges = requests.iter_mut();
+        let ranges = requests.iter_mut().filter(|request| !request.buffer.is_empty());
         let mut ranges: Vec<ObjectRange<'_>> = ranges
             .map(|request| ObjectRange { offset: request.offset, buffer: &mut *request.buffer })
             .collect();

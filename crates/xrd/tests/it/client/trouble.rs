@@ -58,7 +58,7 @@ fn a_wait_beyond_the_patience_is_an_error() {
     let fake = Fake::start(move |_, _, _| wait());
     let options = Options { patience: Duration::from_secs(50), ..Options::default() };
     let error = Client::connect(&fake.url("/"), options).unwrap().stat(&at("/file")).unwrap_err();
-    assert!(matches!(error, ClientError::TimedOut { .. }), "{error}");
+    assert!(matches!(error, ClientError::MustWait { .. }), "{error}");
 }
 
 #[test]
