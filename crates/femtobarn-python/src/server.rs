@@ -23,8 +23,8 @@ pub struct ServerHandle {
 /// Arguments that override a configuration file.
 struct ConfigOverrides {
     folders: Vec<(PathBuf, String)>,
-    /// The URL of which the first folder is a cache, and the bytes that it may keep.
-    cache: Option<(String, Option<u64>)>,
+    /// What the folder is a cache of; there is one folder then.
+    cache: Option<CacheConfig>,
     port: Option<u16>,
     address: Option<String>,
     anonymous: Option<Allowed>,
@@ -35,12 +35,11 @@ impl ConfigOverrides {
     /// The configuration of a file with these overrides.
     fn config(&self, text: &str) -> Result<Config, String> {
         let mut config = Config::from_toml(text)?;
-        let exports_before = config.exports.len();
-        self.folders.iter().for_each(|(folder, name)| config.export(folder.clone(), name.clone()));
-        if let (Some((of, bytes)), Some(first)) =
-            (&self.cache, config.exports.get_mut(exports_before))
-        {
-            first.cache = Some(CacheConfig { of: of.clone(), bytes: *bytes, immutable: false });
+        for (folder, name) in &self.folders {
+            config.export(folder.clone(), name.clone());
+            if let Some(export) = config.exports.last_mut() {
+                export.cache.clone_from(&self.cache);
+            }
         }
         config.port = self.port.unwrap_or(config.port);
         config.read_only |= self.read_only;
@@ -70,6 +69,7 @@ impl ServerHandle {
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
         let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
+        let cache = cache.map(|(of, bytes)| CacheConfig { of, bytes, immutable: false });
         let overrides = ConfigOverrides { folders, cache, port, address, anonymous, read_only };
         let config = overrides.config(config).map_err(invalid)?;
         let server =

@@ -107,8 +107,12 @@ pub struct Space {
     pub file_system: u64,
 }
 
-/// A tree of files.
+/// A tree of files. A storage that leaves a change out refuses it.
 pub trait Storage: Send + Sync + 'static {
+    /// The error of a change that the storage refuses; `what` completes "cannot .. PATH".
+    fn read_only(&self, what: &str, path: &StoragePath) -> StorageError {
+        StorageError::cannot(what, path, Errno::EROFS)
+    }
     /// Opens a file. A folder is refused with `EISDIR`.
     fn open(
         &self,
@@ -126,13 +130,21 @@ pub trait Storage: Send + Sync + 'static {
         opaque: Opaque<'_>,
     ) -> StorageResult<Vec<FolderEntry>>;
     /// Creates a folder. With `parents`, folders above it are created too, and all of them may exist already.
-    fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()>;
+    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {
+        Err(self.read_only("make the folder", path))
+    }
     /// Removes a file.
-    fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()>;
+    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<()> {
+        Err(self.read_only("remove", path))
+    }
     /// Removes an empty folder.
-    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()>;
+    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
+        Err(self.read_only("remove the folder", path))
+    }
     /// Renames a file or folder; a file or empty folder at `to` is replaced. The new name is durable.
-    fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()>;
+    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> StorageResult<()> {
+        Err(self.read_only("rename", from))
+    }
     /// As [`rename`](Self::rename), but what exists at `to` is not replaced: `EEXIST`.
     fn rename_new(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
         match self.metadata(to, Opaque::default()) {
@@ -141,9 +153,13 @@ pub trait Storage: Send + Sync + 'static {
         }
     }
     /// Sets permission bits.
-    fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()>;
+    fn set_mode(&self, path: &StoragePath, _mode: u32) -> StorageResult<()> {
+        Err(self.read_only("set the permissions of", path))
+    }
     /// Sets a file's size.
-    fn truncate(&self, path: &StoragePath, size: u64) -> StorageResult<()>;
+    fn truncate(&self, path: &StoragePath, _size: u64) -> StorageResult<()> {
+        Err(self.read_only("truncate", path))
+    }
     /// The capacity of the file system at a path.
     fn space(&self, path: &StoragePath) -> StorageResult<Space>;
     /// The names of a file's extended attributes.
@@ -154,10 +170,12 @@ pub trait Storage: Send + Sync + 'static {
     fn set_attribute(
         &self,
         path: &StoragePath,
-        name: &[u8],
-        value: &[u8],
-        must_be_new: bool,
-    ) -> StorageResult<()>;
+        _name: &[u8],
+        _value: &[u8],
+        _must_be_new: bool,
+    ) -> StorageResult<()> {
+        Err(self.read_only("set an attribute of", path))
+    }
     /// Begins to bring a file to this server's disk; the time that it takes, as far as is known: none if it is there.
     /// Users who wait for mass storage get equal shares of it.
     fn stage(
@@ -173,7 +191,9 @@ pub trait Storage: Send + Sync + 'static {
         self.metadata(path, opaque).map(drop)
     }
     /// Removes an attribute; `ENODATA` if the file has no such attribute.
-    fn remove_attribute(&self, path: &StoragePath, name: &[u8]) -> StorageResult<()>;
+    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<()> {
+        Err(self.read_only("remove an attribute of", path))
+    }
 }
 
 /// An open file. Several threads may use it at once.

@@ -297,7 +297,6 @@ fn mounted(
     Ok(pages)
 }
 
-/// Serves connections of `root://` on these threads.
 /// The policy of redirects: to followers first.
 fn placement(
     config: &Config,
@@ -316,6 +315,7 @@ fn placement(
     Ok(Arc::new(FirstOf(followers, others)))
 }
 
+/// Serves connections of `root://` on these threads.
 fn serve_root(service: xroot::RootService, workers: Arc<Workers>) -> ServeRoot {
     let service = Arc::new(service);
     Box::new(move |stream, slot| {

@@ -50,10 +50,9 @@ pub(super) struct CachedFile {
     pages: Option<KeptPages>,
     /// The origin's file, opened when it is needed.
     remote: tokio::sync::Mutex<Option<Arc<File>>>,
-    /// When the version was compared with that file's, and how often that had been opened again.
-    compared: Mutex<Option<(Instant, u64)>>,
-    /// Held by whoever compares before pages are kept.
-    comparing: tokio::sync::Mutex<()>,
+    /// When the version was compared with that file's, and how often that had been opened again. Held by whoever
+    /// compares.
+    compared: tokio::sync::Mutex<Option<(Instant, u64)>>,
     /// Fetches by their first page: those that run, and the latest whose pages the disk did not take.
     fetches: Mutex<BTreeMap<u64, Arc<Fetch>>>,
     /// Whether all pages were kept when it was opened.
@@ -79,28 +78,19 @@ impl CachedFile {
             stem,
             pages,
             remote: tokio::sync::Mutex::default(),
-            compared: Mutex::default(),
-            comparing: tokio::sync::Mutex::default(),
+            compared: tokio::sync::Mutex::default(),
             fetches: Mutex::default(),
             is_whole,
         }
     }
 
     /// Takes a file of the origin that was just opened and compared, if it has none yet.
-    pub(super) fn offer_remote(&self, file: File) {
-        if let Ok(mut remote) = self.remote.try_lock()
-            && remote.is_none()
-        {
-            *self.compared.lock() = Some((clock::now(), file.times_reopened()));
+    pub(super) async fn offer_remote(&self, file: File) {
+        let mut remote = self.remote.lock().await;
+        if remote.is_none() {
+            *self.compared.lock().await = Some((clock::now(), file.times_reopened()));
             *remote = Some(Arc::new(file));
-        } else {
-            self.close(file);
         }
-    }
-
-    /// Closes a file of the origin, which a task has to do.
-    fn close<F: Send + 'static>(&self, remote: F) {
-        drop(self.shared.origin.tasks.spawn(async move { drop(remote) }));
     }
 
     /// Fills what is kept of a range; see [`KeptPages::fill`].
@@ -163,11 +153,11 @@ impl CachedFile {
         let offset = pages.start * PAGE_BYTES;
         let end = (pages.end * PAGE_BYTES).min(self.version.size);
         let length = end.saturating_sub(offset);
-        let mut bytes = vec![0; length as usize];
+        let (begun, mut bytes) = (clock::now(), vec![0; length as usize]);
         let read = self.shared.origin.read(remote, offset, &mut bytes).await? as u64;
-        if read < length || !self.was_compared(remote) {
-            self.compare(remote).await?;
-        }
+        let since =
+            if read < length { begun } else { begun.checked_sub(COMPARED).unwrap_or(begun) };
+        self.compare(remote, since).await?;
         if read < length {
             let what = format!("the origin has fewer bytes of {} than it says", self.path);
             return Err(StorageError::refused(Errno::EIO, what));
@@ -183,42 +173,29 @@ impl CachedFile {
             return Ok(Arc::clone(file));
         }
         let file = Arc::new(self.shared.origin.open(&self.location).await?);
-        self.compare(&file).await?;
+        self.compare(&file, clock::now()).await?;
         Ok(Arc::clone(remote.insert(file)))
     }
 
-    /// Whether the version was compared a moment ago, with the file as it is open now.
-    fn was_compared(&self, remote: &File) -> bool {
-        let compared = *self.compared.lock();
-        compared.is_some_and(|(when, reopened)| {
-            let is_recent = self.shared.is_immutable || when.elapsed() < COMPARED;
-            is_recent && reopened == remote.times_reopened()
-        })
-    }
-
-    async fn compare(&self, remote: &File) -> StorageResult<()> {
-        let (begun, reopened) = (clock::now(), remote.times_reopened());
+    /// Compares the version with that of the origin's file, unless that was done since a time and the file has not been
+    /// opened again. One of those who want it at once does it for all.
+    async fn compare(&self, remote: &File, since: Instant) -> StorageResult<()> {
+        let mut compared = self.compared.lock().await;
+        let reopened = remote.times_reopened();
+        let is_known = compared.is_some_and(|(when, before)| {
+            before == reopened && (self.shared.is_immutable || when >= since)
+        });
+        if is_known {
+            return Ok(());
+        }
+        let begun = clock::now();
         let stat = self.shared.origin.stat_open(remote).await?;
         if self.shared.is_same(origin::version_of(&stat, &self.path)?, self.version) {
-            *self.compared.lock() = Some((begun, reopened));
+            *compared = Some((begun, reopened));
             return Ok(());
         }
         let what = format!("{} was changed at the origin; open it again", self.path);
         Err(StorageError::refused(Errno::ESTALE, what))
-    }
-
-    /// Whether the origin's file was still of this version after bytes were read from it.
-    async fn was_right_after(&self, read: Instant) -> bool {
-        // Whoever waits here for another comparison mostly needs none of its own.
-        let _turn = self.comparing.lock().await;
-        let was_compared = self.compared.lock().is_some_and(|(when, _)| when >= read);
-        if self.shared.is_immutable || was_compared {
-            return true;
-        }
-        match self.remote().await {
-            Ok(remote) => self.compare(&remote).await.is_ok(),
-            Err(_) => false,
-        }
     }
 
     /// Keeps pages; false if the disk does not.
@@ -267,20 +244,17 @@ impl RunningFetch {
         let kib = ((fetch.pages.end - fetch.pages.start) * PAGE_BYTES / 1024).max(FETCH_KIB_MIN);
         let on_the_way = Arc::clone(&file.shared.on_the_way);
         // Opened first: what waits for a server that is gone must not hold up other files.
-        let fetched = match file.remote().await {
-            Ok(remote) => {
-                let permit = on_the_way.acquire_many_owned(kib as u32).await;
-                file.fetch(&remote, fetch.pages.clone())
-                    .await
-                    .map(|bytes| (Arc::new(bytes), permit))
-            }
-            Err(error) => Err(error),
+        let remote = match file.remote().await {
+            Ok(remote) => remote,
+            Err(error) => return fetch.end(Err(error)),
         };
+        let _permit = on_the_way.acquire_many_owned(kib as u32).await;
+        let fetched = file.fetch(&remote, fetch.pages.clone()).await.map(Arc::new);
         let read = clock::now();
-        fetch.end(fetched.as_ref().map(|(bytes, _)| Arc::clone(bytes)).map_err(Clone::clone));
-        let Ok((bytes, _permit)) = fetched else { return };
+        fetch.end(fetched.clone());
+        let Ok(bytes) = fetched else { return };
         // Bytes that another version may have are neither kept nor given to later readers.
-        if !file.is_settled() || !file.was_right_after(read).await {
+        if !file.is_settled() || file.compare(&remote, read).await.is_err() {
             return;
         }
         let (keeper, first) = (Arc::clone(file), fetch.pages.start);
@@ -392,7 +366,8 @@ impl Drop for CachedFile {
             pages.touch();
         }
         if let Some(remote) = self.remote.get_mut().take() {
-            self.close(remote);
+            // A task has to close it.
+            drop(self.shared.origin.tasks.spawn(async move { drop(remote) }));
         }
         if !self.shared.room.is_within() {
             let shared = Arc::clone(&self.shared);

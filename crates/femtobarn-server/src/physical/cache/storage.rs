@@ -133,7 +133,7 @@ impl CachedOrigin {
             self.shared.note_failure(&error);
         }
         if let Some(remote) = remote {
-            file.offer_remote(remote);
+            self.shared.origin.tasks.block_on(file.offer_remote(remote));
         }
         Ok(file)
     }
@@ -146,14 +146,14 @@ impl CachedOrigin {
             Ok::<_, OriginError>((file, stat))
         })?)
     }
-
-    fn refused<T>(&self, what: &str, path: &StoragePath) -> StorageResult<T> {
-        let what = format!("cannot {what} {path}: this server is a cache; change it at the origin");
-        Err(StorageError::refused(Errno::EROFS, what))
-    }
 }
 
 impl Storage for CachedOrigin {
+    fn read_only(&self, what: &str, path: &StoragePath) -> StorageError {
+        let what = format!("cannot {what} {path}: this server is a cache; change it at the origin");
+        StorageError::refused(Errno::EROFS, what)
+    }
+
     fn open(
         &self,
         path: &StoragePath,
@@ -161,7 +161,7 @@ impl Storage for CachedOrigin {
         opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         if how.write || how.creation != Creation::Existing {
-            return self.refused("write", path);
+            return Err(self.read_only("write", path));
         }
         let location = self.shared.origin.location(path, opaque)?;
         Ok(Arc::new(self.open_file(path, &location)?))
@@ -201,30 +201,6 @@ impl Storage for CachedOrigin {
         Ok(())
     }
 
-    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {
-        self.refused("create", path)
-    }
-
-    fn remove_file(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<()> {
-        self.refused("remove", path)
-    }
-
-    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
-        self.refused("remove", path)
-    }
-
-    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> StorageResult<()> {
-        self.refused("rename", from)
-    }
-
-    fn set_mode(&self, path: &StoragePath, _mode: u32) -> StorageResult<()> {
-        self.refused("change", path)
-    }
-
-    fn truncate(&self, path: &StoragePath, _size: u64) -> StorageResult<()> {
-        self.refused("cut", path)
-    }
-
     fn space(&self, _path: &StoragePath) -> StorageResult<Space> {
         let CacheUse { used, limit } = self.usage();
         let free = limit.saturating_sub(used);
@@ -237,19 +213,5 @@ impl Storage for CachedOrigin {
 
     fn attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<Vec<u8>> {
         Err(StorageError::cannot("read an attribute of", path, Errno::ENODATA))
-    }
-
-    fn set_attribute(
-        &self,
-        path: &StoragePath,
-        _name: &[u8],
-        _value: &[u8],
-        _must_be_new: bool,
-    ) -> StorageResult<()> {
-        self.refused("change", path)
-    }
-
-    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<()> {
-        self.refused("change", path)
     }
 }

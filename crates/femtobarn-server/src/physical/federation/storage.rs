@@ -191,6 +191,10 @@ impl FederationStorage {
 }
 
 impl Storage for FederationStorage {
+    fn read_only(&self, what: &str, path: &StoragePath) -> StorageError {
+        read_only_error(what, path)
+    }
+
     fn open(
         &self,
         path: &StoragePath,
@@ -263,31 +267,11 @@ impl Storage for FederationStorage {
         self.evict_database(&self.database(path, snapshot.csn)?)
     }
 
-    fn make_folder(&self, path: &StoragePath, _mode: u32, _parents: bool) -> StorageResult<()> {
-        Err(read_only_error("make the folder", path))
-    }
-
     fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         if !is_raw(opaque) || !is_below_databases(path) {
             return Err(read_only_error("remove", path));
         }
         self.remove_raw(path, opaque)
-    }
-
-    fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
-        Err(read_only_error("remove the folder", path))
-    }
-
-    fn rename(&self, from: &StoragePath, _to: &StoragePath) -> StorageResult<()> {
-        Err(read_only_error("rename", from))
-    }
-
-    fn set_mode(&self, path: &StoragePath, _mode: u32) -> StorageResult<()> {
-        Err(read_only_error("set the permissions of", path))
-    }
-
-    fn truncate(&self, path: &StoragePath, _size: u64) -> StorageResult<()> {
-        Err(read_only_error("truncate", path))
     }
 
     fn space(&self, _path: &StoragePath) -> StorageResult<Space> {
@@ -306,19 +290,5 @@ impl Storage for FederationStorage {
     fn attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<Vec<u8>> {
         self.attributes(path)?;
         Err(StorageError::cannot("read an attribute of", path, Errno::ENODATA))
-    }
-
-    fn set_attribute(
-        &self,
-        path: &StoragePath,
-        _name: &[u8],
-        _value: &[u8],
-        _must_be_new: bool,
-    ) -> StorageResult<()> {
-        Err(read_only_error("set an attribute of", path))
-    }
-
-    fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<()> {
-        Err(read_only_error("remove an attribute of", path))
     }
 }
