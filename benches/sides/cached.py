@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
-from server_load import outcome, read
+from server_load import READ, command, copied, outcome, read
 from servers import Server, start, start_cache
-
-READ = "read-16384"
+from timing import disk_bytes
 
 
 def main() -> int:
@@ -40,40 +37,20 @@ def main() -> int:
             start_cache(kind, origin, scratch / "cache") as cache,
         ):
             if work != "sparse":
-                done = copied(cache, file)
+                done = copied(cache, file, "copy-down")
             if work == "warm":
                 settle(cache)
-                done = copied(cache, file)
+                done = copied(cache, file, "copy-down")
             elif work != "cold":
+                sessions, seconds, program = rest
                 settle(cache)
-                done = asked(cache, file, *rest)
+                done = outcome(command(program, cache, file, READ, sessions, "0", seconds))
             if work == "sparse":
                 settle(cache)
-                kept = sum(
-                    found.stat().st_blocks * 512
-                    for found in (scratch / "cache" / "kept").rglob("*")
-                    if found.is_file()
-                )
-                done["points"] = [(1, kept / done["bytes"])]
+                kept = disk_bytes(scratch / "cache" / "kept")
+                done["points"] = [(int(sessions), kept / done["bytes"])]
     print(json.dumps(done))
     return 0
-
-
-def copied(cache: Server, file: Path) -> dict[str, Any]:
-    """Copy the file through the cache with xrdcp."""
-    command = ["xrdcp", "--silent", "--force", f"{cache.url}/data/{file.name}", "/dev/null"]
-    before, started = cache.cpu_seconds(), time.monotonic()
-    done = subprocess.run(command, capture_output=True, check=False)
-    if done.returncode != 0:
-        raise SystemExit(f"{command} failed:\n{done.stderr.decode()}")
-    wall, size = time.monotonic() - started, file.stat().st_size
-    return {"items": size, "bytes": size, "wall_s": wall, "cpu_s": cache.cpu_seconds() - before, "check": 0}
-
-
-def asked(cache: Server, file: Path, sessions: str, seconds: str, program: str) -> dict[str, Any]:
-    """Read 16 KB at random places by some sessions."""
-    address, path = f"127.0.0.1:{cache.port}", f"/data/{file.name}"
-    return outcome([program, address, READ, path, sessions, "0", seconds, str(cache.process)])
 
 
 def settle(cache: Server) -> None:

@@ -194,7 +194,8 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
 
 
 def tell_former_leader(folder: str | os.PathLike[str]) -> None:
-    """Tell a leader that a promotion of the federation in `folder` left behind that it has a successor.
+    """Tell the former leader, which a promotion of the federation in `folder` did not reach, that it has a
+    successor.
 
     Nothing is done if there is no such leader.
 

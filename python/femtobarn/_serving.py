@@ -35,7 +35,7 @@ def serve(
         ``root://`` URL of another server's files: they are served, read-only, under the path of the URL, and
         what is read of them is kept in the one folder that is given.
     cache_bytes
-        Bytes that may be kept there, by default four fifths of the file system; above it, what was opened the
+        Bytes that may be kept there, by default four fifths of the file system; above it, what was closed the
         longest ago leaves.
     port
         Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
@@ -65,6 +65,8 @@ def serve(
     """
     text = Path(config).read_text() if config is not None else ""
     pairs = [_folder_and_name(os.fspath(folder)) for folder in folders]
+    if cache_bytes is not None and cache_of is None:
+        raise InvalidError("cache_bytes needs cache_of")
     if cache_of is not None and len(pairs) != 1:
         raise InvalidError(f"a cache is kept in one folder, and {len(pairs)} are given")
     cache = None if cache_of is None else (cache_of, cache_bytes)

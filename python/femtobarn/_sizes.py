@@ -31,9 +31,7 @@ def bytes_of_size(text: str) -> int:
     """
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]i?|)b?\s*", text.lower())
     if match is None:
-        raise InvalidError(
-            f'{text!r} cannot be read as a size; write one such as "64 MB", or a number of entries'
-        )
+        raise InvalidError(f'{text!r} cannot be read as a size; write one such as "64 MB"')
     size = int(float(match[1]) * UNITS[match[2]])
     if size < 1:
         raise InvalidError(f"invalid size {text!r}: must be 1 byte or more")

@@ -24,11 +24,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Workload", "bundled_workloads", "latest", "load", "read", "run", "save"]
 
-_MODULES = {"latest": "results", "read": "results", "run": "runner", "save": "results"}
+_MODULES = {
+    "Workload": "workload",
+    "bundled_workloads": "workload",
+    "latest": "results",
+    "load": "workload",
+    "read": "results",
+    "run": "runner",
+    "save": "results",
+}
+"""All names by their modules, which are imported when a name is first used: `tape_library` starts without."""
 
 
 def __getattr__(name: str) -> Any:
-    """Import the module of a public name when it is first used: `tape_library` starts without the others."""
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES.get(name, 'workload')}", __name__), name)
+    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

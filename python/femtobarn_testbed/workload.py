@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -115,9 +115,10 @@ def load(
     title, paper, about = top.text("title"), top.text("paper", ""), top.text("about", "")
     about = " ".join(about.split())
     if "replay" in raw:
-        return Workload(path.stem, title, paper, about, (), path, raw, _replays(str(path), raw))
+        replays = _without_clients(str(path), raw, "replay", parse_replay)
+        return Workload(path.stem, title, paper, about, (), path, raw, replays)
     if "recall" in raw:
-        recalls = tuple(_recalls(str(path), raw, variant) for variant in raw["variant"])
+        recalls = _without_clients(str(path), raw, "recall", parse_recalls)
         return Workload(path.stem, title, paper, about, (), path, raw, recalls=recalls)
     scenarios = tuple(_scenario(str(path), raw, variant) for variant in raw["variant"])
     return Workload(path.stem, title, paper, about, scenarios, path, raw)
@@ -171,24 +172,19 @@ def _variant(
     return name, settings, top
 
 
-def _replays(where: str, raw: Mapping[str, Any]) -> tuple[Replay, ...]:
-    """The replays of all variants; of variants with the same name, which a recorded trace has, the first."""
-    replays: dict[str, Replay] = {}
-    for variant in raw["variant"]:
-        name, settings, top = _variant(where, raw, variant)
-        replay = parse_replay(name, top.table("replay"), settings)
+def _without_clients(
+    where: str, raw: Mapping[str, Any], name: str, parse: Callable[[str, Parser, dict[str, Any]], Variant]
+) -> tuple[Variant, ...]:
+    """What a table says of each variant; of variants with the same name, which a recorded trace has, the
+    first."""
+    done: dict[str, Variant] = {}
+    for each in raw["variant"]:
+        variant, settings, top = _variant(where, raw, each)
+        parsed = parse(variant, top.table(name), settings)
         top.table("sweep").everything()
         top.end()
-        replays.setdefault(replay.name, replay)
-    return tuple(replays.values())
-
-
-def _recalls(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) -> Recalls:
-    name, settings, top = _variant(where, raw, variant)
-    recalls = parse_recalls(name, top.table("recall"), settings)
-    top.table("sweep").everything()
-    top.end()
-    return recalls
+        done.setdefault(parsed.name, parsed)
+    return tuple(done.values())
 
 
 def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) -> Scenario:

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 from file_server import FileServer, run
+from waiting import wait_for_port
 
 import femtobarn as fb
 
-__all__ = ["Site", "certified", "copying", "left", "xrootd"]
+__all__ = ["Site", "certified", "copying", "has_begun", "left", "xrootd"]
 
 NEAR = '[copy]\nhosts = ["127.0.0.0/8"]\n'
 
@@ -45,6 +46,15 @@ def left(server: FileServer) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+def has_begun(server: FileServer) -> bool:
+    """Tell whether the first bytes of a copy arrive within a while."""
+    for _ in range(400):
+        if any(part.stat().st_size for part in (server.folder / "data/.femtobarn-uploads").glob("*")):
+            return True
+        sleep(0.05)
+    return False
+
+
 def certified(folder: Path) -> tuple[Path, Path, Path]:
     """A certificate for localhost, its key, and the authority that signed it, alone in its folder."""
     (folder / "trusted").mkdir(mode=0o755)
@@ -63,7 +73,7 @@ def certified(folder: Path) -> tuple[Path, Path, Path]:
 
 @dataclass
 class Site:
-    """A server of the folder `data`, ours or XRootD's."""
+    """XRootD's server of the folder `data`."""
 
     port: int
     folder: Path
@@ -107,18 +117,7 @@ def xrootd() -> Iterator[Site]:
         command = ["xrootd", *user, "-c", str(config), "-p", str(port), "-l", str(log)]
         with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as server:
             try:
-                wait_for(server, port, log)
+                wait_for_port(server, port, log)
                 yield Site(port, folder)
             finally:
                 server.terminate()
-
-
-def wait_for(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Return when a server accepts connections."""
-    for _ in range(600):
-        assert server.poll() is None, log.read_text()
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        sleep(0.05)
-    raise AssertionError(log.read_text())

@@ -26,8 +26,10 @@ import uproot
 from copying_servers import xrootd
 from file_server import run
 from server_settings import QUICK_STOP
+from waiting import wait_for
 
 import femtobarn as fb
+from femtobarn.cli import EXIT_CODES, main
 
 SIZE = 5_000_000
 PAGE = 4096
@@ -252,9 +254,15 @@ def test_a_name_with_a_question_mark_is_refused(site: Site) -> None:
 
 
 def test_a_folder_is_that_of_one_cache(site: Site) -> None:
-    (site.folder / "kept" / "notes.bytes").write_text("not ours")
     with pytest.raises(fb.StorageError, match="another server keeps files in it"):
         cache_of("root://127.0.0.1:1//store", site.folder / "kept")
+
+
+def test_a_size_without_an_origin_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(fb.InvalidError, match="cache_bytes needs cache_of"):
+        fb.serve(tmp_path, cache_bytes=1_000_000, port=0, address="127.0.0.1")
+    assert main(["serve", str(tmp_path), "--cache-size", "1 MB"]) == EXIT_CODES["invalid"]
+    assert "--cache-size needs --cache-of" in capsys.readouterr().err
 
 
 def test_what_is_kept_is_read_while_the_origin_is_away(site: Site, content: bytes) -> None:
@@ -280,6 +288,8 @@ def test_the_files_used_the_longest_ago_leave(site: Site, content: bytes) -> Non
     names = [f"run{number}.bin" for number in range(2, 8)]
     for name in names:
         put(site.folder / "store" / name, content)
+    notes = site.folder / "kept" / "notes.bytes"
+    notes.write_text("not ours")
     site.restart_cache("--cache-size", f"{3.5 * SIZE / 1e6} MB")
     for name in names:
         assert site.read(name=name) == content
@@ -291,6 +301,7 @@ def test_the_files_used_the_longest_ago_leave(site: Site, content: bytes) -> Non
     assert site.status()["fetched_bytes"] == fetched
     assert site.read(name=names[0]) == content
     assert site.status()["fetched_bytes"] == fetched + SIZE
+    assert notes.read_text() == "not ours"
 
 
 def test_a_disk_that_takes_nothing_fails_no_reader(site: Site, content: bytes) -> None:
@@ -382,10 +393,3 @@ def flip(path: Path, places: list[int]) -> None:
             byte = file.read(1)[0]
             file.seek(place)
             file.write(bytes([byte ^ 16]))
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
 import femtobarn as fb
 from femtobarn._conditions.readings import Readings
@@ -61,14 +62,6 @@ def started(location: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-
-
-def until(is_done: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + seconds
-    while not is_done():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.1)
 
 
 def lines_of(rows: list[Row]) -> str:
@@ -251,7 +244,7 @@ def test_value_is_durable_a_moment_later_and_a_signal_commits_what_was_taken(
     assert process.stdin is not None
     process.stdin.write(lines_of([(1, 0, 1.5)]))
     process.stdin.flush()
-    until(lambda: recorded(location) == [(1, 0, 1.5)])
+    wait_for(lambda: recorded(location) == [(1, 0, 1.5)])
     process.stdin.write(lines_of([(2, 0, 2.5)]) + '{"time": 3')
     process.stdin.flush()
     time.sleep(0.3)
@@ -271,7 +264,7 @@ def test_killed_recorder_loses_only_what_was_not_committed(location: str) -> Non
         process.stdin.flush()
         time.sleep(0.01)
         if first == 3000:
-            until(lambda: len(recorded(location)) > 1000)
+            wait_for(lambda: len(recorded(location)) > 1000)
     process.kill()
     process.communicate()
     kept = recorded(location)
@@ -342,7 +335,7 @@ class Mosquitto:
         self._process = subprocess.Popen(
             [MOSQUITTO, "-c", str(self._config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        until(self._listens)
+        wait_for(self._listens)
 
     def stop(self) -> None:
         self._process.terminate()
@@ -392,7 +385,7 @@ def test_two_publishers_and_a_broker_that_is_started_again(
     )
     try:
         # Its session begins with the connection; from then on the broker keeps what it does not get.
-        until(lambda: publish_and_look(broker, location))
+        wait_for(lambda: publish_and_look(broker, location))
         rows = {
             side: [(JANUARY + i, c, i / 8) for i in range(150)] for side, c in (("left", 1), ("right", 2))
         }
@@ -417,7 +410,7 @@ def test_two_publishers_and_a_broker_that_is_started_again(
         broker.stop()
         broker.start()
         publish(100, 150)
-        until(lambda: len(recorded(location)) >= 301)
+        wait_for(lambda: len(recorded(location)) >= 301)
     finally:
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from wrong_workloads import assert_names_mistake
 
 import femtobarn as fb
 from femtobarn.cli import main
@@ -341,12 +342,7 @@ def test_load_names_the_mistake_in_a_workload_of_replays(
     tmp_path: Path, old: str, new: str, told: str
 ) -> None:
     text = bundled_workloads()["cache-policies"].read_text()
-    assert old in text
-    path = tmp_path / "wrong.toml"
-    path.write_text(text.replace(old, new))
-    with pytest.raises(fb.InvalidError, match=r"wrong\.toml") as caught:
-        load(path)
-    assert told in str(caught.value)
+    assert_names_mistake(tmp_path, text, old, new, told)
 
 
 def test_unknown_variant_of_replays_names_the_closest(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from s3_servers import S3_SERVERS, s3_server
 from stored_points import ENTRIES, VALUES, Point, files
-from test_storage import S3_SERVERS, s3_server
 
 import femtobarn as fb
 

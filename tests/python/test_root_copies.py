@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
 
 import pytest
-from copying_servers import copying, left, xrootd
+from copying_servers import copying, has_begun, left, xrootd
 from file_server import CONTENT, FileServer, served_files
 
 pytestmark = pytest.mark.skipif(shutil.which("xrdcp") is None, reason="XRootD's client is not installed")
@@ -72,17 +71,13 @@ def test_files_are_copied_between_xrootd_and_us(near: FileServer, direction: str
         assert (destination / "data/there").read_bytes() == CONTENT
 
 
-def test_sources_that_are_not_allowed_are_not_asked(tmp_path: Path, near: FileServer) -> None:
+def test_sources_that_are_not_allowed_are_refused(tmp_path: Path, near: FileServer) -> None:
     (near.folder / "data/here").write_bytes(CONTENT)
     source = root(near.server.port, "/data/here")
-    for hosts, said in (
-        ('"*.cern.ch"', "copy.hosts does not allow"),
-        ('"*"', "copy.hosts does not allow"),
-        ('"127.0.0.2"', "copy.hosts does not allow"),
-    ):
+    for hosts in ('"*.cern.ch"', '"*"', '"127.0.0.2"'):
         with copying(tmp_path / "closed", f"[copy]\nhosts = [{hosts}]\n") as closed:
             refused = xrdcp(source, root(closed.server.port, "/data/there"), code=1)
-            assert said in refused, hosts
+            assert "copy.hosts does not allow" in refused, hosts
             assert left(closed) == []
 
 
@@ -136,15 +131,6 @@ def pump(source: socket.socket, target: socket.socket, go_on: threading.Event | 
                 go_on.wait(60)
         # Wakes the thread of the other direction.
         target.shutdown(socket.SHUT_RDWR)
-
-
-def has_begun(server: FileServer) -> bool:
-    """Tell whether the first bytes of a copy arrive within a while."""
-    for _ in range(400):
-        if any(part.stat().st_size for part in (server.folder / "data/.femtobarn-uploads").glob("*")):
-            return True
-        sleep(0.05)
-    return False
 
 
 def test_copies_end_with_their_client(tmp_path: Path, slow: SlowWay) -> None:

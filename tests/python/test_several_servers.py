@@ -9,16 +9,17 @@ import pickle
 import random
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 
 import numpy as np
 import pytest
 from condition_samples import Gain, Level
 from faulty_tiers import flip_bits
 from server_copies import Copies, Mode
+from waiting import wait_for
 
 import femtobarn as fb
 
@@ -64,13 +65,6 @@ EVENTS_SUM = float(np.sum(np.random.default_rng(5).random(EVENTS)))
 
 def hits(fed: fb.Federation) -> list[int]:
     return [row.hits for row in fed.read_statistics()]
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    end = monotonic() + TIMEOUT
-    while not is_so():
-        assert monotonic() < end, "it does not come to pass"
-        sleep(0.05)
 
 
 def read_until_hit(fed: fb.Federation, number: int) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from s3_servers import S3_SERVERS, s3_server
 from stored_points import ENTRIES, VALUES, Point, files, fill, is_right
 
 import femtobarn as fb
@@ -129,50 +125,6 @@ def test_pins_end(tmp_path: Path) -> None:
         fed.evict("run7")
     fed.pin("run7", holder="ann", until=datetime.now(UTC) - timedelta(seconds=1))
     assert fed.evict("run7") > 0
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def s3_server(kind: str, folder: Path) -> Iterator[str]:
-    """Run a real S3 server with a bucket `lhc`."""
-    (folder / "lhc").mkdir(parents=True)
-    port = free_port()
-    if kind == "rclone":
-        program = Path(sys.executable).parent / "rclone"
-        arguments = ["serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", "ann,a secret", str(folder)]
-    else:
-        program = Path(os.environ["VERSITYGW"])
-        arguments = [
-            "--port",
-            f"127.0.0.1:{port}",
-            "--access",
-            "ann",
-            "--secret",
-            "a secret",
-            "posix",
-            str(folder),
-        ]
-    with subprocess.Popen(
-        [program, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as server:
-        try:
-            for _ in range(200):
-                with closing(socket.socket()) as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.05)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            server.send_signal(signal.SIGKILL)
-
-
-S3_SERVERS = ["rclone", *(["versitygw"] if "VERSITYGW" in os.environ else [])]
-"""A second server is tried where the environment says that it is installed."""
 
 
 @pytest.mark.parametrize("kind", S3_SERVERS)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import pytest
 from file_server import run
 from server_settings import QUICK_STOP
 from stored_points import VALUES, Point, fill, is_right
+from waiting import wait_for
 
 import femtobarn as fb
 
@@ -212,16 +213,9 @@ def test_a_server_applies_the_rules_by_itself(tmp_path: Path) -> None:
     )
     (tmp_path / "lhc.fed" / "storage.toml").write_text(settings)
     with fb.serve(fed.path, port=0, address="127.0.0.1", config=QUICK_STOP):
-        wait_until(lambda: fed.where("run7")[0].state == "nearline")
+        wait_for(lambda: fed.where("run7")[0].state == "nearline")
         with fed.transaction() as txn:
             points = txn.database("run8", create=True).container("points", Point, create=True)
             points.extend({"x": VALUES[:10]})
         fed.seal("run8")
-        wait_until(lambda: fed.where("run8")[0].state in ("both", "nearline"))
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+        wait_for(lambda: fed.where("run8")[0].state in ("both", "nearline"))

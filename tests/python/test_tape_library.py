@@ -129,8 +129,24 @@ def test_a_killed_command_leaves_nothing_that_looks_whole(tmp_path: Path) -> Non
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert made.answer({"operation": "query", "key": "7"}) == {"exists": False}
-    quick = made._replace(play=QUICK)
-    assert quick.answer({"operation": "query", "key": "7"}) == {"exists": False}
+    # The drive of the killed command has work until its time is over, so the next file gets another tape.
+    quick = made._replace(play=QUICK._replace(tape_bytes=1e9))
+    after = quick.answer({"operation": "migrate", "key": "8", "path": str(content(made.folder, 8))})
+    assert (after["tape"], stage(quick, "8")["drive"]) == ("T00002", 1)
+
+
+def test_a_file_that_is_written_again_is_never_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = library(tmp_path / "library", QUICK, files=1)
+
+    def die(*_: object, **__: object) -> None:
+        raise InterruptedError("killed")
+
+    monkeypatch.setattr(Path, "unlink", die)
+    with pytest.raises(InterruptedError):
+        made.answer({"operation": "migrate", "key": "0", "path": str(content(made.folder, 0))})
+    monkeypatch.undo()
+    assert made.answer({"operation": "query", "key": "0"})["position"] == 1_000_000_000
+    stage(made, "0")
 
 
 def test_the_program_prints_counters_and_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,9 +166,7 @@ def test_a_federation_uses_it_as_a_store(tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()
     made = Library(tmp_path / "library", Play(time_scale=0.0))
     fed = fill(tmp_path / "lhc.fed", "run7", "run8", entries=1000)
-    operations = ("migrate", "stage", "remove", "query")
-    lines = [f"{operation} = {json.dumps(made.command())}" for operation in operations]
-    (Path(fed.path) / "storage.toml").write_text("\n".join(["[stores.tape]", "kind = 'commands'", *lines]))
+    (Path(fed.path) / "storage.toml").write_text(made.settings("tape"))
     copies = fed.migrate("*", "tape")
     assert [made.answer({"operation": "query", "key": copy.key})["checksum"] for copy in copies] == [
         copy.checksum for copy in copies

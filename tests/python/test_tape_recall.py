@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wrong_workloads import assert_names_mistake
 
 import femtobarn as fb
 from femtobarn.cli import main
@@ -101,7 +102,7 @@ def test_a_file_that_is_gone_from_the_library_fails_the_run(
 
     def migrate_and_lose(site: TapeSite, *arguments: Any) -> None:
         migrate(site, *arguments)
-        for stored in (site.library.folder / "objects").iterdir():
+        for stored in (site.tape_library.folder / "objects").iterdir():
             stored.write_bytes(b"other bytes")
 
     monkeypatch.setattr(TapeSite, "migrate", migrate_and_lose)
@@ -126,9 +127,4 @@ def test_load_names_the_mistake_in_a_workload_of_recalls(
     tmp_path: Path, old: str, new: str, told: str
 ) -> None:
     text = bundled_workloads()["tape-recall"].read_text()
-    assert old in text
-    path = tmp_path / "wrong.toml"
-    path.write_text(text.replace(old, new))
-    with pytest.raises(fb.InvalidError, match=r"wrong\.toml") as caught:
-        load(path)
-    assert told in str(caught.value)
+    assert_names_mistake(tmp_path, text, old, new, told)

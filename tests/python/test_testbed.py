@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from wrong_workloads import assert_names_mistake
 
 import femtobarn as fb
 from femtobarn_testbed import bundled_workloads, latest, load, read
@@ -63,12 +64,7 @@ def test_settings_are_substituted_and_variants_override_them(small: Path) -> Non
 def test_load_names_the_mistake_when_a_workload_is_invalid(
     tmp_path: Path, old: str, new: str, told: str
 ) -> None:
-    assert old in SMALL
-    path = tmp_path / "wrong.toml"
-    path.write_text(SMALL.replace(old, new))
-    with pytest.raises(fb.InvalidError, match=r"wrong\.toml") as caught:
-        load(path)
-    assert told in str(caught.value)
+    assert_names_mistake(tmp_path, SMALL, old, new, told)
 
 
 def test_the_example_in_the_guide_loads(tmp_path: Path) -> None:

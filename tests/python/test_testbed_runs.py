@@ -8,13 +8,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from faulty_tiers import MEMCACHED
+from waiting import wait_for
 
 import femtobarn as fb
 from femtobarn.cli import main
@@ -264,13 +264,6 @@ def marked(mark: str) -> list[int]:
             if mark.encode() in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
-
-
-def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end, "it did not come"
-        time.sleep(0.05)
 
 
 # The command line.

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from copying_servers import certified
 
 VERSION = "6.2.1"
 FSSPEC_XROOTD = "0.5.5"
@@ -296,33 +297,6 @@ def test_every_command_of_xrdfs_does_what_it_says(program: Path, tmp_path: Path)
         xrdfs("rmdir", "/a/b")
 
 
-def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate and key for this machine; `folder/trusted` gets the authority that signed it."""
-    trusted = folder / "trusted"
-    trusted.mkdir()
-    (folder / "names").write_text("subjectAltName=DNS:localhost")
-    openssl = ["openssl", "req", "-newkey", "rsa:2048", "-nodes"]
-    root = [*openssl, "-x509", "-days", "2", "-subj", "/CN=authority", "-keyout", "root.key"]
-    run([*root, "-out", "trusted/root.pem"], folder)
-    run([*openssl, "-subj", "/CN=localhost", "-keyout", "host.key", "-out", "host.csr"], folder)
-    sign = [
-        "openssl",
-        "x509",
-        "-req",
-        "-days",
-        "2",
-        "-in",
-        "host.csr",
-        "-out",
-        "host.pem",
-        "-extfile",
-        "names",
-    ]
-    run([*sign, "-CA", "trusted/root.pem", "-CAkey", "root.key", "-CAcreateserial"], folder)
-    run(["openssl", "rehash", "trusted"], folder)
-    return folder / "host.pem", folder / "host.key"
-
-
 @pytest.mark.parametrize("scheme", ["root", "roots"])
 @pytest.mark.parametrize("streams", ["1", "4"])
 def test_encrypted_copies_are_the_same(
@@ -330,7 +304,7 @@ def test_encrypted_copies_are_the_same(
 ) -> None:
     (tmp_path / "from").write_bytes(content)
     trusted = str(tmp_path / "trusted")
-    with served(program, tmp_path / "served", *certified(tmp_path)) as port:
+    with served(program, tmp_path / "served", *certified(tmp_path)[:2]) as port:
         url = f"{scheme}://localhost:{port}//file"
         copy = ["xrdcp", "-N", "-C", "adler32", "-S", streams]
         run([*copy, "from", url], tmp_path, X509_CERT_DIR=trusted)

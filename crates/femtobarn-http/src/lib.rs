@@ -1,4 +1,4 @@
-//! What Femtobarn asks other servers over HTTP with: connections that are kept, encrypted where the URL says so.
+//! Makes connections to other servers for HTTP clients, encrypted where the URL says so.
 //!
 //! | module | contents |
 //! |---|---|

@@ -35,8 +35,12 @@ def read_in_batches(
     InvalidError
         At once if `step_size` is less than one entry or not a size.
     """
-    target = None if isinstance(step_size, int) else bytes_of_size(step_size)
-    step = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES
+    step, target = step_size if isinstance(step_size, int) else FIRST_STEP_ENTRIES, None
+    if not isinstance(step_size, int):
+        try:
+            target = bytes_of_size(step_size)
+        except InvalidError as error:
+            raise InvalidError(f"{error}, or a number of entries") from None
     if step < 1:
         raise InvalidError(f"invalid step_size {step_size}: must be 1 or more entries")
     return _read_ahead(read, window, step, target)

@@ -65,13 +65,15 @@ def serve(options: argparse.Namespace) -> None:
         return
     if options.writable and options.read_only:
         raise InvalidError("--writable and --read-only exclude each other")
+    if options.cache_size is not None and options.cache_of is None:
+        raise InvalidError("--cache-size needs --cache-of")
     start_log(Path(options.config).read_text() if options.config else "")
     signals = _signals()
     had_terminal = _has_terminal()
     server = _serving.serve(
         *options.folders,
         cache_of=options.cache_of,
-        cache_bytes=bytes_of_size(options.cache_size) if options.cache_size else None,
+        cache_bytes=None if options.cache_size is None else bytes_of_size(options.cache_size),
         port=options.port,
         address=options.address,
         anonymous="all" if options.writable else None,
@@ -106,7 +108,11 @@ def _tell_former_leaders(folders: list[str]) -> None:
             except FemtobarnError as error:
                 if str(error) != told:
                     told = str(error)
-                    print(f"femtobarn: a former leader of {folder} is not stopped: {told}", file=sys.stderr)
+                    print(
+                        f"femtobarn: whether a former leader of {folder} must be stopped is not known, "
+                        f"or it refuses: {told}",
+                        file=sys.stderr,
+                    )
             time.sleep(TELL_SECONDS)
 
     for argument in folders:

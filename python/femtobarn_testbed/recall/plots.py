@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -51,24 +51,22 @@ def draw_recalls(run: Run) -> Figure:
 
 def _draw_drives(axes: Axes, point: Point) -> None:
     """Draw the work of each drive by time."""
+    drives = range(len(point["drives"]))
+    for drive in drives:
+        bars = [bar for one in point["work"] if one["drive"] == drive for bar in _bars(one)]
+        colours = [colour for _, colour in bars]
+        axes.broken_barh([span for span, _ in bars], (drive - 0.4, 0.8), color=colours, linewidth=0)
+    axes.set_yticks(drives, [f"drive {drive + 1}" for drive in drives])
+    axes.set_ylim(len(drives) - 0.4, -0.6)
+
+
+def _bars(one: Mapping[str, Any]) -> Iterator[tuple[tuple[float, float], str]]:
+    """The beginning and the length of each part of a drive's work, in minutes, and its colour."""
+    begin = one["began"] / 60
     for part, _, colour in PARTS:
-        for drive in range(len(point["drives"])):
-            bars = [_bar(one, part) for one in point["work"] if one["drive"] == drive]
-            axes.broken_barh(
-                [bar for bar in bars if bar[1] > 0.0], (drive - 0.4, 0.8), color=colour, linewidth=0
-            )
-    axes.set_yticks(range(len(point["drives"])), [f"drive {n + 1}" for n in range(len(point["drives"]))])
-    axes.set_ylim(len(point["drives"]) - 0.4, -0.6)
-
-
-def _bar(one: Mapping[str, Any], part: str) -> tuple[float, float]:
-    """The beginning and the length of a part of a drive's work, in minutes."""
-    begin = one["began"]
-    for name, _, _ in PARTS:
-        if name == part:
-            break
-        begin += one[f"{name}_seconds"]
-    return begin / 60, one[f"{part}_seconds"] / 60
+        minutes = one[f"{part}_seconds"] / 60
+        yield (begin, minutes), colour
+        begin += minutes
 
 
 def _draw_waits(axes: Axes, points: list[Point]) -> None:

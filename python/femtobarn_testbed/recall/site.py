@@ -2,13 +2,13 @@
 
 Invariants:
 
-1. Files are written to the tapes in the order of their numbers, without playing time.
-2. :meth:`TapeSite.empty` leaves no file on the disk, so each comparison begins in the same state.
+1. Files are written to the tapes in the order of their numbers, but for those that are written at once
+   (`AT_ONCE`), without playing time.
+2. :meth:`TapeSite.empty` leaves no file on the disk. Tapes stay in their drives.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +22,6 @@ from ..tape_library import Library, Play
 __all__ = ["TapeSite"]
 
 STORE = "tape"
-OPERATIONS = ("migrate", "stage", "remove", "query")
 AT_ONCE = 4
 """Files that are migrated and evicted at once; most of the time goes into starting commands."""
 
@@ -40,9 +39,13 @@ class TapeSite:
         Tapes that they fill evenly.
     byte_scale
         Bytes of the library that a byte of a file counts as.
+    drives
+        Drives of the library.
     """
 
-    def __init__(self, folder: Path, files: int, file_bytes: int, tapes: int, byte_scale: float) -> None:
+    def __init__(
+        self, folder: Path, files: int, file_bytes: int, tapes: int, byte_scale: float, drives: int
+    ) -> None:
         self.names = [f"raw-{number:05}" for number in range(files)]
         self.federation = fb.create(folder / "lhc.fed")
         payloads = Payloads(seed=1)
@@ -51,33 +54,31 @@ class TapeSite:
                 items = txn.database(name, create=True).container("items", Item, create=True)
                 items.append(Item(number=0, payload=payloads.one(file_bytes)))
             self.federation.seal(name)
-        self.size = max(Path(one.path).stat().st_size for one in self.federation.where())
-        """Bytes of a file."""
+        size = max(Path(one.path).stat().st_size for one in self.federation.where())
         # Half a file more than is needed, so that rounding does not begin another tape.
         each = -(-files // tapes) + 0.5
         (folder / "library").mkdir()
-        full = each * self.size * byte_scale
-        play = Play(byte_scale=byte_scale, tape_bytes=full, time_scale=0.0)
-        self.library = Library(folder / "library", play)
+        full = each * size * byte_scale
+        play = Play(drives=drives, byte_scale=byte_scale, tape_bytes=full, time_scale=0.0)
+        self.tape_library = Library(folder / "library", play)
 
     def migrate(self, progress: Callable[[str], None]) -> None:
         """Write all files to the tapes."""
-        self._play(self.library.play)
+        self._play(self.tape_library.play)
         done = self._each(lambda name: self.federation.migrate(name, STORE))
         for count, _ in enumerate(done, 1):
             progress(f"writing files to tapes, {count} of {len(self.names)}")
 
     def empty(self, play: Play) -> None:
         """Remove all files from the disk, and let the library play like this from now on."""
-        online = {one.database for one in self.federation.where() if one.state == "both"}
-        for _ in self._each(lambda name: self.federation.evict(name) if name in online else None):
+        for _ in self._each(self.federation.evict):
             pass
-        self._play(play._replace(tape_bytes=self.library.play.tape_bytes))
+        self._play(play._replace(tape_bytes=self.tape_library.play.tape_bytes))
 
     def work(self, since: float) -> list[dict[str, Any]]:
         """Return what the drives did since a time by the clock; times are played seconds since then."""
-        scale = self.library.play.time_scale
-        return [one | {"began": (one["began"] - since) / scale} for one in self.library.work(since)]
+        scale = self.tape_library.play.time_scale
+        return [one | {"began": (one["began"] - since) / scale} for one in self.tape_library.work(since)]
 
     def _each(self, move: Callable[[str], Any]) -> Iterable[Any]:
         """Move all files, several at once, which begin in the order of their numbers."""
@@ -85,8 +86,5 @@ class TapeSite:
             yield from pool.map(move, self.names)
 
     def _play(self, play: Play) -> None:
-        self.library = self.library._replace(play=play)
-        command = json.dumps(self.library.command())
-        lines = [f"{operation} = {command}" for operation in OPERATIONS]
-        text = [f"[stores.{STORE}]", 'kind = "commands"', f"streams = {play.drives}", *lines]
-        (Path(self.federation.path) / "storage.toml").write_text("\n".join(text) + "\n")
+        self.tape_library = self.tape_library._replace(play=play)
+        (Path(self.federation.path) / "storage.toml").write_text(self.tape_library.settings(STORE))

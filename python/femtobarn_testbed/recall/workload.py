@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import femtobarn as fb
 
-from ..tape_library import Play
+from ..tape_library import Play, counters_of
 from ..toml_parser import Parser
 from .clients import ask_server, stage_in_order
 from .fairness import fair_seconds
@@ -27,6 +27,7 @@ class Content(NamedTuple):
     file_bytes: int
     tapes: int
     byte_scale: float
+    drives: int
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class Recalls:
     @property
     def content(self) -> Content:
         """The files on the tapes."""
-        return Content(self.files + self.warm_up_files, self.file_bytes, self.tapes, self.play.byte_scale)
+        play = self.play
+        files = self.files + self.warm_up_files
+        return Content(files, self.file_bytes, self.tapes, play.byte_scale, play.drives)
 
 
 def parse_recalls(name: str, table: Parser, settings: Mapping[str, Any]) -> Recalls:
@@ -63,7 +66,7 @@ def parse_recalls(name: str, table: Parser, settings: Mapping[str, Any]) -> Reca
     InvalidError
         If a key is missing, unknown or has a wrong value; the text names it.
     """
-    library = table.table("library")
+    library = table.table("drives")
     done = Recalls(
         name=name,
         settings=settings,
@@ -161,13 +164,12 @@ def _point(
     seconds = max(there.values()) / scale
     fair = fair_seconds([float(len(files)) for files in wanted], seconds)
     work = site.work(began)
-    counters = site.library.counters(began)
     return {
         "variant": each.name,
         "settings": dict(each.settings),
         "seconds": seconds,
         "mean_wait_seconds": sum(there.values()) / len(there) / scale,
-        **counters,
+        **counters_of(work, each.play.drives),
         "clients": [
             {
                 "files": len(files),

@@ -52,16 +52,26 @@ impl CopyHosts {
         self.0.is_empty()
     }
 
-    /// Whether a server with this name may be asked, if it has an address that [`has`](Self::has) allows.
-    pub fn has_name(&self, host: &str) -> bool {
+    /// Fails unless a server may be asked, as far as its name tells; its address may still be refused.
+    ///
+    /// # Errors
+    /// A text for the client.
+    pub fn admit_name(&self, host: &str) -> Result<(), String> {
+        match host.parse() {
+            Ok(address) => self.admit(host, address),
+            Err(_) if self.has_name(host) => Ok(()),
+            Err(_) => Err(refusal(host)),
+        }
+    }
+
+    fn has_name(&self, host: &str) -> bool {
         self.0.iter().any(|known| match known {
             CopyHost::Name(name) => is_named(host, name),
             CopyHost::Network(_) => true,
         })
     }
 
-    /// Whether a server with this name may be asked at this address.
-    pub fn has(&self, host: &str, address: IpAddr) -> bool {
+    fn has(&self, host: &str, address: IpAddr) -> bool {
         self.0.iter().any(|known| match known {
             CopyHost::Name(name) => is_named(host, name) && is_public(address) && !is_own(address),
             CopyHost::Network(network) => network.has(address),
@@ -78,8 +88,12 @@ impl CopyHosts {
             return Ok(());
         }
         tracing::warn!(host, %address, "copy.hosts does not allow a server that a client named");
-        Err(format!("copy.hosts does not allow {host}"))
+        Err(refusal(host))
     }
+}
+
+fn refusal(host: &str) -> String {
+    format!("copy.hosts does not allow {host}")
 }
 
 fn is_named(host: &str, name: &str) -> bool {

@@ -39,7 +39,7 @@ impl Placement for ToFollowers {
         let federation = self
             .federations
             .iter()
-            .find(|service| is_below(path, format!("/{}", service.name()).as_bytes()))?;
+            .find(|service| is_below(&path.as_bytes()[1..], service.name().as_bytes()))?;
         let servers = federation.followers().servers();
         if servers.is_empty() {
             return None;

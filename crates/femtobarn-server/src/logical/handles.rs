@@ -40,7 +40,7 @@ pub struct OpenFile {
     /// The open checkpoint, which can undo the changes since it began.
     pub checkpoint: Mutex<Option<Checkpoint>>,
     /// The copy from another server that fills the file; none if the session writes it.
-    pub copy: Option<IncomingCopy>,
+    pub copy: Option<Arc<IncomingCopy>>,
     /// When it was opened.
     pub since: SystemTime,
     /// Bytes that the session read.

@@ -41,12 +41,7 @@ impl IncomingCopy {
         let Some(work) = waiting.take() else { return false };
         let outcome = self.outcome.clone();
         let task = tokio::spawn(async move {
-            let done = work.await;
-            outcome.send_if_modified(|state| {
-                let is_running = state.is_none();
-                state.get_or_insert(done);
-                is_running
-            });
+            settle(&outcome, work.await);
         });
         *self.task.lock() = Some(task.abort_handle());
         true
@@ -69,12 +64,17 @@ impl IncomingCopy {
         if let Some(task) = self.task.lock().take() {
             task.abort();
         }
-        self.outcome.send_if_modified(|state| {
-            let is_running = state.is_none();
-            state.get_or_insert_with(|| Err(cancelled()));
-            is_running
-        });
+        settle(&self.outcome, Err(cancelled()));
     }
+}
+
+/// Tells the outcome, unless there is one.
+fn settle(outcome: &watch::Sender<Option<StorageResult<()>>>, how: StorageResult<()>) {
+    outcome.send_if_modified(|state| {
+        let is_first = state.is_none();
+        state.get_or_insert(how);
+        is_first
+    });
 }
 
 impl Drop for IncomingCopy {

@@ -112,7 +112,8 @@ impl Placement for Replicas {
         opaque: Opaque<'_>,
         _: Opening,
     ) -> Option<Neighbour> {
-        let (_, neighbours) = self.replicas.iter().find(|(prefix, _)| is_below(path, prefix))?;
+        let (_, neighbours) =
+            self.replicas.iter().find(|(prefix, _)| is_below(path.as_bytes(), prefix))?;
         first_untried(neighbours, opaque)
     }
 
@@ -147,8 +148,8 @@ fn first_untried(neighbours: &[Neighbour], opaque: Opaque<'_>) -> Option<Neighbo
 }
 
 /// Whether a path is this prefix, or below it.
-pub(super) fn is_below(path: &StoragePath, prefix: &[u8]) -> bool {
-    let rest = path.as_bytes().strip_prefix(prefix);
+pub(super) fn is_below(path: &[u8], prefix: &[u8]) -> bool {
+    let rest = path.strip_prefix(prefix);
     rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 

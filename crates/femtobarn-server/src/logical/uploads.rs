@@ -29,7 +29,7 @@ const LEFT: Duration = Duration::from_secs(3600);
 pub const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
 
-/// A file that is being uploaded. Its methods may block. Dropping it does not within a tokio runtime.
+/// A file that is being uploaded. Its methods may block. Dropping it may, too, but not within a tokio runtime.
 pub struct Upload {
     storage: Arc<dyn Storage>,
     file: Arc<dyn StoredFile>,

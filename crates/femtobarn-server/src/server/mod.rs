@@ -268,7 +268,7 @@ fn file_site(
     let others = if hosts.is_empty() {
         None
     } else {
-        Some(OtherServers::new(hosts.clone(), !has_tls).map_err(StartError::Config)?)
+        Some(Arc::new(OtherServers::new(hosts.clone(), !has_tls).map_err(StartError::Config)?))
     };
     Ok(FileSite {
         logical: Arc::clone(&state.logical),

@@ -1,6 +1,6 @@
 //! What carries the requests of an object store: connections of `femtobarn_http`, with limits of time.
 //!
-//! The library of object stores would bring a second HTTP client.
+//! The client that the library of object stores would bring is not used: it would be a second one.
 
 use std::time::Duration;
 

@@ -69,9 +69,12 @@ fn ask_while_it_answers(
 ) {
     loop {
         let answer = catalogue.head_and_load().ok().map(|(at, load)| (at, load.running));
+        // A server that stops must not wait for this one: its federation is not held while another server is asked.
+        let Some(here) = federation.upgrade().map(|service| service.catalog().clone()) else {
+            return;
+        };
+        let answer = answer.filter(|(at, _)| has_same_history(&here, catalogue, *at));
         let Some(service) = federation.upgrade() else { return };
-        let is_same = |at| has_same_history(service.catalog(), catalogue, at);
-        let answer = answer.filter(|(at, _)| is_same(*at));
         service.followers().answered(server, answer);
         if answer.is_none() {
             return;

@@ -189,11 +189,12 @@ impl RequestHandler {
             return done();
         }
         let is_staging = prepare.options.contains(PrepareOptions::STAGE);
+        let user = self.session.identity().map_or_else(String::new, |it| it.name.clone());
         for location in &prepare.locations {
             let action = if is_staging { Action::Stage } else { Action::Read };
             let path = self.path(location, action).await?;
             if is_staging {
-                let user = self.session.identity().map_or_else(String::new, |it| it.name.clone());
+                let user = user.clone();
                 let stage = move |service: &RootService| {
                     Ok(service.logical.exports.stage(&path, &user, Opaque::default()).is_ok())
                 };

@@ -336,10 +336,8 @@ fn must_be_removed(file: &OpenFile) -> bool {
 /// they are closed.
 pub(super) async fn abandon(logical: Arc<Logical>, session: Arc<ClientSession>) {
     let files = session.handles.close();
-    let is_left = |file: &&Arc<OpenFile>| {
-        cancel(file);
-        has_checkpoint(file) || must_be_removed(file)
-    };
+    files.iter().for_each(|file| cancel(file));
+    let is_left = |file: &&Arc<OpenFile>| has_checkpoint(file) || must_be_removed(file);
     let left: Vec<_> = files.iter().filter(is_left).cloned().collect();
     if left.is_empty() {
         return;

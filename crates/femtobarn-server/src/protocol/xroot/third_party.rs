@@ -88,11 +88,9 @@ impl RequestHandler {
         let source = Url::parse(&format!("{scheme}://{server}/{name}"))
             .map_err(|error| failed(ErrorCode::ARG_INVALID, error.to_string()))?;
         let source = Url { user: None, ..source };
-        let host = &source.server.host;
-        if self.service.copy_hosts.has_name(host) {
-            return Ok(Some(source));
-        }
-        Err(failed(ErrorCode::NOT_AUTHORIZED, format!("copy.hosts does not allow {host}")))
+        let admitted = self.service.copy_hosts.admit_name(&source.server.host);
+        admitted.map_err(|why| failed(ErrorCode::NOT_AUTHORIZED, why))?;
+        Ok(Some(source))
     }
 
     /// Opens a new file, and tells the copy that fills it.
@@ -101,7 +99,7 @@ impl RequestHandler {
         location: &Location,
         (path, how): (&StoragePath, OpenMode),
         source: Url,
-    ) -> Result<(Arc<SharedFile>, Metadata, Option<IncomingCopy>), Response> {
+    ) -> Result<(Arc<SharedFile>, Metadata, Option<Arc<IncomingCopy>>), Response> {
         let told = location.value_of("oss.asize").map(String::from_utf8_lossy);
         let size = told.and_then(|told| told.parse().ok());
         let path = path.clone();
@@ -121,7 +119,7 @@ impl RequestHandler {
             Arc::clone(&self.service.copies),
             (Arc::downgrade(&self.session), Arc::new(destination)),
         );
-        Ok((file, metadata, Some(IncomingCopy::new(copy))))
+        Ok((file, metadata, Some(Arc::new(IncomingCopy::new(copy)))))
     }
 }
 
@@ -162,17 +160,16 @@ impl RootConnection {
         handler: RequestHandler,
         sync: Sync,
     ) -> io::Result<()> {
-        let file = handler.file(sync.handle).ok().filter(|file| file.copy.is_some());
-        let Some(file) = file else {
+        let copy = handler.file(sync.handle).ok().and_then(|file| file.copy.clone());
+        let Some(copy) = copy else {
             let response = handler.respond(Request::Sync(sync)).await;
             return self.answer(stream, &response).await;
         };
-        if file.copy.as_ref().is_some_and(IncomingCopy::begin) {
+        if copy.begin() {
             return self.answer(stream, &Response::Ok(Bytes::new())).await;
         }
         let seconds = handler.session.client.takes_late_answers.then_some(COPY_SECONDS);
         self.delay_response(stream, seconds, async move {
-            let Some(copy) = &file.copy else { return Response::Ok(Bytes::new()) };
             match copy.outcome().await {
                 Ok(()) => Response::Ok(Bytes::new()),
                 Err(error) => response_of(error),

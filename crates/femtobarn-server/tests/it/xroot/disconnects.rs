@@ -1,21 +1,35 @@
 //! Work of the server is cancelled when its client disconnects.
 //!
-//! The checksum of a huge sparse file used to run for minutes after its client had gone.
+//! The checksum of a huge file used to run for minutes after its client had gone.
 
+use femtobarn_server::physical::{DiskModel, MachineClock, ThrottledStorage};
 use xrd::QueryCode;
 use xrd::flags::DirlistOptions;
 
 use super::*;
 
-/// Bytes of a file whose checksum takes far longer than [`PATIENCE`].
-const HUGE_BYTES: u64 = 8 << 40;
+/// A disk that is so slow, rather than a file that is so large, that a checksum takes far longer than [`PATIENCE`]: reading
+/// terabytes of a sparse file would fill the machine's memory, and hold up other tests.
+const SLOW_DISK: DiskModel = DiskModel {
+    bytes_per_second: 4 << 20,
+    seeks_per_second: 1000,
+    block_size: 64 << 10,
+    cache_bytes: 0,
+    write_behind: Duration::ZERO,
+    defer_above: None,
+};
+const HUGE_BYTES: u64 = 8 << 30;
 
 /// One more than the answers that a connection computes in the background.
 const CROWD: usize = 9;
 
 /// A server with a huge file.
 fn with_a_huge_file() -> Server {
-    let server = Server::start();
+    let server = Server::with(Settings::default(), |folder| {
+        let files = Arc::new(PosixStorage::new(folder).unwrap());
+        let clock = Arc::new(MachineClock::default());
+        Arc::new(ThrottledStorage::throttled(files, SLOW_DISK, &[], clock))
+    });
     let file = std::fs::File::create(server.folder.path().join("huge")).unwrap();
     file.set_len(HUGE_BYTES).unwrap();
     server

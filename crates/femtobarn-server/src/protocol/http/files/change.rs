@@ -106,7 +106,7 @@ impl FileRequest {
             return Err(StorageError::cannot("move", &from, Errno::ENOENT).into());
         };
         self.check_conditions(Some(&existing))?;
-        let keeps = self.keeps_existing();
+        let keeps = self.header(&OVERWRITE).is_some_and(|value| value.eq_ignore_ascii_case("F"));
         let replaced = self.metadata_at(&to).await?.is_some();
         let renamed = self.call(move |logical| {
             if keeps {
@@ -118,11 +118,6 @@ impl FileRequest {
         renamed.await.map_err(|failure| without_parent(exists_already(failure)))?;
         let code = if replaced { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
         Ok(code.into_response())
-    }
-
-    /// Whether an existing destination must stay.
-    pub(super) fn keeps_existing(&self) -> bool {
-        self.header(&OVERWRITE).is_some_and(|value| value.eq_ignore_ascii_case("F"))
     }
 
     /// The location in the header `Destination`: a URL of this server, or its path.

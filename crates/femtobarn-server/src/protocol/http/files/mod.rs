@@ -83,7 +83,7 @@ pub struct FileSite {
     /// The sites whose pages may read files from scripts; `*` for all.
     pub origins: Vec<String>,
     /// The servers with which files are copied; if none, `COPY` is refused.
-    pub others: Option<OtherServers>,
+    pub others: Option<Arc<OtherServers>>,
     /// Memory for bytes in transit.
     pub buffers: Arc<BufferPool>,
     /// The threads for work that may block.

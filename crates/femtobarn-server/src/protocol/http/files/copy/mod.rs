@@ -35,8 +35,7 @@ use super::failure::{HttpFailure, METHODS};
 impl FileRequest {
     /// Copies a file from or to another server.
     pub(super) async fn copy(mut self) -> Result<Response, HttpFailure> {
-        let site = Arc::clone(&self.site);
-        let Some(others) = &site.others else {
+        let Some(others) = self.site.others.clone() else {
             let what = "this server copies no files from and to others; copy.hosts sets it";
             return Err(HttpFailure::NotAllowed(what.to_owned(), METHODS));
         };
@@ -50,25 +49,24 @@ impl FileRequest {
         let progress = Arc::new(CopyProgress::default());
         let told = Arc::clone(&progress);
         let text = format!("{} {} by {}", order, self.location.path, self.identity.name);
-        let is_done = match order.direction {
+        Ok(match order.direction {
             Direction::Pull => {
-                if self.keeps_existing() {
+                if order.keeps_existing {
                     self.headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
                 }
                 let upload = self.begin_upload().await?;
                 markers::answer(told, text, async move {
                     let _turn = turn;
-                    self.pull(&order, upload, &progress).await
+                    self.pull(&others, &order, upload, &progress).await
                 })
             }
             Direction::Push => {
-                let (file, size) = self.open_to_push().await?;
+                let file = self.open_to_push().await?;
                 markers::answer(told, text, async move {
                     let _turn = turn;
-                    self.push(&order, (file, size), &progress).await
+                    self.push(&others, &order, file, &progress).await
                 })
             }
-        };
-        Ok(is_done)
+        })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Body;
 use femtobarn_http::WebConnector;
 use http::header::LOCATION;
-use http::{Method, Request, Response, StatusCode};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::order::{OtherFile, url_of};
 use crate::config::CopyHosts;
 use crate::physical::StorageError;
+use crate::protocol::http::files::digests::WANT_DIGEST;
 use crate::protocol::http::files::failure::HttpFailure;
 
 /// Copies that are made at once.
@@ -64,16 +65,11 @@ impl OtherServers {
 
     /// Fails unless the server of a file may be asked, as far as its name tells.
     pub(super) fn check(&self, file: &OtherFile) -> Result<(), HttpFailure> {
-        let host = file.host();
         if !file.is_encrypted() && !self.allows_plain {
             let what = "a server with TLS copies from and to https:// URLs alone";
             return Err(HttpFailure::Forbidden(what.to_owned()));
         }
-        match host.parse() {
-            Ok(address) => self.hosts.admit(host, address).map_err(HttpFailure::Forbidden),
-            Err(_) if self.hosts.has_name(host) => Ok(()),
-            Err(_) => Err(HttpFailure::Forbidden(format!("copy.hosts does not allow {host}"))),
-        }
+        self.hosts.admit_name(file.host()).map_err(HttpFailure::Forbidden)
     }
 
     /// Sends a request without bytes, wherever its server redirects it.
@@ -87,8 +83,8 @@ impl OtherServers {
         loop {
             let mut request = visit.request(&method, Body::empty());
             if want_digest {
-                let wanted = http::HeaderValue::from_static("adler32");
-                request.headers_mut().insert("want-digest", wanted);
+                let wanted = HeaderValue::from_static("adler32");
+                request.headers_mut().insert(WANT_DIGEST, wanted);
             }
             let answer = self.send(request, &visit.file).await?;
             if !self.is_redirected(&mut visit, &answer)? {
@@ -195,8 +191,8 @@ pub(super) fn causes(error: &dyn Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderMap;
     use http::header::AUTHORIZATION;
-    use http::{HeaderMap, HeaderValue};
 
     use super::*;
 

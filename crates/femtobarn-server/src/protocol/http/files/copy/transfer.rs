@@ -36,11 +36,11 @@ impl FileRequest {
     /// Stores a file of another server.
     pub(super) async fn pull(
         &self,
+        others: &OtherServers,
         order: &CopyOrder,
         mut upload: PendingUpload,
         progress: &CopyProgress,
     ) -> Result<(), HttpFailure> {
-        let others = self.others()?;
         let answer = others.ask(&order.other, Method::GET, false).await?;
         if answer.status() != StatusCode::OK {
             return Err(refused(&order.other, answer.status()));
@@ -68,11 +68,11 @@ impl FileRequest {
     /// Stores a file at another server.
     pub(super) async fn push(
         &self,
+        others: &OtherServers,
         order: &CopyOrder,
         (file, size): (Arc<SharedFile>, u64),
         progress: &Arc<CopyProgress>,
     ) -> Result<(), HttpFailure> {
-        let others = self.others()?;
         // Not every server knows conditions.
         if order.keeps_existing {
             let existing = others.ask(&order.other, Method::HEAD, false).await?;
@@ -111,11 +111,6 @@ impl FileRequest {
             return Err(HttpFailure::Elsewhere(what));
         }
         verify(others, order, sum, Some(size)).await
-    }
-
-    fn others(&self) -> Result<&OtherServers, HttpFailure> {
-        let none = || HttpFailure::Broken("there are no other servers".to_owned());
-        self.site.others.as_ref().ok_or_else(none)
     }
 }
 

@@ -1,0 +1,48 @@
+"""Real S3 servers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from waiting import wait_for_port
+
+__all__ = ["S3_SERVERS", "free_port", "s3_server"]
+
+S3_SERVERS = ["rclone", *(["versitygw"] if "VERSITYGW" in os.environ else [])]
+"""A second server is tried where the environment says that it is installed."""
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def s3_server(kind: str, folder: Path) -> Iterator[str]:
+    """Run a server with a bucket `lhc`, for the user `ann`."""
+    (folder / "lhc").mkdir(parents=True)
+    port, log = free_port(), folder.with_suffix(".log")
+    if kind == "rclone":
+        program = Path(sys.executable).parent / "rclone"
+        arguments = ["serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", "ann,a secret", str(folder)]
+    else:
+        program = Path(os.environ["VERSITYGW"])
+        keys = ["--access", "ann", "--secret", "a secret"]
+        arguments = ["--port", f"127.0.0.1:{port}", *keys, "posix", str(folder)]
+    with (
+        log.open("wb") as output,
+        subprocess.Popen([program, *arguments], stdout=output, stderr=output) as server,
+    ):
+        try:
+            wait_for_port(server, port, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.kill()

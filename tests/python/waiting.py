@@ -1,0 +1,30 @@
+"""Waiting for other processes and threads, not for ever."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+
+__all__ = ["wait_for", "wait_for_port"]
+
+
+def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Return when something is so."""
+    end = monotonic() + seconds
+    while not is_so():
+        assert monotonic() < end, "it did not come about"
+        sleep(0.05)
+
+
+def wait_for_port(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Return when a server accepts connections; fails with its log if it ends before, or never does."""
+    for _ in range(600):
+        assert server.poll() is None, log.read_text()
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        sleep(0.05)
+    raise AssertionError(log.read_text())
