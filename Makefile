@@ -84,8 +84,8 @@ clean: ## remove everything that was built or installed
 # ---- the targets' steps, in the order in which they are begun
 
 .PHONY: steps-of-test steps-of-lint steps-of-test-long
-steps-of-test: .venv/test.stamp lint-rust programs format-rust format-python build lint-python types \
-    build-fuzzers test-python test-rust docs-of-crates stubs site $(FUZZERS:%=fuzz-%)
+steps-of-test: .venv/test.stamp build programs format-rust format-python lint-python types lint-rust \
+    build-fuzzers test-python test-rust test-docs-of-crates stubs site $(FUZZERS:%=fuzz-%)
 steps-of-lint: format-rust lint-rust format-python lint-python types stubs
 steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) fuzz-sessions
 
@@ -104,16 +104,17 @@ EXTRAS_release := release
 programs:
 	$(STEP) 'install programs' tools/install-programs
 
-# ---- what is built: once for the tests and for Python, optimised without LTO. Benchmarks and releases
-# are of the profile `release`.
+# ---- what is built: once for the tests and for Python, without LTO. Benchmarks and releases are of the profile
+# `release`. Clippy compiles what tests run, so that nothing is compiled for its lints alone.
 
+LINTED := env RUSTC_WORKSPACE_WRAPPER=clippy-driver
 .PHONY: build extension module-for-release
 build:
-	$(STEP) 'build' cargo build $(WORKSPACE) --all-targets
+	$(STEP) 'build' $(LINTED) cargo build $(WORKSPACE) --lib --bins --tests --examples
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
 extension:
-	$(STEP) 'build extension' cargo build --package femtobarn-python --locked --quiet
+	$(STEP) 'build extension' $(LINTED) cargo build --package femtobarn-python --locked --quiet
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
 module-for-release:
@@ -129,8 +130,9 @@ format-rust:
 format-python: .venv/test.stamp
 	$(STEP) 'format of Python' ruff format --check --quiet .
 
-lint-rust:
-	$(STEP) 'clippy' cargo clippy $(WORKSPACE) --all-targets -- -D warnings
+# Cargo repeats the warnings of what it has not to compile again.
+lint-rust: build
+	$(STEP) 'clippy' sh -c '! grep --after-context=20 "^warning" .cache/log/build.log'
 
 lint-python: .venv/test.stamp
 	$(STEP) 'ruff' ruff check --quiet .
@@ -151,18 +153,22 @@ site: .venv/test.stamp $(MODULE_BY)
 
 # ---- what is run
 
-.PHONY: unit-tests test-rust test-python test-rust-long test-python-long
+.PHONY: unit-tests test-rust test-docs-of-crates test-python test-rust-long test-python-long
 CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files --others --exclude-standard; } | \
     sed -n 's|^crates/\([^/]*\)/.*|\1|p'))
 unit-tests:
-	$(if $(CHANGED),$(STEP) 'unit tests' cargo test --locked --quiet $(CHANGED:%=--package %) --lib --bins)
+	$(if $(CHANGED),$(STEP) 'unit tests' $(LINTED) cargo test --locked --quiet $(CHANGED:%=--package %) --lib --bins)
 
 test-rust: .venv/test.stamp programs build
-	$(STEP) 'tests of Rust' cargo test $(WORKSPACE) --no-fail-fast
+	$(STEP) 'tests of Rust' $(LINTED) cargo test $(WORKSPACE) --lib --bins --tests --no-fail-fast
+
+test-docs-of-crates: export RUSTDOC := $(CURDIR)/tools/rustdoc-with-lints
+test-docs-of-crates: build
+	$(STEP) 'docs of crates' $(LINTED) cargo test $(WORKSPACE) --doc --no-fail-fast
 
 test-python: export FEMTOBARN_EXAMPLES := $(CURDIR)/target/debug/examples
 test-python: .venv/test.stamp programs build
-	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=2 --dist=loadfile --no-loadscope-reorder \
+	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=3 --dist=loadfile --no-loadscope-reorder \
 	    --durations=20
 
 test-rust-long: .venv/test.stamp programs
