@@ -10,6 +10,7 @@ NAMES = (
     "conditions",
     "python",
     "serving",
+    "redirects",
     "caching",
     "locking",
     "remote",

@@ -72,16 +72,22 @@ impl Connection {
         Ok(())
     }
 
+    /// Asks, and waits for a redirect to another server.
+    pub(crate) async fn be_redirected(&mut self, request: Request) -> Outcome {
+        request.encode(STREAM, &mut self.sent)?;
+        self.send().await?;
+        match self.response().await? {
+            (_, Response::Redirect(_)) => Ok(()),
+            (_, other) => Err(format!("the server answered {other:?}").into()),
+        }
+    }
+
     async fn answer(&mut self) -> Outcome<Answered> {
         let mut bytes = 0;
         loop {
-            let Some(event) = self.framer.next(&mut self.read)? else {
-                self.more().await?;
-                continue;
-            };
-            let ResponseEvent::Response(received) = event else { continue };
-            bytes += received.data.len() as u64;
-            match received.response? {
+            let (data, response) = self.response().await?;
+            bytes += data;
+            match response {
                 Response::Ok(body) => {
                     return Ok(Answered { bytes: bytes + body.len() as u64, body });
                 }
@@ -91,6 +97,19 @@ impl Connection {
                 }
                 Response::Status(_) | Response::Attn(_) => {}
                 other => return Err(format!("the server answered {other:?}").into()),
+            }
+        }
+    }
+
+    /// The next response, and the bytes of data before it.
+    async fn response(&mut self) -> Outcome<(u64, Response)> {
+        loop {
+            match self.framer.next(&mut self.read)? {
+                Some(ResponseEvent::Response(received)) => {
+                    return Ok((received.data.len() as u64, received.response?));
+                }
+                Some(_) => {}
+                None => self.more().await?,
             }
         }
     }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! WORK on the file PLACE: `read-BYTES` or `pgread-BYTES` at random multiples of that size, `readv-COUNTxBYTES`, `open`
-//! (open, stat by handle, close) or `stat`. WORK on the federation PLACE: `lock-COUNT`, which locks and unlocks that
+//! (open, stat by handle, close), `stat`, or `redirect` (an open that must be redirected). WORK on the federation PLACE: `lock-COUNT`, which locks and unlocks that
 //! many containers. IDLE further sessions log in, send nothing, and send a ping at the end, which must be answered. PID
 //! is the server's process.
 //!

@@ -17,6 +17,7 @@ pub(crate) enum Work {
     ReadV { count: u64, bytes: u32 },
     Open,
     Stat,
+    Redirect,
     Lock(u32),
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct Answered {
     pub bytes: u64,
 }
 
-/// An XRootD session. The file is open, except if the work is [`Work::Open`] or [`Work::Stat`].
+/// An XRootD session. The file is open if the work reads it.
 pub(crate) struct Reader {
     connection: Connection,
     work: Work,
@@ -51,7 +52,7 @@ impl Session {
         }
         let mut connection = Connection::open(address).await?;
         let (mut file, mut size) = (FileHandle::default(), 0);
-        if !matches!(work, Work::Open | Work::Stat) {
+        if matches!(work, Work::Read(_) | Work::PgRead(_) | Work::ReadV { .. }) {
             let answer = OpenAnswer::decode(&connection.ask(open(place)?).await?.body)?;
             (file, size) = (answer.handle, answer.stat.map_or(0, |stat| stat.size));
         }
@@ -78,6 +79,9 @@ impl Reader {
             }
             Work::ReadV { count, bytes } => self.neighbours(count, bytes),
             Work::Open => return self.open_and_close().await,
+            Work::Redirect => {
+                return self.connection.be_redirected(open(&self.path)?).await.map(|()| 0);
+            }
             _ => stat(FileRef::Location(Location::new(self.path.clone())?)),
         };
         Ok(self.connection.ask(request).await?.bytes)
@@ -131,6 +135,7 @@ impl std::str::FromStr for Work {
         Ok(match (kind, size) {
             ("open", "") => Work::Open,
             ("stat", "") => Work::Stat,
+            ("redirect", "") => Work::Redirect,
             ("lock", count) => Work::Lock(count.parse()?),
             ("read", bytes) => Work::Read(bytes.parse()?),
             ("pgread", bytes) => Work::PgRead(bytes.parse()?),

@@ -1,0 +1,55 @@
+"""A redirector without data, compared with XRootD's manager."""
+
+from __future__ import annotations
+
+from framework import Figure, Preparation, Role, Side, faster, rate
+
+TITLE = "Redirects"
+INTRO = """A redirector in front of two servers of its kind, all on one machine with the clients, which open
+the same file again and again and do not follow the redirect. CPU seconds are the redirector's alone. XRootD's
+is Debian's (5.5); its manager's `xrootd` and `cmsd` count together."""
+
+FILE = "{data}/served-1gib.bin"
+FILE_MB = 1074
+SECONDS = "2"
+CPU_MICROSECONDS_MAX = 60
+REDIRECTORS: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XRootD": ("xrootd", "peer")}
+
+PREPARATIONS = (Preparation(FILE, ("random_file.py", FILE, str(FILE_MB))),)
+
+
+def both(sessions: str) -> tuple[Side, ...]:
+    """The same clients at both redirectors."""
+    return tuple(
+        Side(
+            name,
+            ("redirected.py", kind, FILE, "{sessions}", sessions, SECONDS),
+            role,
+            cores=2,
+            needs=("xrootd", "cmsd") if role == "peer" else (),
+        )
+        for name, (kind, role) in REDIRECTORS.items()
+    )
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "redirect-alone",
+        "Redirects of one client, one after another",
+        "redirects",
+        both("1"),
+        (faster("Femtobarn", "XRootD", 3.0),),
+    ),
+    Figure(
+        "redirect-many",
+        "Redirects of 32 clients",
+        "redirects",
+        both("32"),
+        (
+            rate("Femtobarn", 10_000),
+            rate("Femtobarn", 1e6 / CPU_MICROSECONDS_MAX, "cpu"),
+            faster("Femtobarn", "XRootD", 3.0),
+        ),
+    ),
+)
+"""The chapter's figures."""
