@@ -331,6 +331,7 @@ class ServerHandle:
         config: str,
         folders: Sequence[tuple[str, str]],
         cache: tuple[str, int | None] | None,
+        redirect_to: Sequence[str],
         port: int | None,
         address: str | None,
         anonymous: str | None,

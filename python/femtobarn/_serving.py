@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -18,13 +19,14 @@ def serve(
     *folders: str | os.PathLike[str],
     cache_of: str | None = None,
     cache_bytes: int | None = None,
+    redirect_to: Sequence[str] = (),
     port: int | None = None,
     address: str | None = None,
     anonymous: Literal["nothing", "read", "all"] | None = None,
     read_only: bool = False,
     config: str | os.PathLike[str] | None = None,
 ) -> Server:
-    """Serve folders until the server is stopped; use it in a ``with`` block.
+    """Serve folders, or redirect to other servers, until the server is stopped; use it in a ``with`` block.
 
     Parameters
     ----------
@@ -37,6 +39,9 @@ def serve(
     cache_bytes
         Bytes that may be kept there, by default four fifths of the file system; above it, what was closed the
         longest ago leaves.
+    redirect_to
+        ``root://`` URLs of servers with the same path, and no folders: clients that ask for a file below the
+        path are redirected to one of the servers that have it.
     port
         Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
     address
@@ -70,7 +75,10 @@ def serve(
     if cache_of is not None and len(pairs) != 1:
         raise InvalidError(f"a cache is kept in one folder, and {len(pairs)} are given")
     cache = None if cache_of is None else (cache_of, cache_bytes)
-    return Server(ServerHandle.start(text, pairs, cache, port, address, anonymous, read_only), config)
+    if isinstance(redirect_to, str):
+        redirect_to = [redirect_to]
+    handle = ServerHandle.start(text, pairs, cache, redirect_to, port, address, anonymous, read_only)
+    return Server(handle, config)
 
 
 def _folder_and_name(text: str) -> tuple[str, str]:

@@ -77,6 +77,7 @@ class Site:
 
     port: int
     folder: Path
+    process: subprocess.Popen[bytes]
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
@@ -118,6 +119,6 @@ def xrootd() -> Iterator[Site]:
         with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as server:
             try:
                 wait_for_port(server, port, log)
-                yield Site(port, folder)
+                yield Site(port, folder, server)
             finally:
                 server.terminate()

@@ -25,6 +25,7 @@ struct ConfigOverrides {
     folders: Vec<(PathBuf, String)>,
     /// What the folder is a cache of; there is one folder then.
     cache: Option<CacheConfig>,
+    redirect_to: Vec<String>,
     port: Option<u16>,
     address: Option<String>,
     anonymous: Option<Allowed>,
@@ -41,6 +42,7 @@ impl ConfigOverrides {
                 export.cache.clone_from(&self.cache);
             }
         }
+        config.redirect.to.extend_from_slice(&self.redirect_to);
         config.port = self.port.unwrap_or(config.port);
         config.read_only |= self.read_only;
         config.auth.anonymous = self.anonymous.unwrap_or(config.auth.anonymous);
@@ -55,13 +57,14 @@ impl ConfigOverrides {
 impl ServerHandle {
     /// Start a server from the text of a configuration file and overrides.
     #[staticmethod]
-    #[pyo3(signature = (config, folders, cache, port, address, anonymous, read_only))]
+    #[pyo3(signature = (config, folders, cache, redirect_to, port, address, anonymous, read_only))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the command")]
     fn start(
         py: Python<'_>,
         config: &str,
         folders: Vec<(PathBuf, String)>,
         cache: Option<(String, Option<u64>)>,
+        redirect_to: Vec<String>,
         port: Option<u16>,
         address: Option<String>,
         anonymous: Option<&str>,
@@ -70,7 +73,8 @@ impl ServerHandle {
         let invalid = |what: String| exception("invalid", what);
         let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
         let cache = cache.map(|(of, bytes)| CacheConfig { of, bytes, immutable: false });
-        let overrides = ConfigOverrides { folders, cache, port, address, anonymous, read_only };
+        let overrides =
+            ConfigOverrides { folders, cache, redirect_to, port, address, anonymous, read_only };
         let config = overrides.config(config).map_err(invalid)?;
         let server =
             py.detach(|| Server::start_with_mounts(config, mounts)).map_err(

@@ -30,6 +30,8 @@ pub struct ServerStatus {
     pub recalls: Vec<RecallStatus>,
     /// The servers of copies to which readers are redirected, as they answered within the last seconds.
     pub copy_servers: Vec<CopyServerStatus>,
+    /// The servers to which a server without data redirects.
+    pub data_servers: Vec<DataServerStatus>,
     /// The copies of federations at other servers that have asked for new commits within a minute.
     pub followers: Vec<FollowerStatus>,
     /// The resident memory of the server's process, in bytes.
@@ -138,6 +140,21 @@ pub struct CopyServerStatus {
     pub at: u64,
     /// Requests that it works on, and clients that were redirected there since it said so.
     pub load: u64,
+}
+
+/// A server to which a server without data redirects.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DataServerStatus {
+    /// Its address, `host:port`.
+    pub address: String,
+    /// Whether it answers.
+    pub is_up: bool,
+    /// Why it does not.
+    pub why_down: String,
+    /// Requests that it works on, if it says so, and clients that were redirected there since it answered last.
+    pub load: u64,
+    /// Clients that were redirected there since the start.
+    pub redirects: u64,
 }
 
 /// The request times of one kind and export, since the server started.

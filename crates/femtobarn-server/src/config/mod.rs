@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use xrd::client::Url;
 
 use crate::auth::{Authenticator, Tokens};
 use crate::logical::placement::{FirstOf, Neighbour, Overflow, Placement, Replicas};
+use crate::logical::redirector::Redirector;
 
 mod copy_hosts;
 mod network;
@@ -100,6 +102,9 @@ impl Config {
                     .to_owned(),
             );
         }
+        if !self.redirect.to.is_empty() && !self.exports.is_empty() {
+            return Err("redirect.to: a server that redirects to others has no folders".to_owned());
+        }
         for export in &self.exports {
             if !export.name.is_empty() && !export.name.starts_with('/') {
                 return Err(format!(
@@ -134,6 +139,19 @@ impl Config {
             neighbours: all(&redirect.neighbours)?,
         };
         Ok(Arc::new(FirstOf(Replicas { replicas: replicas? }, overflow)))
+    }
+
+    /// What redirects clients to other servers; none if this server has folders.
+    ///
+    /// # Errors
+    /// A text that names the server that is not written as `root://host:port//path`, or has another path.
+    pub fn redirector(&self) -> Result<Option<Redirector>, String> {
+        if self.redirect.to.is_empty() {
+            return Ok(None);
+        }
+        let urls = self.redirect.to.iter().map(|text| Url::parse(text));
+        let urls: Result<_, _> = urls.collect();
+        Redirector::new(urls.map_err(|error| format!("redirect.to: {error}"))?).map(Some)
     }
 
     /// The clients that may read the metrics.

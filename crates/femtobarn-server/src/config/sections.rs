@@ -187,6 +187,8 @@ pub struct LogicalConfig {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedirectConfig {
+    /// Servers, as `root://host:port//path`, to which clients are redirected by a server without exports.
+    pub to: Vec<String>,
     /// Servers, as `host:port`, to which readers are redirected while they have a copy that follows.
     pub followers: Vec<String>,
     /// Sessions above which clients are redirected to neighbours; 0 for never.

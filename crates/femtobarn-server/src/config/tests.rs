@@ -47,6 +47,27 @@ fn metrics_are_closed_by_default_if_anonymous_clients_have_no_rights() {
     assert!(!is_open("[http]\nmetrics = 'closed'"));
 }
 
+#[test]
+fn a_redirector_needs_servers_with_one_path() {
+    let redirector = |to: &str| {
+        let config = Config::from_toml(&format!("[redirect]\nto = [{to}]")).unwrap();
+        config.redirector().map(|it| it.map(|it| (it.name(), it.servers().len())))
+    };
+    assert_eq!(redirector(""), Ok(None));
+    let two = "'root://a:1//store/', 'roots://b//store'";
+    assert_eq!(redirector(two), Ok(Some(("/store".to_owned(), 2))));
+    assert_eq!(redirector("'root://[::1]:7//'"), Ok(Some(("/".to_owned(), 1))));
+    for (to, said) in [
+        ("'a:1094'", "a:1094: not a URL"),
+        ("'root://a//x/../y'", "invalid path"),
+        ("'root://a//x', 'root://b//y'", "root://b:1094//y must have the path of root://a:1094//x"),
+        ("'root://a//x', 'root://a:1094//x'", "a:1094 is named twice"),
+    ] {
+        let error = redirector(to).expect_err(to);
+        assert!(error.contains(said), "{to}: {error}");
+    }
+}
+
 fn throttled(setting: &str) -> String {
     let all = format!("bytes_per_second = 1, seeks_per_second = 1, {setting}");
     format!("[[export]]\nfolder = 'x'\nthrottle = {{ {all} }}")
@@ -63,6 +84,7 @@ fn an_invalid_setting_is_refused_with_its_name_or_value() {
         ("[tls]\nkey = 'a'", "give both or none"),
         ("[tls]\nrequired = true", "tls.required needs"),
         ("[[export]]\nfolder = 'x'\nname = 'x'", "write \"/x\""),
+        ("[redirect]\nto = ['root://a//x']\n[[export]]\nfolder = 'x'", "has no folders"),
         (&throttled("disks = ['a/b']"), "invalid folder name \"a/b\""),
         (&throttled("write_behind_seconds = -1"), "write_behind_seconds: invalid time -1"),
     ] {

@@ -7,14 +7,13 @@
 //!    on, and what it was sent since.
 //! 3. Writers stay here, and so do clients that read files as they are on disk, or ask for a tag.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use femtobarn_catalog::Csn;
 
 use super::catalogue::{CopyServer, FederationService};
 use super::exports::Exports;
-use super::placement::{Neighbour, Opening, Placement, is_below, was_tried};
+use super::placement::{Neighbour, Opening, Placement, is_below, less_loaded, was_tried};
 use crate::physical::{Opaque, StoragePath};
 
 /// Redirects readers to copies that follow.
@@ -59,14 +58,11 @@ impl Placement for ToFollowers {
             .filter(|(there, _)| !was_tried(&there.host, opaque))
             .collect();
         // Number 0 is this server.
-        let count = servers.len() as u64 + 1;
-        let first = draw() % count;
-        let second = (first + 1 + draw() % (count - 1).max(1)) % count;
         let load = |number: u64| match number {
             0 => self.exports.requests_running(),
             other => servers[other as usize - 1].1.load(),
         };
-        let chosen = if load(second) < load(first) { second } else { first };
+        let chosen = less_loaded(servers.len() as u64 + 1, load);
         let (there, server) = servers.get(chosen.checked_sub(1)? as usize)?;
         federation.followers().sent_to(&server.address);
         Some(there.clone())
@@ -75,11 +71,6 @@ impl Placement for ToFollowers {
     fn may_redirect(&self) -> bool {
         self.federations.iter().any(|service| !service.followers().servers().is_empty())
     }
-}
-
-/// A random number.
-fn draw() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// A server, and the commit as of which a client has to read there if it did not name one.

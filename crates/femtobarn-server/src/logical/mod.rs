@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `exports`, `placement`, `follower_placement` | which storage serves a path; which server a client is redirected to |
+//! | `redirector` | a server without data, which redirects clients to servers that have it |
 //! | `files`, `handles` | open files that sessions share; the open files of one session |
 //! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
 //! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
@@ -25,6 +26,7 @@ pub(crate) mod journal;
 pub mod latency;
 pub mod locks;
 pub mod placement;
+pub mod redirector;
 pub mod session_recovery;
 pub mod sessions;
 pub mod uploads;
@@ -36,6 +38,7 @@ use checksums::Checksums;
 use exports::Exports;
 use files::Files;
 use placement::{AlwaysLocal, Placement};
+use redirector::Redirector;
 use sessions::ClientSessions;
 
 /// Optimisations and limits of the logical layer.
@@ -82,6 +85,8 @@ pub struct Logical {
     pub checksums: Checksums,
     /// Redirects of opens to other servers.
     pub placement: Arc<dyn Placement>,
+    /// What redirects clients if this server has no data.
+    pub redirector: Option<Arc<Redirector>>,
 }
 
 impl Logical {
@@ -93,6 +98,7 @@ impl Logical {
             checksums: Checksums::new(settings.keep_checksums),
             sessions: ClientSessions::default(),
             placement: Arc::new(AlwaysLocal),
+            redirector: None,
             exports,
             settings,
         }

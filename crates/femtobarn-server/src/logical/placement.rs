@@ -3,6 +3,7 @@
 //! A client lists in `tried` the servers that redirected it. None of these is chosen again, so two servers do not send
 //! a client back and forth.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
 use crate::physical::{Opaque, StoragePath};
@@ -153,10 +154,30 @@ pub(super) fn is_below(path: &[u8], prefix: &[u8]) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// Whether a client has been to a server already.
+/// Whether a client has been to a server already. Clients may have got its address from `kXR_locate`: `[::127.0.0.1]`.
 pub(super) fn was_tried(host: &str, opaque: Opaque<'_>) -> bool {
     let tried = opaque.value_of("tried").unwrap_or_default();
-    tried.split(|byte| *byte == b',').any(|name| name == host.as_bytes())
+    let is_it = |name: &[u8]| {
+        let bare = name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]"));
+        let bare = bare.map_or(name, |name| match name.strip_prefix(b"::") {
+            Some(address) if address.contains(&b'.') => address,
+            _ => name,
+        });
+        bare.eq_ignore_ascii_case(host.as_bytes())
+    };
+    tried.split(|byte| *byte == b',').any(is_it)
+}
+
+/// Of two servers that are drawn from `count`, which is not 0, the one with less to do.
+pub(super) fn less_loaded(count: u64, load: impl Fn(u64) -> u64) -> u64 {
+    let first = draw() % count;
+    let second = (first + 1 + draw() % (count - 1).max(1)) % count;
+    if load(second) < load(first) { second } else { first }
+}
+
+/// A random number.
+fn draw() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 #[cfg(test)]
@@ -187,6 +208,21 @@ mod tests {
         assert_eq!(elsewhere(b"", 2).as_deref(), Some("one"));
         assert_eq!(elsewhere(b"tried=one", 2).as_deref(), Some("two"));
         assert_eq!(elsewhere(b"a=b&tried=one,two", 2), None);
+    }
+
+    #[test]
+    fn tried_servers_are_known_by_names_and_addresses() {
+        let was = |host, tried: &str| was_tried(host, Opaque(format!("tried={tried}").as_bytes()));
+        assert!(was("one", "two,ONE") && !was("one", "two,none"));
+        assert!(was("10.0.0.7", "[::10.0.0.7]") && was("10.0.0.7", "10.0.0.7"));
+        assert!(was("2001:db8::1", "[2001:db8::1]") && was("::1", "[::1]"));
+    }
+
+    #[test]
+    fn the_server_with_less_to_do_is_taken() {
+        assert_eq!(less_loaded(1, |_| 7), 0);
+        assert!((0..50).all(|_| less_loaded(2, |number| [9, 3][number as usize]) == 1));
+        assert!((0..200).all(|_| less_loaded(3, |number| [9, 3, 5][number as usize]) != 0));
     }
 
     #[test]

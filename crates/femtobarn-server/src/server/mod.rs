@@ -99,7 +99,7 @@ impl Server {
         mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
     ) -> Result<Self, StartError> {
         config.check().map_err(StartError::Config)?;
-        let open = exports::open(&config)?;
+        let mut open = exports::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let (tls, certificates) = tls.unzip();
@@ -111,6 +111,8 @@ impl Server {
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
         let mut logical = Logical::new(settings(&config), open.exports);
         logical.placement = placement(&config, &open.federations, &logical.exports)?;
+        logical.redirector = config.redirector().map_err(StartError::Config)?.map(Arc::new);
+        open.names.extend(logical.redirector.iter().map(|redirector| redirector.name()));
         let state = Arc::new(ServerState {
             started: clock::now(),
             exports: open.names.clone(),
@@ -150,6 +152,9 @@ impl Server {
             listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
         let accepting = runtime.spawn(listener::accept(listener, protocols));
         runtime.spawn(Arc::clone(&state.logical).close_idle());
+        if let Some(redirector) = state.logical.redirector.clone() {
+            runtime.spawn(async move { redirector.watch().await });
+        }
         tracing::info!(%address, exports = ?open.names, "serving");
         Ok(Server {
             address,

@@ -12,11 +12,13 @@ use super::state::{ExportDisks, ServerState};
 use crate::logical::Logical;
 use crate::logical::catalogue::{self, FederationService};
 use crate::logical::latency::{Latencies, RequestKind};
+use crate::logical::redirector::DataServer;
 use crate::logical::sessions::ClientSession;
 use crate::physical::{CachedOrigin, Storage, StoragePath};
 use crate::status::{
-    CacheStatus, CopyServerStatus, DiskStatus, ExportStatus, FederationStatus, FileStatus,
-    FollowerStatus, LatencyStatus, LockStatus, RecallStatus, ServerStatus, SessionStatus, Totals,
+    CacheStatus, CopyServerStatus, DataServerStatus, DiskStatus, ExportStatus, FederationStatus,
+    FileStatus, FollowerStatus, LatencyStatus, LockStatus, RecallStatus, ServerStatus,
+    SessionStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -73,6 +75,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         caches: state.caches.iter().map(cache_status).collect(),
         recalls: state.recallers.iter().map(recall_status).collect(),
         followers: state.federations.iter().flat_map(|service| followers(service)).collect(),
+        data_servers: data_servers(logical),
         copy_servers: state.federations.iter().flat_map(|service| copy_servers(service)).collect(),
         memory_bytes: memory_bytes(),
         exports: state.exports.iter().filter_map(|name| export_status(logical, name)).collect(),
@@ -136,6 +139,18 @@ fn copy_servers(service: &FederationService) -> Vec<CopyServerStatus> {
         at: server.at.0,
     };
     service.followers().servers().into_iter().map(status).collect()
+}
+
+fn data_servers(logical: &Logical) -> Vec<DataServerStatus> {
+    let servers = logical.redirector.iter().flat_map(|redirector| redirector.servers());
+    let status = |server: &DataServer| DataServerStatus {
+        address: server.endpoint().to_string(),
+        is_up: server.is_up(),
+        why_down: server.why_down(),
+        load: server.load(),
+        redirects: server.redirects(),
+    };
+    servers.map(status).collect()
 }
 
 fn cache_status((name, cache): &(String, Arc<CachedOrigin>)) -> CacheStatus {

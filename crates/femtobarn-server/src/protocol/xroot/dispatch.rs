@@ -15,6 +15,7 @@ use xrd::{
 use super::connection::{Event, RootConnection, Stage};
 use super::handler::RequestHandler;
 use super::open::abandon;
+use super::redirects::RedirectableRequest;
 use super::responses::failed;
 use super::transfer::{Delegated, DelegatedWork};
 use crate::protocol::buffers::PooledBuffer;
@@ -65,8 +66,8 @@ impl RootConnection {
             match self.framer.next(&mut input) {
                 Ok(None) => return Ok(()),
                 Ok(Some(RequestEvent::Handshake)) => {
-                    let answer =
-                        HandshakeAnswer { version: ProtocolVersion::CURRENT, data_server: true };
+                    let data_server = self.service.logical.redirector.is_none();
+                    let answer = HandshakeAnswer { version: ProtocolVersion::CURRENT, data_server };
                     self.push(&answer.encode()).await?;
                 }
                 Ok(Some(RequestEvent::Request(request))) => self.on_request(request).await?,
@@ -143,6 +144,12 @@ impl RootConnection {
 
     async fn other_request(&mut self, stream: StreamId, request: Request) -> io::Result<()> {
         let Some(handler) = self.handler() else { return Ok(()) };
+        if let Some(redirector) = self.service.logical.redirector.clone()
+            && let Some(redirectable) = RedirectableRequest::of(&request)
+        {
+            let response = async move { handler.redirected(&redirector, redirectable).await };
+            return self.delay_response(stream, None, response).await;
+        }
         let response = match request {
             Request::Query(query) => return self.query_request(stream, handler, query).await,
             Request::Dirlist(list) => return self.dirlist_request(stream, handler, list).await,

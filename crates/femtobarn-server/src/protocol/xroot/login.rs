@@ -54,8 +54,12 @@ impl RootConnection {
 
     /// kXR_protocol: the version and capabilities of the server. TLS begins after the answer if both sides want it.
     pub(super) fn negotiate(&mut self, protocol: Protocol) -> Response {
-        let mut flags = ServerFlags::SERVER | ServerFlags::PAGES | ServerFlags::PERSIST_ON_CLOSE;
-        if self.service.logical.placement.may_redirect() {
+        let mut flags = ServerFlags::PAGES | ServerFlags::PERSIST_ON_CLOSE;
+        let logical = &self.service.logical;
+        if logical.redirector.is_none() {
+            flags |= ServerFlags::SERVER;
+        }
+        if logical.redirector.is_some() || logical.placement.may_redirect() {
             // Clients come back to a manager if the server that it sent them to fails.
             flags |= ServerFlags::MANAGER;
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `dispatch` | the loop of a connection: receives requests, hands each to its family, cleans up at the end |
 //! | `login` | handshake, login, authentication, binding |
+//! | `redirects` | requests about paths, if this server has no data |
 //! | `read`, `readv`, `write` | requests that move data |
 //! | `open`, `checkpoint`, `namespace`, `dirlist`, `query`, `fattr` | all other requests |
 //! | `third_party` | copies from other servers, which clients ask for and watch |
@@ -38,6 +39,7 @@ mod preparations;
 mod query;
 mod read;
 mod readv;
+mod redirects;
 mod responses;
 mod service;
 mod socket;

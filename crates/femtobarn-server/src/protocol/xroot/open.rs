@@ -275,7 +275,8 @@ fn names_snapshot(location: &Location) -> bool {
     ["fb.csn", "fb.tag"].iter().any(|key| location.value_of(key).is_some())
 }
 
-fn open_mode(open: &Open) -> OpenMode {
+/// How an open wants the file.
+pub(super) fn open_mode(open: &Open) -> OpenMode {
     let has = |option| open.options.intersects(option);
     let makes = has(OpenOptions::NEW | OpenOptions::DELETE);
     let changes = has(OpenOptions::UPDATE | OpenOptions::APPEND | OpenOptions::WRITE_ONLY);

@@ -212,7 +212,9 @@ impl RequestHandler {
             b"pio_max" => "5".to_owned(),
             b"readv_ior_max" => SEGMENT_DATA_BYTES.to_string(),
             b"readv_iov_max" => SEGMENTS_MAX.to_string(),
+            b"role" if self.service.logical.redirector.is_some() => "manager".to_owned(),
             b"role" => "server".to_owned(),
+            b"fb.running" => self.service.logical.exports.requests_running().to_string(),
             b"sitename" => self.service.site.clone(),
             b"start" => seconds(self.service.since).to_string(),
             // This server can be a source; opens to copy are refused if it may not be a destination.
@@ -308,7 +310,7 @@ impl RequestHandler {
 }
 
 /// The location in a query's argument, which clients end with a zero byte.
-fn location_of(query: &Query) -> Result<Location, Response> {
+pub(super) fn location_of(query: &Query) -> Result<Location, Response> {
     query.location().map_err(|error| Response::Error((&error).into()))
 }
 

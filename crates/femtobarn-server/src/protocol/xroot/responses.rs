@@ -67,6 +67,7 @@ pub(super) fn code_of(errno: Errno) -> ErrorCode {
         Errno::EMFILE | Errno::ENFILE => ErrorCode::OVERLOADED,
         Errno::ENOTSUP | Errno::ENOSYS | Errno::EXDEV => ErrorCode::UNSUPPORTED,
         Errno::ENODATA => ErrorCode::ATTRIBUTE_NOT_FOUND,
+        Errno::EHOSTUNREACH => ErrorCode::NO_SERVER,
         Errno::ETIMEDOUT => ErrorCode::REQUEST_TIMED_OUT,
         Errno::ECANCELED => ErrorCode::CANCELLED,
         _ => ErrorCode::FS_ERROR,

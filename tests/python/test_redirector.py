@@ -1,0 +1,293 @@
+"""A server without data redirects clients to servers that have it: ours, and XRootD's."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from data_servers import QUICK, DataServer, data_servers, patient_run, redirector
+from followed import put, url_of
+from server_settings import QUICK_STOP
+from test_redirects import Copies, free_ports
+from waiting import wait_for
+
+import femtobarn as fb
+
+CONTENT = np.random.default_rng(5).bytes(3_000_000)
+
+Pair = tuple[DataServer, DataServer]
+
+
+@pytest.fixture(params=["ours", "xrootd"])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    """Two servers; `both.bin` is at both, `one.bin` and `two.bin` are at one."""
+    with data_servers(request.param, tmp_path) as (one, two):
+        for server, name in ((one, "one.bin"), (two, "two.bin")):
+            server.put("both.bin", CONTENT)
+            server.put(name, name.encode())
+        yield one, two
+
+
+def address(server: fb.Server) -> str:
+    return f"root://127.0.0.1:{server.port}"
+
+
+def fetched(server: fb.Server, name: str, opaque: str = "") -> bytes:
+    """A file, as xrdcp copies it to its output."""
+    command = ["xrdcp", "--silent", "--force", f"{address(server)}//data/{name}{opaque}", "-"]
+    return subprocess.run(command, check=True, capture_output=True, timeout=60, env=QUICK).stdout
+
+
+SCRIPT = """
+import json, sys
+from XRootD import client
+from XRootD.client.flags import OpenFlags
+file = client.File()
+# Without this flag the client opens a file again at the server that failed.
+status, _ = file.open(sys.argv[1], OpenFlags.READ)
+assert status.ok, status.message
+status, first = file.read(0, 1000)
+assert status.ok, status.message
+print(json.dumps([file.get_property("DataServer"), len(first)]), flush=True)
+for line in sys.stdin:
+    status, data = file.read(int(line), 1000)
+    assert status.ok, status.message
+    print(json.dumps([file.get_property("DataServer"), data.hex()]), flush=True)
+"""
+
+
+class Reader:
+    """A process with XRootD's client that has a file open."""
+
+    def __init__(self, url: str) -> None:
+        pytest.importorskip("XRootD")
+        command = [sys.executable, "-c", SCRIPT, url]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=QUICK)
+        self.host, length = self.answer()
+        assert length == 1000
+
+    def answer(self) -> tuple[str, str | int]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the client failed"
+        server, what = json.loads(line)
+        return server.rsplit(":", 1)[0], what
+
+    def ask(self, offset: int) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{offset}\n")
+        self.process.stdin.flush()
+
+    def read(self, offset: int) -> bytes:
+        self.ask(offset)
+        return self.got()
+
+    def got(self) -> bytes:
+        self.host, what = self.answer()
+        return bytes.fromhex(str(what))
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.communicate(timeout=60)
+
+
+def test_clients_get_files_from_the_servers_that_have_them(pair: Pair, tmp_path: Path) -> None:
+    one, two = pair
+    with redirector(one.url, two.url) as server:
+        assert server.exports == ["/data"]
+        for name in ("one.bin", "two.bin"):
+            assert fetched(server, name) == name.encode()
+        assert fetched(server, "both.bin") == CONTENT
+        located, _ = patient_run("xrdfs", address(server), "locate", "/data/both.bin")
+        assert {line.split()[0] for line in located.splitlines()} == {
+            f"[::{it.address.replace(':', ']:')}" for it in pair
+        }
+        located, _ = patient_run("xrdfs", address(server), "locate", "-r", "/data/two.bin")
+        assert located.split()[0] == f"[::127.0.0.2]:{two.port}"
+        stated, _ = patient_run("xrdfs", address(server), "stat", "/data/both.bin")
+        assert f"Size:   {len(CONTENT)}" in stated
+        listed, _ = patient_run("xrdfs", address(server), "ls", "/data")
+        assert listed.split() == ["/data/both.bin", "/data/one.bin", "/data/two.bin"]
+        # Another client follows the redirects of a cache: ours.
+        kept = tmp_path / "kept"
+        with fb.serve(kept, cache_of=url_of(server), port=0, address="127.0.0.1", config=QUICK_STOP) as cache:
+            assert fetched(cache, "both.bin") == CONTENT
+            assert fetched(cache, "two.bin") == b"two.bin"
+        redirects = [it["redirects"] for it in server.status()["data_servers"]]
+        assert all(count >= 2 for count in redirects), redirects
+
+
+def test_clients_share_servers_out_and_never_meet_one_that_they_have_tried(pair: Pair) -> None:
+    one, two = pair
+    with redirector(one.url, two.url) as server:
+        url = f"{address(server)}//data/both.bin"
+        seen = set()
+        for _ in range(8):
+            with Reader(url) as reader:
+                seen.add(reader.host)
+        assert seen == {one.host, two.host}
+        for tried, left in ((one, two), (two, one)):
+            for _ in range(3):
+                with Reader(f"{url}?tried={tried.host}&triedrc=ioerr") as reader:
+                    assert reader.host == left.host
+        _, said = patient_run("xrdcp", "-f", f"{url}?tried={one.host},{two.host}", "-", code=54)
+        assert f"{one.address} was tried, has it; {two.address} was tried, has it" in said
+
+
+def test_files_are_made_and_changed_at_a_server(pair: Pair, tmp_path: Path) -> None:
+    with redirector(*(it.url for it in pair)) as server:
+        source = tmp_path / "new"
+        source.write_bytes(CONTENT)
+        at = []
+        for number in range(6):
+            name = f"new{number}.bin"
+            # Before it is there, no server has it.
+            patient_run("xrdfs", address(server), "stat", f"/data/{name}", code=54)
+            patient_run("xrdcp", "--silent", source, f"{address(server)}//data/{name}")
+            assert fetched(server, name) == CONTENT
+            at.append([it.has(name) for it in pair])
+        assert sorted(set(map(tuple, at))) == [(False, True), (True, False)], at
+        # It is changed where it is, and nowhere else.
+        patient_run("xrdcp", "--silent", "--force", source, f"{address(server)}//data/two.bin")
+        assert (pair[1].folder / "two.bin").read_bytes() == CONTENT
+        assert not pair[0].has("two.bin")
+        patient_run("xrdfs", address(server), "mv", "/data/two.bin", "/data/moved.bin")
+        assert pair[1].has("moved.bin")
+        summed, _ = patient_run("xrdfs", address(server), "query", "checksum", "/data/moved.bin")
+        assert summed.startswith("adler32 ")
+        patient_run("xrdfs", address(server), "rm", "/data/moved.bin")
+        assert not pair[1].has("moved.bin")
+        patient_run("xrdfs", address(server), "mkdir", "-p", "/data/a/b")
+        assert sum(it.has("a/b") for it in pair) == 1
+
+
+def test_a_file_that_no_server_has_is_an_error_until_it_appears(pair: Pair) -> None:
+    one, two = pair
+    with redirector(one.url, two.url) as server:
+        began = time.monotonic()
+        _, said = patient_run("xrdcp", "-f", f"{address(server)}//data/late.bin", "-", code=54)
+        assert time.monotonic() - began < 5
+        assert "[3011] no server for /data/late.bin: " in said
+        for each in pair:
+            assert f"{each.address} says NotFound" in said
+        two.put("late.bin", b"late")
+        time.sleep(1.1)
+        assert fetched(server, "late.bin") == b"late"
+        _, said = patient_run("xrdfs", address(server), "stat", "/elsewhere", code=54)
+        assert "/elsewhere is not below /data" in said
+
+
+def test_a_client_goes_on_when_its_server_is_killed(pair: Pair) -> None:
+    one, two = pair
+    with redirector(one.url, two.url) as server:
+        with Reader(f"{address(server)}//data/both.bin") as reader:
+            first, other = (one, two) if reader.host == one.host else (two, one)
+            # XRootD's client recovers a read that is on its way when the connection ends, not a later one.
+            first.stop()
+            reader.ask(2_000_000)
+            time.sleep(0.3)
+            first.kill()
+            # Those who are sent there before it is known to be dead come back.
+            for _ in range(4):
+                assert fetched(server, "both.bin") == CONTENT
+            assert reader.got() == CONTENT[2_000_000:2_001_000]
+            for offset in (0, 1_500_000):
+                assert reader.read(offset) == CONTENT[offset : offset + 1000]
+            assert reader.host == other.host
+        wait_for(lambda: sum(it["is_up"] for it in server.status()["data_servers"]) == 1)
+        _, said = patient_run("xrdfs", address(server), "stat", f"/data/{first.folder.parent.name}", code=54)
+        assert f"{first.address} cannot be reached" in said
+        listed, _ = patient_run("xrdfs", address(server), "ls", "/data")
+        assert "/data/both.bin" in listed
+
+
+def test_a_server_that_hangs_holds_nobody_up(pair: Pair) -> None:
+    one, two = pair
+    with redirector(one.url, two.url) as server:
+        one.stop()
+        try:
+            for _ in range(6):
+                began = time.monotonic()
+                # Who is sent there before it is known to hang waits as long as its client does, so none is.
+                printed, _ = patient_run("xrdfs", address(server), "locate", "-m", "/data/two.bin")
+                assert "127.0.0.2" in printed
+                assert fetched(server, "two.bin") == b"two.bin"
+                assert time.monotonic() - began < 6
+            began = time.monotonic()
+            _, said = patient_run("xrdfs", address(server), "stat", "/data/one.bin", code=54)
+            assert time.monotonic() - began < 6
+            assert re.search(f"{one.address} (cannot be reached|did not answer|has not answered)", said), said
+            assert fetched(server, "both.bin") == CONTENT
+        finally:
+            one.go_on()
+        wait_for(lambda: all(it["is_up"] for it in server.status()["data_servers"]))
+        time.sleep(1.1)
+        assert fetched(server, "one.bin") == b"one.bin"
+
+
+def test_two_redirectors_share_nothing(pair: Pair) -> None:
+    one, two = pair
+    urls = (one.url, two.url)
+    with redirector(*urls) as first:
+        with redirector(*urls) as second:
+            for server in (first, second):
+                assert fetched(server, "one.bin") == b"one.bin"
+            # A redirector behind another one is not used, so no client goes in circles.
+            with redirector(url_of(second), *urls, up=2) as third:
+                assert (
+                    third.status()["data_servers"][0]["why_down"] == "is a manager, not a server with files"
+                )
+                assert fetched(third, "two.bin") == b"two.bin"
+            with Reader(f"{address(second)}//data/both.bin") as reader:
+                second.stop()
+                assert reader.read(1_000_000) == CONTENT[1_000_000:1_001_000], "reads need no redirector"
+        assert fetched(first, "both.bin") == CONTENT
+
+
+def test_readers_reach_copies_of_a_federation_through_its_leader(tmp_path: Path) -> None:
+    uproot = pytest.importorskip("uproot")
+    (port,) = free_ports(1)
+    config = tmp_path / "redirects.toml"
+    config.write_text(f'{QUICK_STOP.read_text()}\n[redirect]\nfollowers = ["127.0.0.1:{port}"]\n')
+    with (
+        fb.create(tmp_path / "lhc.fed") as fed,
+        fb.serve(fed.path, port=0, address="127.0.0.1", config=config) as leader,
+    ):
+        put(fed, "run1/hits", 500)
+        expected = fed["run1/hits"].arrays("x").tolist()
+        with Copies(url_of(leader), tmp_path, [port]), redirector(url_of(leader)) as server:
+            wait_for(lambda: [it["at"] for it in leader.status()["copy_servers"]] == [1])
+            seen = set()
+            for _ in range(12):
+                with Reader(f"{address(server)}//lhc.fed/run1.root") as reader:
+                    seen.add(reader.process.args[-1] and reader.host)
+            url = f"{address(server)}//lhc.fed/run1.root"
+            with uproot.open({url: "hits"}) as hits:
+                assert hits["x"].array().tolist() == expected
+            listed, _ = patient_run("xrdfs", address(server), "ls", "/lhc.fed")
+            assert "/lhc.fed/run1.root" in listed
+            put(fed, "run1/hits", 7)
+            with uproot.open({f"{url}?fb.csn=2": "hits"}) as hits:
+                assert hits.num_entries == 507
+
+
+def test_wrong_settings_are_refused(tmp_path: Path) -> None:
+    for to, said in (
+        (["root://a//x", "root://b//y"], "must have the path"),
+        (["a:1094"], "not a URL"),
+    ):
+        with pytest.raises(fb.InvalidError, match=said):
+            fb.serve(redirect_to=to, port=0, address="127.0.0.1")
+    (tmp_path / "data").mkdir()
+    with pytest.raises(fb.InvalidError, match="has no folders"):
+        fb.serve(tmp_path / "data", redirect_to=["root://a//x"], port=0, address="127.0.0.1")
