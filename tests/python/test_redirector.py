@@ -71,15 +71,19 @@ class Reader:
         command = [sys.executable, "-c", SCRIPT, url]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=QUICK)
-        self.host, length = self.answer()
-        assert length == 1000
+        assert self.answer() == 1000
 
-    def answer(self) -> tuple[str, str | int]:
+    def answer(self) -> str | int:
+        """What the process says of what it read; notes the server that has the file open."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "the client failed"
-        server, what = json.loads(line)
-        return server.rsplit(":", 1)[0], what
+        self.server, what = json.loads(line)
+        return what
+
+    @property
+    def host(self) -> str:
+        return self.server.rsplit(":", 1)[0]
 
     def ask(self, offset: int) -> None:
         assert self.process.stdin is not None
@@ -91,8 +95,7 @@ class Reader:
         return self.got()
 
     def got(self) -> bytes:
-        self.host, what = self.answer()
-        return bytes.fromhex(str(what))
+        return bytes.fromhex(str(self.answer()))
 
     def __enter__(self) -> Reader:
         return self
@@ -235,23 +238,33 @@ def test_a_server_that_hangs_holds_nobody_up(pair: Pair) -> None:
         assert fetched(server, "one.bin") == b"one.bin"
 
 
-def test_two_redirectors_share_nothing(pair: Pair) -> None:
+METALINK = """<?xml version="1.0" encoding="utf-8"?>
+<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="both.bin">{urls}</file></metalink>
+"""
+
+
+def test_two_redirectors_share_nothing(pair: Pair, tmp_path: Path) -> None:
     one, two = pair
-    urls = (one.url, two.url)
-    with redirector(*urls) as first:
-        with redirector(*urls) as second:
+    servers = (one.url, two.url)
+    with redirector(*servers) as first:
+        with redirector(*servers) as second:
             for server in (first, second):
                 assert fetched(server, "one.bin") == b"one.bin"
             # A redirector behind another one is not used, so no client goes in circles.
-            with redirector(url_of(second), *urls, up=2) as third:
-                assert (
-                    third.status()["data_servers"][0]["why_down"] == "is a manager, not a server with files"
-                )
+            with redirector(url_of(second), *servers, up=2) as third:
+                why = third.status()["data_servers"][0]["why_down"]
+                assert why == "is a manager, not a server with files"
                 assert fetched(third, "two.bin") == b"two.bin"
             with Reader(f"{address(second)}//data/both.bin") as reader:
                 second.stop()
                 assert reader.read(1_000_000) == CONTENT[1_000_000:1_001_000], "reads need no redirector"
-        assert fetched(first, "both.bin") == CONTENT
+        # Clients tell redirectors apart by their hosts: at the first one nobody is.
+        both = [f"root://127.0.0.9:{second.port}", address(first)]
+        urls = [f'<url priority="{at + 1}">{it}//data/both.bin</url>' for at, it in enumerate(both)]
+        list_of_both, copy = tmp_path / "both.meta4", tmp_path / "copy"
+        list_of_both.write_text(METALINK.format(urls="".join(urls)))
+        patient_run("xrdcp", "--silent", list_of_both, copy)
+        assert copy.read_bytes() == CONTENT, "the second is asked if the first is dead"
 
 
 def test_readers_reach_copies_of_a_federation_through_its_leader(tmp_path: Path) -> None:
@@ -264,13 +277,14 @@ def test_readers_reach_copies_of_a_federation_through_its_leader(tmp_path: Path)
         fb.serve(fed.path, port=0, address="127.0.0.1", config=config) as leader,
     ):
         put(fed, "run1/hits", 500)
-        expected = fed["run1/hits"].arrays("x").tolist()
+        expected = fed["run1/hits"].arrays("x")["x"].tolist()
         with Copies(url_of(leader), tmp_path, [port]), redirector(url_of(leader)) as server:
             wait_for(lambda: [it["at"] for it in leader.status()["copy_servers"]] == [1])
             seen = set()
             for _ in range(12):
                 with Reader(f"{address(server)}//lhc.fed/run1.root") as reader:
-                    seen.add(reader.process.args[-1] and reader.host)
+                    seen.add(reader.server)
+            assert seen == {f"127.0.0.1:{leader.port}", f"127.0.0.1:{port}"}
             url = f"{address(server)}//lhc.fed/run1.root"
             with uproot.open({url: "hits"}) as hits:
                 assert hits["x"].array().tolist() == expected
