@@ -295,6 +295,21 @@ def test_readers_reach_copies_of_a_federation_through_its_leader(tmp_path: Path)
                 assert hits.num_entries == 507
 
 
+def test_the_command_redirects(tmp_path: Path) -> None:
+    with data_servers("ours", tmp_path) as (one, two):
+        two.put("two.bin", b"two")
+        command = [sys.executable, "-m", "femtobarn", "serve", "--address", "127.0.0.1", "-p", "0", "--json"]
+        command += ["--redirect-to", one.url, "--redirect-to", two.url, "--config", str(QUICK_STOP)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            assert facts["exports"] == ["/data"]
+            # A client that comes before it is known which servers are up is told to wait.
+            copied, _ = patient_run("xrdcp", "-f", f"root://127.0.0.1:{facts['port']}//data/two.bin", "-")
+            assert copied == "two"
+            process.terminate()
+
+
 def test_wrong_settings_are_refused(tmp_path: Path) -> None:
     for to, said in (
         (["root://a//x", "root://b//y"], "must have the path"),

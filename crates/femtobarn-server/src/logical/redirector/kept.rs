@@ -96,9 +96,9 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_ask_at_once_share_a_question() {
-        let (kept, asked) = (KeptPresences::default(), AtomicUsize::new(0));
+        let (kept, asked, path) = (KeptPresences::default(), AtomicUsize::new(0), path("/f"));
         let ask = |anew| {
-            kept.get(&path("/f"), false, anew, || async {
+            kept.get(&path, false, anew, || async {
                 asked.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 here()
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 1, "it is kept");
         ask(true).await;
         assert_eq!(asked.load(Ordering::Relaxed), 2, "it is asked anew");
-        kept.forget(&path("/f"));
+        kept.forget(&path);
         ask(false).await;
         assert_eq!(asked.load(Ordering::Relaxed), 3, "it was forgotten");
     }
