@@ -71,15 +71,16 @@ class Reader:
         command = [sys.executable, "-c", SCRIPT, url]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=QUICK)
-        assert self.answer() == 1000
+        assert self.answer() == "1000"
 
-    def answer(self) -> str | int:
+    def answer(self) -> str:
         """What the process says of what it read; notes the server that has the file open."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "the client failed"
-        self.server, what = json.loads(line)
-        return what
+        server, what = json.loads(line)
+        self.server = str(server)
+        return str(what)
 
     @property
     def host(self) -> str:
@@ -95,7 +96,7 @@ class Reader:
         return self.got()
 
     def got(self) -> bytes:
-        return bytes.fromhex(str(self.answer()))
+        return bytes.fromhex(self.answer())
 
     def __enter__(self) -> Reader:
         return self

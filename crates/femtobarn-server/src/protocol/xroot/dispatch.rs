@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use xrd::request::{Chkpoint, Request};
 use xrd::response::Response;
 use xrd::{
@@ -147,8 +148,13 @@ impl RootConnection {
         if let Some(redirector) = self.service.logical.redirector.clone()
             && let Some(redirectable) = RedirectableRequest::of(&request)
         {
-            let response = async move { handler.redirected(&redirector, redirectable).await };
-            return self.delay_response(stream, None, response).await;
+            let responding = async move { handler.redirected(&redirector, redirectable).await };
+            let mut responding = Box::pin(responding);
+            // What servers have just said is answered at once, together with other requests that have arrived.
+            return match (&mut responding).now_or_never() {
+                Some(response) => self.answer(stream, &response).await,
+                None => self.delay_response(stream, None, responding).await,
+            };
         }
         let response = match request {
             Request::Query(query) => return self.query_request(stream, handler, query).await,
