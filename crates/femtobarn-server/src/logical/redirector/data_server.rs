@@ -2,13 +2,15 @@
 //!
 //! 1. It is asked for its role and its load every second. While it does not answer it is down: it is not asked for files,
 //!    and nobody is redirected to it.
+//!    While it is late with an answer, others are preferred.
 //! 2. Its load is what it says that it works on, which servers of this kind do, and the clients that it was sent since.
 //! 3. A redirector or manager is never up: two that are behind each other would send clients back and forth.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use xrd::client::{Client, ClientError, Endpoint, Options, Url};
 use xrd::flags::StatFlags;
@@ -19,6 +21,8 @@ use crate::physical::StoragePath;
 
 /// Between two questions whether it is up.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long it may take to answer before others are preferred.
+const LATE: Duration = Duration::from_millis(100);
 /// Letters of a server's text that are kept.
 const TEXT_LETTERS_MAX: usize = 200;
 /// The words of its configuration that it is asked for. A server answers a word that it does not know by the word itself.
@@ -73,6 +77,8 @@ enum Standing {
         running: u64,
         /// Clients that were redirected there since.
         sent: u64,
+        /// When it was asked again, if it has not answered since.
+        asked: Option<Instant>,
     },
     /// It does not answer, and why.
     Down(String),
@@ -112,6 +118,15 @@ impl DataServer {
         match &*self.standing.lock() {
             Standing::Up { running, sent, .. } => running + sent,
             _ => 0,
+        }
+    }
+
+    /// How much is against it: its load; more than any if it is late with an answer, since it may hang.
+    pub(super) fn weight(&self) -> u64 {
+        match &*self.standing.lock() {
+            Standing::Up { asked: Some(asked), .. } if asked.elapsed() > LATE => u64::MAX,
+            Standing::Up { running, sent, .. } => running + sent,
+            _ => u64::MAX,
         }
     }
 
@@ -172,9 +187,13 @@ impl DataServer {
     pub(super) async fn watch(&self) {
         let mut client = None;
         loop {
+            if let Standing::Up { asked, .. } = &mut *self.standing.lock() {
+                *asked = Some(clock::now());
+            }
             match self.probe(client.take()).await {
                 Ok((answering, running)) => {
-                    let up = Standing::Up { client: answering.clone(), running, sent: 0 };
+                    let up =
+                        Standing::Up { client: answering.clone(), running, sent: 0, asked: None };
                     let before = std::mem::replace(&mut *self.standing.lock(), up);
                     if !matches!(before, Standing::Up { .. }) {
                         tracing::info!(server = %self.endpoint(), "is up");
@@ -229,12 +248,12 @@ fn options() -> Options {
     }
 }
 
-/// Whether an error means that this server, rather than one that it redirects to, is down.
+/// Whether an error means that this server, rather than one that it redirects to, is down. One that does not answer for a
+/// path may do so for others: whether it is up, it is asked every second.
 fn is_of(error: &ClientError, server: &Endpoint) -> bool {
     match error {
         ClientError::Unreachable { server: failed, .. }
-        | ClientError::Lost { server: failed, .. }
-        | ClientError::TimedOut { server: failed, .. } => failed == server,
+        | ClientError::Lost { server: failed, .. } => failed == server,
         _ => false,
     }
 }

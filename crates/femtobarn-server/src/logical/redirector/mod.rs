@@ -128,7 +128,7 @@ impl Redirector {
             return Err(self.nobody(asked, &said));
         }
         let chosen =
-            fit[less_loaded(fit.len() as u64, |number| fit[number as usize].load()) as usize];
+            fit[less_loaded(fit.len() as u64, |number| fit[number as usize].weight()) as usize];
         chosen.sent();
         if wish != Wish::Read {
             self.forget(asked.path);
