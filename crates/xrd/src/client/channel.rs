@@ -123,7 +123,16 @@ async fn start_tls(
     server: &Endpoint,
     options: &Options,
 ) -> Result<(), AttemptError> {
-    let tls = super::tls::TlsSession::new(&server.host, options);
+    let (host, trusted) = (server.host.clone(), options.clone());
+    let reading = move || super::tls::TlsSession::new(&host, &trusted);
+    // Certificates are read from a disk, for which no task may wait.
+    let tls = match transport.call_mode() {
+        CallMode::Thread => reading(),
+        CallMode::Task => {
+            let read = tokio::task::spawn_blocking(reading).await;
+            read.unwrap_or_else(|ended| Err(std::io::Error::other(ended)))
+        }
+    };
     let started = async { transport.start_tls(tls?).await }.await;
     started.map_err(|error| {
         if super::tls::is_distrust(&error) {

@@ -8,6 +8,8 @@
 //! 3. A caller waits for its answer or drops it, so a reader exists whenever an answer is due, and a server
 //!    that stops taking requests until its answers are read does not block the session.
 //! 4. Lock order: a channel's receive lock, then the request table's.
+//! 5. A caller may drop its call at any moment. While it waits for its turn to write, its request is not in the table; a
+//!    request of which only a part was written ends the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,18 +172,39 @@ impl Connection {
         bytes_max: u64,
     ) -> Result<PendingAnswer, AttemptError> {
         let shared = &*self.shared;
+        let turn = shared.main.writing.lock().await;
         let stream = shared.requests().add(bytes_max, clock::now())?;
-        let sent = PendingAnswer { shared: self.shared.clone(), stream };
         let mut bytes = Vec::with_capacity(128);
-        request.encode(stream, &mut bytes)?;
+        if let Err(error) = request.encode(stream, &mut bytes) {
+            shared.requests().withdraw(stream);
+            return Err(error.into());
+        }
+        let sent = PendingAnswer { shared: self.shared.clone(), stream };
         shared.used_ms.store(shared.now_ms(), Ordering::Relaxed);
-        let writing = shared.main.writing.lock().await;
+        let mut write = BegunWrite { shared, has_ended: false };
         if let Err(error) = shared.main.transport.write_all(&bytes, data).await {
-            // The server may have received a part of the request, so no other can follow it.
             shared.fail(AttemptError::Lost(error.to_string()));
         }
-        drop(writing);
+        write.has_ended = true;
+        drop(write);
+        drop(turn);
         Ok(sent)
+    }
+}
+
+/// A write to the main channel. The server may have received a part of the request, so if the caller drops it, no other
+/// can follow it.
+struct BegunWrite<'a> {
+    shared: &'a SessionInner,
+    has_ended: bool,
+}
+
+impl Drop for BegunWrite<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            let what = "a request was given up while it was sent";
+            self.shared.fail(AttemptError::Lost(what.to_owned()));
+        }
     }
 }
 

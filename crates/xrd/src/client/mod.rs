@@ -126,6 +126,17 @@ impl Client {
         &self.inner.url
     }
 
+    /// Whether there is a connection to the server of the URL, as far as is known without asking it.
+    pub fn is_connected(&self) -> bool {
+        let ClientInner { url, slots, .. } = &*self.inner;
+        let slot = slots.lock().get(&(url.server.clone(), url.wants_tls)).cloned();
+        slot.is_some_and(|slot| match slot.try_lock() {
+            Ok(connection) => connection.as_ref().is_some_and(|it| !it.is_lost()),
+            // Another call is about to use it.
+            Err(_) => true,
+        })
+    }
+
     fn retry(&self, location: &Location) -> RetryState {
         let ClientInner { url, options, user, .. } = &*self.inner;
         RetryState::new(url, location.clone(), user.clone(), options, clock::now())

@@ -159,6 +159,11 @@ impl RequestTable {
         }
     }
 
+    /// Removes a request that was not sent.
+    pub(super) fn withdraw(&mut self, stream: StreamId) {
+        self.pending.remove(&stream);
+    }
+
     /// Wakes the waker of one unanswered request, so that its caller becomes the reader.
     pub(super) fn wake_one(&mut self) {
         let waker = self.pending.values_mut().find_map(|request| match request.delivery.end {

@@ -365,3 +365,69 @@ fn a_server_without_tls_is_refused_if_the_url_demands_tls() {
     let error = Client::connect(&url, Options::default()).unwrap_err();
     assert!(matches!(error, ClientError::Login { .. }), "{error}");
 }
+
+/// A server that answers nothing after a ping until it is told to go on, and its client.
+fn stalling() -> (Fake, xrd::client::Url, std::sync::mpsc::Sender<()>) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let receiver = std::sync::Mutex::new(receiver);
+    let fake = Fake::start(move |connection, _, request| match request {
+        Request::Open(_) => opened(),
+        Request::Ping(_) if connection == 0 => {
+            // It goes on, too, when the sender is dropped.
+            let _ = receiver.lock().unwrap().recv();
+            ok("")
+        }
+        Request::Stat(_) => ok("1 20 51 3\0"),
+        _ => ok(""),
+    });
+    let url = fake.url("/");
+    (fake, url, sender)
+}
+
+/// More than sockets hold.
+const LARGE: usize = 64 << 20;
+/// Whoever waits for longer waits for ever.
+const LONG: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_request_that_is_given_up_while_it_is_sent_ends_its_connection() {
+    let (fake, url, go_on) = stalling();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = xrd::client::Client::connect(&url, Options::default()).await.unwrap();
+        let file = client.open(&at("/file"), OpenOptions::UPDATE).await.unwrap();
+        let soon = Duration::from_millis(50);
+        tokio::time::timeout(soon, client.ping()).await.unwrap_err();
+        tokio::time::timeout(soon, file.write_at(0, &vec![7; LARGE])).await.unwrap_err();
+        assert!(!client.is_connected());
+        drop(go_on);
+        // Its bytes would be taken for the rest of the write.
+        let stat = tokio::time::timeout(LONG, client.stat(&at("/file"))).await;
+        assert_eq!(stat.unwrap().unwrap().size, 20);
+        assert!(client.is_connected());
+    });
+    let requests = fake.requests.lock().unwrap();
+    let stats = requests.iter().filter(|(_, request)| request.code() == RequestCode::STAT);
+    assert_eq!(stats.map(|(connection, _)| *connection).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn requests_that_are_given_up_before_they_are_sent_leave_nothing() {
+    let (fake, url, go_on) = stalling();
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let client = xrd::client::Client::connect(&url, Options::default()).await.unwrap();
+        let file = client.open(&at("/file"), OpenOptions::UPDATE).await.unwrap();
+        tokio::time::timeout(Duration::from_millis(50), client.ping()).await.unwrap_err();
+        let data = vec![7; LARGE];
+        let mut writing = Box::pin(file.write_at(0, &data));
+        tokio::time::timeout(Duration::from_millis(50), &mut writing).await.unwrap_err();
+        // More than may be in flight.
+        for _ in 0..5000 {
+            tokio::time::timeout(Duration::ZERO, client.stat(&at("/file"))).await.unwrap_err();
+        }
+        drop(go_on);
+        tokio::time::timeout(LONG, writing).await.unwrap().unwrap();
+        let stat = tokio::time::timeout(LONG, client.stat(&at("/file"))).await;
+        assert_eq!(stat.unwrap().unwrap().size, 20);
+    });
+    assert_eq!(fake.count(RequestCode::STAT), 1, "over the same connection");
+}
