@@ -19,7 +19,7 @@ from waiting import wait_for
 
 import femtobarn as fb
 
-__all__ = ["QUICK", "DataServer", "data_servers", "patient_run", "redirector"]
+__all__ = ["QUICK", "DataServer", "data_servers", "patient_run", "redirector", "redirector_process"]
 
 QUICK = os.environ | {"XRD_CONNECTIONWINDOW": "2", "XRD_CONNECTIONRETRY": "1", "XRD_REQUESTTIMEOUT": "30"}
 """XRootD's clients try for two minutes to connect to a dead server, unless they are told otherwise."""
@@ -117,6 +117,23 @@ def redirector(*servers: str, up: int | None = None) -> Iterator[fb.Server]:
     with fb.serve(redirect_to=servers, port=0, address="127.0.0.1", config=QUICK_STOP) as server:
         wait_for(lambda: count_up(server) == (len(servers) if up is None else up))
         yield server
+
+
+@contextmanager
+def redirector_process(*servers: str, host: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A redirector that is a process of its own, and its address."""
+    command = [sys.executable, "-m", "femtobarn", "serve", "--address", host, "-p", "0", "--json"]
+    command += ["--config", str(QUICK_STOP)]
+    for server in servers:
+        command += ["--redirect-to", server]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            assert facts["exports"] == ["/data"]
+            yield f"{host}:{facts['port']}", process
+        finally:
+            process.kill()
 
 
 def count_up(server: fb.Server) -> int:

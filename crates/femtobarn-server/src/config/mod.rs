@@ -105,6 +105,9 @@ impl Config {
         if !self.redirect.to.is_empty() && !self.exports.is_empty() {
             return Err("redirect.to: a server that redirects to others has no folders".to_owned());
         }
+        if !self.redirect.to.is_empty() && self.redirect.has_policies() {
+            return Err("redirect.to: without followers, neighbours and replicas, which are redirects of a server with folders".to_owned());
+        }
         for export in &self.exports {
             if !export.name.is_empty() && !export.name.starts_with('/') {
                 return Err(format!(
@@ -144,7 +147,7 @@ impl Config {
     /// What redirects clients to other servers; none if this server has folders.
     ///
     /// # Errors
-    /// A text that names the server that is not written as `root://host:port//path`, or has another path.
+    /// A text that names the server that is not written as `root://host:port//path`, has another path, or is named twice.
     pub fn redirector(&self) -> Result<Option<Redirector>, String> {
         if self.redirect.to.is_empty() {
             return Ok(None);

@@ -231,6 +231,13 @@ pub enum LogFormat {
     Json,
 }
 
+impl RedirectConfig {
+    /// Whether a server with folders redirects some of its clients.
+    pub(super) fn has_policies(&self) -> bool {
+        !(self.followers.is_empty() && self.neighbours.is_empty() && self.replicas.is_empty())
+    }
+}
+
 impl ThrottleConfig {
     pub(super) fn check(&self) -> Result<(), String> {
         if Duration::try_from_secs_f64(self.write_behind_seconds).is_err() {

@@ -61,7 +61,7 @@ fn a_redirector_needs_servers_with_one_path() {
         ("'a:1094'", "a:1094: not a URL"),
         ("'root://a//x/../y'", "invalid path"),
         ("'root://a//x', 'root://b//y'", "root://b:1094//y must have the path of root://a:1094//x"),
-        ("'root://a//x', 'root://a:1094//x'", "a:1094 is named twice"),
+        ("'root://a//x', 'root://A:7//x'", "each server needs a name or address of its own"),
     ] {
         let error = redirector(to).expect_err(to);
         assert!(error.contains(said), "{to}: {error}");
@@ -85,6 +85,12 @@ fn an_invalid_setting_is_refused_with_its_name_or_value() {
         ("[tls]\nrequired = true", "tls.required needs"),
         ("[[export]]\nfolder = 'x'\nname = 'x'", "write \"/x\""),
         ("[redirect]\nto = ['root://a//x']\n[[export]]\nfolder = 'x'", "has no folders"),
+        ("[redirect]\nto = ['root://a//x']\nfollowers = ['a:1']", "without followers"),
+        ("[redirect]\nto = ['root://a//x']\nneighbours = ['a:1']", "without followers"),
+        (
+            "[redirect]\nto = ['root://a//x']\nreplica = [{ path = '/x', servers = ['a:1'] }]",
+            "without followers",
+        ),
         (&throttled("disks = ['a/b']"), "invalid folder name \"a/b\""),
         (&throttled("write_behind_seconds = -1"), "write_behind_seconds: invalid time -1"),
     ] {

@@ -99,7 +99,20 @@ impl fmt::Display for StoragePath {
     }
 }
 
+/// The keys that select what a file shows.
+const SELECTING: [&[u8]; 3] = [b"fb.csn", b"fb.tag", b"fb.raw"];
+
 impl Opaque<'_> {
+    /// The pairs that select what a file shows, as they are written behind a path: `?fb.csn=41`, or nothing.
+    pub fn selection(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (key, value) in xrd::opaque_pairs(self.0).filter(|(key, _)| SELECTING.contains(key)) {
+            let parts: [&[u8]; 4] = [if text.is_empty() { b"?" } else { b"&" }, key, b"=", value];
+            text.extend(parts.concat());
+        }
+        text
+    }
+
     /// The first value of a key.
     pub fn value_of(&self, key: &str) -> Option<&[u8]> {
         xrd::opaque_pairs(self.0).find(|(name, _)| *name == key.as_bytes()).map(|(_, value)| value)

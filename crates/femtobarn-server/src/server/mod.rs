@@ -99,7 +99,7 @@ impl Server {
         mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
     ) -> Result<Self, StartError> {
         config.check().map_err(StartError::Config)?;
-        let mut open = exports::open(&config)?;
+        let open = exports::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let (tls, certificates) = tls.unzip();
@@ -112,10 +112,12 @@ impl Server {
         let mut logical = Logical::new(settings(&config), open.exports);
         logical.placement = placement(&config, &open.federations, &logical.exports)?;
         logical.redirector = config.redirector().map_err(StartError::Config)?.map(Arc::new);
-        open.names.extend(logical.redirector.iter().map(|redirector| redirector.name()));
+        // What others have has no space here.
+        let elsewhere = logical.redirector.iter().map(|redirector| redirector.name());
+        let names: Vec<_> = open.names.iter().cloned().chain(elsewhere).collect();
         let state = Arc::new(ServerState {
             started: clock::now(),
-            exports: open.names.clone(),
+            exports: open.names,
             is_draining: AtomicBool::new(false),
             counts: Arc::new(ConnectionCounts::default()),
             logical: Arc::new(logical),
@@ -155,10 +157,10 @@ impl Server {
         if let Some(redirector) = state.logical.redirector.clone() {
             runtime.spawn(async move { redirector.watch().await });
         }
-        tracing::info!(%address, exports = ?open.names, "serving");
+        tracing::info!(%address, exports = ?names, "serving");
         Ok(Server {
             address,
-            exports: open.names,
+            exports: names,
             drain: Duration::from_secs(config.limits.drain_seconds),
             settings: Mutex::new(ReloadableSettings { config, certificates, tokens }),
             state,

@@ -7,6 +7,7 @@ mod ending;
 mod federation;
 mod killable;
 mod metrics;
+mod redirector;
 mod remote;
 mod shared_files;
 mod storages;

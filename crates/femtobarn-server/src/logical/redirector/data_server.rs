@@ -1,28 +1,40 @@
-//! One server behind a redirector: whether it is up, how much it has to do, whether it has a file.
+//! One server behind a redirector: whether it is up, how much it has to do, whether it has a path.
 //!
-//! 1. It is asked for its role and its load every second. While it does not answer it is down: it is not asked for files,
-//!    and nobody is redirected to it.
-//!    While it is late with an answer, others are preferred.
-//! 2. Its load is what it says that it works on, which servers of this kind do, and the clients that it was sent since.
-//! 3. A redirector or manager is never up: two that are behind each other would send clients back and forth.
+//! 1. It is asked for its role and its load every second, over a connection of its own. This alone decides whether it is up:
+//!    while it does not answer it is not asked for paths, and nobody is redirected to it. While it is late, others are
+//!    preferred.
+//! 2. It is asked for paths over other connections, each question over the one with the fewest. A server answers what
+//!    arrives on a connection one after another, so what takes long holds up no more than its own connection.
+//! 3. Only [`DataServer::watch`] connects.
+//! 4. It is asked as an anonymous client, so no secret of this server reaches it or a client.
+//! 5. Its load is what it says that it works on, which servers of this kind do, and the clients that it was sent since.
+//! 6. A redirector or manager is never up: two that are behind each other would send clients back and forth.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::clock;
+use futures_util::future::try_join_all;
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 use xrd::client::{Client, ClientError, Endpoint, Options, Url};
 use xrd::flags::StatFlags;
 use xrd::{ErrorCode, Location, QueryCode};
 
-use super::PATIENCE;
-use crate::physical::StoragePath;
-
+/// How long it is waited for.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two questions whether it is up.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How long it may take to answer before others are preferred.
+/// How long it may take to say whether it is up, with new connections to it, or whether it has a path.
+const ANSWER_MAX: Duration = PATIENCE.saturating_mul(2);
+/// How long it may take to say that it is up before others are preferred.
 const LATE: Duration = Duration::from_millis(100);
+/// Connections over which it is asked for paths.
+const LINES: usize = 4;
+/// Questions that are on their way over one of them; more wait for their turn.
+const QUESTIONS_MAX: usize = 256;
 /// Letters of a server's text that are kept.
 const TEXT_LETTERS_MAX: usize = 200;
 /// The words of its configuration that it is asked for. A server answers a word that it does not know by the word itself.
@@ -38,10 +50,14 @@ pub enum Presence {
         /// Whether it can be written.
         is_writable: bool,
     },
-    /// It says that it does not, and why.
-    Absent(ErrorCode, String),
-    /// It has not said, and why.
-    Unknown(String),
+    /// It says that there is no such file or folder.
+    Absent(String),
+    /// It says something else.
+    Refused(ErrorCode, String),
+    /// It has not answered.
+    Unknown,
+    /// It was not asked, since it is down.
+    Down,
 }
 
 impl Presence {
@@ -55,8 +71,10 @@ impl fmt::Display for Presence {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Presence::Here { .. } => formatter.write_str("has it"),
-            Presence::Absent(code, text) => write!(formatter, "says {code}, {text}"),
-            Presence::Unknown(why) => formatter.write_str(why),
+            Presence::Absent(text) => write!(formatter, "says {}, {text}", ErrorCode::NOT_FOUND),
+            Presence::Refused(code, text) => write!(formatter, "says {code}, {text}"),
+            Presence::Unknown => formatter.write_str("has not answered"),
+            Presence::Down => formatter.write_str("is down"),
         }
     }
 }
@@ -65,14 +83,21 @@ impl fmt::Display for Presence {
 pub struct DataServer {
     url: Url,
     standing: Mutex<Standing>,
+    /// There are none while it is down.
+    lines: Mutex<Vec<Arc<Line>>>,
     redirects: AtomicU64,
+}
+
+/// A connection over which it is asked for paths.
+struct Line {
+    client: Client,
+    turns: Semaphore,
 }
 
 enum Standing {
     /// It has not been asked yet.
     New,
     Up {
-        client: Client,
         /// Requests that it worked on when it answered last.
         running: u64,
         /// Clients that were redirected there since.
@@ -86,7 +111,8 @@ enum Standing {
 
 impl DataServer {
     pub(super) fn new(url: Url) -> Self {
-        DataServer { url, standing: Mutex::new(Standing::New), redirects: AtomicU64::new(0) }
+        let (standing, lines) = (Mutex::new(Standing::New), Mutex::default());
+        DataServer { url, standing, lines, redirects: AtomicU64::new(0) }
     }
 
     /// Its name and port.
@@ -102,6 +128,11 @@ impl DataServer {
     /// Whether it answers.
     pub fn is_up(&self) -> bool {
         matches!(*self.standing.lock(), Standing::Up { .. })
+    }
+
+    /// Whether it does not answer.
+    pub(super) fn is_down(&self) -> bool {
+        matches!(*self.standing.lock(), Standing::Down(_))
     }
 
     /// Why it is down; empty if it is up.
@@ -121,12 +152,11 @@ impl DataServer {
         }
     }
 
-    /// How much is against it: its load; more than any if it is late with an answer, since it may hang.
-    pub(super) fn weight(&self) -> u64 {
+    /// Whether it has been asked if it is up and takes long to say so: it may hang.
+    pub(super) fn is_late(&self) -> bool {
         match &*self.standing.lock() {
-            Standing::Up { asked: Some(asked), .. } if asked.elapsed() > LATE => u64::MAX,
-            Standing::Up { running, sent, .. } => running + sent,
-            _ => u64::MAX,
+            Standing::Up { asked: Some(asked), .. } => asked.elapsed() > LATE,
+            _ => false,
         }
     }
 
@@ -143,44 +173,38 @@ impl DataServer {
         }
     }
 
-    /// What is known about a path before the server has answered.
-    pub(super) fn unasked(&self) -> Presence {
-        match &*self.standing.lock() {
-            Standing::Down(why) => Presence::Unknown(why.clone()),
-            _ => Presence::Unknown("has not answered in time".to_owned()),
+    /// Asks it, if it is up, whether it has a path. A question that is given up while it is sent costs its connection.
+    pub(super) async fn presence(&self, question: &Location) -> Presence {
+        if self.is_down() {
+            return Presence::Down;
         }
-    }
-
-    /// The connection to it, if it is up.
-    fn client(&self) -> Option<Client> {
-        match &*self.standing.lock() {
-            Standing::Up { client, .. } => Some(client.clone()),
-            _ => None,
-        }
-    }
-
-    /// Asks it, if it is up, whether it has a path.
-    pub(super) async fn presence(&self, path: &StoragePath) -> Presence {
-        let Some(client) = self.client() else { return self.unasked() };
-        let Ok(location) = Location::new(path.as_bytes().to_vec()) else {
-            return Presence::Absent(ErrorCode::ARG_TOO_LONG, "the path is too long".to_owned());
+        let Some(line) = self.free_line() else { return Presence::Unknown };
+        let asking = async {
+            let _turn = line.turns.acquire().await;
+            line.client.stat(question).await
         };
-        match client.stat(&location).await {
-            Ok(stat) => Presence::Here {
+        match tokio::time::timeout(ANSWER_MAX, asking).await {
+            Ok(Ok(stat)) => Presence::Here {
                 is_online: !stat.flags.contains(StatFlags::OFFLINE),
                 is_writable: stat.flags.contains(StatFlags::WRITABLE),
             },
-            Err(ClientError::Refused { code, message, .. }) => {
-                Presence::Absent(code, shortened(&message))
+            Ok(Err(ClientError::Refused { code, message, .. })) => match code {
+                ErrorCode::NOT_FOUND => Presence::Absent(shortened(&message)),
+                _ => Presence::Refused(code, shortened(&message)),
+            },
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "a server has not said whether it has a path");
+                Presence::Unknown
             }
-            Err(error) => {
-                let why = reason(&error);
-                if is_of(&error, self.endpoint()) {
-                    self.falls(why.clone());
-                }
-                Presence::Unknown(why)
-            }
+            Err(_) => Presence::Unknown,
         }
+    }
+
+    /// The connection with the fewest questions.
+    fn free_line(&self) -> Option<Arc<Line>> {
+        let lines = self.lines.lock();
+        let there = lines.iter().filter(|line| line.client.is_connected());
+        there.max_by_key(|line| line.turns.available_permits()).cloned()
     }
 
     /// Asks it every second whether it is up. Never returns.
@@ -190,45 +214,68 @@ impl DataServer {
             if let Standing::Up { asked, .. } = &mut *self.standing.lock() {
                 *asked = Some(clock::now());
             }
-            match self.probe(client.take()).await {
-                Ok((answering, running)) => {
-                    let up =
-                        Standing::Up { client: answering.clone(), running, sent: 0, asked: None };
-                    let before = std::mem::replace(&mut *self.standing.lock(), up);
-                    if !matches!(before, Standing::Up { .. }) {
-                        tracing::info!(server = %self.endpoint(), "is up");
-                    }
+            let probing = self.probe(client.take());
+            match tokio::time::timeout(ANSWER_MAX, probing).await {
+                Ok(Ok((answering, running))) => {
                     client = Some(answering);
+                    self.rises(running);
                 }
-                Err(why) => self.falls(why),
+                Ok(Err(why)) => self.falls(why),
+                Err(_) => self.falls(silence(ANSWER_MAX)),
             }
             tokio::time::sleep(INTERVAL).await;
         }
     }
 
-    /// Asks whether it is up, over this connection or a new one. Returns the connection and how many requests it works on.
+    /// Asks whether it is up, over this connection or a new one, and sees to the other connections. Returns the connection
+    /// and how many requests it works on.
     async fn probe(&self, client: Option<Client>) -> Result<(Client, u64), String> {
-        let client = match client {
+        let client = match client.filter(Client::is_connected) {
             Some(client) => client,
-            None => {
-                let connecting = Client::connect(&self.url, options()).await;
-                connecting.map_err(|error| reason(&error))?
-            }
+            None => self.connect().await?,
         };
         let answer = client.query(QueryCode::CONFIG, WORDS).await;
         let answer = answer.map_err(|error| reason(&error))?;
         let answer = String::from_utf8_lossy(&answer);
-        let mut lines = answer.trim_end_matches('\0').lines();
-        let role = lines.next().unwrap_or_default();
+        let mut words = answer.trim_end_matches('\0').lines();
+        let role = words.next().unwrap_or_default();
         if role.contains("manager") || role.contains("supervisor") {
             return Err(format!("is a {}, not a server with files", shortened(role)));
         }
         // Servers of other kinds do not tell.
-        let running = lines.next().and_then(|line| line.trim().parse().ok()).unwrap_or(0);
+        let running = words.next().and_then(|word| word.trim().parse().ok()).unwrap_or(0);
+        self.connect_lines().await?;
         Ok((client, running))
     }
 
-    fn falls(&self, why: String) {
+    /// Replaces the connections for questions that were lost.
+    async fn connect_lines(&self) -> Result<(), String> {
+        let mut lines = self.lines.lock().clone();
+        lines.retain(|line| line.client.is_connected());
+        let missing = (lines.len()..LINES).map(|_| self.connect());
+        for client in try_join_all(missing).await? {
+            lines.push(Arc::new(Line { client, turns: Semaphore::new(QUESTIONS_MAX) }));
+        }
+        *self.lines.lock() = lines;
+        Ok(())
+    }
+
+    async fn connect(&self) -> Result<Client, String> {
+        Client::connect(&self.url, options()).await.map_err(|error| reason(&error))
+    }
+
+    /// Records that it answers and works on so many requests.
+    pub(super) fn rises(&self, running: u64) {
+        let up = Standing::Up { running, sent: 0, asked: None };
+        let before = std::mem::replace(&mut *self.standing.lock(), up);
+        if !matches!(before, Standing::Up { .. }) {
+            tracing::info!(server = %self.endpoint(), "is up");
+        }
+    }
+
+    /// Records that it does not answer, and why.
+    pub(super) fn falls(&self, why: String) {
+        self.lines.lock().clear();
         let down = Standing::Down(why.clone());
         let before = std::mem::replace(&mut *self.standing.lock(), down);
         if !matches!(before, Standing::Down(_)) {
@@ -243,35 +290,30 @@ fn options() -> Options {
         request_timeout: PATIENCE,
         patience: PATIENCE,
         reconnect_timeout: Duration::ZERO,
+        // Otherwise the user's name is looked up, which may take long.
+        user: Some("femtobarn".to_owned()),
+        without_credentials: true,
         application: "femtobarn-redirector".to_owned(),
         ..Options::default()
     }
 }
 
-/// Whether an error means that this server, rather than one that it redirects to, is down. One that does not answer for a
-/// path may do so for others: whether it is up, it is asked every second.
-fn is_of(error: &ClientError, server: &Endpoint) -> bool {
-    match error {
-        ClientError::Unreachable { server: failed, .. }
-        | ClientError::Lost { server: failed, .. } => failed == server,
-        _ => false,
-    }
-}
-
-/// Why a server did not answer, without its name.
+/// Why a server is down, without its name.
 fn reason(error: &ClientError) -> String {
     match error {
         ClientError::Unreachable { reason, .. } => {
             shortened(&format!("cannot be reached, {reason}"))
         }
         ClientError::Lost { reason, .. } => shortened(&format!("was lost, {reason}")),
-        ClientError::TimedOut { after, .. } => {
-            format!("did not answer within {} s", after.as_secs())
-        }
+        ClientError::TimedOut { after, .. } => silence(*after),
         ClientError::Refused { code, message, .. } => shortened(&format!("says {code}, {message}")),
         ClientError::Login { reason, .. } => shortened(&format!("allows no login, {reason}")),
         other => shortened(&other.to_string()),
     }
+}
+
+fn silence(time: Duration) -> String {
+    format!("did not answer within {} s", time.as_secs())
 }
 
 /// A server's text for errors and logs.

@@ -1,7 +1,8 @@
 //! What servers have said about a path, for a few seconds.
 //!
-//! All who ask for a path at once share one question. The table is bounded: when it is full of what is still valid, all of
-//! it is forgotten, which costs questions and nothing else.
+//! 1. All who ask for a path at once share one question. It belongs to none of them: whoever leaves holds up nobody.
+//! 2. The table is bounded: when it is full of what is still valid, all of it is forgotten, which costs questions and nothing
+//!    else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,65 +10,96 @@ use std::time::{Duration, Instant};
 
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
-use tokio::sync::OnceCell;
+use tokio::sync::watch;
+use xrd::Location;
 
 use super::data_server::Presence;
-use crate::physical::StoragePath;
 
 /// How long it is kept that a server has a path.
 const KEPT_HERE: Duration = Duration::from_secs(5);
 /// How long it is kept that none has it: it may be made at any moment.
 const KEPT_ABSENT: Duration = Duration::from_secs(1);
-/// Paths that are kept.
-const PATHS_MAX: usize = 16_384;
-/// Bytes of a path that is kept.
-const PATH_BYTES_MAX: usize = 4096;
+/// Questions that are kept.
+const QUESTIONS_MAX: usize = 16_384;
+/// Bytes of a question that is kept.
+const QUESTION_BYTES_MAX: usize = 4096;
 
-/// What servers said, in their order, and when.
-type Said = (Instant, Vec<Presence>);
+/// What servers said.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// When the last of them said so.
+    pub at: Instant,
+    /// In the order of the servers.
+    pub presences: Vec<Presence>,
+}
 
-/// Whether a question waits for all servers is part of it: else those that are slow may be left out.
-type Question = (StoragePath, bool);
+/// A path with what selects its content, and whether the question waits for all servers: else those that are slow may be
+/// left out.
+pub(super) type PathQuestion = (Location, bool);
+
+/// What servers say, once they have.
+type Awaited = watch::Receiver<Option<Arc<Said>>>;
 
 /// What servers have said.
 #[derive(Default)]
 pub(super) struct KeptPresences {
-    by_question: Mutex<HashMap<Question, Arc<OnceCell<Said>>>>,
+    by_question: Mutex<HashMap<PathQuestion, Awaited>>,
 }
 
 impl KeptPresences {
-    /// What servers have said about a path, or else say now. With `anew`, what they have said before does not count.
-    pub(super) async fn get<Asking: Future<Output = Vec<Presence>>>(
+    /// What servers have said, or else say now. With `anew`, what they have said before does not count.
+    pub(super) async fn get<Asking>(
         &self,
-        path: &StoragePath,
-        patiently: bool,
+        question: PathQuestion,
         anew: bool,
         ask: impl FnOnce() -> Asking,
-    ) -> Vec<Presence> {
-        let said = self.question((path.clone(), patiently), anew);
-        let (_, said) = said.get_or_init(async || (clock::now(), ask().await)).await;
-        said.clone()
-    }
-
-    fn question(&self, question: Question, anew: bool) -> Arc<OnceCell<Said>> {
-        let mut kept = self.by_question.lock();
-        match kept.get(&question) {
-            Some(said) if said.get().is_none_or(|said| !anew && is_valid(said)) => Arc::clone(said),
-            _ if question.0.as_bytes().len() > PATH_BYTES_MAX => Arc::default(),
-            _ => {
-                if kept.len() >= PATHS_MAX {
-                    kept.retain(|_, said| said.get().is_none_or(is_valid));
-                }
-                if kept.len() >= PATHS_MAX {
-                    kept.clear();
-                }
-                Arc::clone(kept.entry(question).insert_entry(Arc::default()).get())
-            }
+    ) -> Arc<Said>
+    where
+        Asking: Future<Output = Vec<Presence>> + Send + 'static,
+    {
+        let mut awaited = self.awaited(question, anew, ask);
+        match awaited.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(said)) => Arc::clone(said),
+            // The threads of this server end.
+            _ => Arc::new(Said { at: clock::now(), presences: Vec::new() }),
         }
     }
 
+    fn awaited<Asking>(
+        &self,
+        question: PathQuestion,
+        anew: bool,
+        ask: impl FnOnce() -> Asking,
+    ) -> Awaited
+    where
+        Asking: Future<Output = Vec<Presence>> + Send + 'static,
+    {
+        let mut kept = self.by_question.lock();
+        if let Some(known) = kept.get(&question)
+            && (is_awaited(known) || !anew && is_valid(known))
+        {
+            return known.clone();
+        }
+        let (sender, awaited) = watch::channel(None);
+        let asking = ask();
+        tokio::spawn(async move {
+            let presences = asking.await;
+            sender.send_replace(Some(Arc::new(Said { at: clock::now(), presences })));
+        });
+        if question.0.as_bytes().len() <= QUESTION_BYTES_MAX {
+            if kept.len() >= QUESTIONS_MAX {
+                kept.retain(|_, known| is_awaited(known) || is_valid(known));
+            }
+            if kept.len() >= QUESTIONS_MAX {
+                kept.clear();
+            }
+            kept.insert(question, awaited.clone());
+        }
+        awaited
+    }
+
     /// Forgets what was said about a path.
-    pub(super) fn forget(&self, path: &StoragePath) {
+    pub(super) fn forget(&self, path: &Location) {
         let mut kept = self.by_question.lock();
         for patiently in [false, true] {
             kept.remove(&(path.clone(), patiently));
@@ -75,9 +107,16 @@ impl KeptPresences {
     }
 }
 
-fn is_valid((at, said): &Said) -> bool {
-    let most = if said.iter().any(Presence::is_here) { KEPT_HERE } else { KEPT_ABSENT };
-    clock::now().duration_since(*at) < most
+/// Whether servers are still being asked.
+fn is_awaited(known: &Awaited) -> bool {
+    known.borrow().is_none() && known.has_changed().is_ok()
+}
+
+fn is_valid(known: &Awaited) -> bool {
+    known.borrow().as_ref().is_some_and(|said| {
+        let is_here = said.presences.iter().any(Presence::is_here);
+        clock::now().duration_since(said.at) < if is_here { KEPT_HERE } else { KEPT_ABSENT }
+    })
 }
 
 #[cfg(test)]
@@ -86,8 +125,8 @@ mod tests {
 
     use super::*;
 
-    fn path(text: &str) -> StoragePath {
-        StoragePath::new(text.as_bytes()).expect("a clean path")
+    fn question(text: &str) -> PathQuestion {
+        (Location::new(text.to_owned()).expect("a path"), false)
     }
 
     fn here() -> Vec<Presence> {
@@ -96,9 +135,10 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_ask_at_once_share_a_question() {
-        let (kept, asked, path) = (KeptPresences::default(), AtomicUsize::new(0), path("/f"));
+        let (kept, asked) = (KeptPresences::default(), Arc::new(AtomicUsize::new(0)));
         let ask = |anew| {
-            kept.get(&path, false, anew, || async {
+            let asked = Arc::clone(&asked);
+            kept.get(question("/f"), anew, move || async move {
                 asked.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
                 here()
@@ -110,28 +150,56 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 1, "it is kept");
         ask(true).await;
         assert_eq!(asked.load(Ordering::Relaxed), 2, "it is asked anew");
-        kept.forget(&path);
+        kept.forget(&question("/f").0);
         ask(false).await;
         assert_eq!(asked.load(Ordering::Relaxed), 3, "it was forgotten");
     }
 
     #[tokio::test]
+    async fn a_question_outlives_those_who_ask() {
+        let (kept, asked) = (KeptPresences::default(), Arc::new(AtomicUsize::new(0)));
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let mut receiver = Some(receiver);
+        let mut ask = || {
+            let (asked, receiver) = (Arc::clone(&asked), receiver.take());
+            kept.get(question("/f"), false, move || async move {
+                asked.fetch_add(1, Ordering::Relaxed);
+                if let Some(receiver) = receiver {
+                    receiver.await.expect("the sender waits");
+                }
+                here()
+            })
+        };
+        // The first one leaves, and so does the second.
+        for _ in 0..2 {
+            let left = tokio::time::timeout(Duration::from_millis(10), ask()).await;
+            assert!(left.is_err(), "nothing was said yet");
+        }
+        sender.send(()).expect("it is still asked");
+        assert_eq!(ask().await.presences, here());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
     async fn the_table_is_bounded() {
         let kept = KeptPresences::default();
-        for number in 0..PATHS_MAX + 10 {
-            kept.get(&path(&format!("/{number}")), false, false, || async { here() }).await;
+        for number in 0..QUESTIONS_MAX + 10 {
+            kept.get(question(&format!("/{number}")), false, || async { here() }).await;
         }
-        let long = path(&"/long".repeat(1000));
-        kept.get(&long, false, false, || async { here() }).await;
+        kept.get(question(&"/long".repeat(1000)), false, || async { here() }).await;
         assert!(kept.by_question.lock().len() <= 10);
     }
 
     #[test]
     fn what_no_server_has_is_kept_for_a_shorter_time() {
         let now = clock::now();
-        let absent = vec![Presence::Absent(xrd::ErrorCode::NOT_FOUND, String::new())];
+        let is_kept = |at, presences| {
+            let (_sender, known) = watch::channel(Some(Arc::new(Said { at, presences })));
+            is_valid(&known)
+        };
+        let absent = vec![Presence::Absent(String::new())];
         let ago = now.checked_sub(Duration::from_secs(2)).expect("the clock runs");
-        assert!(is_valid(&(ago, here())) && !is_valid(&(ago, absent.clone())));
-        assert!(is_valid(&(now, absent)));
+        assert!(is_kept(ago, here()) && !is_kept(ago, absent.clone()));
+        assert!(is_kept(now, absent));
     }
 }

@@ -2,71 +2,52 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | this one | which server a client is redirected to, and what it is told if there is none |
+//! | this one | asks servers, and redirects clients |
+//! | `choice` | which server a client is redirected to, and what it is told if there is none |
 //! | `kept` | what servers have said about a path, for a few seconds |
-//! | `data_server` | one server: whether it is up, how much it has to do, whether it has a file |
+//! | `data_server` | one server: whether it is up, how much it has to do, whether it has a path |
 //!
 //! A module uses those below it in this table, and none above.
 //!
 //! 1. Servers that are up are asked at once, over connections that are kept. All who ask for a path meanwhile wait for one
 //!    question, and at most [`PATIENCE`].
-//! 2. Of the servers that have a file two are drawn, and the one with less to do is taken.
+//! 2. If what was kept leads nowhere, servers are asked once more.
 //! 3. A client is not redirected to a server that it has tried, so it meets none twice. A server behind a redirector is none
 //!    itself, so there are no loops.
 //! 4. Redirectors share nothing: any number of them may have the same servers.
 
+mod choice;
 mod data_server;
 mod kept;
 
-use std::fmt::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
+use femtobarn_catalog::clock;
 use futures_util::StreamExt;
+use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
 use nix::errno::Errno;
-use xrd::ErrorCode;
+use xrd::Location;
 use xrd::client::{Endpoint, Url};
 
+use choice::Heard;
+pub use choice::{Asked, Wish};
+use data_server::PATIENCE;
 pub use data_server::{DataServer, Presence};
 use kept::KeptPresences;
 
-use super::placement::{is_below, less_loaded, was_tried};
+use super::placement::is_below;
 use crate::physical::{Opaque, StorageError, StoragePath, StorageResult};
 
-/// How long a server is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// Once a server has a file, the others have as long again as it took, and at least this time.
 const GRACE_MIN: Duration = Duration::from_millis(50);
-/// When a client may come again if no server was asked yet whether it is up.
-const COME_AGAIN: Duration = Duration::from_secs(1);
-
-/// What a client wants to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Read what exists.
-    Read,
-    /// Change what exists.
-    Change,
-    /// Make a file or folder, or change it if it exists.
-    Create,
-}
-
-/// What a client asks a redirector.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The path.
-    pub path: &'a StoragePath,
-    /// It may name servers that the client has tried.
-    pub opaque: Opaque<'a>,
-    /// Whether servers are to be asked, whatever they have said before.
-    pub anew: bool,
-}
 
 /// Redirects clients to servers.
 pub struct Redirector {
     /// The folder at all servers without a slash at its end, so empty for `/`.
     top: Vec<u8>,
-    servers: Vec<DataServer>,
+    servers: Arc<[DataServer]>,
     kept: KeptPresences,
 }
 
@@ -74,7 +55,7 @@ impl Redirector {
     /// A redirector to these servers, which have their files in the same folder.
     ///
     /// # Errors
-    /// A text that names the server whose folder is another one, or that is named twice.
+    /// A text that names the server whose folder is another one, or whose host is named twice.
     pub fn new(urls: Vec<Url>) -> Result<Self, String> {
         let clean = |url: &Url| {
             let path = StoragePath::new(url.location.path());
@@ -86,8 +67,12 @@ impl Redirector {
             if clean(url)? != top {
                 return Err(format!("redirect.to: {url} must have the path of {first}"));
             }
-            if urls[..index].iter().any(|other| other.server == url.server) {
-                return Err(format!("redirect.to: {} is named twice", url.server));
+            let host = &url.server.host;
+            if urls[..index].iter().any(|other| other.server.host.eq_ignore_ascii_case(host)) {
+                // Clients name servers that failed without their ports.
+                return Err(format!(
+                    "redirect.to: {host} is named twice: each server needs a name or address of its own"
+                ));
             }
         }
         let top = top.as_bytes().strip_suffix(b"/").unwrap_or(top.as_bytes()).to_vec();
@@ -110,30 +95,26 @@ impl Redirector {
         self.servers.iter().map(DataServer::watch).collect::<FuturesUnordered<_>>().count().await;
     }
 
-    /// The server that a client is redirected to.
+    /// The server to which a client is redirected that asks for these paths.
     ///
     /// # Errors
-    /// `ENOENT` if no server has the path, `EACCES` if one does not tell, `EHOSTUNREACH` if none answers or all that have it
-    /// were tried; the text tells what each said. [`StorageError::NotBefore`] just after the start.
-    pub async fn find(&self, asked: Asked<'_>, wish: Wish) -> StorageResult<Endpoint> {
-        let said = self.ask(asked, false).await?;
-        let all = || self.servers.iter().zip(&said);
-        let exists = all().any(|(server, it)| server.is_up() && it.is_here());
-        let is_fit = |it: &Presence| it.is_here() || wish == Wish::Create && !exists;
-        let fit: Vec<_> = all()
-            .filter(|(server, it)| is_fit(it) && server.is_up() && !is_tried(server, asked))
-            .map(|(server, _)| server)
-            .collect();
-        if fit.is_empty() {
-            return Err(self.nobody(asked, &said));
-        }
-        let chosen =
-            fit[less_loaded(fit.len() as u64, |number| fit[number as usize].weight()) as usize];
-        chosen.sent();
-        if wish != Wish::Read {
-            self.forget(asked.path);
-        }
-        Ok(chosen.endpoint().clone())
+    /// `ENOENT` if all servers that are up have said that there is no such path, `EACCES` if one does not tell, `ENOTSUP` if
+    /// no server has all paths, `EHOSTUNREACH` if servers do not answer or all that have it were tried; the text tells what
+    /// each has said of the path. [`StorageError::NotBefore`] if it is to be made while a server has not said whether it has
+    /// it, and just after the start.
+    pub async fn find(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<Endpoint> {
+        let chosen = self.chosen(asked, wish).await?;
+        Ok(self.send(chosen, asked, wish))
+    }
+
+    /// As [`Redirector::find`], to move a path to another one.
+    ///
+    /// # Errors
+    /// Those of [`Redirector::find`], and `EXDEV` if another server has the other path.
+    pub async fn find_to_move(&self, from: Asked<'_>, to: Asked<'_>) -> StorageResult<Endpoint> {
+        let chosen = self.chosen(&[from], Wish::Change).await?;
+        choice::check_move(&self.servers, chosen, &self.hear(to, true).await?)?;
+        Ok(self.send(chosen, &[from, to], Wish::Change))
     }
 
     /// All servers that have a path, and how.
@@ -141,83 +122,141 @@ impl Redirector {
     /// # Errors
     /// Those of [`Redirector::find`].
     pub async fn locate(&self, asked: Asked<'_>) -> StorageResult<Vec<(Endpoint, Presence)>> {
-        let said = self.ask(asked, true).await?;
-        let here: Vec<_> = self
-            .servers
-            .iter()
-            .zip(&said)
-            .filter(|(server, it)| it.is_here() && server.is_up() && !is_tried(server, asked))
+        let heard = self.hear(asked, true).await?;
+        let numbered = self.servers.iter().enumerate();
+        let here: Vec<_> = numbered
+            .map(|(number, server)| (server, heard.of(number)))
+            .filter(|(server, it)| it.is_here() && server.is_up())
+            .filter(|(server, _)| !choice::is_tried(server, asked))
             .map(|(server, it)| (server.endpoint().clone(), it.clone()))
             .collect();
-        if here.is_empty() { Err(self.nobody(asked, &said)) } else { Ok(here) }
+        if here.is_empty() { Err(choice::nobody(&self.servers, &heard)) } else { Ok(here) }
     }
 
-    /// Forgets what servers have said about a path, since it may change.
-    pub fn forget(&self, path: &StoragePath) {
-        self.kept.forget(path);
+    async fn chosen(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<&DataServer> {
+        let came = clock::now();
+        let heard = self.hear_all(asked, false).await?;
+        let is_kept = heard.iter().any(|it| it.said.at < came);
+        match self.choose(&heard, wish).await {
+            // That no server has a path is kept on purpose. The rest may have changed.
+            Err(error) if is_kept && !is_missing(&error) => {
+                self.choose(&self.hear_all(asked, true).await?, wish).await
+            }
+            chosen => chosen,
+        }
+    }
+
+    async fn choose(&self, heard: &[Heard<'_>], wish: Wish) -> StorageResult<&DataServer> {
+        let servers = &*self.servers;
+        if let Some(server) = choice::holder(servers, heard, wish) {
+            return Ok(server);
+        }
+        let ([made], Wish::Create) = (heard, wish) else {
+            return Err(choice::nowhere(servers, heard, wish));
+        };
+        let homes = choice::homes(servers, made)?;
+        let path = made.asked.path;
+        let folder = path.parent().map(|(folder, _)| folder);
+        let above = match &folder {
+            Some(path) if homes.len() > 1 && is_below(path.as_bytes(), &self.top) => {
+                let asked = Asked { path, opaque: Opaque::default(), anew: false };
+                Some(self.hear(asked, true).await?)
+            }
+            _ => None,
+        };
+        let home = choice::home(servers, homes, path, above.as_ref());
+        home.ok_or_else(|| choice::nobody(servers, made))
+    }
+
+    /// Records that a client is redirected to a server, which may change the paths.
+    fn send(&self, server: &DataServer, asked: &[Asked<'_>], wish: Wish) -> Endpoint {
+        server.sent();
+        if wish != Wish::Read {
+            let paths = asked.iter().filter_map(|it| location(it.path, Opaque::default()).ok());
+            paths.for_each(|path| self.kept.forget(&path));
+        }
+        server.endpoint().clone()
+    }
+
+    async fn hear_all<'a>(
+        &self,
+        asked: &[Asked<'a>],
+        is_second: bool,
+    ) -> StorageResult<Vec<Heard<'a>>> {
+        let asked = asked.iter().map(|it| Asked { anew: it.anew || is_second, ..*it });
+        try_join_all(asked.map(|it| self.hear(it, is_second))).await
     }
 
     /// What each server says about a path; with `patiently`, all that are up are waited for.
-    async fn ask(&self, asked: Asked<'_>, patiently: bool) -> StorageResult<Vec<Presence>> {
+    async fn hear<'a>(&self, asked: Asked<'a>, patiently: bool) -> StorageResult<Heard<'a>> {
         let path = asked.path;
         if !is_below(path.as_bytes(), &self.top) {
             let what =
                 format!("{path} is not below {}, for which this server redirects", self.name());
             return Err(StorageError::refused(Errno::ENOENT, what));
         }
-        if self.servers.iter().any(|server| !server.is_known()) {
-            let what = "this server has just started to ask others whether they are up";
-            return Err(StorageError::NotBefore(COME_AGAIN, what.to_owned()));
+        let is_any = |is_so: fn(&DataServer) -> bool| self.servers.iter().any(is_so);
+        if !is_any(DataServer::is_up) && is_any(|server| !server.is_known()) {
+            return Err(choice::just_started());
         }
-        // A client that comes back found something else than what was said.
-        let anew = asked.anew || asked.opaque.value_of("tried").is_some();
-        Ok(self.kept.get(path, patiently, anew, || self.ask_servers(path, patiently)).await)
-    }
-
-    async fn ask_servers(&self, path: &StoragePath, patiently: bool) -> Vec<Presence> {
-        let started = tokio::time::Instant::now();
-        let mut end = started + PATIENCE;
-        let mut said: Vec<_> = self.servers.iter().map(DataServer::unasked).collect();
-        let numbered = self.servers.iter().enumerate();
-        let mut questions: FuturesUnordered<_> =
-            numbered.map(|(number, it)| async move { (number, it.presence(path).await) }).collect();
-        while let Ok(Some((number, presence))) =
-            tokio::time::timeout_at(end, questions.next()).await
-        {
-            if presence.is_here() && !patiently {
-                let now = tokio::time::Instant::now();
-                end = end.min(now + (now - started).max(GRACE_MIN));
-            }
-            said[number] = presence;
-        }
-        said
-    }
-
-    /// The error that tells what each server said.
-    fn nobody(&self, asked: Asked<'_>, said: &[Presence]) -> StorageError {
-        let mut text = format!("no server for {}", asked.path);
-        let mut separator = ':';
-        for (server, presence) in self.servers.iter().zip(said) {
-            let tried = if is_tried(server, asked) { "was tried, " } else { "" };
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{separator} {} {tried}{presence}", server.endpoint());
-            separator = ';';
-        }
-        let has_said =
-            |code| said.iter().any(|it| matches!(it, Presence::Absent(it, _) if *it == code));
-        let errno = if said.iter().any(Presence::is_here) {
-            Errno::EHOSTUNREACH
-        } else if has_said(ErrorCode::NOT_FOUND) {
-            Errno::ENOENT
-        } else if has_said(ErrorCode::NOT_AUTHORIZED) {
-            Errno::EACCES
-        } else {
-            Errno::EHOSTUNREACH
-        };
-        StorageError::refused(errno, text)
+        // A client that comes back found something else than what was said, and perhaps needs the slowest server.
+        let comes_back = asked.opaque.value_of("tried").is_some();
+        let patiently = patiently || comes_back;
+        let question = (location(path, asked.opaque)?, patiently);
+        let ask = || ask_servers(Arc::clone(&self.servers), question.0.clone(), patiently);
+        let said = self.kept.get(question.clone(), asked.anew || comes_back, ask).await;
+        Ok(Heard { asked, said })
     }
 }
 
-fn is_tried(server: &DataServer, asked: Asked<'_>) -> bool {
-    was_tried(&server.endpoint().host, asked.opaque)
+/// A path with what selects its content, as servers are asked for it.
+fn location(path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Location> {
+    let text = [path.as_bytes(), &opaque.selection()].concat();
+    Location::new(text)
+        .map_err(|error| StorageError::refused(Errno::ENAMETOOLONG, error.to_string()))
 }
+
+fn is_missing(error: &StorageError) -> bool {
+    matches!(error, StorageError::Refused(Errno::ENOENT, _))
+}
+
+async fn ask_servers(
+    servers: Arc<[DataServer]>,
+    question: Location,
+    patiently: bool,
+) -> Vec<Presence> {
+    let ask = |number: usize| {
+        let (servers, question) = (Arc::clone(&servers), question.clone());
+        // A task of its own, since the question goes on when its answer is too late.
+        let asked = tokio::spawn(async move { servers[number].presence(&question).await });
+        async move { asked.await.unwrap_or(Presence::Unknown) }
+    };
+    let questions = (0..servers.len()).map(ask).collect();
+    gathered(questions, PATIENCE, (!patiently).then_some(GRACE_MIN)).await
+}
+
+/// The answers within this time. Once a server has the path, the others have as long again as it took, and at least `grace`;
+/// without `grace` all are waited for.
+async fn gathered(
+    questions: Vec<impl Future<Output = Presence>>,
+    patience: Duration,
+    grace: Option<Duration>,
+) -> Vec<Presence> {
+    let started = tokio::time::Instant::now();
+    let mut end = started + patience;
+    let mut said = vec![Presence::Unknown; questions.len()];
+    let numbered = questions.into_iter().enumerate();
+    let mut questions: FuturesUnordered<_> =
+        numbered.map(|(number, question)| async move { (number, question.await) }).collect();
+    while let Ok(Some((number, presence))) = tokio::time::timeout_at(end, questions.next()).await {
+        if let (true, Some(grace)) = (presence.is_here(), grace) {
+            let now = tokio::time::Instant::now();
+            end = end.min(now + (now - started).max(grace));
+        }
+        said[number] = presence;
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests;

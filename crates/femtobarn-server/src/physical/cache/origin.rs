@@ -26,8 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const RECONNECT: Duration = Duration::from_secs(10);
 /// When a client may come again if the origin lets it wait for longer.
 const COME_AGAIN: Duration = Duration::from_secs(10);
-/// The opaque information that selects what a file shows.
-const SELECTING: [&[u8]; 3] = [b"fb.csn", b"fb.tag", b"fb.raw"];
 
 /// The origin, and the tasks that talk with it.
 #[derive(Debug)]
@@ -91,13 +89,7 @@ impl Origin {
         }
         let top = self.url.location.path();
         let top = top.strip_suffix(b"/").unwrap_or(top);
-        let mut text = [top, path.as_bytes()].concat();
-        let selecting = xrd::opaque_pairs(opaque.0).filter(|(key, _)| SELECTING.contains(key));
-        for (index, (key, value)) in selecting.enumerate() {
-            let parts: [&[u8]; 4] = [if index == 0 { b"?" } else { b"&" }, key, b"=", value];
-            text.extend(parts.concat());
-        }
-        Location::new(text)
+        Location::new([top, path.as_bytes(), &opaque.selection()].concat())
             .map_err(|error| StorageError::refused(Errno::ENAMETOOLONG, error.to_string()))
     }
 

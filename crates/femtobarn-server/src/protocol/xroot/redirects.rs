@@ -1,6 +1,6 @@
 //! Requests about paths, if this server has no data: it redirects clients to servers that have it.
 //!
-//! 1. A client needs some right to a path here. What it may do there, the server says that has the path.
+//! 1. A client needs some right to each path here. What it may do there, the server says that has the path.
 //! 2. While servers are asked, other requests of the client are answered.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 2 (kXR_redirect, opaque information), section 3 (kXR_locate).
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use xrd::client::Endpoint;
 use xrd::flags::{LocateOptions, OpenOptions, PrepareOptions};
 use xrd::request::{AttributeAction, FileRef, Open, Query, Request};
-use xrd::response::{Access, LocatedKind, LocatedServer, Redirect, Response, encode_locate_answer};
+use xrd::response::{Access, LocatedKind, LocatedServer, Response, encode_locate_answer};
 use xrd::{ErrorCode, Location, QueryCode};
 
 use super::handler::{RequestHandler, opaque};
@@ -19,72 +19,88 @@ use super::open::open_mode;
 use super::query::location_of;
 use super::responses::{failed, response_of};
 use crate::logical::redirector::{Asked, Presence, Redirector, Wish};
-use crate::physical::{Creation, StoragePath};
+use crate::physical::{Creation, StorageError};
 
-/// A request about a path that another server can answer.
+/// A request about paths that another server can answer.
 pub(super) struct RedirectableRequest {
-    location: Location,
-    /// A second path that the request changes.
-    other: Option<Location>,
+    locations: Vec<Location>,
     /// Whether servers are to be asked, whatever they have said before.
     anew: bool,
-    /// What the client wants to do; none if it only asks where the path is.
-    wish: Option<Wish>,
+    errand: Errand,
+}
+
+/// What a client wants.
+#[derive(Clone, Copy)]
+enum Errand {
+    /// To do this to all paths.
+    Do(Wish),
+    /// To move the first path to the second.
+    Move,
+    /// To know where the path is.
+    Locate,
+    /// What only the server knows that prepared files.
+    Preparation,
 }
 
 impl RedirectableRequest {
     /// None if this server answers itself.
     pub(super) fn of(request: &Request) -> Option<Self> {
-        let (location, wish) = match request {
+        let with = |errand, locations: Vec<Location>| {
+            Some(RedirectableRequest { locations, anew: false, errand })
+        };
+        let to = |wish, location: Location| with(Errand::Do(wish), vec![location]);
+        match request {
             Request::Locate(locate) => {
                 let anew = locate.options.contains(LocateOptions::REFRESH);
-                let location = locate.location.clone();
-                return Some(RedirectableRequest { location, other: None, anew, wish: None });
+                let locations = vec![locate.location.clone()];
+                Some(RedirectableRequest { locations, anew, errand: Errand::Locate })
             }
             Request::Open(open) => {
                 let anew = open.options.contains(OpenOptions::REFRESH);
-                let location = open.location.clone();
-                let wish = Some(wish_of(open));
-                return Some(RedirectableRequest { location, other: None, anew, wish });
+                let (locations, errand) = (vec![open.location.clone()], Errand::Do(wish_of(open)));
+                Some(RedirectableRequest { locations, anew, errand })
             }
-            Request::Mv(mv) => {
-                let (location, other) = (mv.from.clone(), Some(mv.to.clone()));
-                let wish = Some(Wish::Change);
-                return Some(RedirectableRequest { location, other, anew: false, wish });
+            Request::Mv(mv) => with(Errand::Move, vec![mv.from.clone(), mv.to.clone()]),
+            Request::Stat(stat) => to(Wish::Read, path_of(&stat.target)?),
+            Request::Statx(statx) => several(&statx.locations),
+            Request::Dirlist(list) => to(Wish::Read, list.location.clone()),
+            Request::Query(query) if query.kind == QueryCode::PREPARE => {
+                with(Errand::Preparation, vec![])
             }
-            Request::Stat(stat) => (path_of(&stat.target)?, Wish::Read),
-            Request::Statx(statx) => (statx.locations.first()?.clone(), Wish::Read),
-            Request::Dirlist(list) => (list.location.clone(), Wish::Read),
-            Request::Query(query) => (queried_path(query)?, Wish::Read),
-            Request::Prepare(prepare) if !prepare.options.contains(PrepareOptions::CANCEL) => {
-                (prepare.locations.first()?.clone(), Wish::Read)
+            Request::Query(query) => to(Wish::Read, queried_path(query)?),
+            Request::Prepare(prepare) if prepare.options.contains(PrepareOptions::CANCEL) => {
+                with(Errand::Preparation, vec![])
             }
+            Request::Prepare(prepare) => several(&prepare.locations),
             Request::Fattr(fattr) => {
                 let reads = matches!(fattr.action, AttributeAction::Get(_) | AttributeAction::List);
-                (path_of(&fattr.target)?, if reads { Wish::Read } else { Wish::Change })
+                to(if reads { Wish::Read } else { Wish::Change }, path_of(&fattr.target)?)
             }
-            Request::Mkdir(mkdir) => (mkdir.location.clone(), Wish::Create),
-            Request::Rm(rm) => (rm.location.clone(), Wish::Change),
-            Request::Rmdir(rmdir) => (rmdir.location.clone(), Wish::Change),
-            Request::Chmod(chmod) => (chmod.location.clone(), Wish::Change),
-            Request::Truncate(truncate) => (path_of(&truncate.target)?, Wish::Change),
-            _ => return None,
-        };
-        Some(RedirectableRequest { location, other: None, anew: false, wish: Some(wish) })
+            Request::Mkdir(mkdir) => to(Wish::Create, mkdir.location.clone()),
+            Request::Rm(rm) => to(Wish::Change, rm.location.clone()),
+            Request::Rmdir(rmdir) => to(Wish::Change, rmdir.location.clone()),
+            Request::Chmod(chmod) => to(Wish::Change, chmod.location.clone()),
+            Request::Truncate(truncate) => to(Wish::Change, path_of(&truncate.target)?),
+            _ => None,
+        }
     }
 }
 
 impl RequestHandler {
-    /// The response to a request about a path.
+    /// The response to a request about paths.
     pub(super) async fn redirected(
         &self,
         redirector: &Redirector,
         request: RedirectableRequest,
     ) -> Response {
         let responding = async {
-            match request.wish {
-                Some(wish) => self.redirect_to_server(redirector, &request, wish).await,
-                None => self.located(redirector, &request).await,
+            match request.errand {
+                Errand::Locate => self.located(redirector, &request).await,
+                Errand::Preparation => Err(failed(
+                    ErrorCode::UNSUPPORTED,
+                    "only the server to which this one redirected the prepare request knows it: ask that one",
+                )),
+                Errand::Do(_) | Errand::Move => self.redirect_to_server(redirector, &request).await,
             }
         };
         responding.await.unwrap_or_else(|response| response)
@@ -94,29 +110,40 @@ impl RequestHandler {
         &self,
         redirector: &Redirector,
         request: &RedirectableRequest,
-        wish: Wish,
     ) -> Result<Response, Response> {
-        let path = self.visible(&request.location).await?;
-        let asked = Asked { path: &path, opaque: opaque(&request.location), anew: request.anew };
-        let Endpoint { host, port } = redirector.find(asked, wish).await.map_err(response_of)?;
-        if let Some(other) = &request.other {
-            redirector.forget(&StoragePath::new(other.path()).map_err(response_of)?);
+        let mut paths = Vec::with_capacity(request.locations.len());
+        for location in &request.locations {
+            paths.push(self.visible(location).await?);
         }
+        let named = paths.iter().zip(&request.locations);
+        let asked: Vec<_> = named
+            .map(|(path, location)| Asked { path, opaque: opaque(location), anew: request.anew })
+            .collect();
+        let found = match (request.errand, &*asked) {
+            (Errand::Move, [from, to]) => {
+                redirector.find_to_move(*from, Asked { anew: true, ..*to }).await
+            }
+            (Errand::Do(wish), asked) => redirector.find(asked, wish).await,
+            _ => return Err(failed(ErrorCode::ARG_MISSING, "the request names no path")),
+        };
+        let Endpoint { host, port } = found.map_err(response_of)?;
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        Ok(Response::Redirect(Redirect::Host { port, host }))
+        Err(response_of(StorageError::Elsewhere { host, port, opaque: String::new() }))
     }
 
-    /// The answer to kXR_locate. `*` asks for all servers, `*/path` for all that have the path.
+    /// The answer to kXR_locate: all servers that have the path. `*/path` is the same, and `*` the folder for which this
+    /// server redirects.
     async fn located(
         &self,
         redirector: &Redirector,
         request: &RedirectableRequest,
     ) -> Result<Response, Response> {
-        let named = request.location.as_bytes();
-        let location = match named.strip_prefix(b"*") {
+        let missing = || failed(ErrorCode::ARG_MISSING, "the request names no path");
+        let named = request.locations.first().ok_or_else(missing)?;
+        let location = match named.as_bytes().strip_prefix(b"*") {
             Some(named) if named.starts_with(b"/") => Location::new(named.to_vec()),
             Some(_) => Location::new(redirector.name()),
-            None => Ok(request.location.clone()),
+            None => Ok(named.clone()),
         };
         let location =
             location.map_err(|error| failed(ErrorCode::ARG_INVALID, error.to_string()))?;
@@ -128,6 +155,12 @@ impl RequestHandler {
         let body = body.map_err(|error| failed(ErrorCode::SERVER_ERROR, error.to_string()))?;
         Ok(Response::Ok(body.into()))
     }
+}
+
+/// A request that reads these paths; none if there are none.
+fn several(locations: &[Location]) -> Option<RedirectableRequest> {
+    let (locations, errand) = (locations.to_vec(), Errand::Do(Wish::Read));
+    (!locations.is_empty()).then_some(RedirectableRequest { locations, anew: false, errand })
 }
 
 fn wish_of(open: &Open) -> Wish {

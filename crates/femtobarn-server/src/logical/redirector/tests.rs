@@ -1,0 +1,262 @@
+//! What clients are told, by what servers have said: without servers.
+
+use std::future::{pending, ready};
+
+use super::*;
+use xrd::ErrorCode;
+
+const HERE: Presence = Presence::Here { is_online: true, is_writable: true };
+/// Longer than any test may take.
+const LONG: Duration = Duration::from_secs(3600);
+
+fn absent() -> Presence {
+    Presence::Absent("no such file".to_owned())
+}
+
+fn refused() -> Presence {
+    Presence::Refused(ErrorCode::NOT_AUTHORIZED, "not yours".to_owned())
+}
+
+fn on_tape() -> Presence {
+    Presence::Here { is_online: false, is_writable: true }
+}
+
+fn read_only() -> Presence {
+    Presence::Here { is_online: true, is_writable: false }
+}
+
+/// A redirector to servers that are up: `s0`, `s1`, ..
+fn redirector(count: usize) -> Redirector {
+    let urls = (0..count).map(|number| Url::parse(&format!("root://s{number}//data")));
+    let redirector = Redirector::new(urls.map(|url| url.expect("a URL")).collect());
+    let redirector = redirector.expect("servers with names of their own");
+    redirector.servers.iter().for_each(|server| server.rises(0));
+    redirector
+}
+
+fn path(text: &str) -> StoragePath {
+    StoragePath::new(text.as_bytes()).expect("a clean path")
+}
+
+impl Redirector {
+    /// Keeps what servers are asked for as if they had said this about a path.
+    async fn hears(&self, text: &str, said: &[Presence]) {
+        for patiently in [false, true] {
+            let question = (Location::new(text.to_owned()).expect("a path"), patiently);
+            let said = said.to_vec();
+            self.kept.get(question, true, || async move { said }).await;
+        }
+    }
+
+    /// Where a client is sent that asks for `/data/f`.
+    async fn sends(&self, said: &[Presence], wish: Wish) -> Result<String, StorageError> {
+        self.hears("/data/f", said).await;
+        let (path, opaque) = (path("/data/f"), Opaque::default());
+        let asked = Asked { path: &path, opaque, anew: false };
+        let heard = self.hear(asked, false).await?;
+        let chosen = self.choose(&[heard], wish).await?;
+        Ok(chosen.endpoint().host.clone())
+    }
+}
+
+fn errno(sent: Result<String, StorageError>) -> Errno {
+    match sent {
+        Err(StorageError::Refused(errno, _)) => errno,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn must_wait(sent: &Result<String, StorageError>) -> bool {
+    matches!(sent, Err(StorageError::NotBefore(..)))
+}
+
+#[tokio::test]
+async fn slow_servers_are_waited_for_by_patient_clients_alone() {
+    let slowly = || async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        HERE
+    };
+    let questions = || -> Vec<std::pin::Pin<Box<dyn Future<Output = Presence> + Send>>> {
+        vec![Box::pin(ready(HERE)), Box::pin(slowly()), Box::pin(ready(absent()))]
+    };
+    assert_eq!(gathered(questions(), LONG, None).await, [HERE, HERE, absent()]);
+    let mut hung = questions();
+    hung[1] = Box::pin(pending());
+    let grace = Some(Duration::from_millis(1));
+    assert_eq!(gathered(hung, LONG, grace).await, [HERE, Presence::Unknown, absent()]);
+    // There is no grace before one has it, so all are waited for.
+    let mut late = questions();
+    late[0] = Box::pin(ready(absent()));
+    assert_eq!(gathered(late, LONG, grace).await, [absent(), HERE, absent()]);
+    let silent = vec![pending(), pending()];
+    let patience = Duration::from_millis(1);
+    assert_eq!(gathered(silent, patience, None).await, vec![Presence::Unknown; 2]);
+}
+
+#[tokio::test]
+async fn only_not_found_counts_as_absent() {
+    let all = redirector(2);
+    let read = Wish::Read;
+    assert_eq!(all.sends(&[absent(), HERE], read).await, Ok("s1".to_owned()));
+    assert_eq!(errno(all.sends(&[absent(), absent()], read).await), Errno::ENOENT);
+    assert_eq!(errno(all.sends(&[absent(), Presence::Down], read).await), Errno::ENOENT);
+    assert_eq!(errno(all.sends(&[absent(), refused()], read).await), Errno::EACCES);
+    for said in [[absent(), Presence::Unknown], [Presence::Down, Presence::Down]] {
+        assert_eq!(errno(all.sends(&said, read).await), Errno::EHOSTUNREACH, "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_path_is_made_only_if_all_servers_have_said_that_there_is_none() {
+    let all = redirector(3);
+    all.hears("/data", &[HERE, HERE, HERE]).await;
+    let create = Wish::Create;
+    assert!(all.sends(&[absent(), absent(), absent()], create).await.is_ok());
+    assert!(must_wait(&all.sends(&[absent(), Presence::Unknown, absent()], create).await));
+    assert_eq!(errno(all.sends(&[absent(), refused(), absent()], create).await), Errno::EACCES);
+    assert_eq!(
+        all.sends(&[absent(), HERE, Presence::Unknown], create).await,
+        Ok("s1".to_owned()),
+        "it exists"
+    );
+    // One that is down is not asked.
+    all.servers[1].falls("it hangs".to_owned());
+    let sent = all.sends(&[absent(), Presence::Down, absent()], create).await;
+    assert!(sent.is_ok_and(|server| server != "s1"));
+    assert_eq!(
+        errno(all.sends(&[absent(), HERE, absent()], Wish::Change).await),
+        Errno::EHOSTUNREACH
+    );
+}
+
+#[tokio::test]
+async fn a_new_path_has_one_server_whoever_asks() {
+    let (one, two) = (redirector(3), redirector(3));
+    let mut seen = std::collections::HashSet::new();
+    for number in 0..40 {
+        let path = path(&format!("/data/f{number}"));
+        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false };
+        let mut chosen = vec![];
+        for redirector in [&one, &two] {
+            redirector.hears("/data", &[HERE, HERE, HERE]).await;
+            redirector.hears(&path.to_string(), &[absent(), absent(), absent()]).await;
+            // Its load does not matter.
+            redirector.servers[number % 3].rises(1000);
+            chosen.push(redirector.find(&[asked], Wish::Create).await.expect("a server"));
+        }
+        assert_eq!(chosen[0], chosen[1]);
+        seen.insert(chosen[0].host.clone());
+    }
+    assert_eq!(seen.len(), 3);
+}
+
+#[tokio::test]
+async fn a_new_path_is_made_where_its_folder_is() {
+    let all = redirector(3);
+    let none = [absent(), absent(), absent()];
+    all.hears("/data", &[absent(), HERE, absent()]).await;
+    assert_eq!(all.sends(&none, Wish::Create).await, Ok("s1".to_owned()));
+    all.hears("/data", &[read_only(), absent(), HERE]).await;
+    assert_eq!(all.sends(&none, Wish::Create).await, Ok("s2".to_owned()));
+    all.hears("/data", &none).await;
+    assert!(all.sends(&none, Wish::Create).await.is_ok());
+}
+
+#[tokio::test]
+async fn servers_that_can_at_once_what_is_wished_are_preferred() {
+    let all = redirector(2);
+    for _ in 0..20 {
+        assert_eq!(all.sends(&[on_tape(), read_only()], Wish::Read).await, Ok("s1".to_owned()));
+        assert_eq!(all.sends(&[on_tape(), read_only()], Wish::Change).await, Ok("s0".to_owned()));
+    }
+    assert_eq!(all.sends(&[on_tape(), absent()], Wish::Read).await, Ok("s0".to_owned()));
+}
+
+#[tokio::test]
+async fn tried_servers_are_left_out() {
+    let all = redirector(2);
+    let path = path("/data/f");
+    let asked = |opaque: &'static [u8]| Asked { path: &path, opaque: Opaque(opaque), anew: false };
+    let heard = |opaque, said: &[Presence]| Heard {
+        asked: asked(opaque),
+        said: Arc::new(kept::Said { at: clock::now(), presences: said.to_vec() }),
+    };
+    let sent = |opaque, said: &[Presence]| {
+        let server = choice::holder(&all.servers, &[heard(opaque, said)], Wish::Read);
+        server.map(|server| server.endpoint().host.as_str())
+    };
+    assert_eq!(sent(b"tried=s0", &[HERE, HERE]), Some("s1"));
+    assert_eq!(sent(b"tried=s0,S1", &[HERE, HERE]), None);
+    let homes = |opaque, said: &[Presence]| choice::homes(&all.servers, &heard(opaque, said));
+    assert_eq!(homes(b"tried=s0", &[absent(), absent()]), Ok(vec![1]));
+    // What a tried server does not say is not waited for. What it has is not made elsewhere.
+    assert_eq!(homes(b"tried=s0", &[Presence::Unknown, absent()]), Ok(vec![1]));
+    assert!(homes(b"tried=s0", &[HERE, absent()]).is_err());
+    assert!(homes(b"tried=s0,s1", &[absent(), absent()]).is_err());
+}
+
+#[tokio::test]
+async fn several_paths_need_a_server_that_has_all() {
+    let all = redirector(2);
+    let (one, two) = (path("/data/one"), path("/data/two"));
+    let opaque = Opaque::default();
+    let asked = [&one, &two].map(|path| Asked { path, opaque, anew: false });
+    let find = async |wish| all.find(&asked, wish).await.map(|server| server.host);
+    all.hears("/data/one", &[HERE, HERE]).await;
+    all.hears("/data/two", &[absent(), HERE]).await;
+    assert_eq!(find(Wish::Read).await, Ok("s1".to_owned()));
+    all.hears("/data/two", &[absent(), absent()]).await;
+    assert_eq!(errno(find(Wish::Read).await), Errno::ENOENT);
+    all.hears("/data/one", &[HERE, absent()]).await;
+    all.hears("/data/two", &[absent(), HERE]).await;
+    let heard = all.hear_all(&asked, false).await.expect("what was said");
+    let refused = all.choose(&heard, Wish::Read).await.map(|server| server.endpoint().to_string());
+    assert_eq!(errno(refused), Errno::ENOTSUP);
+}
+
+#[tokio::test]
+async fn a_path_is_not_moved_onto_that_of_another_server() {
+    let all = redirector(2);
+    let (from, path) = (&all.servers[0], path("/data/to"));
+    let check = |said: [Presence; 2]| {
+        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false };
+        let said = kept::Said { at: clock::now(), presences: said.to_vec() };
+        choice::check_move(&all.servers, from, &Heard { asked, said: Arc::new(said) })
+    };
+    for said in [[absent(), absent()], [HERE, absent()], [Presence::Unknown, absent()]] {
+        assert_eq!(check(said.clone()), Ok(()), "{said:?}");
+    }
+    let moved = |said| check(said).map(|()| String::new());
+    assert_eq!(errno(moved([absent(), HERE])), Errno::EXDEV);
+    assert_eq!(errno(moved([absent(), refused()])), Errno::EACCES);
+    assert!(must_wait(&moved([absent(), Presence::Unknown])));
+}
+
+#[tokio::test]
+async fn snapshots_are_part_of_a_question() {
+    let all = redirector(2);
+    all.hears("/data/f", &[absent(), HERE]).await;
+    all.hears("/data/f?fb.csn=4&fb.tag=x", &[HERE, absent()]).await;
+    let path = path("/data/f");
+    let find = async |opaque: &'static str| {
+        let asked = Asked { path: &path, opaque: Opaque(opaque.as_bytes()), anew: false };
+        all.find(&[asked], Wish::Read).await.map(|server| server.host)
+    };
+    assert_eq!(find("authz=secret").await, Ok("s1".to_owned()));
+    assert_eq!(find("fb.csn=4&authz=secret&fb.tag=x").await, Ok("s0".to_owned()));
+}
+
+#[tokio::test]
+async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
+    let urls = ["root://s0//data", "root://s1//data"].map(|url| Url::parse(url).expect("a URL"));
+    let all = Redirector::new(urls.to_vec()).expect("two servers");
+    assert!(must_wait(&all.sends(&[Presence::Unknown, Presence::Unknown], Wish::Read).await));
+    all.servers[0].rises(0);
+    // A silent server holds up only those who need it.
+    assert_eq!(all.sends(&[HERE, Presence::Unknown], Wish::Read).await, Ok("s0".to_owned()));
+    for wish in [Wish::Read, Wish::Create] {
+        assert!(must_wait(&all.sends(&[absent(), Presence::Unknown], wish).await));
+    }
+    all.servers[1].falls("it hangs".to_owned());
+    assert_eq!(errno(all.sends(&[absent(), Presence::Down], Wish::Read).await), Errno::ENOENT);
+}
