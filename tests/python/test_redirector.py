@@ -56,6 +56,7 @@ def is_fetched(server: fb.Server, name: str) -> bool:
 
 SCRIPT = """
 import json, sys
+from threading import Event
 from XRootD import client
 from XRootD.client.flags import OpenFlags
 file = client.File()
@@ -66,7 +67,15 @@ status, first = file.read(0, 1000)
 assert status.ok, status.message
 print(json.dumps([file.get_property("DataServer"), len(first)]), flush=True)
 for line in sys.stdin:
-    status, data = file.read(int(line), 1000)
+    got, ended = [], Event()
+    def end(*answer):
+        got.extend(answer)
+        ended.set()
+    status = file.read(int(line), 1000, callback=end)
+    assert status.ok, status.message
+    print("asked", flush=True)
+    ended.wait()
+    status, data, _ = got
     assert status.ok, status.message
     print(json.dumps([file.get_property("DataServer"), data.hex()]), flush=True)
 """
@@ -96,9 +105,12 @@ class Reader:
         return self.server.rsplit(":", 1)[0]
 
     def ask(self, offset: int) -> None:
+        """Let XRootD's client begin to read."""
         assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write(f"{offset}\n")
         self.process.stdin.flush()
+        assert self.process.stdout.readline() == "asked\n"
 
     def read(self, offset: int) -> bytes:
         self.ask(offset)
@@ -178,7 +190,7 @@ def test_two_clients_make_a_file_at_one_server(pair: Pair, tmp_path: Path) -> No
     with redirector(*(it.url for it in pair)) as first, redirector(*(it.url for it in pair)) as second:
         for number in range(8):
             name = f"new{number}.bin"
-            commands = [[program, "-f", source, f"{address(it)}//data/{name}"] for it in (first, second)]
+            commands = [[program, "-f", str(source), f"{address(it)}//data/{name}"] for it in (first, second)]
             both = [subprocess.Popen(command, env=QUICK) for command in commands]
             # One of them may find the file open by the other one.
             assert 0 in [each.wait(60) for each in both]
