@@ -111,7 +111,6 @@ pub(super) fn home<'a>(
         prefer(&mut homes, |number| above.of(number).is_here());
         prefer(&mut homes, |number| is_apt(above.of(number), Wish::Change));
     }
-    prefer(&mut homes, |number| !servers[number].is_late());
     let homes = homes.into_iter().map(|number| &servers[number]);
     homes.max_by_key(|server| affinity(server, path))
 }

@@ -42,6 +42,8 @@ use crate::physical::{Opaque, StorageError, StoragePath, StorageResult};
 
 /// Once a server has a file, the others have as long again as it took, and at least this time.
 const GRACE_MIN: Duration = Duration::from_millis(50);
+/// Paths of one request that servers are asked for at once, so that one client does not hold up the others.
+const PATHS_AT_ONCE: usize = 32;
 
 /// Redirects clients to servers.
 pub struct Redirector {
@@ -135,12 +137,14 @@ impl Redirector {
 
     async fn chosen(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<&DataServer> {
         let came = clock::now();
-        let heard = self.hear_all(asked, false).await?;
+        // The fastest server may be one that cannot be written, or that has not all paths.
+        let patiently = wish != Wish::Read || asked.len() > 1;
+        let heard = self.hear_all(asked, patiently, false).await?;
         let is_kept = heard.iter().any(|it| it.said.at < came);
         match self.choose(&heard, wish).await {
             // That no server has a path is kept on purpose. The rest may have changed.
             Err(error) if is_kept && !is_missing(&error) => {
-                self.choose(&self.hear_all(asked, true).await?, wish).await
+                self.choose(&self.hear_all(asked, true, true).await?, wish).await
             }
             chosen => chosen,
         }
@@ -172,7 +176,10 @@ impl Redirector {
     fn send(&self, server: &DataServer, asked: &[Asked<'_>], wish: Wish) -> Endpoint {
         server.sent();
         if wish != Wish::Read {
-            let paths = asked.iter().filter_map(|it| location(it.path, Opaque::default()).ok());
+            // Folders above may be made with it.
+            let changed =
+                asked.iter().flat_map(|it| it.path.folders_above().chain([it.path.clone()]));
+            let paths = changed.filter_map(|path| location(&path, Opaque::default()).ok());
             paths.for_each(|path| self.kept.forget(&path));
         }
         server.endpoint().clone()
@@ -181,10 +188,15 @@ impl Redirector {
     async fn hear_all<'a>(
         &self,
         asked: &[Asked<'a>],
-        is_second: bool,
+        patiently: bool,
+        anew: bool,
     ) -> StorageResult<Vec<Heard<'a>>> {
-        let asked = asked.iter().map(|it| Asked { anew: it.anew || is_second, ..*it });
-        try_join_all(asked.map(|it| self.hear(it, is_second))).await
+        let mut heard = Vec::with_capacity(asked.len());
+        for some in asked.chunks(PATHS_AT_ONCE) {
+            let asked = some.iter().map(|it| Asked { anew: it.anew || anew, ..*it });
+            heard.extend(try_join_all(asked.map(|it| self.hear(it, patiently))).await?);
+        }
+        Ok(heard)
     }
 
     /// What each server says about a path; with `patiently`, all that are up are waited for.

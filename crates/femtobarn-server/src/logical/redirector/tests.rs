@@ -209,7 +209,7 @@ async fn several_paths_need_a_server_that_has_all() {
     assert_eq!(errno(find(Wish::Read).await), Errno::ENOENT);
     all.hears("/data/one", &[HERE, absent()]).await;
     all.hears("/data/two", &[absent(), HERE]).await;
-    let heard = all.hear_all(&asked, false).await.expect("what was said");
+    let heard = all.hear_all(&asked, true, false).await.expect("what was said");
     let refused = all.choose(&heard, Wish::Read).await.map(|server| server.endpoint().to_string());
     assert_eq!(errno(refused), Errno::ENOTSUP);
 }
