@@ -10,7 +10,7 @@
 //! A module uses those below it in this table, and none above.
 //!
 //! 1. Servers that are up are asked at once, over connections that are kept. All who ask for a path meanwhile wait for one
-//!    question, and at most [`PATIENCE`].
+//!    question, and for at most 2 seconds.
 //! 2. If what was kept leads nowhere, servers are asked once more.
 //! 3. A client is not redirected to a server that it has tried, so it meets none twice. A server behind a redirector is none
 //!    itself, so there are no loops.
