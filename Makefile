@@ -114,7 +114,7 @@ build:
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
 extension:
-	$(STEP) 'build extension' $(LINTED) cargo build --package femtobarn-python --locked --quiet
+	$(STEP) 'build extension' $(if $(shell command -v clippy-driver),$(LINTED)) cargo build --package femtobarn-python --locked --quiet
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
 module-for-release:
