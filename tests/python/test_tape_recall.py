@@ -18,8 +18,9 @@ from femtobarn_testbed.recall.site import TapeSite
 from femtobarn_testbed.recall.tables import clients_table, mounts_table
 from femtobarn_testbed.workload import scenarios_of
 
-TINY = {"files": 24, "tapes": 6, "clients": 3, "time_scale": 0.002}
-DRIVES = 4
+# With few drives most files that are staged as asked for need a mount, however slow the machine is.
+DRIVES = 2
+TINY = {"files": 24, "tapes": 6, "drives": DRIVES, "clients": 3, "time_scale": 0.002}
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +47,9 @@ def test_the_order_of_tapes_takes_fewer_mounts(done: dict[str, Any]) -> None:
     for point in (by_tapes, points["by tapes, 10 at a time"]):
         assert (point["estimates"]["done"], point["estimates"]["failed"]) == (24, 0)
         assert point["estimates"]["mean_error_seconds"] > 0.0
-    # Six tapes, of which four may be in their drives at the beginning.
-    assert 2 <= by_tapes["mounts"] <= 8
-    # A tape is mounted again when a machine is too slow to ask for the next of its files in time.
-    assert as_asked["mounts"] > min(by_tapes["mounts"], points["by tapes, 10 at a time"]["mounts"])
+    # Six tapes, of which two may be in their drives at the beginning.
+    assert 4 <= by_tapes["mounts"] <= 10
+    assert as_asked["mounts"] > by_tapes["mounts"]
 
 
 def test_every_file_comes_once_and_drives_do_one_thing_after_the_other(done: dict[str, Any]) -> None:
