@@ -155,6 +155,8 @@ pub struct DataServerStatus {
     pub load: u64,
     /// Clients that were redirected there since the start.
     pub redirects: u64,
+    /// Whether it keeps what is read from it of another server's files.
+    pub is_cache: bool,
 }
 
 /// The request times of one kind and export, since the server started.

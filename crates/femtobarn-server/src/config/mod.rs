@@ -154,7 +154,8 @@ impl Config {
         }
         let urls = self.redirect.to.iter().map(|text| Url::parse(text));
         let urls: Result<_, _> = urls.collect();
-        Redirector::new(urls.map_err(|error| format!("redirect.to: {error}"))?).map(Some)
+        let urls = urls.map_err(|error| format!("redirect.to: {error}"))?;
+        Redirector::new(urls, self.redirect.clients_per_copy).map(Some)
     }
 
     /// The clients that may read the metrics.

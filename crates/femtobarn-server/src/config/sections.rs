@@ -1,5 +1,6 @@
 //! The tables of a configuration, with their defaults.
 
+use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub struct CacheConfig {
     /// Files of the origin never change, so it is not asked about those of which something is kept.
     #[serde(default)]
     pub immutable: bool,
+    /// Seconds after which files that nobody had open leave; without it, they stay until room is needed.
+    pub idle_seconds: Option<NonZeroU64>,
 }
 
 /// Simulated slow disks of an export.
@@ -184,11 +187,13 @@ pub struct LogicalConfig {
 }
 
 /// Redirects to other servers.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedirectConfig {
     /// Servers, as `root://host:port//path`, to which clients are redirected by a server without exports.
     pub to: Vec<String>,
+    /// Clients that read one file within a minute for each of the caching servers among them that they are sent to.
+    pub clients_per_copy: NonZeroU32,
     /// Servers, as `host:port`, to which readers are redirected while they have a copy that follows.
     pub followers: Vec<String>,
     /// Sessions above which clients are redirected to neighbours; 0 for never.
@@ -229,6 +234,19 @@ pub enum LogFormat {
     Text,
     /// A JSON document a line.
     Json,
+}
+
+impl Default for RedirectConfig {
+    fn default() -> Self {
+        RedirectConfig {
+            to: vec![],
+            clients_per_copy: NonZeroU32::MIN.saturating_add(9),
+            followers: vec![],
+            sessions_max: 0,
+            neighbours: vec![],
+            replicas: vec![],
+        }
+    }
 }
 
 impl RedirectConfig {

@@ -185,13 +185,13 @@ fn cached_origin(
     export: &ExportConfig,
     cache: &config::CacheConfig,
 ) -> Result<Arc<CachedOrigin>, StartError> {
-    if export.throttle.is_some() || !export.faults.is_empty() {
-        let what = format!("the cache of {} has no throttle and no faults", cache.of);
-        return Err(StartError::Config(what));
+    if !export.faults.is_empty() {
+        return Err(StartError::Config(format!("the cache of {} has no faults", cache.of)));
     }
     let origin =
         CachedOrigin::new(origin_url(cache)?, &export.folder, cache.bytes, cache.immutable);
-    origin.map(Arc::new).map_err(system_error)
+    let idle = cache.idle_seconds.map(|seconds| Duration::from_secs(seconds.get()));
+    origin.map(|origin| Arc::new(origin.leaving(idle))).map_err(system_error)
 }
 
 fn origin_url(cache: &config::CacheConfig) -> Result<Url, StartError> {

@@ -111,6 +111,7 @@ impl Server {
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
         let mut logical = Logical::new(settings(&config), open.exports);
         logical.placement = placement(&config, &open.federations, &logical.exports)?;
+        logical.is_cache = !open.caches.is_empty() && open.caches.len() == open.names.len();
         logical.redirector = config.redirector().map_err(StartError::Config)?.map(Arc::new);
         // What others have has no space here.
         let elsewhere = logical.redirector.iter().map(|redirector| redirector.name());
@@ -153,10 +154,7 @@ impl Server {
         let address =
             listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
         let accepting = runtime.spawn(listener::accept(listener, protocols));
-        runtime.spawn(Arc::clone(&state.logical).close_idle());
-        if let Some(redirector) = state.logical.redirector.clone() {
-            runtime.spawn(async move { redirector.watch().await });
-        }
+        start_tasks(&runtime, &state);
         tracing::info!(%address, exports = ?names, "serving");
         Ok(Server {
             address,
@@ -320,6 +318,17 @@ fn placement(
     }
     let followers = ToFollowers { federations: federations.to_vec(), exports: Arc::clone(exports) };
     Ok(Arc::new(FirstOf(followers, others)))
+}
+
+/// What the server does without being asked.
+fn start_tasks(runtime: &Runtime, state: &ServerState) {
+    runtime.spawn(Arc::clone(&state.logical).close_idle());
+    for (_, cache) in &state.caches {
+        runtime.spawn(Arc::clone(cache).clear_idle());
+    }
+    if let Some(redirector) = state.logical.redirector.clone() {
+        runtime.spawn(async move { redirector.watch().await });
+    }
 }
 
 /// Serves connections of `root://` on these threads.

@@ -149,6 +149,7 @@ fn data_servers(logical: &Logical) -> Vec<DataServerStatus> {
         why_down: server.why_down(),
         load: server.load(),
         redirects: server.redirects(),
+        is_cache: server.is_cache(),
     };
     servers.map(status).collect()
 }

@@ -12,7 +12,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::clock;
@@ -20,7 +20,7 @@ use futures_util::future::try_join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use xrd::client::{Client, ClientError, Endpoint, Options, Url};
-use xrd::flags::StatFlags;
+use xrd::flags::{ServerFlags, StatFlags};
 use xrd::{ErrorCode, Location, QueryCode};
 
 /// How long it is waited for.
@@ -86,6 +86,7 @@ pub struct DataServer {
     /// There are none while it is down.
     lines: Mutex<Vec<Arc<Line>>>,
     redirects: AtomicU64,
+    is_cache: AtomicBool,
 }
 
 /// A connection over which it is asked for paths.
@@ -112,7 +113,8 @@ enum Standing {
 impl DataServer {
     pub(super) fn new(url: Url) -> Self {
         let (standing, lines) = (Mutex::new(Standing::New), Mutex::default());
-        DataServer { url, standing, lines, redirects: AtomicU64::new(0) }
+        let (redirects, is_cache) = (AtomicU64::new(0), AtomicBool::new(false));
+        DataServer { url, standing, lines, redirects, is_cache }
     }
 
     /// Its name and port.
@@ -158,6 +160,11 @@ impl DataServer {
             Standing::Up { asked: Some(asked), .. } => asked.elapsed() > LATE,
             _ => false,
         }
+    }
+
+    /// Whether it is a cache: it has what its origin has, and keeps what is read.
+    pub fn is_cache(&self) -> bool {
+        self.is_cache.load(Ordering::Relaxed)
     }
 
     /// Clients that were redirected there since the start.
@@ -242,6 +249,8 @@ impl DataServer {
         if role.contains("manager") || role.contains("supervisor") {
             return Err(format!("is a {}, not a server with files", shortened(role)));
         }
+        let flags = client.server_flags();
+        self.tells(flags.is_some_and(|flags| flags.contains(ServerFlags::CACHE)));
         // Servers of other kinds do not tell.
         let running = words.next().and_then(|word| word.trim().parse().ok()).unwrap_or(0);
         self.connect_lines().await?;
@@ -271,6 +280,11 @@ impl DataServer {
         if !matches!(before, Standing::Up { .. }) {
             tracing::info!(server = %self.endpoint(), "is up");
         }
+    }
+
+    /// Records whether it is a cache.
+    pub(super) fn tells(&self, is_cache: bool) {
+        self.is_cache.store(is_cache, Ordering::Relaxed);
     }
 
     /// Records that it does not answer, and why.

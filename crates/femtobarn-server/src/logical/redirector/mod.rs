@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | asks servers, and redirects clients |
 //! | `choice` | which server a client is redirected to, and what it is told if there is none |
+//! | `demand` | how many clients were sent to read each file within the last minute |
 //! | `kept` | what servers have said about a path, for a few seconds |
 //! | `data_server` | one server: whether it is up, how much it has to do, whether it has a path |
 //!
@@ -15,11 +16,15 @@
 //! 3. A client is not redirected to a server that it has tried, so it meets none twice. A server behind a redirector is none
 //!    itself, so there are no loops.
 //! 4. Redirectors share nothing: any number of them may have the same servers.
+//! 5. Caching servers have whatever their origin has, so their number is chosen: one for every so many clients that lately
+//!    wanted the file, besides the servers that have it themselves, or at least one. All redirectors choose the same ones.
 
 mod choice;
 mod data_server;
+mod demand;
 mod kept;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +40,7 @@ use choice::Heard;
 pub use choice::{Asked, Wish};
 use data_server::PATIENCE;
 pub use data_server::{DataServer, Presence};
+use demand::Demand;
 use kept::KeptPresences;
 
 use super::placement::is_below;
@@ -51,14 +57,18 @@ pub struct Redirector {
     top: Vec<u8>,
     servers: Arc<[DataServer]>,
     kept: KeptPresences,
+    demand: Demand,
+    /// Clients a minute of one file for each caching server that it is read from.
+    clients_per_copy: NonZeroU32,
 }
 
 impl Redirector {
-    /// A redirector to these servers, which have their files in the same folder.
+    /// A redirector to these servers, which have their files in the same folder. A file is read from one caching server
+    /// for every `clients_per_copy` clients a minute.
     ///
     /// # Errors
     /// A text that names the server whose folder is another one, or whose host is named twice.
-    pub fn new(urls: Vec<Url>) -> Result<Self, String> {
+    pub fn new(urls: Vec<Url>, clients_per_copy: NonZeroU32) -> Result<Self, String> {
         let clean = |url: &Url| {
             let path = StoragePath::new(url.location.path());
             path.map_err(|_| format!("redirect.to: invalid path in {url}"))
@@ -79,7 +89,8 @@ impl Redirector {
         }
         let top = top.as_bytes().strip_suffix(b"/").unwrap_or(top.as_bytes()).to_vec();
         let servers = urls.into_iter().map(DataServer::new).collect();
-        Ok(Redirector { top, servers, kept: KeptPresences::default() })
+        let (kept, demand) = (KeptPresences::default(), Demand::new(clock::now()));
+        Ok(Redirector { top, servers, kept, demand, clients_per_copy })
     }
 
     /// The folder, `/store`.
@@ -119,18 +130,22 @@ impl Redirector {
         Ok(self.send(chosen, &[from, to], Wish::Change))
     }
 
-    /// All servers that have a path, and how.
+    /// All servers that have a path, and how; of caching servers those from which it is read.
     ///
     /// # Errors
     /// Those of [`Redirector::find`].
     pub async fn locate(&self, asked: Asked<'_>) -> StorageResult<Vec<(Endpoint, Presence)>> {
         let heard = self.hear(asked, true).await?;
-        let numbered = self.servers.iter().enumerate();
-        let here: Vec<_> = numbered
-            .map(|(number, server)| (server, heard.of(number)))
-            .filter(|(server, it)| it.is_here() && server.is_up())
-            .filter(|(server, _)| !choice::is_tried(server, asked))
-            .map(|(server, it)| (server.endpoint().clone(), it.clone()))
+        let is_here = |server: &DataServer, it: &Presence| {
+            it.is_here() && server.is_up() && !choice::is_tried(server, asked)
+        };
+        let numbers = 0..self.servers.len();
+        let mut here: Vec<_> =
+            numbers.filter(|number| is_here(&self.servers[*number], heard.of(*number))).collect();
+        choice::leave_out_caches(&self.servers, &mut here, asked.path, self.copies(&asked)?);
+        let here: Vec<_> = here
+            .into_iter()
+            .map(|number| (self.servers[number].endpoint().clone(), heard.of(number).clone()))
             .collect();
         if here.is_empty() { Err(choice::nobody(&self.servers, &heard)) } else { Ok(here) }
     }
@@ -138,7 +153,7 @@ impl Redirector {
     async fn chosen(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<&DataServer> {
         let came = clock::now();
         // The fastest server may be one that cannot be written, or that has not all paths.
-        let patiently = wish != Wish::Read || asked.len() > 1;
+        let patiently = wish.is_change() || asked.len() > 1;
         let heard = self.hear_all(asked, patiently, false).await?;
         let is_kept = heard.iter().any(|it| it.said.at < came);
         match self.choose(&heard, wish).await {
@@ -152,7 +167,11 @@ impl Redirector {
 
     async fn choose(&self, heard: &[Heard<'_>], wish: Wish) -> StorageResult<&DataServer> {
         let servers = &*self.servers;
-        if let Some(server) = choice::holder(servers, heard, wish) {
+        let copies = match (heard, wish) {
+            ([read], Wish::Read) => self.copies(&read.asked)?,
+            _ => 0,
+        };
+        if let Some(server) = choice::holder(servers, heard, wish, copies) {
             return Ok(server);
         }
         let ([made], Wish::Create) = (heard, wish) else {
@@ -175,7 +194,12 @@ impl Redirector {
     /// Records that a client is redirected to a server, which may change the paths.
     fn send(&self, server: &DataServer, asked: &[Asked<'_>], wish: Wish) -> Endpoint {
         server.sent();
-        if wish != Wish::Read {
+        if let (Wish::Read, [read], true) = (wish, asked, self.has_caches())
+            && let Ok(file) = location(read.path, read.opaque)
+        {
+            self.demand.count(&file, clock::now());
+        }
+        if wish.is_change() {
             // Folders above may be made with it.
             let changed =
                 asked.iter().flat_map(|it| it.path.folders_above().chain([it.path.clone()]));
@@ -183,6 +207,20 @@ impl Redirector {
             paths.for_each(|path| self.kept.forget(&path));
         }
         server.endpoint().clone()
+    }
+
+    /// The caching servers from which a file is to be read, if a server has it itself; without one, at least one caching
+    /// server.
+    fn copies(&self, asked: &Asked<'_>) -> StorageResult<usize> {
+        if !self.has_caches() {
+            return Ok(0);
+        }
+        let clients = self.demand.clients(&location(asked.path, asked.opaque)?, clock::now());
+        Ok((clients / self.clients_per_copy) as usize)
+    }
+
+    fn has_caches(&self) -> bool {
+        self.servers.iter().any(DataServer::is_cache)
     }
 
     async fn hear_all<'a>(
@@ -213,7 +251,7 @@ impl Redirector {
         }
         // A client that comes back found something else than what was said, and perhaps needs the slowest server.
         let comes_back = asked.opaque.value_of("tried").is_some();
-        let patiently = patiently || comes_back;
+        let patiently = patiently || comes_back || self.copies(&asked)? > 0;
         let question = (location(path, asked.opaque)?, patiently);
         let ask = || ask_servers(Arc::clone(&self.servers), question.0.clone(), patiently);
         let said = self.kept.get(question.clone(), asked.anew || comes_back, ask).await;

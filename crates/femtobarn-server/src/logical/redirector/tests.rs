@@ -6,6 +6,8 @@ use super::*;
 use xrd::ErrorCode;
 
 const HERE: Presence = Presence::Here { is_online: true, is_writable: true };
+/// Clients a minute for each caching server.
+const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
 /// Longer than any test may take.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -28,7 +30,7 @@ fn read_only() -> Presence {
 /// A redirector to servers that are up: `s0`, `s1`, ..
 fn redirector(count: usize) -> Redirector {
     let urls = (0..count).map(|number| Url::parse(&format!("root://s{number}//data")));
-    let redirector = Redirector::new(urls.map(|url| url.expect("a URL")).collect());
+    let redirector = Redirector::new(urls.map(|url| url.expect("a URL")).collect(), TEN);
     let redirector = redirector.expect("servers with names of their own");
     redirector.servers.iter().for_each(|server| server.rises(0));
     redirector
@@ -182,7 +184,7 @@ async fn tried_servers_are_left_out() {
         said: Arc::new(kept::Said { at: clock::now(), presences: said.to_vec() }),
     };
     let sent = |opaque, said: &[Presence]| {
-        let server = choice::holder(&all.servers, &[heard(opaque, said)], Wish::Read);
+        let server = choice::holder(&all.servers, &[heard(opaque, said)], Wish::Read, 0);
         server.map(|server| server.endpoint().host.as_str())
     };
     assert_eq!(sent(b"tried=s0", &[HERE, HERE]), Some("s1"));
@@ -249,7 +251,7 @@ async fn snapshots_are_part_of_a_question() {
 #[tokio::test]
 async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
     let urls = ["root://s0//data", "root://s1//data"].map(|url| Url::parse(url).expect("a URL"));
-    let all = Redirector::new(urls.to_vec()).expect("two servers");
+    let all = Redirector::new(urls.to_vec(), TEN).expect("two servers");
     assert!(must_wait(&all.sends(&[Presence::Unknown, Presence::Unknown], Wish::Read).await));
     all.servers[0].rises(0);
     // A silent server holds up only those who need it.
@@ -259,4 +261,46 @@ async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
     }
     all.servers[1].falls("it hangs".to_owned());
     assert_eq!(errno(all.sends(&[absent(), Presence::Down], Wish::Read).await), Errno::ENOENT);
+}
+
+/// Where clients go that read a file which all servers have, in the order of the servers.
+async fn readers(all: &Redirector, count: usize) -> Vec<usize> {
+    let path = path("/data/f");
+    all.hears("/data/f", &vec![HERE; all.servers.len()]).await;
+    for _ in 0..count {
+        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false };
+        all.find(&[asked], Wish::Read).await.expect("a server");
+    }
+    all.servers.iter().map(|server| server.redirects() as usize).collect()
+}
+
+#[tokio::test]
+async fn a_file_that_many_read_is_read_from_caches_too() {
+    let all = redirector(4);
+    all.servers[1..].iter().for_each(|server| server.tells(true));
+    assert_eq!(readers(&all, 10).await, [10, 0, 0, 0]);
+    let of_one = readers(&all, 10).await;
+    let used = |sent: &[usize]| sent.iter().filter(|clients| **clients > 0).count();
+    assert_eq!(used(&of_one), 2, "{of_one:?}");
+    assert_eq!(used(&readers(&all, 20).await), 4, "one cache for every ten clients");
+    let looks = all.sends(&[HERE; 4], Wish::Look).await;
+    assert_eq!(looks, Ok("s0".to_owned()), "only readers use caches");
+    assert_eq!(all.sends(&[HERE; 4], Wish::Change).await, Ok("s0".to_owned()));
+    let away = all.sends(&[Presence::Unknown, HERE, HERE, HERE], Wish::Look).await;
+    assert!(away.is_ok_and(|server| server != "s0"), "the one that has it does not answer");
+}
+
+#[tokio::test]
+async fn of_servers_that_are_all_caches_each_has_its_files() {
+    let all = redirector(3);
+    all.servers.iter().for_each(|server| server.tells(true));
+    let sent = readers(&all, 10).await;
+    assert_eq!(sent.iter().max(), Some(&10), "{sent:?}");
+    let other = redirector(3);
+    other.servers.iter().for_each(|server| server.tells(true));
+    assert_eq!(readers(&other, 10).await, sent, "all redirectors choose the same one");
+    let sent = readers(&all, 40).await;
+    assert!(sent.iter().all(|clients| *clients > 0), "{sent:?}");
+    let made = all.sends(&[absent(), absent(), absent()], Wish::Create).await;
+    assert_eq!(errno(made), Errno::EROFS);
 }

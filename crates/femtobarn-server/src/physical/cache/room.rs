@@ -3,7 +3,8 @@
 //! 1. Above the limit, and when the disk is full, the files that were closed or first read the longest ago leave, but for
 //!    those that are open, until a tenth is free.
 //! 2. If open files alone are above it, nothing more is kept until some of them are closed.
-//! 3. One process keeps files in a folder. What is not a kept file stays as it is.
+//! 3. Files that nobody has had open for a time leave, too, if the settings say so.
+//! 4. One process keeps files in a folder. What is not a kept file stays as it is.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File};
@@ -171,6 +172,30 @@ impl Room {
         self.open.lock().get(stem).is_some_and(|kept| std::ptr::eq(kept.as_ptr(), file))
     }
 
+    /// Removes the files that nobody has had open for so long.
+    pub(super) fn clear_idle(&self, idle: Duration) {
+        let Ok(kept) = kept_files(&self.folder) else { return };
+        let since = clock::utc().checked_sub(idle);
+        for (used, bytes, stem) in kept {
+            if since.is_some_and(|since| used < since) {
+                self.count(0, self.leave(&stem, bytes));
+            }
+        }
+    }
+
+    /// Removes a file of so many bytes, unless it is open. Returns the bytes that the disk has less.
+    fn leave(&self, stem: &Path, bytes: u64) -> u64 {
+        // Held while the file leaves, so that nobody begins to use it.
+        let open = self.open.lock();
+        if open.get(stem).is_some_and(|file| file.strong_count() > 0) {
+            return 0;
+        }
+        pages::remove(stem);
+        let freed = bytes.saturating_sub(taken(stem));
+        self.counts.evicted.fetch_add(freed, Ordering::Relaxed);
+        freed
+    }
+
     /// Removes files until nine tenths of `most` bytes are left, if that is still needed when others have done so.
     fn clear(&self, most: u64, is_needed: impl Fn() -> bool) {
         let mut last = self.cleared.lock();
@@ -184,14 +209,7 @@ impl Room {
             if used <= most - most / 10 {
                 break;
             }
-            // Held while the file leaves, so that nobody begins to use it.
-            let open = self.open.lock();
-            if open.get(&stem).is_none_or(|file| file.strong_count() == 0) {
-                pages::remove(&stem);
-                let left = taken(&stem);
-                used = used.saturating_sub(bytes - left.min(bytes));
-                self.counts.evicted.fetch_add(bytes - left.min(bytes), Ordering::Relaxed);
-            }
+            used = used.saturating_sub(self.leave(&stem, bytes));
         }
         self.used.store(used, Ordering::Relaxed);
         *last = (used > most - most / 10).then(clock::now);

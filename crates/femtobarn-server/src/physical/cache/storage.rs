@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::stat::stat;
@@ -20,11 +21,16 @@ use crate::physical::{
     StoragePath, StorageResult, StoredFile,
 };
 
+/// Between two looks for files that leave because nobody has them open.
+const CLEAR_MIN: Duration = Duration::from_secs(1);
+const CLEAR_MAX: Duration = Duration::from_secs(60);
+
 /// The files of an origin, of which what was read is kept in a folder; see the module's documentation.
 #[derive(Debug)]
 pub struct CachedOrigin {
     shared: Arc<Shared>,
     file_system: u64,
+    idle: Option<Duration>,
 }
 
 /// What is known of a file.
@@ -68,7 +74,26 @@ impl CachedOrigin {
         let limit = bytes_max.unwrap_or(four_fifths);
         let room = Room::open(folder, limit).map_err(unusable)?;
         let origin = Origin::new(url).map_err(unusable)?;
-        Ok(CachedOrigin { shared: Arc::new(Shared::new(origin, room, is_immutable)), file_system })
+        let shared = Arc::new(Shared::new(origin, room, is_immutable));
+        Ok(CachedOrigin { shared, file_system, idle: None })
+    }
+
+    /// The same with a time after which files that nobody had open leave.
+    #[must_use]
+    pub fn leaving(mut self, idle: Option<Duration>) -> Self {
+        self.idle = idle;
+        self
+    }
+
+    /// Removes files that nobody had open for the time after which they leave, again and again. Returns if there is none.
+    pub async fn clear_idle(self: Arc<Self>) {
+        let Some(idle) = self.idle else { return };
+        loop {
+            tokio::time::sleep((idle / 4).clamp(CLEAR_MIN, CLEAR_MAX)).await;
+            let shared = Arc::clone(&self.shared);
+            // It fails only while the server is shutting down.
+            let _ = tokio::task::spawn_blocking(move || shared.room.clear_idle(idle)).await;
+        }
     }
 
     /// What the cache has done since the server started.

@@ -61,20 +61,20 @@ impl RedirectableRequest {
                 Some(RedirectableRequest { locations, anew, errand })
             }
             Request::Mv(mv) => with(Errand::Move, vec![mv.from.clone(), mv.to.clone()]),
-            Request::Stat(stat) => to(Wish::Read, path_of(&stat.target)?),
+            Request::Stat(stat) => to(Wish::Look, path_of(&stat.target)?),
             Request::Statx(statx) => several(&statx.locations),
-            Request::Dirlist(list) => to(Wish::Read, list.location.clone()),
+            Request::Dirlist(list) => to(Wish::Look, list.location.clone()),
             Request::Query(query) if query.kind == QueryCode::PREPARE => {
                 with(Errand::Preparation, vec![])
             }
-            Request::Query(query) => to(Wish::Read, queried_path(query)?),
+            Request::Query(query) => to(Wish::Look, queried_path(query)?),
             Request::Prepare(prepare) if prepare.options.contains(PrepareOptions::CANCEL) => {
                 with(Errand::Preparation, vec![])
             }
             Request::Prepare(prepare) => several(&prepare.locations),
             Request::Fattr(fattr) => {
                 let reads = matches!(fattr.action, AttributeAction::Get(_) | AttributeAction::List);
-                to(if reads { Wish::Read } else { Wish::Change }, path_of(&fattr.target)?)
+                to(if reads { Wish::Look } else { Wish::Change }, path_of(&fattr.target)?)
             }
             Request::Mkdir(mkdir) => to(Wish::Create, mkdir.location.clone()),
             Request::Rm(rm) => to(Wish::Change, rm.location.clone()),
@@ -157,9 +157,9 @@ impl RequestHandler {
     }
 }
 
-/// A request that reads these paths; none if there are none.
+/// A request about these paths; none if there are none.
 fn several(locations: &[Location]) -> Option<RedirectableRequest> {
-    let (locations, errand) = (locations.to_vec(), Errand::Do(Wish::Read));
+    let (locations, errand) = (locations.to_vec(), Errand::Do(Wish::Look));
     (!locations.is_empty()).then_some(RedirectableRequest { locations, anew: false, errand })
 }
 
