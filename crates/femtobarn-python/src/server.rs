@@ -72,7 +72,12 @@ impl ServerHandle {
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
         let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
-        let cache = cache.map(|(of, bytes)| CacheConfig { of, bytes, immutable: false });
+        let cache = cache.map(|(of, bytes)| CacheConfig {
+            of,
+            bytes,
+            immutable: false,
+            idle_seconds: None,
+        });
         let overrides =
             ConfigOverrides { folders, cache, redirect_to, port, address, anonymous, read_only };
         let config = overrides.config(config).map_err(invalid)?;
