@@ -1,4 +1,7 @@
-"""Make the golden federation of the present format: everything that is on disk, in a few kilobytes."""
+"""Make the golden federations of the present formats: everything that is on disk, in a few kilobytes each.
+
+A federation has format 2, or 3 once a database has a copy in a store or a pin, or 4 once it was promoted.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,15 @@ import json
 import sys
 import tarfile
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import femtobarn as fb
 
 HERE = Path(__file__).resolve().parent
-FORMAT = 2
+STORE = "store"
+"""The store of format 3, and the folder beside the federation's that it is."""
 
 
 @fb.persistent
@@ -97,6 +102,39 @@ def fill(folder: str) -> None:
     federation.close()
 
 
+def fill_with_copies(folder: str) -> None:
+    """Make the same, with a copy and a pin."""
+    fill(folder)
+    write_storage_settings(folder)
+    with fb.open(folder) as federation:
+        federation.migrate("raw", STORE)
+        federation.pin("raw", holder="golden")
+
+
+def fill_promoted(folder: str) -> None:
+    """Make the same at a leader, and promote a copy of it."""
+    leader = f"{folder}.leader"
+    fill(leader)
+    with fb.serve(leader, port=0, address="127.0.0.1", anonymous="all") as server:
+        with fb.follow(server.url(server.exports[0]), folder) as follower:
+            follower.catch_up()
+        fb.promote(folder, "root://golden.example//golden.fed")
+    with fb.open(folder) as federation, federation.transaction(message="led by the copy") as txn:
+        txn.database("run7").container("archived").delete([0])
+
+
+MAKERS: Mapping[int, Callable[[str], None]] = {2: fill, 3: fill_with_copies, 4: fill_promoted}
+"""What makes a federation of each format."""
+
+
+def write_storage_settings(folder: str) -> None:
+    """Name the store beside a federation's folder in its settings."""
+    store = Path(folder).parent / STORE
+    store.mkdir(exist_ok=True)
+    text = f'[stores.{STORE}]\nkind = "folder"\npath = {json.dumps(str(store))}\n'
+    (Path(folder) / "storage.toml").write_text(text)
+
+
 def contents(folder: str) -> dict[str, Any]:
     """Return all that the snapshots of a federation hold."""
     with fb.open(folder) as federation:
@@ -119,18 +157,21 @@ def without_locks(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def main() -> int:
-    """Make the federation, unless it is there."""
-    archive = HERE / f"format-{FORMAT}.tar.gz"
-    if archive.exists():
-        print(f"{archive.name} is there, and is never made again", file=sys.stderr)
+    """Make the federations that are not there."""
+    missing = [number for number in MAKERS if not (HERE / f"format-{number}.tar.gz").exists()]
+    if not missing:
+        print("all are there, and are never made again", file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as place:
-        folder = f"{place}/golden.fed"
-        fill(folder)
-        text = json.dumps(contents(folder), indent=1, default=str)
-        (HERE / f"format-{FORMAT}.json").write_text(text + "\n")
-        with tarfile.open(archive, "w:gz") as packed:
-            packed.add(folder, "golden.fed", filter=without_locks)
+    for number in missing:
+        with tempfile.TemporaryDirectory() as place:
+            folder = f"{place}/golden.fed"
+            MAKERS[number](folder)
+            text = json.dumps(contents(folder), indent=1, default=str)
+            (HERE / f"format-{number}.json").write_text(text + "\n")
+            with tarfile.open(HERE / f"format-{number}.tar.gz", "w:gz") as packed:
+                for name in ("golden.fed", STORE):
+                    if (Path(place) / name).exists():
+                        packed.add(f"{place}/{name}", name, filter=without_locks)
     return 0
 
 

@@ -25,11 +25,14 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """The folder of a golden federation, and the name of its format."""
     with tarfile.open(GOLDEN / f"{request.param}.tar.gz") as packed:
         packed.extractall(tmp_path, filter="data")
-    return str(tmp_path / "golden.fed"), request.param
+    folder = str(tmp_path / "golden.fed")
+    if (tmp_path / make.STORE).exists():
+        make.write_storage_settings(folder)
+    return folder, request.param
 
 
-def test_a_golden_federation_of_the_current_format_exists() -> None:
-    assert f"format-{make.FORMAT}" in FORMATS
+def test_a_golden_federation_of_each_current_format_exists() -> None:
+    assert {f"format-{number}" for number in make.MAKERS} <= set(FORMATS)
 
 
 def test_golden_federation_has_its_original_content(kept: tuple[str, str]) -> None:
@@ -72,6 +75,21 @@ def test_sealed_golden_database_has_64_bit_offsets(kept: tuple[str, str]) -> Non
         assert sum(file["events"]["_deleted"].array()) == len(file["events"]["_deleted"].array()) - len(
             expected
         )
+
+
+def test_what_golden_federations_have_beside_objects(kept: tuple[str, str]) -> None:
+    folder, name = kept
+    with fb.open(folder) as federation:
+        (raw,) = federation.where("raw")
+        expected = federation["raw/raw"].arrays().to_list()
+        if name == "format-3":
+            assert (raw.state, [pin.holder for pin in raw.pins]) == ("both", ["golden"])
+            federation.unpin("raw", holder="golden")
+            assert federation.evict("raw") > 0
+            federation.stage("raw")
+            assert federation["raw/raw"].arrays().to_list() == expected
+        else:
+            assert raw.state == "online"
 
 
 def test_catalogue_of_a_golden_federation_can_be_rebuilt(kept: tuple[str, str]) -> None:

@@ -122,7 +122,8 @@ fn complete_keys(here: &LocalCatalogue) -> Result<Vec<String>> {
     let mut unsound = vec![];
     for record in here.every_database()? {
         let path = here.folder().join(&record.row.path);
-        if record.row.state != DatabaseState::Open || record.dropped.is_some() {
+        let is_gone = record.dropped.is_some() && !path.exists();
+        if record.row.state != DatabaseState::Open || is_gone {
             continue;
         }
         let completed = || {
