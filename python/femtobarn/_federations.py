@@ -364,7 +364,7 @@ class Federation(Upkeep, Storage, Imports):
     def read_statistics(self) -> list[TierStatistics]:
         """Return what was read from each cache and from the server, in the order in which they are asked.
 
-        The list is empty for a federation in a folder.
+        Of a federation in a folder it has what was read in stores, or nothing.
         """
         return [TierStatistics(*row) for row in self._handle.read_statistics()]
 

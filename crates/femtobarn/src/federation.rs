@@ -193,7 +193,7 @@ impl Federation {
     }
 
     /// What was read from each cache before the server and from the server, in the order in which they are asked;
-    /// empty for a federation in a folder.
+    /// of a federation in a folder, what was read in stores.
     pub fn read_statistics(&self) -> Vec<TierStatistics> {
         self.inner.files.read_statistics()
     }

@@ -104,8 +104,8 @@ impl DatabaseFile {
         Ok(Self::new(file, path))
     }
 
-    /// Whether the file is on a server.
-    pub(crate) fn is_remote(&self) -> bool {
+    /// Whether the file is on a server, or in a store.
+    pub(crate) fn is_on_server(&self) -> bool {
         matches!(self.location, FileLocation::Server(_))
     }
 
@@ -326,6 +326,10 @@ impl ByteSource for DatabaseFile {
         if let FileLocation::Local { file, .. } = &self.location {
             file.will_need(ranges);
         }
+    }
+
+    fn is_remote(&self) -> bool {
+        self.is_on_server()
     }
 }
 

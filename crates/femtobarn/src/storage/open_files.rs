@@ -125,7 +125,7 @@ impl OpenDatabaseFiles {
         let file = self.open.get_or_insert_with(&database.id, || self.open(database))?;
         let before = match &self.server {
             Some((_, caches)) => Some((caches.tiers(database, at), caches.server.clone())),
-            None if file.is_remote() => Some((FileTiers::none(at), self.from_stores.clone())),
+            None if file.is_on_server() => Some((FileTiers::none(at), self.from_stores.clone())),
             None => None,
         };
         Ok(FileSource {
