@@ -12,6 +12,7 @@ NAMES = (
     "serving",
     "redirects",
     "caching",
+    "stores",
     "locking",
     "remote",
 )

@@ -1,6 +1,6 @@
 //! A store in a bucket of an object store that speaks S3.
 //!
-//! Objects are written once, in parts of 16 MiB or more, of which three are under way; requests are signed with the checksum of
+//! Objects are written once, in parts of 8 MiB or more, of which four are under way; requests are signed with the checksum of
 //! their bytes, repeated with growing pauses, and never conditional. `connection` carries them.
 
 mod connection;
@@ -29,11 +29,11 @@ use crate::error::{Error, Result};
 use connection::Connector;
 
 /// Bytes of a part, of a file that is not larger than [`PARTS_MAX`] of them.
-const PART_BYTES: u64 = 16 << 20;
+const PART_BYTES: u64 = 8 << 20;
 /// Parts of an object: S3 allows 10,000.
 const PARTS_MAX: u64 = 9_000;
 /// Parts that are being sent at once.
-const PARTS_SENT: usize = 3;
+const PARTS_SENT: usize = 4;
 /// Bytes of a range that is fetched, and the number of these at once.
 const RANGE_BYTES: u64 = 8 << 20;
 const RANGES_FETCHED: usize = 4;

@@ -1,0 +1,67 @@
+"""Databases in an S3 server: copied there and back, and read in place."""
+
+from __future__ import annotations
+
+from framework import Figure, Preparation, Role, Side, Target, faster
+
+TITLE = "Databases in an object store"
+INTRO = """A sealed database of 1 GB and an S3 server (rclone's) on one machine. rclone copies the same
+file as a client of the same server, and syncs it when it is back. A selection is one of 50 fields in one of
+100 clusters, from a database that the store alone has."""
+
+FOLDER = "{data}/stored-1gb"
+MEGABYTES = 1000
+MEMORY_MAX = 64 << 20
+COPIERS: dict[str, Role] = {"Femtobarn": "ours", "rclone": "peer"}
+
+PREPARATIONS = (Preparation(FOLDER, ("stored.py", "make", FOLDER, str(MEGABYTES))),)
+
+
+def both(work: str) -> tuple[Side, ...]:
+    """The same work by both."""
+    return tuple(
+        Side(name, ("stored.py", name.lower(), FOLDER, work), role, cores=2) for name, role in COPIERS.items()
+    )
+
+
+MEMORY = Target(
+    "Femtobarn, MiB of memory",
+    lambda r: r.median("Femtobarn", lambda sample: sample["memory_bytes"]) / (1 << 20),
+    at_most=MEMORY_MAX / (1 << 20),
+)
+FETCHED = Target(
+    "from S3 / from a folder, bytes",
+    lambda r: r.points("S3")[0][1] / r.points("A folder")[0][1],
+    at_most=1.3,
+)
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "stored-migrate",
+        "Copy a database to the store",
+        "bytes",
+        both("migrate"),
+        (faster("Femtobarn", "rclone", 0.8), MEMORY),
+    ),
+    Figure(
+        "stored-stage",
+        "Bring a database back from the store",
+        "bytes",
+        both("stage"),
+        (faster("Femtobarn", "rclone", 0.8), MEMORY),
+    ),
+    Figure(
+        "stored-selection",
+        "Read a selection in place",
+        "objects",
+        (
+            Side("S3", ("stored.py", "s3", FOLDER, "selection"), "ours"),
+            Side("A folder", ("stored.py", "folder", FOLDER, "selection"), "ours"),
+        ),
+        (FETCHED,),
+        x="fields",
+        y="bytes that came from the store for each byte of the result",
+        note="A folder gives exactly the bytes that are asked for.",
+    ),
+)
+"""The chapter's figures."""
