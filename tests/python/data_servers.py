@@ -19,7 +19,16 @@ from waiting import wait_for
 
 import femtobarn as fb
 
-__all__ = ["QUICK", "DataServer", "data_servers", "patient_run", "redirector", "redirector_process"]
+__all__ = [
+    "QUICK",
+    "DataServer",
+    "count_up",
+    "data_servers",
+    "ours",
+    "patient_run",
+    "redirector",
+    "redirector_process",
+]
 
 QUICK = os.environ | {"XRD_CONNECTIONWINDOW": "2", "XRD_CONNECTIONRETRY": "1", "XRD_REQUESTTIMEOUT": "30"}
 """XRootD's clients try for two minutes to connect to a dead server, unless they are told otherwise."""
