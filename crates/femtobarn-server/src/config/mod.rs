@@ -20,9 +20,9 @@ mod sections;
 pub use copy_hosts::CopyHosts;
 pub use network::{MetricsReaders, Network};
 pub use sections::{
-    Allowed, AuthConfig, CacheConfig, CopyConfig, ExportConfig, HttpConfig, Limits, LogConfig,
-    LogFormat, LogicalConfig, MetricsAccess, RedirectConfig, ReplicaConfig, ThrottleConfig,
-    TlsConfig, UnixAllowed,
+    Allowed, AuthConfig, CacheConfig, ClusterConfig, CopyConfig, ExportConfig, HttpConfig, Limits,
+    LogConfig, LogFormat, LogicalConfig, MetricsAccess, RedirectConfig, ReplicaConfig,
+    ThrottleConfig, TlsConfig, UnixAllowed,
 };
 
 /// A configuration file with all settings at their defaults, documented by comments.
@@ -55,6 +55,8 @@ pub struct Config {
     pub logical: LogicalConfig,
     /// Redirects to other servers.
     pub redirect: RedirectConfig,
+    /// The XRootD cluster that this server belongs to.
+    pub cluster: ClusterConfig,
     /// The log.
     pub log: LogConfig,
 }
@@ -107,6 +109,12 @@ impl Config {
         }
         if !self.redirect.to.is_empty() && self.redirect.has_policies() {
             return Err("redirect.to: without followers, neighbours and replicas, which are redirects of a server with folders".to_owned());
+        }
+        if !self.redirect.to.is_empty() && !self.cluster.cmsd.as_os_str().is_empty() {
+            return Err(
+                "cluster.cmsd: for a server with folders, not for one that redirects to others"
+                    .to_owned(),
+            );
         }
         for export in &self.exports {
             if !export.name.is_empty() && !export.name.starts_with('/') {
@@ -207,6 +215,7 @@ impl Default for Config {
             limits: Limits::default(),
             logical: LogicalConfig::default(),
             redirect: RedirectConfig::default(),
+            cluster: ClusterConfig::default(),
             log: LogConfig::default(),
         }
     }

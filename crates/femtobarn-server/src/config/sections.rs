@@ -155,6 +155,14 @@ pub enum MetricsAccess {
     Closed,
 }
 
+/// The XRootD cluster of a data server.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct ClusterConfig {
+    /// The socket on which the `cmsd` of this machine listens for its server; if empty, there is none.
+    pub cmsd: PathBuf,
+}
+
 /// Limits of the server.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]

@@ -4,6 +4,7 @@
 //! 2. A path above a prefix, `/` at least, is a read-only folder that lists the prefixes below it.
 //! 3. [`Exports`] is a storage itself, so no other module parses prefixes.
 //! 4. The folders of the server's own journals and of uploads are hidden from clients.
+//! 5. Whoever wants to know is told of names that clients make and remove.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
+use super::cluster::NameNews;
 use super::journal::JOURNALS;
 use super::latency::Latencies;
 use super::uploads::UPLOADS;
@@ -24,6 +26,8 @@ use crate::physical::{
 pub struct Exports {
     /// Sorted, the longest prefixes first.
     exports: Vec<ExportedStorage>,
+    /// Told of names that appear and vanish.
+    pub(super) news: NameNews,
 }
 
 struct ExportedStorage {
@@ -68,6 +72,11 @@ impl Exports {
         self.exports.push(ExportedStorage { prefix, storage, options, latencies: Arc::default() });
         self.exports.sort_by_key(|export| std::cmp::Reverse(export.prefix.len()));
         Ok(())
+    }
+
+    /// Says who is told of names that appear and vanish.
+    pub fn tell(&mut self, news: NameNews) {
+        self.news = news;
     }
 
     /// [`ExportOptions::is_quick`] of the export of this path; true outside exports.
@@ -180,6 +189,11 @@ impl Exports {
         }
     }
 
+    fn moved(&self, from: &StoragePath, to: &StoragePath) {
+        self.news.vanishes(from);
+        self.news.appears(to);
+    }
+
     fn is_above(&self, path: &StoragePath) -> bool {
         path.as_bytes() == b"/" || self.names_below(path).next().is_some()
     }
@@ -262,7 +276,11 @@ impl Storage for Exports {
         } else {
             self.storage(path)?
         };
-        storage.open(&below, how, opaque)
+        let file = storage.open(&below, how, opaque)?;
+        if how.creation != Creation::Existing {
+            self.news.appears(path);
+        }
+        Ok(file)
     }
 
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
@@ -318,27 +336,40 @@ impl Storage for Exports {
             return Ok(());
         }
         let (storage, below) = self.writable(path)?;
-        storage.make_folder(&below, mode, parents)
+        storage.make_folder(&below, mode, parents)?;
+        if parents {
+            path.folders_above().for_each(|folder| self.news.appears(&folder));
+        }
+        self.news.appears(path);
+        Ok(())
     }
 
     fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
-        storage.remove_file(&below, opaque)
+        storage.remove_file(&below, opaque)?;
+        self.news.vanishes(path);
+        Ok(())
     }
 
     fn remove_folder(&self, path: &StoragePath) -> StorageResult<()> {
         let (storage, below) = self.writable(path)?;
-        storage.remove_folder(&below)
+        storage.remove_folder(&below)?;
+        self.news.vanishes(path);
+        Ok(())
     }
 
     fn rename(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
-        let (storage, from, to) = self.both_in_one(from, to)?;
-        storage.rename(&from, &to)
+        let (storage, from_below, to_below) = self.both_in_one(from, to)?;
+        storage.rename(&from_below, &to_below)?;
+        self.moved(from, to);
+        Ok(())
     }
 
     fn rename_new(&self, from: &StoragePath, to: &StoragePath) -> StorageResult<()> {
-        let (storage, from, to) = self.both_in_one(from, to)?;
-        storage.rename_new(&from, &to)
+        let (storage, from_below, to_below) = self.both_in_one(from, to)?;
+        storage.rename_new(&from_below, &to_below)?;
+        self.moved(from, to);
+        Ok(())
     }
 
     fn set_mode(&self, path: &StoragePath, mode: u32) -> StorageResult<()> {

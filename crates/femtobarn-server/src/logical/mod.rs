@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `exports`, `placement`, `follower_placement` | which storage serves a path; which server a client is redirected to |
 //! | `redirector` | a server without data, which redirects clients to servers that have it |
+//! | `cluster` | what the `cmsd` of an XRootD cluster is told of this server |
 //! | `files`, `handles` | open files that sessions share; the open files of one session |
 //! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
 //! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
@@ -17,6 +18,7 @@
 pub mod catalogue;
 pub mod checkpoint;
 pub mod checksums;
+pub mod cluster;
 pub mod exports;
 pub mod files;
 pub mod follower_placement;

@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use tokio::runtime::Handle;
 use uuid::Uuid;
 
+use super::cluster::NameNews;
 use super::exports::Exports;
 use crate::physical::{
     Creation, Metadata, Opaque, OpenMode, Storage, StorageError, StoragePath, StorageResult,
@@ -37,6 +38,9 @@ pub struct Upload {
     part: StoragePath,
     /// Where it will be.
     path: StoragePath,
+    /// The same for clients, and who is told that it is there.
+    name: StoragePath,
+    news: NameNews,
     is_finished: AtomicBool,
 }
 
@@ -53,7 +57,15 @@ impl Upload {
         let part = folder()?.join(Uuid::new_v4().simple().to_string().as_bytes())?;
         let how = OpenMode { write: true, creation: Creation::New, make_folders: true, mode };
         let file = storage.open(&part, how, Opaque::default())?;
-        Ok(Upload { storage, file, part, path: below, is_finished: AtomicBool::new(false) })
+        Ok(Upload {
+            storage,
+            file,
+            part,
+            path: below,
+            name: path.clone(),
+            news: exports.news.clone(),
+            is_finished: AtomicBool::new(false),
+        })
     }
 
     /// The open file.
@@ -94,6 +106,7 @@ impl Upload {
             self.storage.rename_new(&self.part, &self.path)?;
         }
         self.is_finished.store(true, Ordering::Release);
+        self.news.appears(&self.name);
         self.storage.metadata(&self.path, Opaque::default())
     }
 }

@@ -13,6 +13,7 @@ use super::error::StartError;
 use super::state::ExportDisks;
 use crate::config::{self, Config, ExportConfig};
 use crate::logical::catalogue::FederationService;
+use crate::logical::cluster::Membership;
 use crate::logical::exports::{ExportOptions, Exports};
 use crate::logical::journal::restore_all;
 use crate::logical::uploads::remove_left;
@@ -39,6 +40,8 @@ pub(super) struct OpenExports {
     pub recallers: Vec<(String, Arc<Recaller>)>,
     /// What applies the rules of federations whose settings say so.
     pub rule_keepers: Vec<RuleKeeper>,
+    /// The place of this server in a cluster.
+    pub membership: Option<Membership>,
 }
 
 /// The block size of a simulated disk.
@@ -59,7 +62,9 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         caches: vec![],
         recallers: vec![],
         rule_keepers: vec![],
+        membership: None,
     };
+    exported.membership = membership(config, &mut exported.exports);
     for export in &config.exports {
         let name = name_of(export)?;
         let is_federation = export.cache.is_none() && export.folder.join(CATALOGUE_FILE).exists();
@@ -113,6 +118,17 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         exported.names.push(name);
     }
     Ok(exported)
+}
+
+/// The place in a cluster of a server with these exports; none if the configuration names no cluster.
+fn membership(config: &Config, exports: &mut Exports) -> Option<Membership> {
+    let socket = &config.cluster.cmsd;
+    if socket.as_os_str().is_empty() {
+        return None;
+    }
+    let (membership, news) = Membership::new(socket.clone());
+    exports.tell(news);
+    Some(membership)
 }
 
 /// What stages the databases of a federation; none if it has no stores.

@@ -74,7 +74,8 @@ pub struct Server {
     drain: Duration,
     settings: Mutex<ReloadableSettings>,
     state: Arc<ServerState>,
-    accepting: JoinHandle<()>,
+    /// What brings new clients: the port, and a cluster.
+    attracting: Vec<JoinHandle<()>>,
     /// For `root://`, and for HTTP and gRPC.
     workers: [Arc<Workers>; 2],
     /// None once the server has ended.
@@ -153,7 +154,8 @@ impl Server {
         let listener = bind(&runtime, &config)?;
         let address =
             listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
-        let accepting = runtime.spawn(listener::accept(listener, protocols));
+        let mut attracting = vec![runtime.spawn(listener::accept(listener, protocols))];
+        attracting.extend(open.membership.map(|it| runtime.spawn(it.hold(address.port()))));
         start_tasks(&runtime, &state);
         tracing::info!(%address, exports = ?names, "serving");
         Ok(Server {
@@ -162,7 +164,7 @@ impl Server {
             drain: Duration::from_secs(config.limits.drain_seconds),
             settings: Mutex::new(ReloadableSettings { config, certificates, tokens }),
             state,
-            accepting,
+            attracting,
             workers,
             runtime: Some(runtime),
         })
@@ -200,7 +202,7 @@ impl Server {
     /// Accepts no more connections, waits for traffic and transactions to end, and stops.
     pub fn stop(mut self) {
         self.state.is_draining.store(true, Ordering::Release);
-        self.accepting.abort();
+        self.attracting.iter().for_each(JoinHandle::abort);
         let (end, mut traffic) = (clock::now() + self.drain, self.traffic());
         while clock::now() < end && (self.state.counts.open() > 0 || self.has_locks()) {
             std::thread::sleep(DRAIN_CHECK_INTERVAL);

@@ -1,0 +1,181 @@
+//! What this server tells the `cmsd` on its machine, if it is a data server of an XRootD cluster.
+//!
+//! 1. While this server is logged in, `cmsd` tells the managers that it is up, and on which port. It is logged out when the
+//!    connection ends, whoever ends it, and comes back when `cmsd` does.
+//! 2. `cmsd` looks for files itself, in a folder of its own settings. It is told of names that appear and vanish, since
+//!    managers keep for hours what they know of a name.
+//! 3. Nobody waits for `cmsd`. What happens while it is away is not told: managers ask anew when it is back. Nor are names
+//!    with spaces and control characters, which its lines cannot have, and what it is too slow to take: a client that is
+//!    sent here in vain makes its manager ask.
+//!
+//! Source: `XrdCmsAdmin.cc` and `XrdCmsFinder.cc` of XRootD 5.5, since there is no specification.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use crate::physical::StoragePath;
+
+/// Between two attempts to log in.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// `cmsd` answers no login, but closes the connection at once if it refuses it.
+const REFUSAL_MAX: Duration = Duration::from_secs(1);
+/// Lines that wait for `cmsd`.
+const LINES_MAX: usize = 1024;
+/// Bytes of a path in a line, which is `cmsd`'s own limit.
+const PATH_BYTES_MAX: usize = 1024;
+
+/// A server's place in a cluster.
+pub struct Membership {
+    /// The socket on which `cmsd` listens for its server.
+    socket: PathBuf,
+    lines: Receiver<String>,
+}
+
+/// Where to tell of names that appear and vanish; by default, nowhere.
+#[derive(Clone, Debug, Default)]
+pub struct NameNews(Option<Sender<String>>);
+
+impl NameNews {
+    /// Tells that there is a file or folder now.
+    pub fn appears(&self, path: &StoragePath) {
+        self.tell("newfn", path);
+    }
+
+    /// Tells that there is no such file or folder any more.
+    pub fn vanishes(&self, path: &StoragePath) {
+        self.tell("rmdid", path);
+    }
+
+    fn tell(&self, word: &str, path: &StoragePath) {
+        let Some(lines) = &self.0 else { return };
+        let Ok(text) = std::str::from_utf8(path.as_bytes()) else { return };
+        let is_word = !text.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+        if is_word && text.len() < PATH_BYTES_MAX {
+            // It fails if too many wait, or none is awaited any more.
+            let _ = lines.try_send(format!("{word} {text}\n"));
+        }
+    }
+}
+
+impl Membership {
+    /// The place of a server beside the `cmsd` that listens on this socket, and where to tell of its names.
+    pub fn new(socket: PathBuf) -> (Self, NameNews) {
+        let (news, lines) = channel(LINES_MAX);
+        (Membership { socket, lines }, NameNews(Some(news)))
+    }
+
+    /// Stays logged in as a server with this port. Never returns; whoever ends it logs the server out.
+    pub async fn hold(mut self, port: u16) {
+        let mut known = String::new();
+        loop {
+            let socket = self.socket.display().to_string();
+            let why = match self.log_in(port).await {
+                Ok(stream) => {
+                    tracing::info!(socket, port, "logged in at cmsd");
+                    known.clear();
+                    let error = self.tell_all(stream).await;
+                    format!("the connection to cmsd ended, {error}")
+                }
+                Err(error) => format!("cmsd cannot be told of this server, {error}"),
+            };
+            if why != known {
+                tracing::warn!(socket, why, "clients are not sent here by the cluster");
+                known = why;
+            }
+            tokio::time::sleep(INTERVAL).await;
+        }
+    }
+
+    async fn log_in(&mut self, port: u16) -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(&self.socket).await?;
+        // What happened before is old: managers ask for it.
+        while self.lines.try_recv().is_ok() {}
+        let login = format!("login p {} port {port}\n", std::process::id());
+        stream.write_all(login.as_bytes()).await?;
+        match tokio::time::timeout(REFUSAL_MAX, end(&mut stream)).await {
+            Ok(error) => Err(error),
+            Err(_) => Ok(stream),
+        }
+    }
+
+    /// Tells of names until the connection ends; why it ended.
+    async fn tell_all(&mut self, mut stream: UnixStream) -> io::Error {
+        let (mut incoming, mut outgoing) = stream.split();
+        loop {
+            tokio::select! {
+                error = end(&mut incoming) => return error,
+                Some(line) = self.lines.recv() => {
+                    if let Err(error) = outgoing.write_all(line.as_bytes()).await {
+                        return error;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads, and ignores, what `cmsd` sends until the connection ends; why it ended.
+async fn end(incoming: &mut (impl AsyncReadExt + Unpin)) -> io::Error {
+    let mut ignored = [0; 256];
+    loop {
+        match incoming.read(&mut ignored).await {
+            Ok(0) => {
+                let what = "cmsd closed it; has it another server, or is its role not server?";
+                return io::Error::new(io::ErrorKind::ConnectionAborted, what);
+            }
+            Ok(_) => {}
+            Err(error) => return error,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    fn path(text: &str) -> StoragePath {
+        StoragePath::new(text.as_bytes()).expect("a path")
+    }
+
+    async fn next_login(listener: &UnixListener) -> Lines<BufReader<UnixStream>> {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let mut lines = BufReader::new(stream).lines();
+        let login = lines.next_line().await.expect("a line").expect("a login");
+        assert_eq!(login, format!("login p {} port 1094", std::process::id()));
+        lines
+    }
+
+    #[tokio::test]
+    async fn names_are_told_and_a_lost_login_is_repeated() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("admin");
+        let (membership, news) = Membership::new(socket.clone());
+        news.appears(&path("/before"));
+        let held = tokio::spawn(membership.hold(1094));
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        // A login that is refused is repeated, too.
+        drop(next_login(&listener).await);
+        let mut lines = next_login(&listener).await;
+        for text in ["/a", "/with space", "/line\nsuspend", "/\u{85}next", "/b"] {
+            news.appears(&path(text));
+        }
+        news.appears(&path(&"/long".repeat(PATH_BYTES_MAX / 5 + 1)));
+        news.vanishes(&path("/a"));
+        for expected in ["newfn /a", "newfn /b", "rmdid /a"] {
+            assert_eq!(lines.next_line().await.expect("a line").as_deref(), Some(expected));
+        }
+        held.abort();
+        assert_eq!(lines.next_line().await.expect("an end"), None, "it is logged out");
+        // Nobody waits for those that are not told.
+        (0..2 * LINES_MAX).for_each(|_| news.appears(&path("/c")));
+        NameNews::default().appears(&path("/d"));
+    }
+}
