@@ -6,11 +6,13 @@ use bytes::Bytes;
 use http::header::{CONTENT_RANGE, ETAG, EXPECT};
 use http::{HeaderName, StatusCode, Uri};
 use nix::errno::Errno;
+use percent_encoding::percent_decode;
 use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 use super::failure::{HttpFailure, READING_METHODS};
 use super::location::UrlLocation;
+use super::redirects::VIA;
 use super::upload::exists_already;
 use super::validators::{self, ConditionOutcome};
 use super::{FileRequest, STALL_MAX};
@@ -30,10 +32,21 @@ impl FileRequest {
     pub(super) async fn put(&self, body: Body) -> Result<Response, HttpFailure> {
         let mut chunks = body.into_data_stream();
         let stored = self.stored(&mut chunks).await;
-        if stored.is_err() && !self.headers.contains_key(EXPECT) {
-            discard(&mut chunks).await;
+        if stored.is_err() {
+            self.discard_chunks(&mut chunks).await;
         }
         stored
+    }
+
+    /// Reads the body of a request that is not done here, unless its client waits to be told to send it.
+    pub(super) async fn discard(&self, body: Body) {
+        self.discard_chunks(&mut body.into_data_stream()).await;
+    }
+
+    async fn discard_chunks(&self, chunks: &mut BodyDataStream) {
+        if !self.headers.contains_key(EXPECT) {
+            discard(chunks).await;
+        }
     }
 
     async fn stored(&self, chunks: &mut BodyDataStream) -> Result<Response, HttpFailure> {
@@ -120,16 +133,19 @@ impl FileRequest {
         Ok(code.into_response())
     }
 
-    /// The location in the header `Destination`: a URL of this server, or its path.
-    fn destination(&self) -> Result<UrlLocation, HttpFailure> {
+    /// The location in the header `Destination`: a URL of this server, or of the one that redirected the client here, or a
+    /// path.
+    pub(super) fn destination(&self) -> Result<UrlLocation, HttpFailure> {
         let header = self.header(&DESTINATION);
         let header =
             header.ok_or_else(|| HttpFailure::Malformed("there is no Destination".to_owned()))?;
         let uri: Uri = header.parse().map_err(|error| {
             HttpFailure::Malformed(format!("the Destination {header:?} is no URL: {error}"))
         })?;
+        let opaque = self.location.opaque();
+        let via = percent_decode(opaque.value_of(VIA).unwrap_or_default()).decode_utf8_lossy();
         if let (Some(there), Some(here)) = (uri.authority(), &self.host)
-            && !there.as_str().eq_ignore_ascii_case(here)
+            && ![here, &*via].iter().any(|known| there.as_str().eq_ignore_ascii_case(known))
         {
             let what = format!("files are moved within {here} alone, not to {there}");
             return Err(HttpFailure::Elsewhere(what));

@@ -137,6 +137,7 @@ fn status_of(errno: Errno) -> StatusCode {
         | Errno::ELOOP => StatusCode::CONFLICT,
         Errno::ENOSPC | Errno::EDQUOT => StatusCode::INSUFFICIENT_STORAGE,
         Errno::EFBIG => StatusCode::PAYLOAD_TOO_LARGE,
+        Errno::EHOSTUNREACH => StatusCode::SERVICE_UNAVAILABLE,
         Errno::ENOTSUP | Errno::ENOSYS => StatusCode::NOT_IMPLEMENTED,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }

@@ -32,8 +32,8 @@ pub(super) struct UrlLocation {
 impl UrlLocation {
     /// The location of a URL: `/lhc.fed/@41/run7.root` as of commit 41, `/lhc.fed/@winter26/run7.root` as of a tag.
     ///
-    /// Of the query only names with a dot are opaque information, as in `?fb.csn=41`; others are those of browsers,
-    /// but for `authz`, which has a token.
+    /// Of the query only names with a dot are opaque information, as in `?fb.csn=41`, and `tried`; others are those of
+    /// browsers, but for `authz`, which has a token.
     ///
     /// # Errors
     /// `EINVAL` if the path cannot be one, or the query contradicts its snapshot.
@@ -58,7 +58,8 @@ impl UrlLocation {
             .find(|(name, _)| *name == b"authz")
             .map(|(_, value)| percent_decode(value).collect());
         let mut opaque: Vec<u8> = vec![];
-        for (name, value) in pairs().filter(|(name, _)| name.contains(&b'.')) {
+        let is_opaque = |name: &[u8]| name.contains(&b'.') || name == b"tried";
+        for (name, value) in pairs().filter(|(name, _)| is_opaque(name)) {
             opaque.extend([b"&", name, b"=", value].concat());
         }
         let opaque = opaque.get(1..).unwrap_or_default().to_vec();

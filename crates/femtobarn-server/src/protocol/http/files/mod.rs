@@ -9,6 +9,7 @@
 //! | `listings`, `propfind` | folders: pages for people, JSON; properties |
 //! | `change`, `upload` | `PUT`, `DELETE`, `MKCOL`, `MOVE`; files that are being stored |
 //! | `copy` | `COPY` from and to other servers |
+//! | `redirects` | requests for files that other servers have, if this one has no data |
 //! | `digests` | the header `Want-Digest` |
 //! | `failure` | answers to requests that fail |
 //!
@@ -31,6 +32,7 @@ mod location;
 mod propfind;
 mod ranges;
 mod read;
+mod redirects;
 mod upload;
 mod validators;
 
@@ -129,6 +131,7 @@ async fn answered(
         return Ok((StatusCode::NO_CONTENT, headers).into_response());
     }
     let (parts, body) = request.into_parts();
+    let query = parts.uri.query().map(str::to_owned);
     let location = UrlLocation::of(&parts.uri, &site.federations)?;
     let identity = match location.token() {
         Some(token) if peer.is_encrypted => site.authenticator.token(&token),
@@ -149,6 +152,11 @@ async fn answered(
         identity,
         headers: parts.headers,
     };
+    if let Some(redirector) = &site.logical.redirector {
+        let answer = asked.redirect(redirector, &method, query.as_deref()).await;
+        asked.discard(body).await;
+        return answer;
+    }
     match method.as_str() {
         "GET" => asked.get(false).await,
         "HEAD" => asked.get(true).await,
@@ -158,11 +166,7 @@ async fn answered(
         "MKCOL" => asked.mkcol().await,
         "MOVE" => asked.rename().await,
         "COPY" => asked.copy().await,
-        other => {
-            let methods = site.methods();
-            let what = format!("method {other} is not understood; use {methods}");
-            Err(HttpFailure::NotAllowed(what, methods))
-        }
+        _ => Err(asked.not_understood(&method)),
     }
 }
 
@@ -179,7 +183,8 @@ impl FileSite {
 
     /// The methods that are understood.
     fn methods(&self) -> &'static str {
-        if self.others.is_some() { METHODS_AND_COPY } else { METHODS }
+        let copies = self.others.is_some() || self.logical.redirector.is_some();
+        if copies { METHODS_AND_COPY } else { METHODS }
     }
 
     /// Adds what lets scripts of other sites read an answer. Caches give an answer to clients with other origins, too, so
@@ -220,13 +225,18 @@ impl FileRequest {
     }
 
     /// Fails unless the client has any right to the path, and so may know that it exists.
-    fn check_visible(&self) -> Result<(), HttpFailure> {
-        let path = &self.location.path;
+    fn check_visible(&self, path: &StoragePath) -> Result<(), HttpFailure> {
         let others = [Action::Create, Action::Modify, Action::Stage];
         if others.iter().any(|action| self.identity.may(*action, path.as_bytes())) {
             return Ok(());
         }
         self.check(Action::Read, path)
+    }
+
+    fn not_understood(&self, method: &Method) -> HttpFailure {
+        let methods = self.site.methods();
+        let what = format!("method {method} is not understood; use {methods}");
+        HttpFailure::NotAllowed(what, methods)
     }
 
     /// Runs work that may block.

@@ -23,7 +23,7 @@ impl FileRequest {
     pub(super) async fn propfind(&self) -> Result<Response, HttpFailure> {
         let with_entries = match self.header(&DEPTH).unwrap_or("1").trim() {
             "0" => {
-                self.check_visible()?;
+                self.check_visible(&self.location.path)?;
                 false
             }
             "1" => {

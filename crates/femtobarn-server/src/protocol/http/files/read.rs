@@ -38,7 +38,7 @@ impl FileRequest {
     /// The bytes of a file, or the list of a folder; without its body for `HEAD`, which clients with any right may send.
     pub(super) async fn get(&self, is_head: bool) -> Result<Response, HttpFailure> {
         if is_head {
-            self.check_visible()?;
+            self.check_visible(&self.location.path)?;
         } else {
             self.check(Action::Read, &self.location.path)?;
         }

@@ -1,0 +1,87 @@
+//! Requests for files, if this server has no data: they are redirected to servers that have it.
+//!
+//! 1. The answer is 307, so the client sends the same request there: by `https://` if it came by TLS. Of a body nothing is
+//!    stored here.
+//! 2. A client needs some right to each path here. What it may do there, the server says that has the path.
+//! 3. The path and the query go along as they came. A token in a header does not: it would become part of a URL.
+
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, LOCATION};
+use http::{Method, StatusCode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use xrd::client::Endpoint;
+
+use super::FileRequest;
+use super::failure::HttpFailure;
+use super::location::UrlLocation;
+use crate::logical::redirector::{Asked, Redirector, Wish};
+
+/// The name by which a client knows this server, for the server to which it moves on.
+pub(super) const VIA: &str = "fb.via";
+
+impl FileRequest {
+    /// Redirects the client to a server that can do what it asks for. `query` is that of the request.
+    pub(super) async fn redirect(
+        &self,
+        redirector: &Redirector,
+        method: &Method,
+        query: Option<&str>,
+    ) -> Result<Response, HttpFailure> {
+        self.check_visible(&self.location.path)?;
+        let mut query = query.unwrap_or_default().to_owned();
+        let server = match method.as_str() {
+            "GET" | "HEAD" | "PROPFIND" => self.reader(redirector, &query).await?,
+            "PUT" | "MKCOL" => self.server(redirector, Wish::Create).await?,
+            "DELETE" => self.server(redirector, Wish::Change).await?,
+            // To fetch a file, or to store it elsewhere.
+            "COPY" if self.headers.contains_key("source") => {
+                self.server(redirector, Wish::Create).await?
+            }
+            "COPY" => self.reader(redirector, &query).await?,
+            "MOVE" => {
+                if let Some(host) = &self.host {
+                    let separator = if query.is_empty() { "" } else { "&" };
+                    let host = percent_encode(host.as_bytes(), NON_ALPHANUMERIC);
+                    query.push_str(&format!("{separator}{VIA}={host}"));
+                }
+                self.mover(redirector).await?
+            }
+            _ => return Err(self.not_understood(method)),
+        };
+        let scheme = if self.is_encrypted { "https" } else { "http" };
+        let separator = if query.is_empty() { "" } else { "?" };
+        let path = self.location.url_path();
+        let location = format!("{scheme}://{server}{path}{separator}{query}");
+        let headers = [(LOCATION, location), (CACHE_CONTROL, "no-store".to_owned())];
+        Ok((StatusCode::TEMPORARY_REDIRECT, headers).into_response())
+    }
+
+    fn asked<'a>(&self, location: &'a UrlLocation) -> Asked<'a> {
+        Asked { path: &location.path, opaque: location.opaque(), anew: false }
+    }
+
+    async fn server(&self, redirector: &Redirector, wish: Wish) -> Result<Endpoint, HttpFailure> {
+        Ok(redirector.find(&[self.asked(&self.location)], wish).await?)
+    }
+
+    /// A server from which the path can be read, or the snapshot that may be in it: which folders are federations, only
+    /// the servers know.
+    async fn reader(&self, redirector: &Redirector, query: &str) -> Result<Endpoint, HttpFailure> {
+        let found = self.server(redirector, Wish::Read).await;
+        let path = self.location.path.as_bytes();
+        let mark = path.windows(2).position(|two| two == b"/@");
+        let (Err(failure), Some(mark)) = (&found, mark) else { return found };
+        let federation = String::from_utf8_lossy(&path[..mark]).into_owned();
+        let location = UrlLocation::of_path(self.location.url_path(), query, &[federation])?;
+        let found = redirector.find(&[self.asked(&location)], Wish::Read).await;
+        found.map_err(|_| failure.clone())
+    }
+
+    /// The server at which the path can be moved to the `Destination`.
+    async fn mover(&self, redirector: &Redirector) -> Result<Endpoint, HttpFailure> {
+        let to = self.destination()?;
+        self.check_visible(&to.path)?;
+        let to = Asked { anew: true, ..self.asked(&to) };
+        Ok(redirector.find_to_move(self.asked(&self.location), to).await?)
+    }
+}
