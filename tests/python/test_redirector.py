@@ -299,6 +299,21 @@ def test_a_server_that_hangs_holds_nobody_up(pair: Pair) -> None:
         assert all(it["is_up"] for it in server.status()["data_servers"])
 
 
+def test_a_server_that_was_late_once_is_not_down(pair: Pair) -> None:
+    one, two = pair
+    with redirector(one.url, two.url) as server:
+        # Longer than the redirector waits for an answer, and shorter than for two.
+        one.stop()
+        seen = []
+        for _ in range(30):
+            seen.append(server.status()["data_servers"][0]["is_up"])
+            time.sleep(0.1)
+        one.go_on()
+        assert all(seen)
+        assert fetched(server, "one.bin") == b"one.bin"
+        assert server.status()["data_servers"][0]["is_up"]
+
+
 METALINK = """<?xml version="1.0" encoding="utf-8"?>
 <metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="both.bin">{urls}</file></metalink>
 """

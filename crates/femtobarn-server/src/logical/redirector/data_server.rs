@@ -1,8 +1,8 @@
 //! One server behind a redirector: whether it is up, how much it has to do, whether it has a path.
 //!
 //! 1. It is asked for its role and its load every second, over a connection of its own. This alone decides whether it is up:
-//!    while it does not answer it is not asked for paths, and nobody is redirected to it. While it is late, others are
-//!    preferred.
+//!    while it is down it is not asked for paths, and nobody is redirected to it. While it is late, others are preferred.
+//!    It is down if it does not answer twice in a row, or its connection is lost or refused.
 //! 2. It is asked for paths over other connections, each question over the one with the fewest. A server answers what
 //!    arrives on a connection one after another, so what takes long holds up no more than its own connection.
 //! 3. Only [`DataServer::watch`] connects.
@@ -87,6 +87,13 @@ pub struct DataServer {
     lines: Mutex<Vec<Arc<Line>>>,
     redirects: AtomicU64,
     is_cache: AtomicBool,
+}
+
+/// Why it could not be asked whether it is up.
+struct ProbeFailure {
+    why: String,
+    /// Whether it has not answered in time, so that it may only be slow.
+    is_silent: bool,
 }
 
 /// A connection over which it is asked for paths.
@@ -217,37 +224,46 @@ impl DataServer {
     /// Asks it every second whether it is up. Never returns.
     pub(super) async fn watch(&self) {
         let mut client = None;
+        let mut was_silent = false;
         loop {
             if let Standing::Up { asked, .. } = &mut *self.standing.lock() {
-                *asked = Some(clock::now());
+                asked.get_or_insert_with(clock::now);
             }
-            let probing = self.probe(client.take());
-            match tokio::time::timeout(ANSWER_MAX, probing).await {
-                Ok(Ok((answering, running))) => {
+            let probing = tokio::time::timeout(ANSWER_MAX, self.probe(client.take())).await;
+            let probed = probing.unwrap_or_else(|_| {
+                Err(ProbeFailure { why: silence(ANSWER_MAX), is_silent: true })
+            });
+            match probed {
+                Ok((answering, running)) => {
                     client = Some(answering);
                     self.rises(running);
                 }
-                Ok(Err(why)) => self.falls(why),
-                Err(_) => self.falls(silence(ANSWER_MAX)),
+                Err(failure) if failure.is_silent && !was_silent && self.is_up() => {
+                    // It is asked once more at once, over another connection.
+                    was_silent = true;
+                    continue;
+                }
+                Err(failure) => self.falls(failure.why),
             }
+            was_silent = false;
             tokio::time::sleep(INTERVAL).await;
         }
     }
 
     /// Asks whether it is up, over this connection or a new one, and sees to the other connections. Returns the connection
     /// and how many requests it works on.
-    async fn probe(&self, client: Option<Client>) -> Result<(Client, u64), String> {
+    async fn probe(&self, client: Option<Client>) -> Result<(Client, u64), ProbeFailure> {
         let client = match client.filter(Client::is_connected) {
             Some(client) => client,
             None => self.connect().await?,
         };
-        let answer = client.query(QueryCode::CONFIG, WORDS).await;
-        let answer = answer.map_err(|error| reason(&error))?;
+        let answer = client.query(QueryCode::CONFIG, WORDS).await?;
         let answer = String::from_utf8_lossy(&answer);
         let mut words = answer.trim_end_matches('\0').lines();
         let role = words.next().unwrap_or_default();
         if role.contains("manager") || role.contains("supervisor") {
-            return Err(format!("is a {}, not a server with files", shortened(role)));
+            let why = format!("is a {}, not a server with files", shortened(role));
+            return Err(ProbeFailure { why, is_silent: false });
         }
         let flags = client.server_flags();
         self.tells(flags.is_some_and(|flags| flags.contains(ServerFlags::CACHE)));
@@ -258,7 +274,7 @@ impl DataServer {
     }
 
     /// Replaces the connections for questions that were lost.
-    async fn connect_lines(&self) -> Result<(), String> {
+    async fn connect_lines(&self) -> Result<(), ClientError> {
         let mut lines = self.lines.lock().clone();
         lines.retain(|line| line.client.is_connected());
         let missing = (lines.len()..LINES).map(|_| self.connect());
@@ -269,8 +285,8 @@ impl DataServer {
         Ok(())
     }
 
-    async fn connect(&self) -> Result<Client, String> {
-        Client::connect(&self.url, options()).await.map_err(|error| reason(&error))
+    async fn connect(&self) -> Result<Client, ClientError> {
+        Client::connect(&self.url, options()).await
     }
 
     /// Records that it answers and works on so many requests.
@@ -295,6 +311,13 @@ impl DataServer {
         if !matches!(before, Standing::Down(_)) {
             tracing::warn!(server = %self.endpoint(), why, "is down");
         }
+    }
+}
+
+impl From<ClientError> for ProbeFailure {
+    fn from(error: ClientError) -> Self {
+        let is_silent = matches!(error, ClientError::TimedOut { .. });
+        ProbeFailure { why: reason(&error), is_silent }
     }
 }
 
