@@ -21,7 +21,7 @@ FLOORS: dict[str, set[str]] = {
     "xrd": set(),
     "femtobarn-catalog": set(),
     "femtobarn-http": set(),
-    "femtobarn-archive": {"femtobarn-catalog", "femtobarn-http"},
+    "femtobarn-archive": {"femtobarn-catalog", "femtobarn-http", "xrd"},
     "femtobarn-rpc": {"femtobarn-catalog"},
     "femtobarn-format": {"rntuple", "femtobarn-catalog"},
     "femtobarn": {

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from data_servers import data_servers
 from s3_servers import S3_SERVERS, s3_server
 from stored_points import ENTRIES, VALUES, Point, files
 
@@ -69,6 +70,29 @@ def test_s3(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         fed.evict("run7")
     with pytest.raises(fb.UnavailableError):
         fb.open(fed.path)["run7/points"].arrays("x")
+
+
+@pytest.mark.parametrize("kind", ["ours", "xrootd"])
+def test_an_xrootd_server(tmp_path: Path, kind: str) -> None:
+    with data_servers(kind, tmp_path / "site") as (server, _):
+        (server.folder / "store").mkdir()
+        (server.folder / "store").chmod(0o777)
+        settings = f"[stores.store]\nkind = 'xrootd'\nurl = '{server.url}/store'\nin_place = true\n"
+        fed = filled(tmp_path / "lhc.fed", settings + "answer_seconds = 5\n")
+        check_reading(fed)
+        fed.stage("run7")
+        fed.evict("run7")
+        (copy,) = (server.folder / "store").rglob("*.root")
+        whole = copy.read_bytes()
+        copy.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(fb.UnavailableError, match="stage it"):
+            fb.open(fed.path, stage=False)["run7/points"]
+        copy.write_bytes(whole)
+        check_reading(fb.open(fed.path, stage=False))
+        view = fed["run7/points"]
+        assert view[0].x == VALUES[0]
+    with pytest.raises(fb.UnavailableError):
+        view.arrays("x")
 
 
 def test_a_folder(tmp_path: Path) -> None:

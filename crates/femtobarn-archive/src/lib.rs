@@ -5,7 +5,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`error`] | [`Error`] |
-//! | [`stores`] | [`Store`], and what it can be: a folder, an object store, a site's commands |
+//! | [`stores`] | [`Store`], and what it can be: a folder, an object store, an XRootD server, a site's commands |
 //! | [`settings`] | the stores, rules and limits of a federation: its file `storage.toml` |
 //! | [`keeping`] | [`Archive`]: migrates, stages, evicts and pins databases, by hand and by the rules |
 //! | [`recall`] | [`Recaller`]: stages what many ask for, in the order of tapes |

@@ -29,7 +29,10 @@ use serde::Deserialize;
 use wildmatch::WildMatch;
 
 use crate::error::{Error, Result};
-use crate::stores::{CommandStore, FolderStore, S3Settings, S3Store, SiteCommands, Store};
+use crate::stores::{
+    CommandStore, FolderStore, S3Settings, S3Store, SiteCommands, Store, XrootdSettings,
+    XrootdStore,
+};
 
 /// The file of the settings, in the federation's folder.
 pub const STORAGE_FILE: &str = "storage.toml";
@@ -62,6 +65,8 @@ pub enum StoreSettings {
     },
     /// A bucket of an object store.
     S3(S3Settings),
+    /// A folder of a server that speaks XRootD's protocol.
+    Xrootd(XrootdSettings),
     /// Mass storage behind a site's commands.
     Commands(SiteCommands),
 }
@@ -182,6 +187,7 @@ impl StoreSettings {
         Ok(match self {
             StoreSettings::Folder { path, .. } => Arc::new(FolderStore::new(path.clone())?),
             StoreSettings::S3(settings) => Arc::new(S3Store::new(settings.clone())?),
+            StoreSettings::Xrootd(settings) => Arc::new(XrootdStore::new(settings.clone())?),
             StoreSettings::Commands(commands) => Arc::new(CommandStore::new(commands.clone())?),
         })
     }
@@ -191,6 +197,7 @@ impl StoreSettings {
         match self {
             StoreSettings::Folder { in_place, .. } => *in_place,
             StoreSettings::S3(settings) => settings.in_place,
+            StoreSettings::Xrootd(settings) => settings.in_place,
             StoreSettings::Commands(_) => false,
         }
     }
@@ -199,7 +206,7 @@ impl StoreSettings {
     pub(crate) fn streams(&self) -> usize {
         match self {
             StoreSettings::Folder { .. } => 2,
-            StoreSettings::S3(_) => 4,
+            StoreSettings::S3(_) | StoreSettings::Xrootd(_) => 4,
             StoreSettings::Commands(commands) => commands.streams,
         }
     }

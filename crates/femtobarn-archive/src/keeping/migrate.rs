@@ -158,7 +158,7 @@ pub(super) fn verify(
     size: u64,
     checksum: &str,
 ) -> Result<StoredState> {
-    let stored = store.stat(key)?;
+    let stored = store.examine(key)?;
     let told = stored.checksum.as_deref().filter(|told| kind_of(told) == kind_of(checksum));
     if stored.size == size && told.is_none_or(|told| value_of(told) == value_of(checksum)) {
         return Ok(stored);

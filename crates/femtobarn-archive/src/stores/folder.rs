@@ -8,16 +8,11 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::files::{copy_file, or_remove};
-use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object, too_short};
+use super::store::{
+    ByteWatch, LOST_AND_FOUND, MARK, ObjectRange, PART, Store, StoredState, check_key, no_object,
+    not_mounted, too_short,
+};
 use crate::error::{Error, Result};
-
-/// The beginning of names of files that are being written.
-const PART: &str = ".part-";
-/// The file that shows that a folder is a store: the folder of a disk that is not mounted has none. It is made before
-/// the first copy, and never again.
-const MARK: &str = ".femtobarn-store";
-/// What an empty disk has.
-const LOST_AND_FOUND: &str = "lost+found";
 
 /// Objects as files below a folder.
 #[derive(Debug)]
@@ -46,7 +41,7 @@ impl FolderStore {
 
     /// Fails if the folder is not there, or is not the store.
     fn check_mounted(&self) -> Result<()> {
-        if self.folder.join(MARK).is_file() { Ok(()) } else { Err(self.not_there()) }
+        if self.folder.join(MARK).is_file() { Ok(()) } else { Err(not_mounted(self)) }
     }
 
     /// The folder of an object, which is created.
@@ -65,14 +60,6 @@ impl FolderStore {
             },
             _ => Error::io(what, &self.folder.join(key), error),
         }
-    }
-
-    fn not_there(&self) -> Error {
-        let what = format!(
-            "{} is not there or has no file {MARK}, which a store has; is its disk mounted?",
-            self.place()
-        );
-        Error::Unavailable { what }
     }
 
     fn list_below(&self, folder: &Path, found: &mut Vec<(String, u64)>) -> Result<()> {
@@ -107,7 +94,7 @@ impl Store for FolderStore {
         let cannot = |error| Error::io("list", &self.folder, error);
         for entry in fs::read_dir(&self.folder).map_err(cannot)? {
             if entry.map_err(cannot)?.file_name() != LOST_AND_FOUND {
-                return Err(self.not_there());
+                return Err(not_mounted(self));
             }
         }
         let mark = self.folder.join(MARK);

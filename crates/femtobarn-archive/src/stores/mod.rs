@@ -1,16 +1,19 @@
 //! Stores: places that keep whole files under names.
 //!
-//! `store` is the trait with what every store promises; `folder`, `s3` and `commands` are its kinds; `files` copies
-//! bytes between files and takes their checksums.
+//! `store` is the trait with what every store promises; `folder`, `s3`, `xrootd` and `commands` are its kinds; `files`
+//! copies bytes between files and takes their checksums; `tasks` carries requests.
 
 mod commands;
 mod files;
 mod folder;
 mod s3;
 mod store;
+mod tasks;
+mod xrootd;
 
 pub use commands::{CommandStore, SiteCommands};
 pub(crate) use files::checksum;
 pub use folder::FolderStore;
 pub use s3::{S3Settings, S3Store};
 pub use store::{ByteWatch, ObjectRange, Store, StoredState};
+pub use xrootd::{XrootdSettings, XrootdStore};

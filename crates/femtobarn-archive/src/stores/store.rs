@@ -9,12 +9,20 @@ use crate::error::{Error, Result};
 /// false.
 pub type ByteWatch<'a> = dyn FnMut(u64) -> bool + 'a;
 
+/// The beginning of names of files that are being written, in stores that are folders.
+pub(super) const PART: &str = ".part-";
+/// The file that shows that a folder is a store: the folder of a disk that is not mounted has none. It is made before
+/// the first copy, and never again.
+pub(super) const MARK: &str = ".femtobarn-store";
+/// What an empty disk has.
+pub(super) const LOST_AND_FOUND: &str = "lost+found";
+
 /// What a store says about an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
     /// Its bytes.
     pub size: u64,
-    /// Its checksum, such as `adler32:0a1b2c3d`, if the store knows one of the stored bytes.
+    /// Its checksum, such as `adler32:0a1b2c3d`, if the store tells one of the stored bytes.
     pub checksum: Option<String>,
     /// The tape that it is on, and its place there, if it is on one.
     pub tape: Option<(String, u64)>,
@@ -76,6 +84,14 @@ pub trait Store: Debug + Send + Sync {
     /// `NoObject` if there is none of that name.
     fn stat(&self, key: &str) -> Result<StoredState>;
 
+    /// As [`stat`](Store::stat), with the checksum that the store can tell, even if it reads the object for it.
+    ///
+    /// # Errors
+    /// Those of [`stat`](Store::stat).
+    fn examine(&self, key: &str) -> Result<StoredState> {
+        self.stat(key)
+    }
+
     /// Removes an object, if there is one.
     ///
     /// # Errors
@@ -92,6 +108,15 @@ pub trait Store: Debug + Send + Sync {
 /// The error of an object that does not exist.
 pub(super) fn no_object(store: &dyn Store, key: &str) -> Error {
     Error::NoObject { what: format!("{} has no object {key}", store.place()) }
+}
+
+/// The error of a folder that is not there, or is not the store.
+pub(super) fn not_mounted(store: &dyn Store) -> Error {
+    let what = format!(
+        "{} is not there or has no file {MARK}, which a store has; is its disk mounted?",
+        store.place()
+    );
+    Error::Unavailable { what }
 }
 
 /// The error of an object that ends too early.

@@ -8,3 +8,5 @@ mod commands;
 mod sealed;
 mod settings;
 mod store_rules;
+mod xrootd;
+mod xrootd_tape;

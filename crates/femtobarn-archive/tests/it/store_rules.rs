@@ -1,5 +1,5 @@
-//! The rules that every store keeps, tried on a folder and on commands. S3 is tried with real servers, by the tests of
-//! Python.
+//! The rules that every store keeps, tried on a folder and on commands; on an XRootD server beside this. S3 is tried
+//! with real servers, by the tests of Python.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -31,7 +31,7 @@ pub(crate) fn program(path: &Path, text: &str) -> String {
     path.display().to_string()
 }
 
-fn check(store: &dyn Store, work: &Path) {
+pub(crate) fn check(store: &dyn Store, work: &Path) {
     let (from, to) = (work.join("from"), work.join("to"));
     fs::write(&from, b"seven bytes").unwrap();
     let is_not_found = |result: Result<(), Error>| matches!(result, Err(Error::NoObject { .. }));

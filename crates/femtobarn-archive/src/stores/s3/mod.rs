@@ -10,7 +10,6 @@ use std::io::Read;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,10 +20,10 @@ use object_store::{
     BackoffConfig, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart, coalesce_ranges,
 };
 use serde::Deserialize;
-use tokio::runtime::Runtime;
 
 use super::files::{FileSum, or_remove};
 use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object, too_short};
+use super::tasks::StoreTasks;
 use crate::error::{Error, Result};
 use connection::Connector;
 
@@ -78,7 +77,7 @@ fn key_variables() -> [String; 2] {
 pub struct S3Store {
     settings: S3Settings,
     bucket: AmazonS3,
-    runtime: OnceLock<Runtime>,
+    tasks: StoreTasks,
 }
 
 impl S3Store {
@@ -115,7 +114,7 @@ impl S3Store {
         let bucket = bucket.map_err(|error| Error::Invalid {
             what: format!("bucket {} at {}: {error}", settings.bucket, settings.url),
         })?;
-        Ok(S3Store { settings, bucket, runtime: OnceLock::new() })
+        Ok(S3Store { settings, bucket, tasks: StoreTasks::new("femtobarn-s3") })
     }
 
     fn object(&self, key: &str) -> Result<ObjectPath> {
@@ -126,22 +125,6 @@ impl S3Store {
         } else {
             ObjectPath::from(format!("{prefix}/{key}"))
         })
-    }
-
-    fn runtime(&self) -> Result<&Runtime> {
-        if let Some(runtime) = self.runtime.get() {
-            return Ok(runtime);
-        }
-        let made = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_name("femtobarn-s3")
-            .enable_all()
-            .build();
-        let made = made.map_err(|source| Error::Io {
-            what: "cannot start threads for an object store".to_owned(),
-            source,
-        })?;
-        Ok(self.runtime.get_or_init(|| made))
     }
 
     fn failed(&self, what: &str, key: &str, error: object_store::Error) -> Error {
@@ -236,7 +219,7 @@ impl Store for S3Store {
     }
 
     fn put(&self, key: &str, from: &Path, watch: &mut ByteWatch<'_>) -> Result<Option<String>> {
-        self.runtime()?.block_on(self.send(key, from, watch))
+        self.tasks.runtime()?.block_on(self.send(key, from, watch))
     }
 
     fn get(&self, key: &str, to: &Path, watch: &mut ByteWatch<'_>) -> Result<()> {
@@ -247,7 +230,7 @@ impl Store for S3Store {
             let first = number * RANGE_BYTES;
             first..first.saturating_add(RANGE_BYTES).min(size)
         });
-        let fetched = self.runtime()?.block_on(async {
+        let fetched = self.tasks.runtime()?.block_on(async {
             let fetch = |range: Range<u64>| {
                 let first = range.start;
                 let fetching = self.bucket.get_range(&object, range);
@@ -285,7 +268,7 @@ impl Store for S3Store {
             if is_whole { Ok(bytes) } else { Err(too_short(store, key, range.end)) }
         };
         let read =
-            self.runtime()?.block_on(coalesce_ranges(&wanted, fetch, gap_to_bridge(&wanted)));
+            self.tasks.runtime()?.block_on(coalesce_ranges(&wanted, fetch, gap_to_bridge(&wanted)));
         for (range, bytes) in ranges.iter_mut().zip(read?) {
             range.buffer.copy_from_slice(&bytes);
         }
@@ -294,14 +277,14 @@ impl Store for S3Store {
 
     fn stat(&self, key: &str) -> Result<StoredState> {
         let object = self.object(key)?;
-        let found = self.runtime()?.block_on(self.bucket.head(&object));
+        let found = self.tasks.runtime()?.block_on(self.bucket.head(&object));
         let found = found.map_err(|error| self.failed("look at", key, error))?;
         Ok(StoredState { size: found.size, ..StoredState::default() })
     }
 
     fn remove(&self, key: &str) -> Result<()> {
         let object = self.object(key)?;
-        let removed = self.runtime()?.block_on(self.bucket.delete(&object));
+        let removed = self.tasks.runtime()?.block_on(self.bucket.delete(&object));
         match removed.map_err(|error| self.failed("remove", key, error)) {
             Err(Error::NoObject { .. }) => Ok(()),
             other => other,
@@ -312,7 +295,7 @@ impl Store for S3Store {
         let below = &self.settings.prefix;
         let top = (!below.is_empty()).then(|| ObjectPath::from(below.as_str()));
         let listed =
-            self.runtime()?.block_on(self.bucket.list(top.as_ref()).try_collect::<Vec<_>>());
+            self.tasks.runtime()?.block_on(self.bucket.list(top.as_ref()).try_collect::<Vec<_>>());
         let listed = listed.map_err(|error| self.failed("list", prefix, error))?;
         let mut found = vec![];
         for object in listed {

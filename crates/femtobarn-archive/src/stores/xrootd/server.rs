@@ -1,0 +1,141 @@
+//! [`StoreServer`]: the connection to the server of a store, and the files that are open there.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::clock;
+use parking_lot::Mutex;
+use xrd::Location;
+use xrd::client::{Client, ClientError, File, Options, Result, Url};
+use xrd::flags::{OpenOptions, PrepareMore, PrepareOptions};
+
+/// Files that stay open for further reads: to open one may take a server far longer than to read it.
+const OPEN_MAX: usize = 32;
+/// How long it takes until a file is asked for again that the server has to bring online.
+const ASK_AGAIN: Duration = Duration::from_secs(3600);
+
+/// The folder on a server that a store is in.
+#[derive(Debug)]
+pub(super) struct StoreServer {
+    url: Url,
+    options: Options,
+    client: tokio::sync::Mutex<Option<Client>>,
+    /// The files that were read last, by their keys, the newest at the end.
+    open: Mutex<VecDeque<(String, Arc<File>)>>,
+    /// When the server was asked to bring files online, by their keys.
+    asked: Mutex<HashMap<String, Instant>>,
+}
+
+impl StoreServer {
+    /// A server that is connected to when it is first needed.
+    pub(super) fn new(url: Url, options: Options) -> Self {
+        let (client, open) = (tokio::sync::Mutex::default(), Mutex::default());
+        StoreServer { url, options, client, open, asked: Mutex::default() }
+    }
+
+    /// The folder.
+    pub(super) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The place of a file below the folder, with opaque information for the server.
+    ///
+    /// # Errors
+    /// `Invalid` if it is too long.
+    pub(super) fn location(&self, key: &str, opaque: &str) -> Result<Location> {
+        let folder = self.url.location.path();
+        let folder = folder.strip_suffix(b"/").unwrap_or(folder);
+        let whole = [folder, b"/", key.as_bytes(), opaque.as_bytes()].concat();
+        Location::new(whole).map_err(|error| ClientError::Invalid { what: error.to_string() })
+    }
+
+    /// The connection, which is made if there is none.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`].
+    pub(super) async fn client(&self) -> Result<Client> {
+        let mut client = self.client.lock().await;
+        if let Some(client) = &*client {
+            return Ok(client.clone());
+        }
+        let connected = Client::connect(&self.url, self.options.clone()).await?;
+        Ok(client.insert(connected).clone())
+    }
+
+    /// A connection of its own, for a request that may take this long.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`].
+    pub(super) async fn patient_client(&self, patience: Duration) -> Result<Client> {
+        let options = Options {
+            request_timeout: self.options.request_timeout.max(patience),
+            patience: self.options.patience.max(patience),
+            ..self.options.clone()
+        };
+        Client::connect(&self.url, options).await
+    }
+
+    /// A file that is open for reading, if it is.
+    pub(super) fn known_open(&self, key: &str) -> Option<Arc<File>> {
+        let file = self.take_open(key)?;
+        self.keep_open(key, &file);
+        Some(file)
+    }
+
+    /// Opens a file, which stays open for reading.
+    ///
+    /// # Errors
+    /// Those of [`Client::open`].
+    pub(super) async fn open(&self, key: &str) -> Result<Arc<File>> {
+        let client = self.client().await?;
+        let file = Arc::new(client.open(&self.location(key, "")?, OpenOptions::READ).await?);
+        self.asked.lock().remove(key);
+        self.keep_open(key, &file);
+        Ok(file)
+    }
+
+    /// Closes a file that is open for reading, when nobody reads it any more. Must be called within the runtime.
+    pub(super) fn forget_open(&self, key: &str) {
+        drop(self.take_open(key));
+    }
+
+    fn take_open(&self, key: &str) -> Option<Arc<File>> {
+        let mut open = self.open.lock();
+        let place = open.iter().position(|(name, _)| name == key)?;
+        open.remove(place).map(|(_, file)| file)
+    }
+
+    fn keep_open(&self, key: &str, file: &Arc<File>) {
+        let mut open = self.open.lock();
+        open.push_back((key.to_owned(), Arc::clone(file)));
+        // Those that two opened at once are closed in their turn, too.
+        let oldest = if open.len() > OPEN_MAX { open.pop_front() } else { None };
+        drop(open);
+        drop(oldest);
+    }
+
+    /// Asks the server to bring a file online, unless it was asked lately.
+    ///
+    /// # Errors
+    /// Those of [`Client::prepare`].
+    pub(super) async fn bring_online(&self, key: &str) -> Result<()> {
+        let now = clock::now();
+        {
+            let mut asked = self.asked.lock();
+            asked.retain(|_, since| now.duration_since(*since) < ASK_AGAIN);
+            if asked.contains_key(key) {
+                return Ok(());
+            }
+            asked.insert(key.to_owned(), now);
+        }
+        let location = [self.location(key, "")?];
+        let (stage, more) = (PrepareOptions::STAGE, PrepareMore::default());
+        let client = self.client().await?;
+        let prepared = client.prepare(&location, stage, more, 0).await;
+        if prepared.is_err() {
+            self.asked.lock().remove(key);
+        }
+        prepared.map(drop)
+    }
+}
