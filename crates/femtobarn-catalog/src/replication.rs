@@ -155,7 +155,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "deleted",
             "bytes",
         ],
-        // Versions are found through their containers, since they have no index by commit.
+        // Through their containers, unless the catalogue has indexes by commit.
         new: "containers c CROSS JOIN versions t ON t.database = c.database \
               AND t.container = c.id AND t.csn > ?1 AND t.csn <= ?2",
     },
@@ -170,6 +170,23 @@ pub(crate) const TABLES: &[CopiedTable] = &[
         new: "link_targets t WHERE csn > ?1 AND csn <= ?2",
     },
 ];
+
+/// What follows `FROM` for new versions if the catalogue has [`INDEXES_BY_COMMIT`].
+pub(crate) const VERSIONS_BY_COMMIT: &str = "versions t WHERE t.csn > ?1 AND t.csn <= ?2";
+
+/// Indexes that a catalogue gets when it is followed for the first time, so that a follower's question costs the new rows
+/// and not all containers.
+pub(crate) const INDEXES_BY_COMMIT: &str = "
+CREATE INDEX IF NOT EXISTS containers_by_created ON containers (created);
+CREATE INDEX IF NOT EXISTS containers_by_dropped ON containers (dropped) WHERE dropped IS NOT NULL;
+CREATE INDEX IF NOT EXISTS container_names_by_since ON container_names (since);
+CREATE INDEX IF NOT EXISTS container_names_by_until ON container_names (until) WHERE until IS NOT NULL;
+CREATE INDEX IF NOT EXISTS link_targets_by_csn ON link_targets (csn);
+CREATE INDEX IF NOT EXISTS versions_by_csn ON versions (csn);
+";
+
+/// The one of these indexes that is made last.
+pub(crate) const LAST_INDEX_BY_COMMIT: &str = "versions_by_csn";
 
 /// The tables whose rows are not dated. All rows of commits up to `?2` are sent.
 pub(crate) const UNDATED: &[CopiedTable] = &[

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::ids::{Csn, DatabaseId};
 use crate::numbers::{signed, unsigned};
 use crate::replication::{
-    CopiedTable, IN_STORES, LeaderRows, OF_A_DATABASE, SEQUENCES, SqlValue, Successor, TABLES,
-    TableRows, UNDATED,
+    CopiedTable, IN_STORES, INDEXES_BY_COMMIT, LAST_INDEX_BY_COMMIT, LeaderRows, OF_A_DATABASE,
+    SEQUENCES, SqlValue, Successor, TABLES, TableRows, UNDATED, VERSIONS_BY_COMMIT,
 };
 use crate::schema::{FORMAT_WITH_ROLES, raise_format};
 use crate::sql::SqlResult;
@@ -37,8 +37,10 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Invalid`] if `since` is newer than all commits: the follower has those of another history.
     pub fn rows_since(&self, since: Csn, mark: Option<u64>) -> Result<LeaderRows> {
+        self.index_by_commit()?;
         self.read(|sql| {
             let _same_state = sql.unchecked_transaction()?;
+            let is_indexed = is_indexed_by_commit(sql)?;
             let head = head(sql)?;
             if since > head {
                 let what = format!("commit {since} does not exist here; the newest is {head}");
@@ -49,7 +51,9 @@ impl LocalCatalogue {
             let range = params![signed(since.0), signed(at.0)];
             let mut rows = LeaderRows { at, head, mark: 0, has_undated: false, tables: vec![] };
             for table in TABLES.iter().filter(|_| at > since) {
-                rows.tables.push(read(sql, table, table.new, range)?);
+                let is_by_commit = is_indexed && table.name == "versions";
+                let new = if is_by_commit { VERSIONS_BY_COMMIT } else { table.new };
+                rows.tables.push(read(sql, table, new, range)?);
             }
             rows.tables.push(read(sql, &SEQUENCES, SEQUENCES.new, [])?);
             let undated = undated(sql, at)?;
@@ -63,6 +67,15 @@ impl LocalCatalogue {
             rows.tables.retain(|table| !table.cells.is_empty());
             Ok(rows)
         })
+    }
+
+    /// Makes the indexes by commit, unless they are there, or this process may not write.
+    fn index_by_commit(&self) -> Result<()> {
+        if self.connections.is_read_only() || self.read(is_indexed_by_commit)? {
+            return Ok(());
+        }
+        let making = |sql: &Connection| Ok(sql.execute_batch(INDEXES_BY_COMMIT)?);
+        self.connections.current()?.write_as_anyone(making)
     }
 
     /// All rows of a database's contents up to commit `at`, which a follower compares with its own when the
@@ -143,6 +156,12 @@ fn undated(sql: &Connection, at: Csn) -> SqlResult<Vec<TableRows>> {
         }
     }
     Ok(all)
+}
+
+fn is_indexed_by_commit(sql: &Connection) -> SqlResult<bool> {
+    let mut found =
+        sql.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
+    Ok(found.exists([LAST_INDEX_BY_COMMIT])?)
 }
 
 fn read(
