@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from time import sleep, time
 
 import pytest
-from file_server import CONTENT, FileServer, serve, served_files
+from file_server import CONTENT, FileServer, run, serve, served_files
 
 import femtobarn as fb
 
@@ -158,3 +159,20 @@ def test_failing_disk_ends_an_answer_instead_of_filling_it_up(tmp_path: Path, fi
         pytest.raises(IncompleteRead),
     ):
         FileServer(server, tmp_path).ask("GET", "/data/large.bin")
+
+
+def test_what_has_no_room_is_refused_before_it_is_sent(files: FileServer) -> None:
+    size = 10**18
+    with socket.create_connection(("127.0.0.1", files.server.port), timeout=60) as client:
+        lines = ["PUT /data/huge HTTP/1.1", "Host: here", f"Content-Length: {size}", "Expect: 100-continue"]
+        client.sendall("\r\n".join([*lines, "", ""]).encode())
+        answer = client.recv(4096).decode()
+    assert answer.startswith("HTTP/1.1 507 ")
+    huge = files.folder / "huge"
+    with huge.open("wb") as sparse:
+        sparse.truncate(shutil.disk_usage(files.folder).free + 10**12)
+    url = f"root://127.0.0.1:{files.server.port}//data"
+    run("xrdcp", "--silent", huge, f"{url}/huge", code=54)
+    run("xrdcp", "--silent", files.folder / "data" / "empty", f"{url}/small")
+    assert (files.folder / "data" / "small").exists()
+    assert not (files.folder / "data" / "huge").exists()

@@ -45,18 +45,24 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Begins to upload a file, which gets these permission bits.
+    /// Begins to upload a file, which gets these permission bits, and will have this size if it is known.
     ///
     /// # Errors
     /// Those of the storage; `EBUSY` if the path is the top of an export.
-    pub fn begin(exports: &Exports, path: &StoragePath, mode: u32) -> StorageResult<Self> {
+    pub fn begin(
+        exports: &Exports,
+        path: &StoragePath,
+        mode: u32,
+        size: Option<u64>,
+    ) -> StorageResult<Self> {
         let (storage, below) = exports.locate_writable(path)?;
         if below.parent().is_none() {
             return Err(StorageError::cannot("store", path, Errno::EBUSY));
         }
         let part = folder()?.join(Uuid::new_v4().simple().to_string().as_bytes())?;
         let how = OpenMode { write: true, creation: Creation::New, make_folders: true, mode };
-        let file = storage.open(&part, how, Opaque::default())?;
+        let announced = size.map(|size| format!("oss.asize={size}")).unwrap_or_default();
+        let file = storage.open(&part, how, Opaque(announced.as_bytes()))?;
         Ok(Upload {
             storage,
             file,
@@ -173,7 +179,8 @@ mod tests {
         let mut exports = Exports::default();
         exports.add(&at("/data"), storage, ExportOptions::default()).expect("an export");
         let begin = || {
-            let upload = Upload::begin(&exports, &at("/data/a/b"), FILE_MODE).expect("an upload");
+            let upload =
+                Upload::begin(&exports, &at("/data/a/b"), FILE_MODE, None).expect("an upload");
             upload.write_at(0, b"new").expect("a write");
             upload
         };

@@ -169,7 +169,7 @@ impl DataServer {
         }
     }
 
-    /// Whether it is a cache: it has what its origin has, and keeps what is read.
+    /// Whether it is a cache or another proxy: it has what its origin has.
     pub fn is_cache(&self) -> bool {
         self.is_cache.load(Ordering::Relaxed)
     }
@@ -265,8 +265,9 @@ impl DataServer {
             let why = format!("is a {}, not a server with files", shortened(role));
             return Err(ProbeFailure { why, is_silent: false });
         }
-        let flags = client.server_flags();
-        self.tells(flags.is_some_and(|flags| flags.contains(ServerFlags::CACHE)));
+        // XCache up to XRootD 5.5 says that it is a proxy.
+        let flags = client.server_flags().unwrap_or_default();
+        self.tells(flags.contains(ServerFlags::CACHE) || flags.contains(ServerFlags::PROXY));
         // Servers of other kinds do not tell.
         let running = words.next().and_then(|word| word.trim().parse().ok()).unwrap_or(0);
         self.connect_lines().await?;

@@ -75,6 +75,26 @@ impl PosixStorage {
         }
     }
 
+    /// Checks that a file has room which will have the bytes that a client announces, as XRootD's clients do.
+    fn check_space(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        let announced = opaque.value_of("oss.asize").and_then(|text| str::from_utf8(text).ok());
+        let Some(announced) = announced.and_then(|text| text.parse::<u64>().ok()) else {
+            return Ok(());
+        };
+        // A file that is written over gives its own space.
+        let before = self.metadata(path, Opaque::default()).map_or(0, |found| found.size);
+        let top = StoragePath::top();
+        let folder = path.parent().map_or(top.clone(), |(folder, _)| folder);
+        let space = self.space(&folder).or_else(|_| self.space(&top))?;
+        let free = space.free.saturating_add(before);
+        if announced <= free {
+            return Ok(());
+        }
+        let what =
+            format!("cannot make {path}: it will have {announced} bytes, and {free} are free");
+        Err(StorageError::refused(Errno::ENOSPC, what))
+    }
+
     fn open_plain(&self, path: &StoragePath, how: OpenMode) -> StorageResult<OwnedFd> {
         let makes = how.creation != Creation::Existing;
         // Opening a pipe without a reader must not block.
@@ -171,8 +191,11 @@ impl Storage for PosixStorage {
         &self,
         path: &StoragePath,
         how: OpenMode,
-        _opaque: Opaque<'_>,
+        opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
+        if how.creation != Creation::Existing {
+            self.check_space(path, opaque)?;
+        }
         let file = self.open_plain(path, how)?;
         let metadata = fstat(&file).map_err(|errno| StorageError::cannot("stat", path, errno))?;
         match accounts::kind_of(&metadata) {

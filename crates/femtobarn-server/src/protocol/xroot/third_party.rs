@@ -105,7 +105,7 @@ impl RequestHandler {
         let path = path.clone();
         let begun = self.call(false, move |service| {
             check_place(&service.logical.exports, &path, how)?;
-            let upload = Upload::begin(&service.logical.exports, &path, how.mode)?;
+            let upload = Upload::begin(&service.logical.exports, &path, how.mode, size)?;
             let file = Arc::clone(upload.file());
             let (file, metadata) = service.logical.files.unnamed(&path, file)?;
             Ok((upload, file, metadata))

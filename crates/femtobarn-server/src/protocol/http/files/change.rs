@@ -3,7 +3,7 @@
 use axum::body::{Body, BodyDataStream};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http::header::{CONTENT_RANGE, ETAG, EXPECT};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, EXPECT};
 use http::{HeaderName, StatusCode, Uri};
 use nix::errno::Errno;
 use percent_encoding::percent_decode;
@@ -54,7 +54,8 @@ impl FileRequest {
             let what = "parts of a file cannot be stored; send the whole file";
             return Err(HttpFailure::NotImplemented(what.to_owned()));
         }
-        let mut upload = self.begin_upload().await?;
+        let size = self.header(&CONTENT_LENGTH).and_then(|text| text.parse().ok());
+        let mut upload = self.begin_upload(size).await?;
         while let Some(chunk) = next(chunks).await? {
             upload.append(chunk).await?;
         }

@@ -30,14 +30,15 @@ impl FileRequest {
         self.check_visible(&self.location.path)?;
         let mut query = query.unwrap_or_default().to_owned();
         let server = match method.as_str() {
-            "GET" | "HEAD" | "PROPFIND" => self.reader(redirector, &query).await?,
+            "GET" => self.reader(redirector, Wish::Read, &query).await?,
+            "HEAD" | "PROPFIND" => self.reader(redirector, Wish::Look, &query).await?,
             "PUT" | "MKCOL" => self.server(redirector, Wish::Create).await?,
             "DELETE" => self.server(redirector, Wish::Change).await?,
             // To fetch a file, or to store it elsewhere.
             "COPY" if self.headers.contains_key("source") => {
                 self.server(redirector, Wish::Create).await?
             }
-            "COPY" => self.reader(redirector, &query).await?,
+            "COPY" => self.reader(redirector, Wish::Read, &query).await?,
             "MOVE" => {
                 if let Some(host) = &self.host {
                     let separator = if query.is_empty() { "" } else { "&" };
@@ -66,14 +67,19 @@ impl FileRequest {
 
     /// A server from which the path can be read, or the snapshot that may be in it: which folders are federations, only
     /// the servers know.
-    async fn reader(&self, redirector: &Redirector, query: &str) -> Result<Endpoint, HttpFailure> {
-        let found = self.server(redirector, Wish::Read).await;
+    async fn reader(
+        &self,
+        redirector: &Redirector,
+        wish: Wish,
+        query: &str,
+    ) -> Result<Endpoint, HttpFailure> {
+        let found = self.server(redirector, wish).await;
         let path = self.location.path.as_bytes();
         let mark = path.windows(2).position(|two| two == b"/@");
         let (Err(failure), Some(mark)) = (&found, mark) else { return found };
         let federation = String::from_utf8_lossy(&path[..mark]).into_owned();
         let location = UrlLocation::of_path(self.location.url_path(), query, &[federation])?;
-        let found = redirector.find(&[self.asked(&location)], Wish::Read).await;
+        let found = redirector.find(&[self.asked(&location)], wish).await;
         found.map_err(|_| failure.clone())
     }
 

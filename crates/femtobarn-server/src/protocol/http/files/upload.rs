@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use super::failure::HttpFailure;
 use super::{FileRequest, FileSite};
 use crate::auth::Action;
+use crate::logical::Logical;
 use crate::logical::uploads::{FILE_MODE, Upload};
 use crate::physical::{Metadata, StorageError};
 use crate::protocol::buffers::PIECE_BYTES;
@@ -51,13 +52,17 @@ impl PendingUpload {
 }
 
 impl FileRequest {
-    /// Begins to store a file at the path, if the client may.
-    pub(super) async fn begin_upload(&self) -> Result<PendingUpload, HttpFailure> {
+    /// Begins to store a file at the path, of this size if it is known, if the client may.
+    pub(super) async fn begin_upload(
+        &self,
+        size: Option<u64>,
+    ) -> Result<PendingUpload, HttpFailure> {
         let path = self.changeable_path()?.clone();
         self.check(Action::Create, &path)?;
         self.replaced().await?;
-        let upload =
-            self.call(move |logical| Upload::begin(&logical.exports, &path, FILE_MODE)).await?;
+        let begin =
+            move |logical: &Logical| Upload::begin(&logical.exports, &path, FILE_MODE, size);
+        let upload = self.call(begin).await?;
         Ok(PendingUpload {
             site: Arc::clone(&self.site),
             upload: Arc::new(upload),

@@ -54,7 +54,7 @@ impl FileRequest {
                 if order.keeps_existing {
                     self.headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
                 }
-                let upload = self.begin_upload().await?;
+                let upload = self.begin_upload(None).await?;
                 markers::answer(told, text, async move {
                     let _turn = turn;
                     self.pull(&others, &order, upload, &progress).await
