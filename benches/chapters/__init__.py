@@ -13,6 +13,7 @@ NAMES = (
     "redirects",
     "caching",
     "stores",
+    "replication",
     "locking",
     "remote",
 )

@@ -69,6 +69,10 @@ class Place:
         process.kill()
         process.wait()
 
+    def end_all(self) -> None:
+        for program in list(self.processes):
+            self.end(program)
+
     def log(self, program: str) -> str:
         return (self.folder / program).read_text(errors="replace")
 
@@ -117,7 +121,7 @@ def cluster() -> Iterator[Cluster]:
             places.append(Place(folder, config, port))
         manager, theirs, ours = places
         for place in places:
-            stack.callback(lambda place=place: [place.end(program) for program in list(place.processes)])
+            stack.callback(place.end_all)
         for place in (manager, theirs):
             place.run("cmsd")
             place.run("xrootd", place.port)

@@ -1,0 +1,46 @@
+"""A copy that follows its leader."""
+
+from __future__ import annotations
+
+from framework import Figure, Side, cpu_per_100_mb, flat, highest
+
+TITLE = "Copies that follow"
+INTRO = """A follower, its leader's server and a process that commits, all on one machine."""
+
+WORK = "{work}/replicated"
+RATE = "200"
+SECONDS = "5"
+COMMITS = "50"
+CONTAINERS = ("10", "1000", "20000")
+BEHIND = "s until the copy had a commit, at most"
+
+PREPARATIONS = ()
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "replication-rate",
+        "Follow commits of 10 MB",
+        "commits",
+        (Side("Follower", ("replicated.py", "rate", WORK, RATE, SECONDS), "ours", cores=2),),
+        (highest("Follower", 1.0, BEHIND), cpu_per_100_mb("Follower", 0.1)),
+        x="MB/s committed",
+        y=BEHIND,
+    ),
+    Figure(
+        "replication-containers",
+        "Follow commits in federations of many containers",
+        "commits",
+        (
+            Side(
+                "Leader's server",
+                ("replicated.py", "containers", WORK, COMMITS, *CONTAINERS),
+                "ours",
+                cores=2,
+            ),
+        ),
+        (flat("Leader's server", 2.0),),
+        x="containers",
+        y="us of CPU of the leader's server for a commit",
+    ),
+)
+"""The chapter's figures."""
