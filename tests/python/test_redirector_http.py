@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from copying_servers import certified
-from data_servers import DataServer, data_servers, redirector
+from data_servers import DataServer, data_servers, patient_run, redirector
 from file_server import Reply, run
 from followed import put, url_of
 from server_settings import QUICK_STOP
@@ -23,6 +23,8 @@ import femtobarn as fb
 CONTENT = np.random.default_rng(7).bytes(3_000_000)
 
 Pair = tuple[DataServer, DataServer]
+
+LOCAL: dict[str, Any] = {"port": 0, "address": "127.0.0.1"}
 
 
 @pytest.fixture(params=["ours", "xrootd"])
@@ -45,6 +47,11 @@ def ask(server: fb.Server, method: str, path: str, body: bytes | None = None, **
         connection.request(method, path, body, headers)
         answer = connection.getresponse()
         return Reply(answer.status, answer.headers, answer.read())
+
+
+def location_of(server: fb.Server, path: str) -> str:
+    """Where a client is sent that reads a file."""
+    return str(ask(server, "GET", path).headers["Location"])
 
 
 def curl(*options: str | Path) -> bytes:
@@ -151,6 +158,26 @@ def test_python_follows(pair: Pair) -> None:
             assert file.read(1000) == CONTENT[1_000_000:1_001_000]
 
 
+def test_servers_near_the_client_are_preferred(pair: Pair, tmp_path: Path) -> None:
+    one, two = pair
+    config = tmp_path / "near.toml"
+    near = f'[[redirect.near]]\nclients = ["127.0.0.0/8"]\nservers = ["{two.host}"]'
+    config.write_text(f"{QUICK_STOP.read_text()}\n{near}\n")
+    with fb.serve(redirect_to=[one.url, two.url], config=config, **LOCAL) as server:
+        wait_for(lambda: all(it["is_up"] for it in server.status()["data_servers"]))
+        for _ in range(5):
+            assert curl(url(server, "/data/both.bin")) == CONTENT
+            patient_run("xrdcp", "-f", f"root://127.0.0.1:{server.port}//data/both.bin", tmp_path / "copy")
+        assert [it["redirects"] for it in server.status()["data_servers"]] == [0, 10]
+        assert curl(url(server, "/data/one.bin")) == b"one.bin"
+        two.stop()
+        # It is late long before it is down.
+        wait_for(lambda: f"http://{one.address}/" in location_of(server, "/data/both.bin"))
+        assert all(it["is_up"] for it in server.status()["data_servers"])
+        two.go_on()
+        wait_for(lambda: f"http://{two.address}/" in location_of(server, "/data/both.bin"))
+
+
 def test_snapshots_go_along(tmp_path: Path) -> None:
     with (
         fb.create(tmp_path / "lhc.fed") as fed,
@@ -167,9 +194,6 @@ def test_snapshots_go_along(tmp_path: Path) -> None:
         assert ask(server, "GET", "/store/lhc.fed/@9/run1.root").code == 404
         assert ask(server, "GET", "/store/lhc.fed/@1/run1.root?fb.csn=1").code in {400, 404}
         assert url_of(one).endswith("//store/lhc.fed")
-
-
-LOCAL: dict[str, Any] = {"port": 0, "address": "127.0.0.1"}
 
 
 def with_tls(folder: Path, setting: str = "") -> tuple[Path, Path]:

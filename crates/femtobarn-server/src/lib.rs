@@ -25,6 +25,7 @@ pub mod auth;
 pub mod config;
 pub mod logging;
 pub mod logical;
+mod network;
 pub mod physical;
 pub mod protocol;
 mod server;

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use nix::errno::Errno;
 use serde::Deserialize;
 
-use super::network::Network;
+use crate::network::Network;
 
 /// Addresses that are not public (the registries of IANA for special purposes), or that stand for others.
 const NOT_PUBLIC: [&str; 17] = [

@@ -1,6 +1,6 @@
 //! The server's configuration: a TOML file in which every setting is optional.
 //!
-//! `defaults.toml` documents every setting. `sections` has the tables, `network` and `copy_hosts` the addresses in them;
+//! `defaults.toml` documents every setting. `sections` has the tables, `copy_hosts` the servers in them;
 //! this module checks a configuration as a whole, and derives authentication and redirects from it.
 
 use std::path::PathBuf;
@@ -14,14 +14,13 @@ use crate::logical::placement::{FirstOf, Neighbour, Overflow, Placement, Replica
 use crate::logical::redirector::Redirector;
 
 mod copy_hosts;
-mod network;
 mod sections;
 
+pub use crate::network::{MetricsReaders, Network};
 pub use copy_hosts::CopyHosts;
-pub use network::{MetricsReaders, Network};
 pub use sections::{
     Allowed, AuthConfig, CacheConfig, ClusterConfig, CopyConfig, ExportConfig, HttpConfig, Limits,
-    LogConfig, LogFormat, LogicalConfig, MetricsAccess, RedirectConfig, ReplicaConfig,
+    LogConfig, LogFormat, LogicalConfig, MetricsAccess, NearConfig, RedirectConfig, ReplicaConfig,
     ThrottleConfig, TlsConfig, UnixAllowed,
 };
 
@@ -155,15 +154,28 @@ impl Config {
     /// What redirects clients to other servers; none if this server has folders.
     ///
     /// # Errors
-    /// A text that names the server that is not written as `root://host:port//path`, has another path, or is named twice.
+    /// A text that names the server that is not written as `root://host:port//path`, has another path, is named twice, or is
+    /// near to clients but not there.
     pub fn redirector(&self) -> Result<Option<Redirector>, String> {
-        if self.redirect.to.is_empty() {
+        let near = &self.redirect.near;
+        if self.redirect.to.is_empty() && near.is_empty() {
             return Ok(None);
         }
         let urls = self.redirect.to.iter().map(|text| Url::parse(text));
-        let urls: Result<_, _> = urls.collect();
+        let urls: Result<Vec<_>, _> = urls.collect();
         let urls = urls.map_err(|error| format!("redirect.to: {error}"))?;
-        Redirector::new(urls, self.redirect.clients_per_copy).map(Some)
+        for host in near.iter().flat_map(|it| &it.servers) {
+            if !urls.iter().any(|url| is_host(host, url)) {
+                return Err(format!(
+                    "redirect.near: {host} is not among the servers of redirect.to"
+                ));
+            }
+        }
+        let clients_near = |url: &Url| {
+            let near = near.iter().filter(|it| it.servers.iter().any(|host| is_host(host, url)));
+            near.flat_map(|it| it.clients.iter().copied()).collect()
+        };
+        Redirector::new(urls, clients_near, self.redirect.clients_per_copy).map(Some)
     }
 
     /// The clients that may read the metrics.
@@ -189,6 +201,11 @@ impl Config {
         };
         Ok(Authenticator { anonymous: auth.anonymous.rights(), unix: auth.unix.0.rights(), tokens })
     }
+}
+
+/// Whether a server has this name or address, which is written without the brackets of a URL.
+fn is_host(host: &str, url: &Url) -> bool {
+    url.server.host.eq_ignore_ascii_case(host)
 }
 
 fn neighbour(text: &str) -> Result<Neighbour, String> {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::copy_hosts::CopyHosts;
-use super::network::Network;
 use crate::auth::{Issuer, Rights};
+use crate::network::Network;
 
 /// An exported folder.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -202,6 +202,8 @@ pub struct RedirectConfig {
     pub to: Vec<String>,
     /// Clients that read one file within a minute for each of the caching servers among them that they are sent to.
     pub clients_per_copy: NonZeroU32,
+    /// Which of them are near to which clients.
+    pub near: Vec<NearConfig>,
     /// Servers, as `host:port`, to which readers are redirected while they have a copy that follows.
     pub followers: Vec<String>,
     /// Sessions above which clients are redirected to neighbours; 0 for never.
@@ -211,6 +213,16 @@ pub struct RedirectConfig {
     /// Paths that other servers have copies of.
     #[serde(rename = "replica")]
     pub replicas: Vec<ReplicaConfig>,
+}
+
+/// Clients and the servers near them.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct NearConfig {
+    /// The addresses of the clients.
+    pub clients: Vec<Network>,
+    /// The names or addresses of the servers, without ports.
+    pub servers: Vec<String>,
 }
 
 /// A path that other servers have copies of.
@@ -249,6 +261,7 @@ impl Default for RedirectConfig {
         RedirectConfig {
             to: vec![],
             clients_per_copy: NonZeroU32::MIN.saturating_add(9),
+            near: vec![],
             followers: vec![],
             sessions_max: 0,
             neighbours: vec![],

@@ -68,6 +68,23 @@ fn a_redirector_needs_servers_with_one_path() {
     }
 }
 
+#[test]
+fn servers_near_clients_are_among_those_of_a_redirector() {
+    let redirector = |near: &str| {
+        let near = format!("near = [{{ clients = ['10.0.0.0/8'], servers = ['{near}'] }}]");
+        let to = "to = ['root://a//x', 'root://[fd00::1]:7//x']";
+        let config = Config::from_toml(&format!("[redirect]\n{to}\n{near}")).unwrap();
+        config.redirector().map(|it| it.is_some())
+    };
+    for host in ["A", "fd00::1"] {
+        assert_eq!(redirector(host), Ok(true), "{host}");
+    }
+    for other in ["b", "a:1094"] {
+        let error = redirector(other).expect_err(other);
+        assert!(error.contains(&format!("redirect.near: {other} is not among")), "{error}");
+    }
+}
+
 fn throttled(setting: &str) -> String {
     let all = format!("bytes_per_second = 1, seeks_per_second = 1, {setting}");
     format!("[[export]]\nfolder = 'x'\nthrottle = {{ {all} }}")
@@ -87,6 +104,7 @@ fn an_invalid_setting_is_refused_with_its_name_or_value() {
         ("[redirect]\nto = ['root://a//x']\n[[export]]\nfolder = 'x'", "has no folders"),
         ("[redirect]\nto = ['root://a//x']\nfollowers = ['a:1']", "without followers"),
         ("[redirect]\nto = ['root://a//x']\nneighbours = ['a:1']", "without followers"),
+        ("[[redirect.near]]\nclients = ['x']\nservers = ['a']", "invalid address \"x\""),
         (
             "[redirect]\nto = ['root://a//x']\nreplica = [{ path = '/x', servers = ['a:1'] }]",
             "without followers",

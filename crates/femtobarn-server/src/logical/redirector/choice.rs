@@ -1,7 +1,8 @@
 //! Which server a client is sent to, by what all have said about its path.
 //!
 //! 1. What exists is read and changed where it is. Servers that can read it at once are preferred for reading and those that
-//!    can write it for changes, then those that are not late. Of two that are drawn, the one with less to do is taken.
+//!    can write it for changes, then those that are not late, then those near the client. Of two that are drawn, the one with
+//!    less to do is taken.
 //! 2. What no server has is made at the one that a hash of the path and the server's name decides, so all who make the same
 //!    path at once meet there, whatever redirector they ask. Servers that have the folder above it are preferred.
 //! 3. A path is made only if all servers that are up have said that there is none: silence is no answer.
@@ -11,6 +12,7 @@
 
 use std::cmp::Reverse;
 use std::fmt::Write;
+use std::net::IpAddr;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +57,8 @@ pub struct Asked<'a> {
     pub opaque: Opaque<'a>,
     /// Whether servers are to be asked, whatever they have said before.
     pub anew: bool,
+    /// The client's address.
+    pub client: IpAddr,
 }
 
 /// What a client asks for, and what servers have said about it.
@@ -88,6 +92,7 @@ pub(super) fn holder<'a>(
         .collect();
     prefer(&mut fit, |number| has_all(number, is_apt));
     prefer(&mut fit, |number| !servers[number].is_late());
+    prefer(&mut fit, |number| heard.iter().all(|it| servers[number].is_near(it.asked.client)));
     leave_out_caches(servers, &mut fit, heard.first()?.asked.path, copies);
     if fit.is_empty() {
         return None;

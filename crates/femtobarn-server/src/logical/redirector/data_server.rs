@@ -11,6 +11,7 @@
 //! 6. A redirector or manager is never up: two that are behind each other would send clients back and forth.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -22,6 +23,8 @@ use tokio::sync::Semaphore;
 use xrd::client::{Client, ClientError, Endpoint, Options, Url};
 use xrd::flags::{ServerFlags, StatFlags};
 use xrd::{ErrorCode, Location, QueryCode};
+
+use crate::network::Network;
 
 /// How long it is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
@@ -82,6 +85,8 @@ impl fmt::Display for Presence {
 /// A server that has files.
 pub struct DataServer {
     url: Url,
+    /// The addresses of the clients near it.
+    clients_near: Vec<Network>,
     standing: Mutex<Standing>,
     /// There are none while it is down.
     lines: Mutex<Vec<Arc<Line>>>,
@@ -118,15 +123,20 @@ enum Standing {
 }
 
 impl DataServer {
-    pub(super) fn new(url: Url) -> Self {
+    pub(super) fn new(url: Url, clients_near: Vec<Network>) -> Self {
         let (standing, lines) = (Mutex::new(Standing::New), Mutex::default());
         let (redirects, is_cache) = (AtomicU64::new(0), AtomicBool::new(false));
-        DataServer { url, standing, lines, redirects, is_cache }
+        DataServer { url, clients_near, standing, lines, redirects, is_cache }
     }
 
     /// Its name and port.
     pub fn endpoint(&self) -> &Endpoint {
         &self.url.server
+    }
+
+    /// Whether a client is near it.
+    pub(super) fn is_near(&self, client: IpAddr) -> bool {
+        self.clients_near.iter().any(|network| network.has(client))
     }
 
     /// Whether it has been asked if it is up.
@@ -302,6 +312,14 @@ impl DataServer {
     /// Records whether it is a cache.
     pub(super) fn tells(&self, is_cache: bool) {
         self.is_cache.store(is_cache, Ordering::Relaxed);
+    }
+
+    /// Makes it late.
+    #[cfg(test)]
+    pub(super) fn lags(&self) {
+        if let Standing::Up { asked, .. } = &mut *self.standing.lock() {
+            *asked = clock::now().checked_sub(2 * LATE);
+        }
     }
 
     /// Records that it does not answer, and why.

@@ -44,6 +44,7 @@ use demand::Demand;
 use kept::KeptPresences;
 
 use super::placement::is_below;
+use crate::network::Network;
 use crate::physical::{Opaque, StorageError, StoragePath, StorageResult};
 
 /// Once a server has a file, the others have as long again as it took, and at least this time.
@@ -63,12 +64,16 @@ pub struct Redirector {
 }
 
 impl Redirector {
-    /// A redirector to these servers, which have their files in the same folder. A file is read from one caching server
-    /// for every `clients_per_copy` clients a minute.
+    /// A redirector to these servers, which have their files in the same folder; `clients_near` tells which clients are near
+    /// one of them. A file is read from one caching server for every `clients_per_copy` clients a minute.
     ///
     /// # Errors
     /// A text that names the server whose folder is another one, or whose host is named twice.
-    pub fn new(urls: Vec<Url>, clients_per_copy: NonZeroU32) -> Result<Self, String> {
+    pub fn new(
+        urls: Vec<Url>,
+        clients_near: impl Fn(&Url) -> Vec<Network>,
+        clients_per_copy: NonZeroU32,
+    ) -> Result<Self, String> {
         let clean = |url: &Url| {
             let path = StoragePath::new(url.location.path());
             path.map_err(|_| format!("redirect.to: invalid path in {url}"))
@@ -88,7 +93,11 @@ impl Redirector {
             }
         }
         let top = top.as_bytes().strip_suffix(b"/").unwrap_or(top.as_bytes()).to_vec();
-        let servers = urls.into_iter().map(DataServer::new).collect();
+        let servers = urls.into_iter().map(|url| {
+            let near = clients_near(&url);
+            DataServer::new(url, near)
+        });
+        let servers = servers.collect();
         let (kept, demand) = (KeptPresences::default(), Demand::new(clock::now()));
         Ok(Redirector { top, servers, kept, demand, clients_per_copy })
     }
@@ -182,7 +191,7 @@ impl Redirector {
         let folder = path.parent().map(|(folder, _)| folder);
         let above = match &folder {
             Some(path) if homes.len() > 1 && is_below(path.as_bytes(), &self.top) => {
-                let asked = Asked { path, opaque: Opaque::default(), anew: false };
+                let asked = Asked { path, opaque: Opaque::default(), anew: false, ..made.asked };
                 Some(self.hear(asked, true).await?)
             }
             _ => None,

@@ -1,6 +1,7 @@
 //! What clients are told, by what servers have said: without servers.
 
 use std::future::{pending, ready};
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
 use xrd::ErrorCode;
@@ -8,6 +9,7 @@ use xrd::ErrorCode;
 const HERE: Presence = Presence::Here { is_online: true, is_writable: true };
 /// Clients a minute for each caching server.
 const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Longer than any test may take.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -29,8 +31,14 @@ fn read_only() -> Presence {
 
 /// A redirector to servers that are up: `s0`, `s1`, ..
 fn redirector(count: usize) -> Redirector {
+    redirector_near(count, |_| vec![])
+}
+
+/// The same, with the clients near each server.
+fn redirector_near(count: usize, clients_near: impl Fn(&Url) -> Vec<Network>) -> Redirector {
     let urls = (0..count).map(|number| Url::parse(&format!("root://s{number}//data")));
-    let redirector = Redirector::new(urls.map(|url| url.expect("a URL")).collect(), TEN);
+    let urls = urls.map(|url| url.expect("a URL")).collect();
+    let redirector = Redirector::new(urls, clients_near, TEN);
     let redirector = redirector.expect("servers with names of their own");
     redirector.servers.iter().for_each(|server| server.rises(0));
     redirector
@@ -54,7 +62,7 @@ impl Redirector {
     async fn sends(&self, said: &[Presence], wish: Wish) -> Result<String, StorageError> {
         self.hears("/data/f", said).await;
         let (path, opaque) = (path("/data/f"), Opaque::default());
-        let asked = Asked { path: &path, opaque, anew: false };
+        let asked = Asked { path: &path, opaque, anew: false, client: CLIENT };
         let heard = self.hear(asked, false).await?;
         let chosen = self.choose(&[heard], wish).await?;
         Ok(chosen.endpoint().host.clone())
@@ -137,7 +145,7 @@ async fn a_new_path_has_one_server_whoever_asks() {
     let mut seen = std::collections::HashSet::new();
     for number in 0..40 {
         let path = path(&format!("/data/f{number}"));
-        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false };
+        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
         let mut chosen = vec![];
         for redirector in [&one, &two] {
             redirector.hears("/data", &[HERE, HERE, HERE]).await;
@@ -175,10 +183,37 @@ async fn servers_that_can_at_once_what_is_wished_are_preferred() {
 }
 
 #[tokio::test]
+async fn servers_near_the_client_are_preferred_while_they_are_up_and_not_late() {
+    let near = |url: &Url| match &*url.server.host {
+        "s1" => vec!["127.0.0.0/8".parse().expect("a network")],
+        _ => vec!["10.0.0.0/8".parse().expect("a network")],
+    };
+    let all = redirector_near(2, near);
+    for _ in 0..20 {
+        // It has more to do.
+        all.servers[1].rises(1000);
+        assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s1".to_owned()));
+    }
+    assert_eq!(all.sends(&[HERE, absent()], Wish::Read).await, Ok("s0".to_owned()));
+    assert_eq!(all.sends(&[HERE, on_tape()], Wish::Read).await, Ok("s0".to_owned()));
+    all.servers[1].lags();
+    assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s0".to_owned()));
+    all.servers[0].lags();
+    assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s1".to_owned()));
+    all.servers[1].falls("it hangs".to_owned());
+    assert_eq!(all.sends(&[HERE, HERE], Wish::Read).await, Ok("s0".to_owned()));
+}
+
+#[tokio::test]
 async fn tried_servers_are_left_out() {
     let all = redirector(2);
     let path = path("/data/f");
-    let asked = |opaque: &'static [u8]| Asked { path: &path, opaque: Opaque(opaque), anew: false };
+    let asked = |opaque: &'static [u8]| Asked {
+        path: &path,
+        opaque: Opaque(opaque),
+        anew: false,
+        client: CLIENT,
+    };
     let heard = |opaque, said: &[Presence]| Heard {
         asked: asked(opaque),
         said: Arc::new(kept::Said { at: clock::now(), presences: said.to_vec() }),
@@ -202,7 +237,7 @@ async fn several_paths_need_a_server_that_has_all() {
     let all = redirector(2);
     let (one, two) = (path("/data/one"), path("/data/two"));
     let opaque = Opaque::default();
-    let asked = [&one, &two].map(|path| Asked { path, opaque, anew: false });
+    let asked = [&one, &two].map(|path| Asked { path, opaque, anew: false, client: CLIENT });
     let find = async |wish| all.find(&asked, wish).await.map(|server| server.host);
     all.hears("/data/one", &[HERE, HERE]).await;
     all.hears("/data/two", &[absent(), HERE]).await;
@@ -221,7 +256,7 @@ async fn a_path_is_not_moved_onto_that_of_another_server() {
     let all = redirector(2);
     let (from, path) = (&all.servers[0], path("/data/to"));
     let check = |said: [Presence; 2]| {
-        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false };
+        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
         let said = kept::Said { at: clock::now(), presences: said.to_vec() };
         choice::check_move(&all.servers, from, &Heard { asked, said: Arc::new(said) })
     };
@@ -241,7 +276,8 @@ async fn snapshots_are_part_of_a_question() {
     all.hears("/data/f?fb.csn=4&fb.tag=x", &[HERE, absent()]).await;
     let path = path("/data/f");
     let find = async |opaque: &'static str| {
-        let asked = Asked { path: &path, opaque: Opaque(opaque.as_bytes()), anew: false };
+        let asked =
+            Asked { path: &path, opaque: Opaque(opaque.as_bytes()), anew: false, client: CLIENT };
         all.find(&[asked], Wish::Read).await.map(|server| server.host)
     };
     assert_eq!(find("authz=secret").await, Ok("s1".to_owned()));
@@ -251,7 +287,7 @@ async fn snapshots_are_part_of_a_question() {
 #[tokio::test]
 async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
     let urls = ["root://s0//data", "root://s1//data"].map(|url| Url::parse(url).expect("a URL"));
-    let all = Redirector::new(urls.to_vec(), TEN).expect("two servers");
+    let all = Redirector::new(urls.to_vec(), |_| vec![], TEN).expect("two servers");
     assert!(must_wait(&all.sends(&[Presence::Unknown, Presence::Unknown], Wish::Read).await));
     all.servers[0].rises(0);
     // A silent server holds up only those who need it.
@@ -268,7 +304,7 @@ async fn readers(all: &Redirector, count: usize) -> Vec<usize> {
     let path = path("/data/f");
     all.hears("/data/f", &vec![HERE; all.servers.len()]).await;
     for _ in 0..count {
-        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false };
+        let asked = Asked { path: &path, opaque: Opaque::default(), client: CLIENT, anew: false };
         all.find(&[asked], Wish::Read).await.expect("a server");
     }
     all.servers.iter().map(|server| server.redirects() as usize).collect()

@@ -19,7 +19,7 @@ use super::open::open_mode;
 use super::query::location_of;
 use super::responses::{failed, response_of};
 use crate::logical::redirector::{Asked, Presence, Redirector, Wish};
-use crate::physical::{Creation, StorageError};
+use crate::physical::{Creation, StorageError, StoragePath};
 
 /// A request about paths that another server can answer.
 pub(super) struct RedirectableRequest {
@@ -116,9 +116,8 @@ impl RequestHandler {
             paths.push(self.visible(location).await?);
         }
         let named = paths.iter().zip(&request.locations);
-        let asked: Vec<_> = named
-            .map(|(path, location)| Asked { path, opaque: opaque(location), anew: request.anew })
-            .collect();
+        let asked: Vec<_> =
+            named.map(|(path, location)| self.asked(path, location, request)).collect();
         let found = match (request.errand, &*asked) {
             (Errand::Move, [from, to]) => {
                 redirector.find_to_move(*from, Asked { anew: true, ..*to }).await
@@ -129,6 +128,16 @@ impl RequestHandler {
         let Endpoint { host, port } = found.map_err(response_of)?;
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         Err(response_of(StorageError::Elsewhere { host, port, opaque: String::new() }))
+    }
+
+    fn asked<'a>(
+        &self,
+        path: &'a StoragePath,
+        location: &'a Location,
+        request: &RedirectableRequest,
+    ) -> Asked<'a> {
+        let client = self.session.host.ip();
+        Asked { path, opaque: opaque(location), anew: request.anew, client }
     }
 
     /// The answer to kXR_locate: all servers that have the path. `*/path` is the same, and `*` the folder for which this
@@ -148,7 +157,7 @@ impl RequestHandler {
         let location =
             location.map_err(|error| failed(ErrorCode::ARG_INVALID, error.to_string()))?;
         let path = self.visible(&location).await?;
-        let asked = Asked { path: &path, opaque: opaque(&location), anew: request.anew };
+        let asked = self.asked(&path, &location, request);
         let found = redirector.locate(asked).await.map_err(response_of)?;
         let servers: Vec<_> = found.iter().filter_map(located_server).collect();
         let body = encode_locate_answer(&servers);

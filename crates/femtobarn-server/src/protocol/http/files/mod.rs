@@ -36,6 +36,7 @@ mod redirects;
 mod upload;
 mod validators;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -101,6 +102,8 @@ struct FileRequest {
     /// The host to which the request was sent.
     host: Option<String>,
     is_encrypted: bool,
+    /// The client's address.
+    client: IpAddr,
     identity: Identity,
     headers: HeaderMap,
 }
@@ -149,6 +152,7 @@ async fn answered(
         location,
         host: host.map(str::to_owned),
         is_encrypted: peer.is_encrypted,
+        client: peer.address.ip(),
         identity,
         headers: parts.headers,
     };

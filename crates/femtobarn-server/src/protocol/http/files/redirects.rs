@@ -58,7 +58,8 @@ impl FileRequest {
     }
 
     fn asked<'a>(&self, location: &'a UrlLocation) -> Asked<'a> {
-        Asked { path: &location.path, opaque: location.opaque(), anew: false }
+        let client = self.client;
+        Asked { path: &location.path, opaque: location.opaque(), anew: false, client }
     }
 
     async fn server(&self, redirector: &Redirector, wish: Wish) -> Result<Endpoint, HttpFailure> {
