@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,10 @@ def test_clients_of_a_manager_find_files_here(site: Cluster, tmp_path: Path) -> 
             assert fetched(site, f"{name}.bin") == name.encode()
         assert located(site, "/store/ours.bin") == {ours.port}
         assert located(site, "/store/both.bin") == {ours.port, theirs.port}
+        over_http = ["curl", "-sSfL", f"http://127.0.0.1:{site.manager.port}/store/ours.bin"]
+        assert subprocess.run(over_http, check=True, capture_output=True, timeout=60).stdout == b"ours"
+        summed, _ = patient_run("xrdfs", site.url, "query", "checksum", "/store/ours.bin")
+        assert summed.split() == ["adler32", f"{zlib.adler32(b'ours'):08x}"]
         # New files are made at either, and are found at once.
         source = tmp_path / "new"
         source.write_bytes(b"new")

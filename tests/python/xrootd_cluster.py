@@ -30,6 +30,10 @@ xrd.network nodnr
 cms.allow host *
 cms.delay startup 2 servers 1 lookup 2 qdl 2 suspend 1
 cms.space min 1m 2m
+if exec xrootd
+xrootd.chksum adler32
+xrd.protocol http libXrdHttp.so
+fi
 """
 
 
