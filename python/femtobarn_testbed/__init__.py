@@ -3,13 +3,13 @@
 ``femtobarn testbed run reconstruction`` runs one of the bundled workloads; docs/limits.md is the guide.
 From a file to a report: `workload` parses a TOML file (`toml_parser`) into scenarios (`scenario`); `runner`
 measures each scenario with each number of clients (`client_pool`, `client`, `recorder`) on a federation with
-initial data (`data`, `streams`) and a server (`site`, `memcached`), reads the machine's counters
-(`resources`) and those of jobs (`sources`), and names the limit (`verdict`). A run is one JSON file
+initial data (`data`, `streams`) and a server (`site`, `server_process`, `memcached`), reads the machine's
+counters (`resources`) and those of jobs (`sources`), and names the limit (`verdict`). A run is one JSON file
 (`results`), from which `comparison` compares, `report` draws (`report_page`, `rate_plots`, `time_plots`,
 `conditions_plots` with `event_costs`, `storage_plots`, `monarc`, `labels`, `summaries`, beside `papers`), and
-`costs` derives the cost of work for `planning` (with `disk`). A workload without clients replays traces of
-reads on full disks (`eviction`), or recalls files from tapes (`recall`). `tape_library` is a program of its
-own: a site's commands for its tapes.
+`costs` derives the cost of work for `planning` (with `disk`). A workload without scenarios belongs to a study
+(`studies`): it replays traces of reads on full disks (`eviction`), or recalls files from tapes (`recall`).
+`tape_library` is a program of its own: a site's commands for its tapes.
 """
 
 from __future__ import annotations

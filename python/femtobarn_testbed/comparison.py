@@ -10,7 +10,7 @@ from typing import Any
 
 from femtobarn import InvalidError
 
-from .results import is_recall, is_replay
+from .studies import study_of
 from .summaries import rounded
 
 __all__ = ["Row", "compare_runs", "compare_variants", "comparison_table"]
@@ -110,14 +110,8 @@ def comparison_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 
 def _by_variant(run: Mapping[str, Any]) -> dict[str, dict[int, Mapping[str, Any]]]:
     """The points of each variant by their numbers of clients."""
-    if is_replay(run):
-        raise InvalidError(
-            f"the run of {run['workload']} replayed traces and has no clients: `testbed plot` shows policies"
-        )
-    if is_recall(run):
-        raise InvalidError(
-            f"the run of {run['workload']} recalled files and has no rates: `testbed plot` shows mounts"
-        )
+    if study := study_of(run):
+        raise InvalidError(f"the run of {run['workload']} {study.no_rates}")
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for point in run["points"]:
         found.setdefault(point["variant"], {})[point["clients"]] = point

@@ -13,16 +13,12 @@ from femtobarn_reports.style import png, style
 
 from .conditions_plots import draw_event_costs, draw_look_up_latencies
 from .event_costs import event_costs_of, event_costs_table
-from .eviction.plots import draw_staged
-from .eviction.tables import describe_disks, describe_trace, ratio_table, staged_table
 from .monarc import cells_of, size_table
 from .papers import paper_of
 from .rate_plots import draw_bars, draw_curves, has_curves, split
-from .recall.plots import draw_recalls
-from .recall.tables import clients_table, describe_library, mounts_table
-from .results import is_recall, is_replay
 from .sources import sources_table
 from .storage_plots import draw_storage, look_up_times
+from .studies import study_of
 from .summaries import (
     Run,
     describe_limits,
@@ -52,7 +48,8 @@ def page_of(runs: Sequence[Run], out: Path) -> str:
     stems = _stems(runs)
     with style():
         for run, stem in zip(runs, stems, strict=True):
-            parts += _parts_of(run)(run, stem, out)
+            study = study_of(run)
+            parts += study.parts(run, stem, out) if study else _parts(run, stem, out)
     parts.append(section("How to read this", listed(NOTES)))
     parts.append(section("Origin of the runs", listed(describe_origin(run) for run in runs)))
     return document(
@@ -77,7 +74,7 @@ NOTES = (
 
 
 def _facts(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    measured = [point for run in runs if not (is_replay(run) or is_recall(run)) for point in run["points"]]
+    measured = [point for run in runs if study_of(run) is None for point in run["points"]]
     facts = [
         (str(len(runs)), "workload" + "s" * (len(runs) > 1)),
         (str(sum(len(run["points"]) for run in runs)), "points"),
@@ -97,10 +94,6 @@ def _stems(runs: Sequence[Run]) -> list[str]:
         number = seen[run["workload"]] = seen.get(run["workload"], 0) + 1
         stems.append(run["workload"] if number == 1 else f"{run['workload']}-{number}")
     return stems
-
-
-def _parts_of(run: Run) -> Callable[[Run, str, Path], Iterator[str]]:
-    return _replay_parts if is_replay(run) else _recall_parts if is_recall(run) else _parts
 
 
 def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
@@ -127,27 +120,6 @@ def _parts(run: Run, stem: str, out: Path) -> Iterator[str]:
         yield section("What jobs read for an event, since their beginning", grid(*read))
     yield details("Latencies: median / 99 % / longest (ms)", grid(*latency_table(run)))
     yield details("Start-up of clients (s since their launch), and memory", grid(*start_table(run)))
-
-
-def _replay_parts(run: Run, stem: str, out: Path) -> Iterator[str]:
-    """The parts of the page about a run of replays."""
-    traces = [describe_trace(name, facts) for name, facts in run["traces"].items()]
-    facts = listed([*describe_disks(run), *traces])
-    yield section(run["title"], f"<p>{html.escape(run['about'])}</p>", facts)
-    caption = "Left of the line, a policy stages less than Femtobarn's, LRU. The bound knows the future."
-    picture = png(draw_staged(run), path=out / f"{stem}-staged.png")
-    yield figures([Picture("Bytes staged by each policy", caption, picture, wide=True)])
-    yield section("Bytes staged", grid(*ratio_table(run)))
-    yield details("Byte hit rates and bytes staged", grid(*staged_table(run)))
-
-
-def _recall_parts(run: Run, stem: str, out: Path) -> Iterator[str]:
-    """The parts of the page about a run of recalls."""
-    yield section(run["title"], f"<p>{html.escape(run['about'])}</p>", listed(describe_library(run)))
-    caption = "Left, what each drive did. Right, below the line a client has its files before its fair share."
-    picture = png(draw_recalls(run), path=out / f"{stem}-drives.png")
-    yield figures([Picture("Drives and clients", caption, picture, wide=True)])
-    yield section("Mounts and times", grid(*mounts_table(run)), grid(*clients_table(run)))
 
 
 def _pictures(run: Run) -> Iterator[tuple[str, str, str, Callable[[Run], Figure], Run]]:

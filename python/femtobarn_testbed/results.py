@@ -48,26 +48,16 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import femtobarn as fb
 
-__all__ = ["FORMAT", "is_recall", "is_replay", "latest", "read", "save", "source_commit"]
+__all__ = ["FORMAT", "latest", "read", "save", "source_commit"]
 
 FORMAT = 1
 """Version of these files."""
-
-
-def is_replay(run: Mapping[str, Any]) -> bool:
-    """Tell whether a run replayed traces, without clients."""
-    return "traces" in run
-
-
-def is_recall(run: Mapping[str, Any]) -> bool:
-    """Tell whether a run recalled files from tapes, without a number of clients that grows."""
-    return "libraries" in run
 
 
 def save(run: dict[str, Any], folder: Path) -> Path:

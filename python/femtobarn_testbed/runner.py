@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,7 @@ from . import site
 from .client import SERIES_SECONDS, Assignment, Outcome
 from .client_pool import ClientPool, client_pool
 from .data import prepare
-from .eviction.workload import run_replay
 from .memcached import Memcached, run_memcached
-from .recall.workload import make_site, run_recalls
 from .recorder import merge, quantile
 from .resources import Counters, machine, read_counters, resident_bytes, usage_between
 from .results import FORMAT, source_commit
@@ -33,6 +30,7 @@ from .scenario import Kind, Scenario
 from .site import Site
 from .sources import merge_sources
 from .streams import prepare_stream
+from .studies import Study
 from .verdict import judge, knee
 from .workload import Workload
 
@@ -72,8 +70,8 @@ def run(
     seed
         Of all random numbers.
     before
-        A shell command, run at each point once its data are written and before its clients start. Replays
-        and recalls do not run it.
+        A shell command, run at each point once its data are written and before its clients start. Studies
+        do not run it.
     progress
         Receives lines about the progress.
     keep
@@ -84,10 +82,8 @@ def run(
     UnavailableError
         If a client, a server or the command fails; the text says why.
     """
-    if workload.replays:
-        return _run_replays(workload, variants, seed, progress, keep)
-    if workload.recalls:
-        return _run_recalls(workload, scratch, variants, seed, progress, keep)
+    if workload.study is not None:
+        return _run_study(workload, workload.study, scratch, variants, seed, progress, keep)
     chosen = [workload.scenario(name) for name in variants] or list(workload.scenarios)
     started = datetime.now(UTC)
     done = _origin(workload, seed, started) | {
@@ -126,38 +122,26 @@ def _origin(workload: Workload, seed: int, started: datetime) -> dict[str, Any]:
     }
 
 
-def _run_replays(
-    workload: Workload, variants: Sequence[str], seed: int, progress: Progress, keep: Keep
+def _run_study(
+    workload: Workload,
+    study: Study,
+    scratch: Path,
+    variants: Sequence[str],
+    seed: int,
+    progress: Progress,
+    keep: Keep,
 ) -> dict[str, Any]:
-    """Run a workload of replays; each trace is kept when it was replayed with all policies."""
-    chosen = [workload.replay(name) for name in variants] or list(workload.replays)
+    """Run a study; each of its cases is kept when it was measured."""
+    chosen = [workload.case(name) for name in variants] or list(workload.cases)
     started = datetime.now(UTC)
-    done = _origin(workload, seed, started) | {"traces": {}, "points": []}
-    for replay in chosen:
-        done["traces"][replay.name], points = run_replay(replay, seed, progress)
-        done["points"] += points
-        done["seconds"] = (datetime.now(UTC) - started).total_seconds()
-        keep(done)
-    return done
-
-
-def _run_recalls(
-    workload: Workload, scratch: Path, variants: Sequence[str], seed: int, progress: Progress, keep: Keep
-) -> dict[str, Any]:
-    """Run a workload of recalls; variants that want the same files have one federation."""
-    chosen = [workload.recall(name) for name in variants] or list(workload.recalls)
-    started = datetime.now(UTC)
-    done = _origin(workload, seed, started) | {"libraries": {}, "points": []}
-    folder = scratch / "recall"
+    done = _origin(workload, seed, started) | {study.facts: {}, "points": []}
+    folder = scratch / study.package
     try:
-        for content, group in groupby(chosen, key=lambda each: each.content):
-            shutil.rmtree(folder, ignore_errors=True)
-            site = make_site(content, folder, progress)
-            for each in group:
-                done["libraries"][each.name] = each.play._asdict()
-                done["points"].append(run_recalls(each, site, seed, progress))
-                done["seconds"] = (datetime.now(UTC) - started).total_seconds()
-                keep(done)
+        for name, facts, points in study.measure(chosen, folder, seed, progress):
+            done[study.facts][name] = facts
+            done["points"] += points
+            done["seconds"] = (datetime.now(UTC) - started).total_seconds()
+            keep(done)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return done

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import femtobarn as fb
-
 from .scenario import Scenario
+from .server_process import ServerProcess, run_server
 
 __all__ = ["NAME", "Site", "open_sites"]
 
 NAME = "testbed.fed"
-START_SECONDS_MAX = 60.0
 
 
 @dataclass
@@ -29,17 +25,16 @@ class Site:
     folder: Path
     location: str
     """Folder or ``root://`` address for clients."""
-    pid: int | None = None
-    """Process id of the server, if there is one."""
-    pipe: Connection | None = None
+    server: ServerProcess | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the server, if there is one."""
+        return self.server.pid if self.server else None
 
     def status(self) -> dict[str, Any]:
         """Return the server's status; empty without a server."""
-        if self.pipe is None:
-            return {}
-        self.pipe.send("status")
-        status: dict[str, Any] = self.pipe.recv()
-        return status
+        return self.server.status() if self.server else {}
 
 
 def open_sites(folder: Path, scenario: Scenario) -> Sequence[AbstractContextManager[Site]]:
@@ -63,36 +58,11 @@ def open_site(folder: Path, scenario: Scenario) -> Iterator[Site]:
         if scenario.simulation.access == "local":
             yield Site(folder, str(folder))
             return
-        with _served(folder, scenario) as site:
-            yield site
+        config = folder.with_suffix(".toml")
+        with run_server(str(folder), config, _config(folder, scenario)) as server:
+            yield Site(folder, server.url(f"/{NAME}"), server)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _served(folder: Path, scenario: Scenario) -> Iterator[Site]:
-    config = folder.parent / f"{folder.stem}.toml"
-    config.write_text(_config(folder, scenario))
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_serve, args=(str(config), theirs), name="server", daemon=True)
-    process.start()
-    try:
-        theirs.close()
-        if not ours.poll(START_SECONDS_MAX):
-            raise fb.UnavailableError(
-                f"the server of {folder} did not start within {START_SECONDS_MAX:.0f} s"
-            )
-        port = ours.recv()
-        if isinstance(port, str):
-            raise fb.UnavailableError(f"the server of {folder} did not start: {port}")
-        yield Site(folder, f"root://127.0.0.1:{port}//{NAME}", process.pid, ours)
-        ours.send("stop")
-        process.join(START_SECONDS_MAX)
-    finally:
-        process.kill()
-        process.join()
-        config.unlink()
 
 
 def _config(folder: Path, scenario: Scenario) -> str:
@@ -109,17 +79,3 @@ def _config(folder: Path, scenario: Scenario) -> str:
         memory = f"cache_bytes = {simulation.disks.cache_bytes}, write_behind_seconds = {behind}"
         lines.append(f"throttle = {{ {speed}, {memory}, disks = {names} }}")
     return "\n".join(lines) + "\n"
-
-
-def _serve(config: str, pipe: Connection) -> None:
-    """Run a server until the runner sends ``"stop"``."""
-    try:
-        server = fb.serve(port=0, address="127.0.0.1", anonymous="all", config=config)
-    except fb.FemtobarnError as error:
-        pipe.send(str(error))
-        return
-    # The pipe breaks if the runner is killed: the server ends then, too.
-    with server, suppress(EOFError, BrokenPipeError):
-        pipe.send(server.port)
-        while pipe.recv() == "status":
-            pipe.send(server.status())

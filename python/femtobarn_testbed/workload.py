@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from femtobarn import InvalidError, NotFoundError
 
-from .eviction.workload import Replay, parse_replay
-from .recall.workload import Recalls, parse_recalls
-from .results import is_recall, is_replay
 from .scenario import Commit, Content, Data, Kind, Scenario, SimulatedDisks, Simulation, Step, Stream, Sweep
+from .studies import STUDIES, Study, study_of
 from .toml_parser import Parser, suggestion
 
 __all__ = ["Workload", "bundled_workloads", "load", "scenarios_of"]
@@ -27,7 +25,7 @@ FOLDER = Path(__file__).parent / "workloads"
 
 @dataclass(frozen=True)
 class Workload:
-    """A workload and its variants: scenarios of clients, or replays of traces, or recalls from tapes."""
+    """A workload and its variants: scenarios of clients, or cases of a study."""
 
     name: str
     title: str
@@ -38,32 +36,31 @@ class Workload:
     path: Path
     raw: Mapping[str, Any]
     """The file's content, with the settings given to :func:`load`."""
-    replays: tuple[Replay, ...] = ()
-    """Of a workload with a table ``[replay]``; it has no scenarios, and no sweep."""
-    recalls: tuple[Recalls, ...] = ()
-    """Of a workload with a table ``[recall]``; it has no scenarios, and no sweep."""
+    study: Study | None = None
+    """Of a workload with the table of a study; it has no scenarios, and no sweep."""
+    cases: tuple[Any, ...] = ()
+    """Of the study, a frozen dataclass for each variant."""
 
     @property
     def variants(self) -> tuple[str, ...]:
         """Names of the variants."""
-        kinds: tuple[Iterable[Scenario | Replay | Recalls], ...]
-        kinds = (self.scenarios, self.replays, self.recalls)
-        return tuple(each.name for kind in kinds for each in kind)
+        return tuple(each.name for each in (*self.scenarios, *self.cases))
 
     def scenario(self, name: str) -> Scenario:
         """Return a variant by its name."""
         return _named(self.name, self.scenarios, name)
 
-    def replay(self, name: str) -> Replay:
-        """Return a variant of a workload of replays by its name."""
-        return _named(self.name, self.replays, name)
-
-    def recall(self, name: str) -> Recalls:
-        """Return a variant of a workload of recalls by its name."""
-        return _named(self.name, self.recalls, name)
+    def case(self, name: str) -> Any:
+        """Return a variant of a study by its name."""
+        return _named(self.name, self.cases, name)
 
 
-Variant = TypeVar("Variant", Scenario, Replay, Recalls)
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Variant = TypeVar("Variant", bound=_Named)
 
 
 def _named(workload: str, variants: Iterable[Variant], name: str) -> Variant:
@@ -114,12 +111,9 @@ def load(
     top = Parser(str(path), raw)
     title, paper, about = top.text("title"), top.text("paper", ""), top.text("about", "")
     about = " ".join(about.split())
-    if "replay" in raw:
-        replays = _without_clients(str(path), raw, "replay", parse_replay)
-        return Workload(path.stem, title, paper, about, (), path, raw, replays)
-    if "recall" in raw:
-        recalls = _without_clients(str(path), raw, "recall", parse_recalls)
-        return Workload(path.stem, title, paper, about, (), path, raw, recalls=recalls)
+    if study := next((study for study in STUDIES if study.table in raw), None):
+        cases = _cases(str(path), raw, study)
+        return Workload(path.stem, title, paper, about, (), path, raw, study, cases)
     scenarios = tuple(_scenario(str(path), raw, variant) for variant in raw["variant"])
     return Workload(path.stem, title, paper, about, scenarios, path, raw)
 
@@ -133,10 +127,8 @@ def scenarios_of(run: Mapping[str, Any]) -> dict[str, Scenario]:
         If the run has none.
     """
     raw = run["parameters"]
-    if is_replay(run):
-        raise InvalidError(f"the run of {run['workload']} replayed traces, so it has no clients")
-    if is_recall(run):
-        raise InvalidError(f"the run of {run['workload']} recalled files, so it has no loops of clients")
+    if study := study_of(run):
+        raise InvalidError(f"the run of {run['workload']} {study.no_scenarios}")
     scenarios = [_scenario(f"the run of {run['workload']}", raw, variant) for variant in raw["variant"]]
     return {scenario.name: scenario for scenario in scenarios}
 
@@ -172,18 +164,15 @@ def _variant(
     return name, settings, top
 
 
-def _without_clients(
-    where: str, raw: Mapping[str, Any], name: str, parse: Callable[[str, Parser, dict[str, Any]], Variant]
-) -> tuple[Variant, ...]:
-    """What a table says of each variant; of variants with the same name, which a recorded trace has, the
-    first."""
-    done: dict[str, Variant] = {}
+def _cases(where: str, raw: Mapping[str, Any], study: Study) -> tuple[Any, ...]:
+    """The case of each variant; of variants with the same name, which a recorded trace has, the first."""
+    done: dict[str, Any] = {}
     for each in raw["variant"]:
         variant, settings, top = _variant(where, raw, each)
-        parsed = parse(variant, top.table(name), settings)
+        case = study.parse(variant, top.table(study.table), settings)
         top.table("sweep").everything()
         top.end()
-        done.setdefault(parsed.name, parsed)
+        done.setdefault(case.name, case)
     return tuple(done.values())
 
 

@@ -247,13 +247,13 @@ def test_recorded_trace_with_a_mistake_is_refused(tmp_path: Path, text: str, tol
 
 def test_model_reads_files_about_as_often_as_they_were_read_at_cern() -> None:
     """Of files read within eleven months 56 % were read once there, 80 % at most twice."""
-    facts = facts_of(make_trace(load("cache-policies").replays[0].site, 1))
+    facts = facts_of(make_trace(load("cache-policies").cases[0].site, 1))
     assert 0.4 < facts["read_once"] < 0.7
     assert 0.7 < facts["read_at_most_twice"] < 0.9
 
 
 def test_model_has_the_activities_of_its_site() -> None:
-    site = replace(load("cache-policies").replays[0].site, days=60.0)
+    site = replace(load("cache-policies").cases[0].site, days=60.0)
     whole, again = make_trace(site, 3), make_trace(site, 3)
     assert whole.files.tolist() == again.files.tolist()
     assert (np.diff(whole.times) >= 0.0).all()

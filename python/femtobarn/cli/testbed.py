@@ -154,16 +154,12 @@ def _progress_printer(name: str) -> Callable[[str], None]:
 
 
 def _summary(done: dict[str, Any]) -> str:
-    from femtobarn_testbed.eviction.tables import ratio_table, staged_table
-    from femtobarn_testbed.recall.tables import clients_table, mounts_table
-    from femtobarn_testbed.results import is_recall, is_replay
+    from femtobarn_testbed.studies import study_of
 
-    if is_replay(done):
-        tables = (ratio_table(done), staged_table(done))
-    elif is_recall(done):
-        tables = (mounts_table(done), clients_table(done))
-    else:
+    study = study_of(done)
+    if study is None:
         return _knees(done)
+    tables = (tabulate(done) for tabulate in study.tables)
     parts = [table(head, cells, right=set(range(1, len(head)))) for head, cells in tables]
     return "\n\n".join([f"{done['workload']}: {done['title']}", *parts])
 

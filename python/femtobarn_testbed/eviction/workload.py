@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from .replay import Disk, replay
 from .synthetic import DAY, Site, make_trace
 from .traces import Trace, read_trace
 
-__all__ = ["RECORDED", "Replay", "facts_of", "parse_replay", "run_replay"]
+__all__ = ["RECORDED", "Replay", "facts_of", "parse_replay", "run_replays"]
 
 RECORDED = "recorded"
 """Name of the variant that a recorded trace makes of all variants."""
@@ -76,16 +76,24 @@ def parse_replay(name: str, table: Parser, settings: Mapping[str, Any]) -> Repla
     return done
 
 
-def run_replay(
-    each: Replay, seed: int, progress: Callable[[str], None]
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return facts about the trace, and a point for each size of the disk and each policy.
+def run_replays(
+    replays: Sequence[Replay], _: Path, seed: int, progress: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
+    """Yield of each replay its name, facts about the trace, and a point for each size of the disk and each
+    policy.
 
     Raises
     ------
     NotFoundError, InvalidError
         If a recorded trace cannot be read, or no read of a trace counts.
     """
+    for each in replays:
+        yield each.name, *_run_replay(each, seed, progress)
+
+
+def _run_replay(
+    each: Replay, seed: int, progress: Callable[[str], None]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     progress(f"{each.name}: making the trace")
     trace = read_trace(each.recorded) if each.recorded else make_trace(each.site, seed)
     if not len(trace.times):

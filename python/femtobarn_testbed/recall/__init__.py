@@ -2,5 +2,6 @@
 
 `site` makes a federation whose files are in a played tape library alone; `clients` ask a server for them, by
 the WLCG Tape REST API, or stage one after the other; `fairness` tells when a client's last file was due;
-`workload` is the table ``[recall]`` of a workload's file, and runs it; `tables` and `plots` show a run.
+`workload` is the table ``[recall]`` of a workload's file, and runs it; `tables`, `plots` and `page` show a
+run.
 """

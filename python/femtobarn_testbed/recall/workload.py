@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from .clients import ask_server, stage_in_order
 from .fairness import fair_seconds
 from .site import TapeSite
 
-__all__ = ["Recalls", "make_site", "parse_recalls", "run_recalls"]
+__all__ = ["Recalls", "parse_recalls", "run_recalls"]
 
 
 class Content(NamedTuple):
@@ -97,7 +99,19 @@ def parse_recalls(name: str, table: Parser, settings: Mapping[str, Any]) -> Reca
     return done
 
 
-def make_site(content: Content, folder: Path, progress: Callable[[str], None]) -> TapeSite:
+def run_recalls(
+    recalls: Sequence[Recalls], folder: Path, seed: int, progress: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, Any], list[dict[str, Any]]]]:
+    """Yield of each variant its name, the played library, and its point. Variants that want the same files,
+    one after the other, have one federation."""
+    for content, group in groupby(recalls, key=lambda each: each.content):
+        shutil.rmtree(folder, ignore_errors=True)
+        site = _make_site(content, folder, progress)
+        for each in group:
+            yield each.name, each.play._asdict(), [_run_one(each, site, seed, progress)]
+
+
+def _make_site(content: Content, folder: Path, progress: Callable[[str], None]) -> TapeSite:
     """Make a federation with files, and write them to tapes."""
     folder.mkdir(parents=True)
     progress(f"making {content.files} files")
@@ -106,7 +120,7 @@ def make_site(content: Content, folder: Path, progress: Callable[[str], None]) -
     return site
 
 
-def run_recalls(each: Recalls, site: TapeSite, seed: int, progress: Callable[[str], None]) -> dict[str, Any]:
+def _run_one(each: Recalls, site: TapeSite, seed: int, progress: Callable[[str], None]) -> dict[str, Any]:
     """Return the point of a variant: mounts, seconds, estimates, and each client's waiting time."""
     choice = random.Random(seed)
     warm_up = choice.sample(site.names, each.warm_up_files)
