@@ -8,8 +8,8 @@ counters (`resources`) and those of jobs (`sources`), and names the limit (`verd
 (`results`), from which `comparison` compares, `report` draws (`report_page`, `rate_plots`, `time_plots`,
 `conditions_plots` with `event_costs`, `storage_plots`, `monarc`, `labels`, `summaries`, beside `papers`), and
 `costs` derives the cost of work for `planning` (with `disk`). A workload without scenarios belongs to a study
-(`studies`): it replays traces of reads on full disks (`eviction`), or recalls files from tapes (`recall`).
-`tape_library` is a program of its own: a site's commands for its tapes.
+(`studies`): it replays traces of reads on full disks (`eviction`), recalls files from tapes (`recall`), or
+lets a file become hot (`hot`). `tape_library` is a program of its own: a site's commands for its tapes.
 """
 
 from __future__ import annotations

@@ -41,6 +41,19 @@ Nor has a run of recalls from tapes; times and bytes are those of the played lib
                   busy_seconds, mount_seconds, locate_seconds, transfer_seconds, the same of each of `drives`;
                   clients: files, seconds (until the last was there), fair_seconds; estimates of the server,
                   or null: done, failed, mean_error_seconds; work: what the drives did, file by file
+
+Nor has a run of hot files, whose rates change with time; seconds are by the clock::
+
+    sites         by variant: servers, files, file_bytes, hot_file_bytes, disk (bytes_per_second,
+                  seeks_per_second, cache_bytes), clients_per_copy, idle_seconds
+    points        for each variant: variant, settings, clients, aim, one_server_bytes_per_second,
+                  hot_bytes_per_second, ratio, reached_seconds (since the file became hot, or null),
+                  emptied_seconds (since it was left, until caches were empty, or null)
+      phases      before, hot and cold, each: seconds, blocks, failures, failure_texts, machine_cores,
+                  server_cpu_seconds, client_cpu_seconds; by server: bytes, opened (files by clients),
+                  hot_file_opened, hot_file_last_opened (or null), redirects, fetched_bytes (by caches from
+                  the origin), disk_busy
+        series    by server and second: bytes, clients; kept_bytes of caches, one more at the beginning
 """
 
 from __future__ import annotations

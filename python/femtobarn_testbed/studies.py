@@ -14,6 +14,8 @@ from typing import Any
 
 from .eviction import tables as eviction_tables
 from .eviction.workload import parse_replay, run_replays
+from .hot import tables as hot_tables
+from .hot.workload import parse_hot_file, run_hot_files
 from .recall import tables as recall_tables
 from .recall.workload import parse_recalls, run_recalls
 from .toml_parser import Parser
@@ -80,6 +82,16 @@ STUDIES = (
         tables=(recall_tables.mounts_table, recall_tables.clients_table),
         no_scenarios="recalled files, so it has no loops of clients",
         no_rates="recalled files and has no rates: `testbed plot` shows mounts",
+    ),
+    Study(
+        package="hot",
+        table="hot",
+        facts="sites",
+        parse=parse_hot_file,
+        measure=run_hot_files,
+        tables=(hot_tables.rates_table, hot_tables.phases_table, hot_tables.servers_table),
+        no_scenarios="read a hot file, so it has no loops of clients",
+        no_rates="read a hot file, and its rates change with time: `testbed plot` shows them",
     ),
 )
 

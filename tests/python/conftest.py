@@ -38,6 +38,7 @@ LONGEST = (
     "test_rntuple_judges",
     "test_demo",
     "test_tape_recall",
+    "test_hot_files",
 )
 
 
