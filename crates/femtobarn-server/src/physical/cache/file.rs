@@ -4,25 +4,24 @@
 //! 2. A fetch belongs to no reader: one that goes away, or is slow, delays nobody. Whatever becomes of it, its readers
 //!    are woken.
 //! 3. What is fetched is what was asked for or announced, in whole pages, and of what was announced a few MiB at most.
-//! 4. Bytes are given out if the origin's file was of this version within a second before they were read there, or after
-//!    that. They are kept only if it was after that.
+//! 4. Bytes are given out if the origin's file was of this version within a second before they were asked for. They are
+//!    kept only if it was after they had come.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use femtobarn_catalog::clock;
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use xrd::Location;
-use xrd::client::File;
 
 use super::fetch::{Fetch, parts};
-use super::origin;
 use super::pages::{KeptPages, PAGE_BYTES, ReadMode, Version, pages_of};
+use super::remotes::{Remote, Remotes};
 use super::shared::Shared;
 use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
 
@@ -49,10 +48,7 @@ pub(super) struct CachedFile {
     /// None if nothing can be kept of it.
     pages: Option<KeptPages>,
     /// The origin's file, opened when it is needed.
-    remote: tokio::sync::Mutex<Option<Arc<File>>>,
-    /// When the version was compared with that file's, and how often that had been opened again. Held by whoever
-    /// compares.
-    compared: tokio::sync::Mutex<Option<(Instant, u64)>>,
+    pub remotes: Remotes,
     /// Fetches by their first page: those that run, and the latest whose pages the disk did not take.
     fetches: Mutex<BTreeMap<u64, Arc<Fetch>>>,
     /// Whether all pages were kept when it was opened.
@@ -77,19 +73,9 @@ impl CachedFile {
             metadata,
             stem,
             pages,
-            remote: tokio::sync::Mutex::default(),
-            compared: tokio::sync::Mutex::default(),
+            remotes: Remotes::default(),
             fetches: Mutex::default(),
             is_whole,
-        }
-    }
-
-    /// Takes a file of the origin that was just opened and compared, if it has none yet.
-    pub(super) async fn offer_remote(&self, file: File) {
-        let mut remote = self.remote.lock().await;
-        if remote.is_none() {
-            *self.compared.lock().await = Some((clock::now(), file.times_reopened()));
-            *remote = Some(Arc::new(file));
         }
     }
 
@@ -149,53 +135,21 @@ impl CachedFile {
         }
     }
 
-    async fn fetch(&self, remote: &File, pages: Range<u64>) -> StorageResult<Vec<u8>> {
+    async fn fetch(&self, remote: &Remote, pages: Range<u64>) -> StorageResult<Vec<u8>> {
         let offset = pages.start * PAGE_BYTES;
         let end = (pages.end * PAGE_BYTES).min(self.version.size);
         let length = end.saturating_sub(offset);
         let (begun, mut bytes) = (clock::now(), vec![0; length as usize]);
-        let read = self.shared.origin.read(remote, offset, &mut bytes).await? as u64;
-        let since =
-            if read < length { begun } else { begun.checked_sub(COMPARED).unwrap_or(begun) };
-        self.compare(remote, since).await?;
+        // Before the read: at the origin, what is asked after it is answered after all reads that wait there.
+        remote.compare(self, begun.checked_sub(COMPARED).unwrap_or(begun)).await?;
+        let read = self.shared.origin.read(&remote.file, offset, &mut bytes).await? as u64;
         if read < length {
+            remote.compare(self, begun).await?;
             let what = format!("the origin has fewer bytes of {} than it says", self.path);
             return Err(StorageError::refused(Errno::EIO, what));
         }
         self.shared.room.counts.fetched.fetch_add(length, Ordering::Relaxed);
         Ok(bytes)
-    }
-
-    /// The origin's file.
-    async fn remote(&self) -> StorageResult<Arc<File>> {
-        let mut remote = self.remote.lock().await;
-        if let Some(file) = &*remote {
-            return Ok(Arc::clone(file));
-        }
-        let file = Arc::new(self.shared.origin.open(&self.location).await?);
-        self.compare(&file, clock::now()).await?;
-        Ok(Arc::clone(remote.insert(file)))
-    }
-
-    /// Compares the version with that of the origin's file, unless that was done since a time and the file has not been
-    /// opened again. One of those who want it at once does it for all.
-    async fn compare(&self, remote: &File, since: Instant) -> StorageResult<()> {
-        let mut compared = self.compared.lock().await;
-        let reopened = remote.times_reopened();
-        let is_known = compared.is_some_and(|(when, before)| {
-            before == reopened && (self.shared.is_immutable || when >= since)
-        });
-        if is_known {
-            return Ok(());
-        }
-        let begun = clock::now();
-        let stat = self.shared.origin.stat_open(remote).await?;
-        if self.shared.is_same(origin::version_of(&stat, &self.path)?, self.version) {
-            *compared = Some((begun, reopened));
-            return Ok(());
-        }
-        let what = format!("{} was changed at the origin; open it again", self.path);
-        Err(StorageError::refused(Errno::ESTALE, what))
     }
 
     /// Keeps pages; false if the disk does not.
@@ -244,7 +198,7 @@ impl RunningFetch {
         let kib = ((fetch.pages.end - fetch.pages.start) * PAGE_BYTES / 1024).max(FETCH_KIB_MIN);
         let on_the_way = Arc::clone(&file.shared.on_the_way);
         // Opened first: what waits for a server that is gone must not hold up other files.
-        let remote = match file.remote().await {
+        let remote = match file.remotes.take(file).await {
             Ok(remote) => remote,
             Err(error) => return fetch.end(Err(error)),
         };
@@ -254,7 +208,7 @@ impl RunningFetch {
         fetch.end(fetched.clone());
         let Ok(bytes) = fetched else { return };
         // Bytes that another version may have are neither kept nor given to later readers.
-        if !file.is_settled() || file.compare(&remote, read).await.is_err() {
+        if !file.is_settled() || remote.compare(file, read).await.is_err() {
             return;
         }
         let (keeper, first) = (Arc::clone(file), fetch.pages.start);
@@ -365,9 +319,10 @@ impl Drop for CachedFile {
         if let Some(pages) = &self.pages {
             pages.touch();
         }
-        if let Some(remote) = self.remote.get_mut().take() {
-            // A task has to close it.
-            drop(self.shared.origin.tasks.spawn(async move { drop(remote) }));
+        let remotes = self.remotes.take_all();
+        if !remotes.is_empty() {
+            // A task has to close them.
+            drop(self.shared.origin.tasks.spawn(async move { drop(remotes) }));
         }
         if !self.shared.room.is_within() {
             let shared = Arc::clone(&self.shared);

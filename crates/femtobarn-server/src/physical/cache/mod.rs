@@ -6,10 +6,10 @@
 //! | `room` | the folder of all kept files, its limit, and what leaves it first |
 //! | `origin` | the origin's files, over `root://` |
 //! | `fetch` | pages on their way, and those who wait for them |
-//! | `file`, `shared` | an open file: kept pages, and fetches that all readers share; what all of them share |
+//! | `file`, `remotes`, `shared` | an open file: kept pages, and fetches that all readers share; the origin's file; what all files share |
 //! | `storage` | [`CachedOrigin`], the storage |
 //!
-//! Each may use those above it; `room`, `file` and `shared` know each other.
+//! Each may use those above it; `room`, `file`, `remotes` and `shared` know each other.
 //!
 //! 1. What a reader gets was compared with a checksum that was computed when the bytes came from the origin. Damage on
 //!    the disk costs another fetch.
@@ -22,6 +22,7 @@ mod fetch;
 mod file;
 mod origin;
 mod pages;
+mod remotes;
 mod room;
 mod shared;
 mod storage;

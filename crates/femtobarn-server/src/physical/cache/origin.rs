@@ -19,7 +19,7 @@ use super::pages::{SIZE_MAX, Version};
 use crate::physical::{FileKind, Metadata, Opaque, StorageError, StoragePath, StorageResult};
 
 /// Connections to the origin, over which files are spread.
-const CONNECTIONS: usize = 4;
+pub(super) const CONNECTIONS: usize = 4;
 /// How long a call waits for the origin, with all reconnections and the origin's own waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long it tries to reach an origin that went away.
@@ -98,8 +98,13 @@ impl Origin {
         [self.url.server.to_string().as_bytes(), location.as_bytes()].concat()
     }
 
-    pub(super) async fn open(&self, location: &Location) -> Result<File, OriginError> {
-        let client = self.client().await?;
+    /// Opens a file over the connection of a number.
+    pub(super) async fn open(
+        &self,
+        location: &Location,
+        connection: usize,
+    ) -> Result<File, OriginError> {
+        let client = self.client_of(connection % CONNECTIONS).await?;
         self.noticed(client.open(location, OpenOptions::READ).await)
     }
 
@@ -138,9 +143,17 @@ impl Origin {
         })
     }
 
+    /// The number of the connection whose turn it is.
+    pub(super) fn turn(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS
+    }
+
     async fn client(&self) -> Result<Client, OriginError> {
+        self.client_of(self.turn()).await
+    }
+
+    async fn client_of(&self, turn: usize) -> Result<Client, OriginError> {
         self.refuse_if_away()?;
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
         let mut connection = self.connections[turn].lock().await;
         if let Some(client) = &*connection {
             return Ok(client.clone());

@@ -138,9 +138,9 @@ impl CachedOrigin {
         if known.is_from_origin && !is_whole {
             // Opened now, so that the origin keeps these bytes for this file, and refuses who may not read them. What
             // it has opened counts: the answer about the path may have been another server's.
-            let (file, stat) = self.open_at_origin(location)?;
+            let (file, connection, stat) = self.open_at_origin(location)?;
             known = Known::told(&stat, path)?;
-            remote = Some(file);
+            remote = Some((file, connection));
         }
         let Known { version, metadata, .. } = known;
         let is_meant = |file: &CachedFile| {
@@ -157,18 +157,19 @@ impl CachedOrigin {
         if let Some(error) = failure {
             self.shared.note_failure(&error);
         }
-        if let Some(remote) = remote {
-            self.shared.origin.tasks.block_on(file.offer_remote(remote));
+        if let Some((remote, connection)) = remote {
+            file.remotes.offer(remote, connection);
         }
         Ok(file)
     }
 
-    fn open_at_origin(&self, location: &Location) -> StorageResult<(File, StatLine)> {
+    fn open_at_origin(&self, location: &Location) -> StorageResult<(File, usize, StatLine)> {
         let origin = &self.shared.origin;
         Ok(origin.tasks.block_on(async {
-            let file = origin.open(location).await?;
+            let connection = origin.turn();
+            let file = origin.open(location, connection).await?;
             let stat = origin.stat_open(&file).await?;
-            Ok::<_, OriginError>((file, stat))
+            Ok::<_, OriginError>((file, connection, stat))
         })?)
     }
 }

@@ -4,7 +4,7 @@
 //! 2. A small range that is not in memory is read concurrently with other requests.
 //! 3. A long range is sent by the kernel if possible, and otherwise through one buffer, piece by piece. So a connection
 //!    never holds more than one buffer.
-//! 4. The parts of an answer to pgread end at page boundaries of the file. They are never delayed answers.
+//! 4. The parts of an answer to pgread end at page boundaries of the file. Of a small range there is one part.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_read, kXR_pgread.
 
@@ -120,17 +120,22 @@ impl RootConnection {
                 Err(error) => return self.answer(stream, &response_of(error)).await,
             }
         }
-        Box::pin(self.read_cold(stream, range)).await
+        Box::pin(self.read_cold(stream, range, read_answer)).await
     }
 
     /// Reads a small range that is not in memory: concurrently, as long as such answers do not hold too many bytes.
-    async fn read_cold(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
+    async fn read_cold(
+        &mut self,
+        stream: StreamId,
+        range: ReadRange,
+        reading: fn(StreamId, &ReadRange) -> StorageResult<Vec<u8>>,
+    ) -> io::Result<()> {
         let timed = range.file.latencies.start_timer(RequestKind::Read);
         let kibibytes = (range.length / 1024 + 1) as u32;
         let late = Arc::clone(&self.service.concurrent_reads).try_acquire_many_owned(kibibytes);
         let answer = async move {
             let _timed = timed;
-            match blocking(move || read_answer(stream, &range)).await {
+            match blocking(move || reading(stream, &range)).await {
                 Ok(bytes) => bytes,
                 Err(error) => encoded(stream, &response_of(error)),
             }
@@ -249,8 +254,11 @@ impl RootConnection {
     }
 
     async fn pgread(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
-        let _timed = range.file.latencies.start_timer(RequestKind::Read);
         Counters::add(&range.file.bytes_read, range.length);
+        if range.length <= SMALL_BYTES as u64 {
+            return self.pgread_small(stream, range).await;
+        }
+        let _timed = range.file.latencies.start_timer(RequestKind::Read);
         let interface = match range.file.file.ready() {
             Some(interface) => Ok(interface),
             None => {
@@ -287,6 +295,22 @@ impl RootConnection {
         }
     }
 
+    async fn pgread_small(&mut self, stream: StreamId, range: ReadRange) -> io::Result<()> {
+        if let Some(interface) = range.file.file.ready() {
+            let mut buffer = self.service.buffers.take();
+            let data = &mut buffer[..range.length as usize];
+            match interface.try_read_at(range.offset, data) {
+                Ok(Some(count)) => {
+                    range.file.latencies.record_immediate(RequestKind::Read);
+                    return self.send_pages(stream, range.offset, &data[..count], true).await;
+                }
+                Ok(None) => {}
+                Err(error) => return self.answer(stream, &response_of(error)).await,
+            }
+        }
+        Box::pin(self.read_cold(stream, range, pgread_answer)).await
+    }
+
     /// Sends one part of the answer to a pgread: pages, each after its checksum.
     async fn send_pages(
         &mut self,
@@ -295,20 +319,7 @@ impl RootConnection {
         data: &[u8],
         is_last: bool,
     ) -> io::Result<()> {
-        let status = Status {
-            request: RequestCode::PG_READ,
-            kind: if is_last { StatusKind::FINAL } else { StatusKind::PARTIAL },
-            offset,
-            data_bytes: page::wire_bytes(offset, data.len() as u64) as u32,
-        };
-        let head = encoded(stream, &Response::Status(status));
-        let mut pages = Vec::with_capacity(data.len() / PAGE_BYTES + 2);
-        let mut left = data;
-        for range in page::pages(offset, data.len() as u64) {
-            let (now, later) = left.split_at(range.length);
-            pages.push((page::checksum(now).to_be_bytes(), now));
-            left = later;
-        }
+        let (head, pages) = pages(stream, offset, data, is_last);
         let mut slices = Vec::with_capacity(1 + 2 * pages.len());
         slices.push(IoSlice::new(&head));
         for (checksum, data) in &pages {
@@ -326,6 +337,46 @@ fn read_answer(stream: StreamId, range: &ReadRange) -> StorageResult<Vec<u8>> {
     bytes[..HEADER_BYTES].copy_from_slice(&header(stream, StatusCode::OK, count));
     bytes.truncate(HEADER_BYTES + count);
     Ok(bytes)
+}
+
+/// As [`read_answer`], for pgread.
+fn pgread_answer(stream: StreamId, range: &ReadRange) -> StorageResult<Vec<u8>> {
+    let interface = range.file.file.interface()?;
+    let mut data = vec![0; range.length as usize];
+    let count = interface.read_at(range.offset, &mut data)?;
+    let (mut answer, pages) = pages(stream, range.offset, &data[..count], true);
+    for (checksum, data) in pages {
+        answer.extend_from_slice(&checksum);
+        answer.extend_from_slice(data);
+    }
+    Ok(answer)
+}
+
+/// A page after its checksum.
+type CheckedPage<'a> = ([u8; 4], &'a [u8]);
+
+/// The head of one part of the answer to a pgread, and its pages with their checksums.
+fn pages(
+    stream: StreamId,
+    offset: u64,
+    data: &[u8],
+    is_last: bool,
+) -> (Vec<u8>, Vec<CheckedPage<'_>>) {
+    let status = Status {
+        request: RequestCode::PG_READ,
+        kind: if is_last { StatusKind::FINAL } else { StatusKind::PARTIAL },
+        offset,
+        data_bytes: page::wire_bytes(offset, data.len() as u64) as u32,
+    };
+    let head = encoded(stream, &Response::Status(status));
+    let mut pages = Vec::with_capacity(data.len() / PAGE_BYTES + 2);
+    let mut left = data;
+    for range in page::pages(offset, data.len() as u64) {
+        let (now, later) = left.split_at(range.length);
+        pages.push((page::checksum(now).to_be_bytes(), now));
+        left = later;
+    }
+    (head, pages)
 }
 
 /// Whether the first and last byte of a range are in memory. If they are not, `sendfile` would block this thread on the

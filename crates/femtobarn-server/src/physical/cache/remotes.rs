@@ -1,0 +1,131 @@
+//! One file of the origin: open over one connection, and over more while many fetches of it are under way.
+//!
+//! 1. Servers read for a connection one after another, so a connection is one turn at their disk, however many readers
+//!    wait here. Over more connections they get more turns.
+//! 2. Each open file is compared with the version that is meant, since those of a redirector may be at different servers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use femtobarn_catalog::clock;
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use xrd::client::File;
+
+use super::file::CachedFile;
+use super::origin::{self, CONNECTIONS};
+use crate::physical::{StorageError, StorageResult};
+
+/// Fetches over one connection above which another one is used, too: more than one reader in order needs.
+const FETCHES_MAX: usize = 12;
+
+/// The file at the origin, as often as it is open there.
+#[derive(Debug, Default)]
+pub(super) struct Remotes {
+    open: Mutex<Vec<Arc<Remote>>>,
+    /// Held by whoever opens it for the first time.
+    opening: tokio::sync::Mutex<()>,
+    /// Whether it is being opened once more.
+    is_growing: AtomicBool,
+}
+
+/// The file, open over one connection.
+#[derive(Debug)]
+pub(super) struct Remote {
+    pub file: File,
+    /// The number of the connection.
+    connection: usize,
+    /// When the version was compared with the file's, and how often that had been opened again. Held by whoever
+    /// compares.
+    compared: tokio::sync::Mutex<Option<(Instant, u64)>>,
+}
+
+impl Remotes {
+    /// Takes a file that was just opened and compared, if there is none yet.
+    pub(super) fn offer(&self, file: File, connection: usize) {
+        let compared = Some((clock::now(), file.times_reopened())).into();
+        let mut open = self.open.lock();
+        if open.is_empty() {
+            open.push(Arc::new(Remote { file, connection, compared }));
+        }
+    }
+
+    /// The one with the fewest fetches, after the file was opened once more if need be.
+    pub(super) async fn take(&self, of: &CachedFile) -> StorageResult<Arc<Remote>> {
+        if self.least_used().is_none() {
+            let _turn = self.opening.lock().await;
+            if self.least_used().is_none() {
+                return self.open_another(of).await;
+            }
+        }
+        if self.needs_more() && !self.is_growing.swap(true, Ordering::Relaxed) {
+            let opened = self.open_another(of).await;
+            self.is_growing.store(false, Ordering::Relaxed);
+            // Those that there are do as well.
+            if opened.is_ok() {
+                return opened;
+            }
+        }
+        let gone = || StorageError::refused(Errno::EIO, "the origin's file was closed");
+        self.least_used().ok_or_else(gone)
+    }
+
+    /// All of them, to be closed.
+    pub(super) fn take_all(&mut self) -> Vec<Arc<Remote>> {
+        std::mem::take(self.open.get_mut())
+    }
+
+    fn least_used(&self) -> Option<Arc<Remote>> {
+        self.open.lock().iter().min_by_key(|remote| Arc::strong_count(remote)).cloned()
+    }
+
+    fn needs_more(&self) -> bool {
+        let open = self.open.lock();
+        // Each is counted once for the list.
+        let is_full = |remote: &Arc<Remote>| Arc::strong_count(remote) > FETCHES_MAX;
+        open.len() < CONNECTIONS && open.iter().all(is_full)
+    }
+
+    async fn open_another(&self, of: &CachedFile) -> StorageResult<Arc<Remote>> {
+        let origin = &of.shared.origin;
+        let turn = origin.turn();
+        let connection = {
+            let open = self.open.lock();
+            let is_free = |number: &usize| open.iter().all(|remote| remote.connection != *number);
+            let numbers = (turn..turn + CONNECTIONS).map(|number| number % CONNECTIONS);
+            numbers.clone().find(is_free).unwrap_or(turn)
+        };
+        let file = origin.open(&of.location, connection).await?;
+        let remote = Arc::new(Remote { file, connection, compared: tokio::sync::Mutex::default() });
+        remote.compare(of, clock::now()).await?;
+        self.open.lock().push(Arc::clone(&remote));
+        Ok(remote)
+    }
+}
+
+impl Remote {
+    /// Compares the version with that of the file, unless that was done since a time and the file has not been opened
+    /// again. One of those who want it at once does it for all.
+    ///
+    /// # Errors
+    /// `ESTALE` if it is another version; those of the origin.
+    pub(super) async fn compare(&self, of: &CachedFile, since: Instant) -> StorageResult<()> {
+        let mut compared = self.compared.lock().await;
+        let reopened = self.file.times_reopened();
+        let is_known = compared.is_some_and(|(when, before)| {
+            before == reopened && (of.shared.is_immutable || when >= since)
+        });
+        if is_known {
+            return Ok(());
+        }
+        let begun = clock::now();
+        let stat = of.shared.origin.stat_open(&self.file).await?;
+        if of.shared.is_same(origin::version_of(&stat, &of.path)?, of.version) {
+            *compared = Some((begun, reopened));
+            return Ok(());
+        }
+        let what = format!("{} was changed at the origin; open it again", of.path);
+        Err(StorageError::refused(Errno::ESTALE, what))
+    }
+}
