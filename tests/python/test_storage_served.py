@@ -21,6 +21,7 @@ from stored_points import VALUES, Point, fill, is_right
 from waiting import wait_for
 
 import femtobarn as fb
+from femtobarn.cli import main
 
 SITE = """
 import json, os, pathlib, shutil, sys, time
@@ -32,6 +33,8 @@ match request["operation"]:
         shutil.copy(request["path"], stored)
     case "stage":
         time.sleep(2.5)
+        while os.path.exists(sys.argv[1] + "/hold"):
+            time.sleep(0.05)
         shutil.copy(stored, request["path"])
         with open(sys.argv[1] + "/staged", "a") as log:
             log.write(request["key"] + "\\n")
@@ -159,12 +162,7 @@ def ask(server: fb.Server, method: str, path: str, body: Any = None) -> tuple[in
 
 def test_the_tape_api_stages_and_tells(served: tuple[fb.Federation, fb.Server, Path]) -> None:
     fed, server, _ = served
-    for name in ("run6", "run7"):
-        while fed.where(name)[0].state == "both":
-            try:
-                fed.evict(name)
-            except fb.BusyError:
-                time.sleep(0.2)
+    leave(fed, "run6", "run7")
     code, found = ask(server, "GET", "/.well-known/wlcg-tape-rest-api")
     assert code == 200
     uri = found["endpoints"][0]["uri"]
@@ -192,6 +190,62 @@ def test_the_tape_api_stages_and_tells(served: tuple[fb.Federation, fb.Server, P
     assert ask(server, "DELETE", request)[0] == 200
     assert ask(server, "GET", request)[0] == 404
     assert ask(server, "POST", f"{api}/stage", {"files": []})[0] == 400
+
+
+def leave(fed: fb.Federation, *names: str) -> None:
+    """Evict databases, which somebody may have open for a moment."""
+    for name in names:
+        while fed.where(name)[0].state == "both":
+            try:
+                fed.evict(name)
+            except fb.BusyError:
+                time.sleep(0.2)
+
+
+def test_the_queue_is_shown_to_people(
+    served: tuple[fb.Federation, fb.Server, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fed, server, tape = served
+    names = ("run6", "run7")
+    leave(fed, *names)
+    address = f"127.0.0.1:{server.port}"
+
+    def printed(*command: str) -> str:
+        assert main(command) == 0
+        return capsys.readouterr().out
+
+    wanted = {"files": [{"path": f"/lhc.fed/{name}.root"} for name in names]}
+    (tape / "hold").touch()
+    try:
+        code, made = ask(server, "POST", "/api/tape/v1/stage", wanted)
+        assert code == 201
+        wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["recalls"][0]["is_running"])
+        _, (told,) = ask(server, "GET", "/api/recalls")
+        text, top = printed("queue", address), printed("top", address, "-n", "1", "-d", "0.01")
+        (by_command,) = json.loads(printed("queue", f"http://{address}", "--json"))
+    finally:
+        (tape / "hold").unlink()
+    assert (told["name"], told["waiting"], len(told["recalls"])) == ("/lhc.fed", 2, 2)
+    assert told["mounted"] == [{"store": "tape", "tape": "L1"}]
+    shown = {recall["path"]: recall for recall in told["recalls"]}
+    assert shown.keys() == {file["path"] for file in wanted["files"]}
+    for recall in shown.values():
+        assert (recall["store"], recall["tape"], recall["position"]) == ("tape", "L1", 0)
+        assert recall["bytes"] > 0
+        assert recall["user"]
+    assert told["recalls"][0]["remaining_seconds"] > 0
+    assert told["waiting_bytes"] < sum(recall["bytes"] for recall in shown.values())
+    assert [recall["path"] for recall in by_command["recalls"]] == list(shown)
+    lines = text.splitlines()
+    assert lines[0].startswith("/lhc.fed: 2 files come back, ")
+    assert lines[1] == "mounted: L1 of tape"
+    assert lines[3].startswith("/lhc.fed/run")
+    assert lines[3].endswith("comes")
+    assert lines[-1].endswith("waits")
+    assert "/lhc.fed: 2 files come back, " in top
+    wait_for(lambda: all(where.state == "both" for where in fed.where(*names)))
+    assert ask(server, "DELETE", f"/api/tape/v1/stage/{made['requestId']}")[0] == 200
+    assert "/lhc.fed: 0 files come back" in printed("queue", address)
 
 
 def test_gfal_brings_files_online(served: tuple[fb.Federation, fb.Server, Path]) -> None:

@@ -27,6 +27,6 @@ pub mod stores;
 
 pub use error::{Error, Result};
 pub use keeping::{Applied, Archive, RuleKeeper, is_staging_path, staging_path};
-pub use recall::{RecallCounts, Recaller};
+pub use recall::{QueueExcerpt, QueuedRecall, RecallCounts, Recaller};
 pub use settings::StorageSettings;
 pub use stores::{ByteWatch, ObjectRange, Store, StoredState};

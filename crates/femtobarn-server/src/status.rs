@@ -93,6 +93,50 @@ pub struct RecallStatus {
     pub estimate_errors_seconds: f64,
 }
 
+/// The files that a federation brings back from its stores: their sums, and the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct RecallQueueStatus {
+    /// The sums.
+    #[serde(flatten)]
+    pub sums: RecallStatus,
+    /// The tapes that are mounted.
+    pub mounted: Vec<MountedTape>,
+    /// The files that come, and then those that wait, about in the order in which their turns come; at most a hundred.
+    pub recalls: Vec<QueuedRecallStatus>,
+}
+
+/// A tape in a drive.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct MountedTape {
+    /// The name of its store.
+    pub store: String,
+    /// Its own name.
+    pub tape: String,
+}
+
+/// A file that is brought back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct QueuedRecallStatus {
+    /// Its path.
+    pub path: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The store that has it.
+    pub store: String,
+    /// The tape there, and the place on it, as far as they are known.
+    pub tape: Option<String>,
+    /// See `tape`.
+    pub position: Option<u64>,
+    /// Who asked for it first; empty for clients that have opened it.
+    pub user: String,
+    /// Whether it comes, and does not wait any more.
+    pub is_running: bool,
+    /// Seconds since it was asked for.
+    pub age_seconds: u64,
+    /// Seconds that it still takes, by the estimate that was made then.
+    pub remaining_seconds: u64,
+}
+
 /// A cache of another server. All but `used_bytes` and `limit_bytes` are sums since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CacheStatus {

@@ -438,6 +438,7 @@ ALL = (
     Command("history", "list commits", _history_arguments, history),
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),
     Command("top", "show the state of a server", serving.top_arguments, serving.top),
+    Command("queue", "show which files a server brings back", storage.queue_arguments, storage.queue),
     Command("testbed", "find limits with workloads of real jobs", testbed.arguments, testbed.run),
     Command("plan", "tell what hardware an experiment takes", planning.arguments, planning.run),
 )

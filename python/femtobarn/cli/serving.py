@@ -11,17 +11,16 @@ import signal
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 from .. import _serving
-from .._exceptions import DeniedError, FemtobarnError, InvalidError, UnavailableError
+from .._exceptions import FemtobarnError, InvalidError, UnavailableError
 from .._femtobarn import default_config, start_log
 from .._replication import tell_former_leader
 from .._sizes import bytes_of_size
 from .output import emit_line, human_size, table
+from .server_api import address_of, ask
 
 __all__ = ["serve", "serve_arguments", "top", "top_arguments"]
 
@@ -177,14 +176,14 @@ def top_arguments(parser: argparse.ArgumentParser) -> None:
 
 def top(options: argparse.Namespace) -> None:
     """Show the state of a server, repeatedly."""
-    address = _status_address(options.server)
+    address = address_of(options.server, "api/status")
     before: tuple[float, dict[str, Any]] | None = None
     if not options.json:
         # A rate needs two states: the first is not shown.
-        before = (time.monotonic(), _ask(address)["totals"])
+        before = (time.monotonic(), ask(address)["totals"])
         time.sleep(min(options.delay, FIRST_SECONDS))
     for displays in itertools.count(1):
-        status = _ask(address)
+        status = ask(address)
         now = time.monotonic()
         if options.json:
             emit_line(json.dumps(status))
@@ -194,36 +193,6 @@ def top(options: argparse.Namespace) -> None:
         if displays == options.times:
             return
         time.sleep(options.delay)
-
-
-def _status_address(server: str) -> str:
-    for scheme in ("root://", "http://"):
-        if server.startswith(scheme):
-            return f"http://{server.removeprefix(scheme).split('/')[0]}/api/status"
-    for scheme in ("roots://", "https://"):
-        if server.startswith(scheme):
-            return f"https://{server.removeprefix(scheme).split('/')[0]}/api/status"
-    return f"http://{server}/api/status"
-
-
-def _ask(address: str) -> dict[str, Any]:
-    try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            status: dict[str, Any] = json.load(answer)
-    except urllib.error.HTTPError as error:
-        with error:
-            kind = DeniedError if error.code in (401, 403) else UnavailableError
-            raise kind(f"{address} answers {error.code}: {_reason(error)}") from None
-    except (urllib.error.URLError, TimeoutError, ValueError) as error:
-        raise UnavailableError(f"no Femtobarn server answers at {address}: {error}") from None
-    return status
-
-
-def _reason(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.load(error)["error"])
-    except (ValueError, KeyError, TypeError):
-        return error.reason
 
 
 def _rates(then: float, old: dict[str, Any], now: float, totals: dict[str, Any]) -> dict[str, float]:
@@ -267,6 +236,12 @@ def _lines(status: dict[str, Any], rates: dict[str, float]) -> list[str]:
     ]
     if locks:
         lines += [*table(["lock", "federation", "", "who", "for"], locks, right={4}).splitlines(), ""]
+    lines += [
+        f"{r['name']}: {r['waiting']:,} files come back, {human_size(r['waiting_bytes'])} wait  "
+        f"{r['done']:,} came back  {r['failed']:,} failed"
+        for r in status["recalls"][:TOP_ROWS]
+        if r["waiting"] or r["done"] or r["failed"]
+    ]
     followers = [
         [f["name"], f["federation"], f"{f['behind']:,} commits", f"{f['silent_seconds']:.1f} s"]
         for f in status["followers"][:TOP_ROWS]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from .. import _federations
 from .._exceptions import FemtobarnError
 from .._storage import Copy, Residence
 from .output import emit, human_size, human_time, table
+from .server_api import address_of, ask
 from .upkeep import progress_bar
 
 __all__ = [
@@ -20,6 +22,8 @@ __all__ = [
     "migrate_arguments",
     "pin",
     "pin_arguments",
+    "queue",
+    "queue_arguments",
     "stage",
     "unpin",
     "unpin_arguments",
@@ -60,6 +64,49 @@ def pin_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `pin`."""
     unpin_arguments(parser)
     parser.add_argument("--hours", type=float, help="when the pin ends, from now; never by default")
+
+
+def queue_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `queue`."""
+    parser.add_argument(
+        "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
+    )
+
+
+def queue(options: argparse.Namespace) -> None:
+    """Print what a server brings back from stores: the sums, and the first files of each federation."""
+    told = ask(address_of(options.server, "api/recalls"))
+    texts = [_queue_text(of_one) for of_one in told]
+    emit(options, told, "\n\n".join(texts or ["the server has no federation with stores"]))
+
+
+def _queue_text(told: dict[str, Any]) -> str:
+    lines = [
+        f"{told['name']}: {told['waiting']:,} files come back, {human_size(told['waiting_bytes'])} wait; "
+        f"{told['done']:,} came back, {told['failed']:,} failed"
+    ]
+    tapes = ", ".join(f"{each['tape']} of {each['store']}" for each in told["mounted"])
+    lines += [f"mounted: {tapes}"] if tapes else []
+    rows = [
+        [
+            each["path"],
+            each["store"],
+            each["tape"] or "",
+            "" if each["position"] is None else f"{each['position']:,}",
+            human_size(each["bytes"]),
+            each["user"],
+            f"{each['age_seconds']:,} s",
+            f"{each['remaining_seconds']:,} s",
+            "comes" if each["is_running"] else "waits",
+        ]
+        for each in told["recalls"]
+    ]
+    if rows:
+        heads = ["file", "store", "tape", "position", "size", "for", "since", "in about", ""]
+        lines += table(heads, rows, right={3, 4, 6, 7}).splitlines()
+    hidden = told["waiting"] - len(rows)
+    lines += [f"and {hidden:,} more"] if hidden > 0 else []
+    return "\n".join(lines)
 
 
 def where(options: argparse.Namespace) -> None:

@@ -8,7 +8,8 @@
 //! Invariants:
 //! 1. A database is queued once, however many want it.
 //! 2. Adding and taking cost O(log n).
-//! 3. A tape leaves its drive after [`MOUNTED_BYTES_MAX`] if another one waits, so no request waits for ever.
+//! 3. Looking at the first recalls does not cost more if there are others.
+//! 4. A tape leaves its drive after [`MOUNTED_BYTES_MAX`] if another one waits, so no request waits for ever.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,6 +25,8 @@ pub struct Tape {
     pub store: String,
     /// The name of the tape; of an object if the store has no tapes.
     pub name: String,
+    /// Whether it is one of an object alone.
+    pub is_object: bool,
 }
 
 /// A wish to have a database on the disk.
@@ -47,6 +50,8 @@ pub struct RecallQueue {
     tapes: HashMap<Tape, Waiting>,
     /// The tapes that are not mounted, by the stamp of the request that is due first.
     due: BTreeSet<(u64, Tape)>,
+    /// The tapes that are mounted.
+    mounted: BTreeSet<Tape>,
     known: HashMap<DatabaseId, (Tape, u64)>,
     /// The stamp after each user's last request; only of those that are ahead of `now`.
     users: HashMap<String, u64>,
@@ -149,13 +154,31 @@ impl RecallQueue {
         self.due.len() + usize::from(!self.tapes.contains_key(tape))
     }
 
-    /// Changes what waits for a tape, and keeps `due` in step.
+    /// The recalls that wait, in the order in which one drive for each mounted tape, and then one for all others, would
+    /// take them if nothing else came.
+    pub fn in_order(&self) -> impl Iterator<Item = &Recall> {
+        let due = self.due.iter().map(|(_, tape)| tape);
+        let tapes = self.mounted.iter().chain(due).filter_map(|tape| self.tapes.get(tape));
+        tapes.flat_map(Waiting::in_order)
+    }
+
+    /// The tapes that are mounted; objects of stores without tapes, too.
+    pub fn mounted(&self) -> impl Iterator<Item = &Tape> {
+        self.mounted.iter()
+    }
+
+    /// Changes what waits for a tape, and keeps `due` and `mounted` in step.
     fn change<T>(&mut self, tape: &Tape, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let waiting = self.tapes.entry(tape.clone()).or_default();
         if let Some(stamp) = waiting.due() {
             self.due.remove(&(stamp, tape.clone()));
         }
         let changed = change(waiting);
+        if waiting.mounted.is_none() {
+            self.mounted.remove(tape);
+        } else if !self.mounted.contains(tape) {
+            self.mounted.insert(tape.clone());
+        }
         match waiting.due() {
             Some(stamp) => drop(self.due.insert((stamp, tape.clone()))),
             None if waiting.by_position.is_empty() && waiting.mounted.is_none() => {
@@ -172,14 +195,27 @@ impl Waiting {
     fn due(&self) -> Option<u64> {
         if self.mounted.is_some() { None } else { self.stamps.first().map(|(stamp, _)| *stamp) }
     }
+
+    /// What is ahead of the place of the tape, and then what is behind it.
+    fn in_order(&self) -> impl Iterator<Item = &Recall> {
+        let here = (self.mounted.map_or(0, |mounted| mounted.position), DatabaseId(0));
+        let ahead = self.by_position.range(here..);
+        ahead.chain(self.by_position.range(..here)).map(|(_, (_, recall))| recall)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use femtobarn_catalog::clock;
+
     use super::*;
 
+    fn tape_called(name: &str) -> Tape {
+        Tape { store: "tape".to_owned(), name: name.to_owned(), is_object: false }
+    }
+
     fn recall(database: u32, tape: &str, position: u64, user: &str, bytes: u64) -> Recall {
-        let tape = Tape { store: "tape".to_owned(), name: tape.to_owned() };
+        let tape = tape_called(tape);
         Recall { database: DatabaseId(database), bytes, tape, position, user: user.to_owned() }
     }
 
@@ -203,8 +239,8 @@ mod tests {
         }
         assert!(!queue.add(recall(3, "A", 10, "bob", 10)), "queued already");
         assert_eq!(queue.waiting(), (4, 40));
-        let tape = |name: &str| Tape { store: "tape".to_owned(), name: name.to_owned() };
-        assert_eq!((queue.mounts_with(&tape("A")), queue.mounts_with(&tape("C"))), (2, 3));
+        let mounts = |name| queue.mounts_with(&tape_called(name));
+        assert_eq!((mounts("A"), mounts("C")), (2, 3));
         assert_eq!(emptied(&mut queue), (vec![3, 4, 1, 2], 2));
         assert_eq!(queue.waiting(), (0, 0));
     }
@@ -246,6 +282,34 @@ mod tests {
         assert_eq!(queue.next(&tape).unwrap().database, DatabaseId(3));
         assert_eq!(queue.next(&tape), None);
         assert!(queue.mount().is_none());
+    }
+
+    #[test]
+    fn the_first_of_many_are_told_in_their_order_at_once() {
+        let mut queue = RecallQueue::default();
+        for number in 0..200_000 {
+            let tape = format!("T{:04}", number % 1000);
+            queue.add(recall(number, &tape, u64::from(200_000 - number), "many", 1));
+        }
+        let tape = queue.mount().unwrap();
+        let first = queue.next(&tape).unwrap();
+        queue.add(recall(2_000_000, "T0000", 0, "one", 1));
+        let began = clock::now();
+        for _ in 0..1000 {
+            assert_eq!(queue.waiting(), (200_000, 200_000));
+            assert_eq!(queue.mounted().collect::<Vec<_>>(), [&tape]);
+            assert_eq!(queue.in_order().take(100).count(), 100);
+        }
+        assert!(began.elapsed().as_secs() < 5, "{:?}", began.elapsed());
+        let told: Vec<Recall> = queue.in_order().take(300).cloned().collect();
+        assert_eq!((first.database, told[0].database), (DatabaseId(199_000), DatabaseId(198_000)));
+        assert_eq!(told[199].database, DatabaseId(2_000_000), "it is behind the head");
+        for recall in &told[..200] {
+            assert_eq!(queue.next(&tape).as_ref(), Some(recall));
+        }
+        assert_eq!((queue.next(&tape), queue.mounted().count()), (None, 0));
+        let second = queue.mount().unwrap();
+        assert_eq!(queue.next(&second).as_ref(), Some(&told[200]));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::{DatabaseId, Residence, ResidenceState, clock};
 use parking_lot::Mutex;
 
+use super::excerpt::{QueueExcerpt, QueuedRecall};
 use super::queue::{Recall, RecallQueue, Tape};
 use super::rates::RecallRates;
 use crate::error::{Error, Result};
@@ -62,7 +63,7 @@ struct SharedQueue {
 struct RecallState {
     queue: RecallQueue,
     /// Recalls that are being carried out.
-    running: usize,
+    running: HashMap<DatabaseId, Recall>,
     /// When a recall was asked for, and how long that was estimated to take.
     promised: HashMap<DatabaseId, (Instant, Duration)>,
     failures: HashMap<DatabaseId, RecentFailure>,
@@ -158,6 +159,24 @@ impl Recaller {
         let (_, waiting_bytes) = state.queue.waiting();
         RecallCounts { waiting: state.waiting() as u64, waiting_bytes, ..state.counts }
     }
+
+    /// The first recalls, at most so many.
+    pub fn excerpt(&self, most: usize) -> QueueExcerpt {
+        let state = self.shared.state.lock();
+        let queued = |recall: &Recall, is_running| {
+            let promised = state.promised.get(&recall.database);
+            let (age, wait) =
+                promised.map(|(asked, wait)| (asked.elapsed(), *wait)).unwrap_or_default();
+            let remaining = wait.saturating_sub(age);
+            QueuedRecall { recall: recall.clone(), is_running, age, remaining }
+        };
+        let running = state.running.values().map(|recall| queued(recall, true));
+        let waiting = state.queue.in_order().map(|recall| queued(recall, false));
+        QueueExcerpt {
+            mounted: state.queue.mounted().cloned().collect(),
+            recalls: running.chain(waiting).take(most).collect(),
+        }
+    }
 }
 
 impl Drop for Recaller {
@@ -190,9 +209,9 @@ impl SharedQueue {
             let what = format!("{} is lost: no store has a good copy", self.name(database));
             return Err(Error::Corrupt { what });
         };
-        let tape = replica.tape.clone();
+        let (is_object, tape) = (replica.tape.is_none(), replica.tape.clone());
         let (name, position) = tape.unwrap_or_else(|| (replica.key.clone(), 0));
-        let tape = Tape { store: replica.store.clone(), name };
+        let tape = Tape { store: replica.store.clone(), name, is_object };
         Ok(Recall { database, bytes: replica.size, tape, position, user: user.to_owned() })
     }
 
@@ -214,7 +233,7 @@ impl SharedQueue {
             Err(Error::Unavailable { what: "staging failed for a bug; see the log".to_owned() })
         });
         let mut state = self.state.lock();
-        state.running -= 1;
+        state.running.remove(&recall.database);
         let promised = state.promised.remove(&recall.database);
         match staged {
             Ok(()) => {
@@ -254,13 +273,14 @@ impl SharedQueue {
 
 impl RecallState {
     fn waiting(&self) -> usize {
-        self.queue.waiting().0 + self.running
+        self.queue.waiting().0 + self.running.len()
     }
 
     /// How long a new recall will take behind those that wait.
     fn estimate(&self, recall: &Recall, streams: usize) -> Duration {
         let (recalls, ahead) = self.queue.waiting();
-        let (recalls, bytes) = (recalls + self.running + 1, ahead.saturating_add(recall.bytes));
+        let (recalls, bytes) =
+            (recalls + self.running.len() + 1, ahead.saturating_add(recall.bytes));
         self.rates.estimate(recalls, bytes, self.queue.mounts_with(&recall.tape), streams)
     }
 }
@@ -286,7 +306,7 @@ fn carry_out(shared: &Weak<SharedQueue>) {
             }
             continue;
         };
-        state.running += 1;
+        state.running.insert(recall.database, recall.clone());
         drop(state);
         shared.stage(&recall, is_after_mount);
         is_after_mount = false;

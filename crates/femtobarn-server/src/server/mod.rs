@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `exports` | opens the exported folders as storages |
 //! | `reload` | the settings that can change while the server runs |
-//! | `status_report`, `state` | the status of a running server, and the state that it is read from |
+//! | `status_report`, `recall_report`, `state` | the status of a running server, and the state that it is read from |
 //! | `error` | why a server did not start |
 //!
 //! 1. The number of threads is bounded by the cores: for `root://`, for HTTP and gRPC, and a blocking pool for each of
@@ -17,6 +17,7 @@
 
 mod error;
 mod exports;
+mod recall_report;
 mod reload;
 mod state;
 mod status_report;
@@ -249,8 +250,10 @@ impl Drop for Server {
 /// The status page and metrics of a server.
 fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator) -> Site {
     let (status, draining) = (Arc::clone(state), Arc::clone(state));
+    let recalling = Arc::clone(state);
     Site {
         status: Box::new(move || status_report::status(&status)),
+        recalls: Box::new(move || recall_report::queues(&recalling)),
         status_turn: Arc::new(Semaphore::new(1)),
         is_draining: Box::new(move || draining.is_draining.load(Ordering::Relaxed)),
         metrics: config.metrics_readers(),

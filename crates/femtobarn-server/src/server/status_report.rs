@@ -168,7 +168,7 @@ fn cache_status((name, cache): &(String, Arc<CachedOrigin>)) -> CacheStatus {
     }
 }
 
-fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> RecallStatus {
+pub(super) fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> RecallStatus {
     let counts = recaller.counts();
     RecallStatus {
         name: name.clone(),

@@ -6,6 +6,7 @@
 //! | `/healthz` | `ok`, or 503 while the server is stopping |
 //! | `/metrics` | metrics for Prometheus, restricted by `http.metrics` of the configuration |
 //! | `/api/status` | [`ServerStatus`] as JSON |
+//! | `/api/recalls` | [`RecallQueueStatus`] of each federation with stores |
 //! | `/api/federations` | the names of the served federations |
 //! | `/api/federations/NAME?csn=` | the contents of one, as of a commit |
 //! | `/.well-known/wlcg-tape-rest-api`, `/api/tape/v1/...` | the WLCG Tape REST API: `tape` |
@@ -27,7 +28,7 @@ use axum::{Extension, Router};
 use femtobarn_catalog::{ErrorKind, LocalCatalogue};
 use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderMap, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
@@ -36,7 +37,7 @@ use crate::config::MetricsReaders;
 use crate::protocol::http::clients::{refused_to, said};
 use crate::protocol::http::files::FileSite;
 use crate::protocol::listener::Peer;
-use crate::status::ServerStatus;
+use crate::status::{RecallQueueStatus, ServerStatus};
 
 mod catalogue;
 mod clients;
@@ -56,7 +57,9 @@ const STYLE: &str = include_str!("page/page.css");
 pub struct Site {
     /// Reads the server's status. It may wait for a file system.
     pub status: Box<dyn Fn() -> ServerStatus + Send + Sync>,
-    /// Held by the one thread that reads the status, so that a file system which does not answer blocks only one.
+    /// Reads what each federation brings back from its stores.
+    pub recalls: Box<dyn Fn() -> Vec<RecallQueueStatus> + Send + Sync>,
+    /// Held by the one thread that reads these, so that a file system which does not answer blocks only one.
     pub status_turn: Arc<Semaphore>,
     /// Whether the server is stopping.
     pub is_draining: Box<dyn Fn() -> bool + Send + Sync>,
@@ -81,6 +84,7 @@ pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
         .route("/healthz", get(health))
         .route("/metrics", get(metrics))
         .route("/api/status", get(status))
+        .route("/api/recalls", get(recalls))
         .route("/api/federations", get(federations))
         .route("/api/federations/{*name}", get(federation))
         .with_state(site)
@@ -121,7 +125,7 @@ async fn metrics(
     if let Some(answer) = refusal {
         return answer;
     }
-    match current_status(&site).await {
+    match read(&site, |site| (site.status)()).await {
         Ok(status) => {
             ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&status)).into_response()
         }
@@ -129,9 +133,12 @@ async fn metrics(
     }
 }
 
-/// The current status. If a file system does not answer, further requests fail after a while, and do not use up the
+/// Reads the status, or a part of it. If a file system does not answer, further requests fail after a while, and do not use up the
 /// threads that catalogues need.
-async fn current_status(site: &Arc<Site>) -> Result<ServerStatus, Response> {
+async fn read<T: Send + 'static>(
+    site: &Arc<Site>,
+    what: impl FnOnce(&Site) -> T + Send + 'static,
+) -> Result<T, Response> {
     let turn = Arc::clone(&site.status_turn).acquire_owned();
     let Ok(Ok(turn)) = tokio::time::timeout(STATUS_WAIT_MAX, turn).await else {
         let what = "timed out behind another status request; a file system may not answer";
@@ -140,7 +147,7 @@ async fn current_status(site: &Arc<Site>) -> Result<ServerStatus, Response> {
     let site = Arc::clone(site);
     let status = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        (site.status)()
+        what(&site)
     });
     let status = tokio::time::timeout(STATUS_WAIT_MAX, status).await;
     let late = |_| said(StatusCode::SERVICE_UNAVAILABLE, "a file system does not answer");
@@ -148,17 +155,27 @@ async fn current_status(site: &Arc<Site>) -> Result<ServerStatus, Response> {
     status.map_err(late)?.map_err(failed)
 }
 
-async fn status(
+async fn status(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
+    told(site, peer, headers, |site| (site.status)()).await
+}
+
+async fn recalls(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
+    told(site, peer, headers, |site| (site.recalls)()).await
+}
+
+/// The status, or a part of it, for those who may read the whole server.
+async fn told<T: Serialize + Send + 'static>(
     State(site): SharedSite,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
+    what: impl FnOnce(&Site) -> T + Send + 'static,
 ) -> Response {
-    match refused(&site, &headers, peer, "/") {
-        None => match current_status(&site).await {
-            Ok(status) => Json(status).into_response(),
-            Err(answer) => answer,
-        },
-        Some(answer) => answer,
+    if let Some(answer) = refused(&site, &headers, peer, "/") {
+        return answer;
+    }
+    match read(&site, what).await {
+        Ok(status) => Json(status).into_response(),
+        Err(answer) => answer,
     }
 }
 

@@ -1,4 +1,4 @@
-// Shows what /api/status and /api/federations tell, every two seconds.
+// Shows what /api/status, /api/recalls and /api/federations tell, every two seconds.
 "use strict";
 
 const PERIOD_MS = 2000;
@@ -125,6 +125,19 @@ async function ask(path) {
   return told;
 }
 
+// Servers without stores are not asked.
+async function showRecalls(status) {
+  const queues = status.recalls.length ? await ask("api/recalls") : [];
+  $("recalling").textContent = queues.map((q) => {
+    const tapes = q.mounted.map((m) => `${m.tape} of ${m.store}`).join(", ");
+    return `${q.name}: ${count(q.waiting)} files come back, ${size(q.waiting_bytes)} wait; ${count(q.done)} came back, ` +
+      `${count(q.failed)} failed${tapes && `; mounted: ${tapes}`}`;
+  }).join(". ");
+  fill("recalls", queues.flatMap((q) => q.recalls).map((r) => [r.path, r.store, r.tape ?? "",
+    r.position === null ? "" : count(r.position), size(r.bytes), r.user, duration(r.age_seconds),
+    duration(r.remaining_seconds), r.is_running ? "comes" : "waits"]), "nothing comes back");
+}
+
 async function showFederations() {
   const names = await ask("api/federations");
   const choice = $("federation");
@@ -134,7 +147,9 @@ async function showFederations() {
 
 async function refresh() {
   try {
-    showStatus(await ask("api/status"));
+    const status = await ask("api/status");
+    showStatus(status);
+    await showRecalls(status);
     await showFederations();
     $("error").hidden = true;
   } catch (error) {

@@ -1,0 +1,46 @@
+//! Reports the [`RecallQueueStatus`] of each federation that has stores.
+
+use std::sync::Arc;
+
+use femtobarn_archive::{QueuedRecall, Recaller};
+
+use super::state::ServerState;
+use super::status_report::recall_status;
+use crate::status::{MountedTape, QueuedRecallStatus, RecallQueueStatus};
+
+/// Files that are shown of a queue, however many there are.
+const FILES_MAX: usize = 100;
+
+/// What each federation of a server brings back from its stores.
+pub(super) fn queues(state: &ServerState) -> Vec<RecallQueueStatus> {
+    state.recallers.iter().map(queue).collect()
+}
+
+fn queue(export: &(String, Arc<Recaller>)) -> RecallQueueStatus {
+    let (name, recaller) = export;
+    let excerpt = recaller.excerpt(FILES_MAX);
+    let tapes = excerpt.mounted.into_iter().filter(|tape| !tape.is_object);
+    RecallQueueStatus {
+        sums: recall_status(export),
+        mounted: tapes.map(|tape| MountedTape { store: tape.store, tape: tape.name }).collect(),
+        recalls: excerpt.recalls.into_iter().map(|queued| row(name, recaller, queued)).collect(),
+    }
+}
+
+fn row(export: &str, recaller: &Recaller, queued: QueuedRecall) -> QueuedRecallStatus {
+    let recall = queued.recall;
+    let name = recaller.archive().name_of(recall.database);
+    let name = name.unwrap_or_else(|| recall.database.to_string());
+    let position = (!recall.tape.is_object).then_some(recall.position);
+    QueuedRecallStatus {
+        path: format!("{}/{name}.root", export.trim_end_matches('/')),
+        bytes: recall.bytes,
+        store: recall.tape.store,
+        tape: (!recall.tape.is_object).then_some(recall.tape.name),
+        position,
+        user: recall.user,
+        is_running: queued.is_running,
+        age_seconds: queued.age.as_secs(),
+        remaining_seconds: queued.remaining.as_secs_f64().ceil() as u64,
+    }
+}

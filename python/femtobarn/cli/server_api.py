@@ -1,0 +1,57 @@
+"""What a server tells about itself over HTTP."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from .._exceptions import DeniedError, UnavailableError
+
+__all__ = ["address_of", "ask"]
+
+
+def address_of(server: str, path: str) -> str:
+    """Return the address of a page of a server, which is given as HOST:PORT or by a URL.
+
+    Examples
+    --------
+    >>> address_of("localhost:1094", "api/status"), address_of("roots://host//lhc.fed", "api/status")
+    ('http://localhost:1094/api/status', 'https://host/api/status')
+    """
+    for scheme in ("root://", "http://"):
+        if server.startswith(scheme):
+            return f"http://{server.removeprefix(scheme).split('/')[0]}/{path}"
+    for scheme in ("roots://", "https://"):
+        if server.startswith(scheme):
+            return f"https://{server.removeprefix(scheme).split('/')[0]}/{path}"
+    return f"http://{server}/{path}"
+
+
+def ask(address: str) -> Any:
+    """Return what a page of a server tells as JSON.
+
+    Raises
+    ------
+    DeniedError
+        If the server does not tell it to everybody.
+    UnavailableError
+        If it does not answer, or is none of ours.
+    """
+    try:
+        with urllib.request.urlopen(address, timeout=10) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            kind = DeniedError if error.code in (401, 403) else UnavailableError
+            raise kind(f"{address} answers {error.code}: {_reason(error)}") from None
+    except (urllib.error.URLError, TimeoutError, ValueError) as error:
+        raise UnavailableError(f"no Femtobarn server answers at {address}: {error}") from None
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError, TypeError):
+        return error.reason
