@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -150,7 +150,14 @@ def test_a_store_that_fails_is_an_error_that_says_why(served: tuple[fb.Federatio
     assert fed.where("run8")[0].state == "both"
 
 
-def ask(server: fb.Server, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+class Listening(Protocol):
+    """A server, in this process or another."""
+
+    @property
+    def port(self) -> int: ...
+
+
+def ask(server: Listening, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     """Ask the Tape REST API; returns the status and the answer."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
         headers = {"Content-Type": "application/json"}

@@ -45,6 +45,11 @@ impl Archive {
         &self.settings
     }
 
+    /// The folder of the federation.
+    pub fn folder(&self) -> PathBuf {
+        self.catalogue.folder().to_owned()
+    }
+
     /// A store by its name.
     ///
     /// # Errors
@@ -126,6 +131,22 @@ impl Archive {
     /// Those of the catalogue.
     pub fn unpin(&self, database: DatabaseId, holder: &str) -> Result<bool> {
         Ok(self.local()?.unpin_file(database, holder)?)
+    }
+
+    /// As [`pin`](Self::pin), for many databases at once. Those that are gone are passed over.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn pin_all(&self, databases: &[DatabaseId], pin: &FilePin) -> Result<()> {
+        Ok(self.local()?.pin_files(databases, pin)?)
+    }
+
+    /// Ends a holder's pins of many databases.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn unpin_all(&self, databases: &[DatabaseId], holder: &str) -> Result<()> {
+        Ok(self.local()?.unpin_files(databases, holder)?)
     }
 
     /// Records another state of a copy.

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use femtobarn_archive::{Error, Recaller, staging_path};
 use femtobarn_catalog::{
-    DiskState, ErrorKind, FilePin, ReplicaState, ResidenceState, StoredObject, clock,
+    DatabaseId, DiskState, ErrorKind, FilePin, ReplicaState, ResidenceState, StoredObject, clock,
 };
 
 use crate::sealed::{Sealed, on};
 
 const WAIT: Duration = Duration::from_secs(10);
 
-fn state(of: &Sealed, database: femtobarn_catalog::DatabaseId) -> ResidenceState {
+fn state(of: &Sealed, database: DatabaseId) -> ResidenceState {
     of.catalogue.residence(database).unwrap().state()
 }
 
@@ -55,6 +55,11 @@ fn the_only_copy_and_what_is_pinned_or_open_stays() {
     assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
     assert!(archive.unpin(run7, "ann").unwrap());
     assert!(!archive.unpin(run7, "ann").unwrap());
+    let gone = DatabaseId(run7.0 + 1000);
+    archive.pin_all(&[gone, run7], &pin(None)).unwrap();
+    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    archive.unpin_all(&[gone, run7], "ann").unwrap();
+    assert!(of.catalogue.residence(run7).unwrap().pins.is_empty());
     archive.pin(run7, &pin(Some(clock::utc_us() - 1))).unwrap();
     let reader = File::open(of.file("run7")).unwrap();
     assert_eq!(kind(archive.evict(run7)), ErrorKind::Busy);

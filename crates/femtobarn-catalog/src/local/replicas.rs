@@ -173,6 +173,35 @@ impl LocalCatalogue {
         })
     }
 
+    /// As [`pin_file`](Self::pin_file), for many files. Databases that are gone are passed over.
+    pub fn pin_files(&self, databases: &[DatabaseId], pin: &FilePin) -> Result<()> {
+        self.change_own(|sql| {
+            let mut insert = sql.prepare_cached(
+                "INSERT OR REPLACE INTO file_pins (database, holder, until_us) \
+                 SELECT id, ?2, ?3 FROM databases WHERE id = ?1",
+            )?;
+            for database in databases {
+                insert.execute(params![database.0, pin.holder, pin.until_us])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Takes a holder's pins of many files away.
+    pub fn unpin_files(&self, databases: &[DatabaseId], holder: &str) -> Result<()> {
+        if !self.read(has_tables)? {
+            return Ok(());
+        }
+        self.change_own(|sql| {
+            let delete = "DELETE FROM file_pins WHERE database = ?1 AND holder = ?2";
+            let mut delete = sql.prepare_cached(delete)?;
+            for database in databases {
+                delete.execute(params![database.0, holder])?;
+            }
+            Ok(())
+        })
+    }
+
     /// Takes a holder's pin away; returns whether there was one.
     pub fn unpin_file(&self, database: DatabaseId, holder: &str) -> Result<bool> {
         if !self.read(has_tables)? {

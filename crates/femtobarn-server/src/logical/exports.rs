@@ -331,6 +331,20 @@ impl Storage for Exports {
         storage.evict(&below, opaque)
     }
 
+    fn pin(
+        &self,
+        paths: &[StoragePath],
+        holder: &str,
+        until: Option<SystemTime>,
+    ) -> StorageResult<()> {
+        let mut by_prefix: BTreeMap<&[u8], (&ExportedStorage, Vec<StoragePath>)> = BTreeMap::new();
+        for (export, below) in paths.iter().filter_map(|path| self.export(path)) {
+            by_prefix.entry(&export.prefix).or_insert((export, vec![])).1.push(below);
+        }
+        let mut all = by_prefix.into_values();
+        all.try_for_each(|(export, below)| export.storage.pin(&below, holder, until))
+    }
+
     fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {
         if parents && self.export(path).is_none() && self.is_above(path) {
             return Ok(());

@@ -9,6 +9,7 @@
 //! | `journal`, `checkpoint` | changes of open files that can be undone, even after a crash |
 //! | `sessions`, `session_recovery` | connected clients; the snapshots that they open again after a lost connection |
 //! | `incoming_copy` | copies from other servers into open files |
+//! | `stage_requests` | files that clients want on the disk, and for how long |
 //! | `uploads` | files that appear when they are complete and durable |
 //! | `checksums`, `latency` | cached checksums of files; histograms of request times |
 //! | `catalogue`, `locks` | remote access to the catalogues of federations; their lock table |
@@ -31,6 +32,7 @@ pub mod placement;
 pub mod redirector;
 pub mod session_recovery;
 pub mod sessions;
+pub mod stage_requests;
 pub mod uploads;
 
 use std::sync::Arc;
@@ -42,6 +44,7 @@ use files::Files;
 use placement::{AlwaysLocal, Placement};
 use redirector::Redirector;
 use sessions::ClientSessions;
+use stage_requests::StageRequests;
 
 /// Optimisations and limits of the logical layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +94,8 @@ pub struct Logical {
     pub is_cache: bool,
     /// What redirects clients if this server has no data.
     pub redirector: Option<Arc<Redirector>>,
+    /// Files that clients want on the disk.
+    pub stage_requests: StageRequests,
 }
 
 impl Logical {
@@ -104,6 +109,7 @@ impl Logical {
             placement: Arc::new(AlwaysLocal),
             is_cache: false,
             redirector: None,
+            stage_requests: StageRequests::default(),
             exports,
             settings,
         }

@@ -40,4 +40,12 @@ impl StorageError {
         let why = errno.desc().to_lowercase();
         StorageError::Refused(errno, format!("cannot {what} {path}: {why}"))
     }
+
+    /// What it says to people.
+    pub fn into_text(self) -> String {
+        match self {
+            StorageError::Refused(_, what) | StorageError::NotBefore(_, what) => what,
+            StorageError::Elsewhere { host, .. } => format!("served by {host}"),
+        }
+    }
 }

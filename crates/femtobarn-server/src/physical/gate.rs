@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
@@ -125,6 +125,16 @@ impl<G: Gate> Storage for Gated<G> {
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         self.pass(CallKind::Change, path)?.evict(path, opaque)
+    }
+
+    fn pin(
+        &self,
+        paths: &[StoragePath],
+        holder: &str,
+        until: Option<SystemTime>,
+    ) -> StorageResult<()> {
+        let Some(first) = paths.first() else { return Ok(()) };
+        self.pass(CallKind::Change, first)?.pin(paths, holder, until)
     }
 
     fn make_folder(&self, path: &StoragePath, mode: u32, parents: bool) -> StorageResult<()> {

@@ -190,6 +190,16 @@ pub trait Storage: Send + Sync + 'static {
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         self.metadata(path, opaque).map(drop)
     }
+    /// Keeps files on this server's disk for a holder until a time; without one, ends that. Files that are not there are passed
+    /// over, and so are all by a storage without mass storage.
+    fn pin(
+        &self,
+        _paths: &[StoragePath],
+        _holder: &str,
+        _until: Option<SystemTime>,
+    ) -> StorageResult<()> {
+        Ok(())
+    }
     /// Removes an attribute; `ENODATA` if the file has no such attribute.
     fn remove_attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<()> {
         Err(self.read_only("remove an attribute of", path))

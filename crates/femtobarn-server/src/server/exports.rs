@@ -237,19 +237,12 @@ fn unusable(folder: &Path, error: &dyn std::fmt::Display, is_denied: bool) -> St
 fn system_error(error: StorageError) -> StartError {
     match error {
         StorageError::Refused(Errno::EACCES | Errno::EPERM, what) => StartError::Denied(what),
-        error => StartError::System(text_of(error)),
+        error => StartError::System(error.into_text()),
     }
 }
 
 fn config_error(error: StorageError) -> StartError {
-    StartError::Config(text_of(error))
-}
-
-fn text_of(error: StorageError) -> String {
-    match error {
-        StorageError::Refused(_, what) | StorageError::NotBefore(_, what) => what,
-        StorageError::Elsewhere { host, .. } => format!("served by {host}"),
-    }
+    StartError::Config(error.into_text())
 }
 
 #[cfg(test)]

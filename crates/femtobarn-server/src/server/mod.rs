@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::handler::Handler;
+use femtobarn_archive::Recaller;
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -43,6 +44,7 @@ use crate::logical::catalogue::{self, FederationService};
 use crate::logical::exports::Exports;
 use crate::logical::follower_placement::ToFollowers;
 use crate::logical::placement::{FirstOf, Placement};
+use crate::logical::stage_requests::StageRequests;
 use crate::logical::{Logical, Settings};
 use crate::protocol::http::files::FileSite;
 use crate::protocol::http::files::copy::OtherServers;
@@ -111,10 +113,8 @@ impl Server {
         let root_workers = start_workers("femtobarn-root", blocking)?;
         let http_workers = start_workers("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
-        let mut logical = Logical::new(settings(&config), open.exports);
-        logical.placement = placement(&config, &open.federations, &logical.exports)?;
+        let mut logical = logical(&config, open.exports, &open.federations, &open.recallers)?;
         logical.is_cache = !open.caches.is_empty() && open.caches.len() == open.names.len();
-        logical.redirector = config.redirector().map_err(StartError::Config)?.map(Arc::new);
         // What others have has no space here.
         let elsewhere = logical.redirector.iter().map(|redirector| redirector.name());
         let names: Vec<_> = open.names.iter().cloned().chain(elsewhere).collect();
@@ -245,6 +245,21 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// The logical layer of a server.
+fn logical(
+    config: &Config,
+    exports: Exports,
+    federations: &[Arc<FederationService>],
+    recallers: &[(String, Arc<Recaller>)],
+) -> Result<Logical, StartError> {
+    let mut logical = Logical::new(settings(config), exports);
+    logical.placement = placement(config, federations, &logical.exports)?;
+    logical.redirector = config.redirector().map_err(StartError::Config)?.map(Arc::new);
+    let folders = recallers.iter().map(|(_, recaller)| recaller.archive().folder());
+    logical.stage_requests = StageRequests::open(folders);
+    Ok(logical)
 }
 
 /// The status page and metrics of a server.

@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use femtobarn_archive::Error as ArchiveError;
-use femtobarn_catalog::{DatabaseId, DatabaseRow, ErrorKind, Residence, ResidenceState};
+use femtobarn_catalog::{DatabaseId, DatabaseRow, ErrorKind, FilePin, Residence, ResidenceState};
 use nix::errno::Errno;
 
 use super::error::catalogue_error;
@@ -38,6 +38,26 @@ impl FederationStorage {
         let Some(recaller) = &self.recaller else { return Ok(()) };
         let evicted = recaller.archive().evict(row.id);
         evicted.map(drop).map_err(|error| archive_error("evict", &row.name, error))
+    }
+
+    /// Pins the files of databases to the disk until a time, or ends these pins.
+    pub(super) fn pin_databases(
+        &self,
+        databases: &[DatabaseId],
+        holder: &str,
+        until: Option<SystemTime>,
+    ) -> StorageResult<()> {
+        let Some(recaller) = &self.recaller else { return Ok(()) };
+        let since_1970 = |until: SystemTime| until.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let until_us =
+            until.map(|until| since_1970(until).as_micros().try_into().unwrap_or(i64::MAX));
+        let archive = recaller.archive();
+        let pinned = if until_us.is_some() {
+            archive.pin_all(databases, &FilePin { holder: holder.to_owned(), until_us })
+        } else {
+            archive.unpin_all(databases, holder)
+        };
+        pinned.map_err(|error| archive_error("pin", &holder, error))
     }
 
     /// Opens a file. A client whose database is in a store alone is told to come again, and the database comes back.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use femtobarn_archive::Recaller;
 use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, DatabaseState, PinGuard, ResidenceState};
@@ -265,6 +265,17 @@ impl Storage for FederationStorage {
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let snapshot = self.pinned_snapshot(path, opaque)?;
         self.evict_database(&self.database(path, snapshot.csn)?)
+    }
+
+    fn pin(
+        &self,
+        paths: &[StoragePath],
+        holder: &str,
+        until: Option<SystemTime>,
+    ) -> StorageResult<()> {
+        let snapshot = self.pinned_snapshot(&StoragePath::new(b"/")?, Opaque::default())?;
+        let rows = paths.iter().filter_map(|path| self.database(path, snapshot.csn).ok());
+        self.pin_databases(&rows.map(|row| row.id).collect::<Vec<_>>(), holder, until)
     }
 
     fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

@@ -1,32 +1,29 @@
 //! The WLCG Tape REST API, version 1: files are brought from mass storage to the disk, and clients look where they are.
 //!
 //! 1. A request belongs to the user who made it; others are told that there is none.
-//! 2. Requests are in memory: after a restart of the server clients make them again. Files that were being staged
-//!    then are nearline, as before.
-//! 3. A staged file is not pinned. Releasing it changes nothing: the rules of its federation say when it leaves the disk.
+//! 2. Requests survive a restart, and pin what they stage until it is released or its lifetime is over:
+//!    [`stage_requests`](crate::logical::stage_requests).
 
-mod requests;
+mod lifetime;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
-use femtobarn_catalog::clock;
 use http::header::{HOST, LOCATION};
 use http::{HeaderMap, StatusCode};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use self::requests::{FoundFile, StageRequest, StageRequests};
 use super::clients::{identity, said};
 use super::files::FileSite;
 use crate::auth::{Action, Identity, Refusal};
 use crate::logical::Logical;
-use crate::physical::{Opaque, Storage, StorageError, StoragePath};
+use crate::logical::stage_requests::{StageRequest, WantedFile};
+use crate::physical::{Opaque, Storage, StoragePath, StorageResult};
 use crate::protocol::listener::Peer;
 
 /// Files of a request at most.
@@ -37,7 +34,6 @@ const ROOT: &str = "/api/tape/v1";
 /// The API of a server.
 struct TapeSite {
     files: Arc<FileSite>,
-    requests: Mutex<StageRequests>,
 }
 
 type SharedTape = State<Arc<TapeSite>>;
@@ -56,12 +52,14 @@ impl IntoResponse for TapeRefusal {
 
 #[derive(Deserialize)]
 struct StageBody {
-    files: Vec<WantedFile>,
+    files: Vec<FileBody>,
 }
 
 #[derive(Deserialize)]
-struct WantedFile {
+#[serde(rename_all = "camelCase")]
+struct FileBody {
     path: String,
+    disk_lifetime: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -71,7 +69,9 @@ struct PathsBody {
 
 /// The routes of the API.
 pub(super) fn routes(files: Arc<FileSite>) -> Router {
-    let site = Arc::new(TapeSite { files, requests: Mutex::default() });
+    let logical = Arc::clone(&files.logical);
+    files.blocking.spawn_blocking(move || logical.stage_requests.resume(&logical.exports));
+    let site = Arc::new(TapeSite { files });
     let mut routes = Router::new().route("/.well-known/wlcg-tape-rest-api", get(well_known));
     // gfal2 ends these with a slash.
     for end in ["", "/"] {
@@ -80,7 +80,7 @@ pub(super) fn routes(files: Arc<FileSite>) -> Router {
             .route(&format!("{ROOT}/archiveinfo{end}"), post(archive_info));
     }
     routes
-        .route(&format!("{ROOT}/stage/{{id}}"), get(status).delete(forget))
+        .route(&format!("{ROOT}/stage/{{id}}"), get(status).delete(delete))
         .route(&format!("{ROOT}/stage/{{id}}/cancel"), post(cancel))
         .route(&format!("{ROOT}/release/{{id}}"), post(release))
         .with_state(site)
@@ -101,10 +101,27 @@ async fn stage(
     (Extension(peer), headers): TapeClient,
     Json(body): Json<StageBody>,
 ) -> Result<Response, TapeRefusal> {
-    let names: Vec<String> = body.files.into_iter().map(|file| file.path).collect();
+    let mut lifetimes = HashMap::new();
+    for file in &body.files {
+        let wanted = match &file.disk_lifetime {
+            None => lifetime::USUAL_SECONDS,
+            Some(text) => lifetime::seconds_of(text).ok_or_else(|| {
+                let what = format!("invalid diskLifetime {text:?}: write it like P1D or PT3600S");
+                TapeRefusal(StatusCode::BAD_REQUEST, what)
+            })?,
+        };
+        lifetimes.insert(file.path.clone(), wanted);
+    }
+    let names = body.files.into_iter().map(|file| file.path).collect();
     let (user, paths) = site.asked(peer, &headers, names, &[Action::Stage])?;
-    let found = site.find_out(&user.name, paths).await?;
-    let id = site.requests.lock().add(&user.name, found, seconds());
+    let wanted = paths.into_iter().map(|(_, path)| {
+        let lifetime = lifetimes.get(&path).copied().unwrap_or(lifetime::USUAL_SECONDS);
+        WantedFile { path, lifetime }
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let begun = site
+        .asking(move |logical| logical.stage_requests.begin(&logical.exports, &user.name, wanted));
+    let id = begun.await?;
     let location = url(peer, &headers, &format!("/stage/{id}"));
     let answer = Json(json!({ "requestId": id }));
     Ok((StatusCode::CREATED, [(LOCATION, location)], answer).into_response())
@@ -115,14 +132,10 @@ async fn status(
     (Extension(peer), headers): TapeClient,
     Path(id): Path<String>,
 ) -> Result<Json<StageRequest>, TapeRefusal> {
-    let user = site.user(peer, &headers)?.name;
-    let waiting = site.with_request(&user, &id, |request| request.waiting())?;
-    let paths = waiting.into_iter().filter_map(|name| Some((path_of(&name)?, name)));
-    let found = site.find_out(&user, paths.collect()).await?;
-    site.with_request(&user, &id, |request| {
-        request.note(found, seconds());
-        Json(request.clone())
-    })
+    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let found =
+        site.asking(move |logical| logical.stage_requests.look(&logical.exports, &user, &asked));
+    found.await?.map(Json).ok_or_else(|| unknown(&id))
 }
 
 async fn cancel(
@@ -131,9 +144,12 @@ async fn cancel(
     Path(id): Path<String>,
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
-    let (user, paths) = (site.user(peer, &headers)?.name, body.paths.into_iter().collect());
-    let cancelled = site.with_request(&user, &id, |request| request.cancel(&paths, seconds()))?;
-    if cancelled { Ok(()) } else { Err(other(&id)) }
+    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let paths = body.paths.into_iter().collect();
+    let cancelled = site.asking(move |logical| {
+        logical.stage_requests.cancel(&logical.exports, (&user, &asked), &paths)
+    });
+    done(&id, cancelled.await?)
 }
 
 async fn release(
@@ -142,18 +158,23 @@ async fn release(
     Path(id): Path<String>,
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
-    let (user, paths) = (site.user(peer, &headers)?.name, body.paths.into_iter().collect());
-    let are_its = site.with_request(&user, &id, |request| request.has_all(&paths))?;
-    if are_its { Ok(()) } else { Err(other(&id)) }
+    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let paths = body.paths.into_iter().collect();
+    let released = site.asking(move |logical| {
+        logical.stage_requests.release(&logical.exports, (&user, &asked), &paths)
+    });
+    done(&id, released.await?)
 }
 
-async fn forget(
+async fn delete(
     State(site): SharedTape,
     (Extension(peer), headers): TapeClient,
     Path(id): Path<String>,
 ) -> Result<(), TapeRefusal> {
-    let user = site.user(peer, &headers)?.name;
-    if site.requests.lock().remove(&user, &id) { Ok(()) } else { Err(unknown(&id)) }
+    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let deleted =
+        site.asking(move |logical| logical.stage_requests.delete(&logical.exports, &user, &asked));
+    if deleted.await? { Ok(()) } else { Err(unknown(&id)) }
 }
 
 async fn archive_info(
@@ -181,7 +202,7 @@ fn locality(logical: &Logical, path: &StoragePath, name: &str) -> Value {
             };
             json!({ "path": name, "locality": locality })
         }
-        Err(error) => json!({ "path": name, "error": text_of(error) }),
+        Err(error) => json!({ "path": name, "error": error.into_text() }),
     }
 }
 
@@ -222,25 +243,14 @@ impl TapeSite {
         Ok((user, paths))
     }
 
-    /// Asks for files on behalf of a user, and notes which are on the disk.
-    async fn find_out(
+    /// Does something with the requests of clients.
+    async fn asking<T: Send + 'static>(
         &self,
-        user: &str,
-        paths: Vec<(StoragePath, String)>,
-    ) -> Result<Vec<(String, FoundFile)>, TapeRefusal> {
-        let user = user.to_owned();
-        let find = move |logical: &Logical| {
-            let found = paths.into_iter().map(|(path, name)| {
-                let found = match logical.exports.stage(&path, &user, Opaque::default()) {
-                    Ok(None) => FoundFile::OnDisk,
-                    Ok(Some(_)) | Err(StorageError::NotBefore(..)) => FoundFile::Waiting,
-                    Err(error) => FoundFile::Failed(text_of(error)),
-                };
-                (name, found)
-            });
-            found.collect()
-        };
-        self.blocking(find).await
+        work: impl FnOnce(&Logical) -> StorageResult<T> + Send + 'static,
+    ) -> Result<T, TapeRefusal> {
+        self.blocking(work)
+            .await?
+            .map_err(|error| TapeRefusal(StatusCode::SERVICE_UNAVAILABLE, error.into_text()))
     }
 
     async fn blocking<T: Send + 'static>(
@@ -251,26 +261,10 @@ impl TapeSite {
         let done = self.files.blocking.spawn_blocking(move || work(&logical)).await;
         done.map_err(|error| TapeRefusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
     }
-
-    fn with_request<T>(
-        &self,
-        user: &str,
-        id: &str,
-        work: impl FnOnce(&mut StageRequest) -> T,
-    ) -> Result<T, TapeRefusal> {
-        self.requests.lock().find(user, id).map(work).ok_or_else(|| unknown(id))
-    }
 }
 
 fn path_of(name: &str) -> Option<StoragePath> {
     StoragePath::new(name.as_bytes()).ok()
-}
-
-fn text_of(error: StorageError) -> String {
-    match error {
-        StorageError::Refused(_, what) | StorageError::NotBefore(_, what) => what,
-        StorageError::Elsewhere { host, .. } => format!("served by {host}"),
-    }
 }
 
 fn unknown(id: &str) -> TapeRefusal {
@@ -281,6 +275,15 @@ fn other(id: &str) -> TapeRefusal {
     TapeRefusal(StatusCode::BAD_REQUEST, format!("a path is not of request {id}"))
 }
 
+/// The answer to a change of files of a request.
+fn done(id: &str, are_its: Option<bool>) -> Result<(), TapeRefusal> {
+    match are_its {
+        Some(true) => Ok(()),
+        Some(false) => Err(other(id)),
+        None => Err(unknown(id)),
+    }
+}
+
 /// The address of a part of the API, as the client addressed this server.
 fn url(peer: Peer, headers: &HeaderMap, below: &str) -> String {
     let scheme = if peer.is_encrypted { "https" } else { "http" };
@@ -289,9 +292,4 @@ fn url(peer: Peer, headers: &HeaderMap, below: &str) -> String {
 
 fn host_of(headers: &HeaderMap) -> &str {
     headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost")
-}
-
-/// Seconds since 1970.
-fn seconds() -> u64 {
-    clock::utc_ms() / 1000
 }
