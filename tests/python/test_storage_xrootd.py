@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import uproot
+from copying_servers import certified
 from data_servers import DataServer, data_servers
 from stored_points import VALUES, fill, is_right
+from test_http_copies import ISSUER, token_and_keys
 
 import femtobarn as fb
 
@@ -113,6 +118,50 @@ def test_a_server_that_sends_less_is_noticed(tmp_path: Path) -> None:
         assert fed.where("run7")[0].state == "lost"
         fed.stage("run7")
         assert is_right(fed, "run7", 1000), "it was looked for once more"
+
+
+def test_the_token_is_sent_over_tls_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key, root = certified(tmp_path)
+    token, keys = token_and_keys(tmp_path, "storage.read:/ storage.modify:/")
+    monkeypatch.setenv("X509_CERT_DIR", str(root.parent))
+    fed = fill(tmp_path / "lhc.fed", "run7", entries=1000)
+    (tmp_path / "data").mkdir()
+    settings = tmp_path / "server.toml"
+    settings.write_text(
+        f'[[export]]\nfolder = "{tmp_path}/data"\n[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n'
+        f'[auth]\naudiences = ["copies"]\n[[auth.issuer]]\nissuer = "{ISSUER}"\nkeys = "{keys}"\n'
+        "[limits]\ndrain_seconds = 0\n"
+    )
+    with fb.serve(port=0, address="127.0.0.1", anonymous="nothing", config=settings) as server:
+        store_at(fed, f"roots://localhost:{server.port}//data")
+        with pytest.raises(fb.DeniedError):
+            fed.migrate("run7", "eos")
+        monkeypatch.setenv("BEARER_TOKEN", token)
+        store_at(fed, f"root://localhost:{server.port}//data")
+        with pytest.raises(fb.DeniedError):
+            fed.migrate("run7", "eos")
+        store_at(fed, f"roots://localhost:{server.port}//data")
+        fed.migrate("run7", "eos")
+        fed.evict("run7")
+        assert is_right(fed, "run7", 1000)
+
+
+def test_a_killed_process_leaves_nothing_that_looks_whole(site: DataServer, tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run7")
+    store_at(fed, f"{site.url}/store")
+    script = (
+        "import femtobarn as fb, os, sys\n"
+        "def die(*told):\n"
+        "    if told[2]: os.kill(os.getpid(), 9)\n"
+        "fb.open(sys.argv[1]).migrate('run7', 'eos', progress=die)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(fed.path)], timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert fed.where("run7")[0].state == "migrating"
+    assert [path for path in stored(site) if not path.name.startswith(".part-")] == []
+    fed.migrate("run7", "eos")
+    fed.evict("run7")
+    assert is_right(fed, "run7")
 
 
 def faulty(folder: Path, fault: str) -> fb.Server:
