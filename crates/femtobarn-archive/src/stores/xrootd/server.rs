@@ -78,8 +78,11 @@ impl StoreServer {
 
     /// A file that is open for reading, if it is.
     pub(super) fn known_open(&self, key: &str) -> Option<Arc<File>> {
-        let file = self.take_open(key)?;
-        self.keep_open(key, &file);
+        let mut open = self.open.lock();
+        let place = open.iter().position(|(name, _)| name == key)?;
+        let found = open.remove(place)?;
+        let file = Arc::clone(&found.1);
+        open.push_back(found);
         Some(file)
     }
 
@@ -97,13 +100,7 @@ impl StoreServer {
 
     /// Closes a file that is open for reading, when nobody reads it any more. Must be called within the runtime.
     pub(super) fn forget_open(&self, key: &str) {
-        drop(self.take_open(key));
-    }
-
-    fn take_open(&self, key: &str) -> Option<Arc<File>> {
-        let mut open = self.open.lock();
-        let place = open.iter().position(|(name, _)| name == key)?;
-        open.remove(place).map(|(_, file)| file)
+        self.open.lock().retain(|(name, _)| name != key);
     }
 
     fn keep_open(&self, key: &str, file: &Arc<File>) {
