@@ -3,10 +3,10 @@
 //! A tape is mounted for the request that is due first, and then gives everything that is wanted of it, in the order of
 //! its positions. Which request is due first is start-time fair queueing: each user's requests are stamped one after
 //! the other with the bytes asked for, beginning at the stamp that is being served, so that a user who asks for a
-//! million files does not hold up one who asks for one.
+//! million files does not hold up one who asks for one. Among the requests of a user, those of a higher priority are stamped as if those of lower ones were not there.
 //!
 //! Invariants:
-//! 1. A database is queued once, however many want it.
+//! 1. A database is queued once, however many want it, for the first of their turns.
 //! 2. Adding and taking cost O(log n).
 //! 3. Looking at the first recalls does not cost more if there are others.
 //! 4. A tape leaves its drive after [`MOUNTED_BYTES_MAX`] if another one waits, so no request waits for ever.
@@ -42,7 +42,12 @@ pub struct Recall {
     pub position: u64,
     /// Who wants it.
     pub user: String,
+    /// How much, among what that user wants: at most [`PRIORITY_MAX`].
+    pub priority: u8,
 }
+
+/// The highest priority.
+const PRIORITY_MAX: u8 = 3;
 
 /// The recalls that wait.
 #[derive(Debug, Default)]
@@ -53,8 +58,8 @@ pub struct RecallQueue {
     /// The tapes that are mounted.
     mounted: BTreeSet<Tape>,
     known: HashMap<DatabaseId, (Tape, u64)>,
-    /// The stamp after each user's last request; only of those that are ahead of `now`.
-    users: HashMap<String, u64>,
+    /// The stamp after each user's last request of each priority or a higher one; only of users that are ahead of `now`.
+    users: HashMap<String, [u64; PRIORITY_MAX as usize + 1]>,
     /// The stamp of the request for which a tape was mounted last.
     now: u64,
     bytes: u64,
@@ -76,15 +81,18 @@ struct Mounted {
 }
 
 impl RecallQueue {
-    /// Queues a recall; false if its database is queued already.
+    /// Queues a recall; false if its database is queued already, which may come sooner now.
     pub fn add(&mut self, recall: Recall) -> bool {
         if self.known.contains_key(&recall.database) {
+            self.hasten(recall);
             return false;
         }
-        let last = self.users.get(&recall.user).copied().unwrap_or(0);
-        let stamp = last.max(self.now);
-        // A file without bytes takes its turn, too.
-        self.users.insert(recall.user.clone(), stamp + recall.bytes.max(1));
+        let stamp = self.stamp(&recall);
+        let stamps = self.users.entry(recall.user.clone()).or_default();
+        for last in &mut stamps[..=usize::from(recall.priority.min(PRIORITY_MAX))] {
+            // A file without bytes takes its turn, too.
+            *last = (*last).max(self.now) + recall.bytes.max(1);
+        }
         self.bytes += recall.bytes;
         self.known.insert(recall.database, (recall.tape.clone(), recall.position));
         let tape = recall.tape.clone();
@@ -95,13 +103,34 @@ impl RecallQueue {
         true
     }
 
+    /// Moves a database that is queued to the turn of another user, or another priority, if that is sooner.
+    pub fn hasten(&mut self, recall: Recall) {
+        if self.stamp_of(recall.database).is_some_and(|before| self.stamp(&recall) < before) {
+            self.remove(recall.database);
+            self.add(recall);
+        }
+    }
+
+    /// The stamp that a recall gets.
+    fn stamp(&self, recall: &Recall) -> u64 {
+        let stamps = self.users.get(&recall.user);
+        let last = stamps.map_or(0, |of| of[usize::from(recall.priority.min(PRIORITY_MAX))]);
+        last.max(self.now)
+    }
+
+    fn stamp_of(&self, database: DatabaseId) -> Option<u64> {
+        let (tape, position) = self.known.get(&database)?;
+        let waiting = self.tapes.get(tape)?;
+        waiting.by_position.get(&(*position, database)).map(|(stamp, _)| *stamp)
+    }
+
     /// Mounts the tape of the request that is due first; none if nothing waits for a tape that is not mounted.
     pub fn mount(&mut self) -> Option<Tape> {
         let (stamp, tape) = self.due.first()?.clone();
         self.now = self.now.max(stamp);
         if self.users.len() > self.known.len() {
             let now = self.now;
-            self.users.retain(|_, last| *last > now);
+            self.users.retain(|_, stamps| stamps[0] > now);
         }
         self.change(&tape, |waiting| waiting.mounted = Some(Mounted::default()));
         Some(tape)
@@ -215,8 +244,8 @@ mod tests {
     }
 
     fn recall(database: u32, tape: &str, position: u64, user: &str, bytes: u64) -> Recall {
-        let tape = tape_called(tape);
-        Recall { database: DatabaseId(database), bytes, tape, position, user: user.to_owned() }
+        let (database, tape) = (DatabaseId(database), tape_called(tape));
+        Recall { database, bytes, tape, position, user: user.to_owned(), priority: 0 }
     }
 
     /// Empties the queue with one drive; returns the databases in order, and how often a tape was mounted.
@@ -310,6 +339,42 @@ mod tests {
         assert_eq!((queue.next(&tape), queue.mounted().count()), (None, 0));
         let second = queue.mount().unwrap();
         assert_eq!(queue.next(&second).as_ref(), Some(&told[200]));
+    }
+
+    #[test]
+    fn a_user_decides_what_comes_first_of_what_that_user_wants() {
+        let mut queue = RecallQueue::default();
+        let urgent = |it: Recall| Recall { priority: 2, ..it };
+        for number in 0..4 {
+            queue.add(recall(number, &format!("A{number}"), 0, "ann", 10));
+            queue.add(recall(100 + number, &format!("B{number}"), 0, "bob", 10));
+        }
+        queue.add(urgent(recall(4, "A4", 0, "ann", 10)));
+        assert!(
+            !queue.add(urgent(recall(3, "A3", 0, "ann", 10))),
+            "queued already, and sooner now"
+        );
+        assert!(!queue.add(recall(2, "A2", 0, "ann", 10)), "its turn is not later");
+        let (order, _) = emptied(&mut queue);
+        let place = |database: u32| order.iter().position(|it| *it == database).unwrap();
+        assert!(place(4) < place(1) && place(3) < place(2), "{order:?}");
+        assert!(
+            place(100) < 3 && place(101) < 6,
+            "the other user's turns come as before: {order:?}"
+        );
+        assert_eq!(order.len(), 9);
+    }
+
+    #[test]
+    fn what_two_users_want_comes_at_the_sooner_turn() {
+        let mut queue = RecallQueue::default();
+        for number in 0..100 {
+            queue.add(recall(number, &format!("A{number}"), 0, "ann", 10));
+        }
+        assert!(!queue.add(recall(99, "A99", 0, "bob", 10)));
+        let (order, _) = emptied(&mut queue);
+        assert!(order[..2].contains(&99), "{order:?}");
+        assert_eq!((order.len(), queue.waiting()), (100, (0, 0)));
     }
 
     #[test]

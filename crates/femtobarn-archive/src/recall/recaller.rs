@@ -109,12 +109,17 @@ impl Recaller {
         &self.shared.archive
     }
 
-    /// Asks for a database on behalf of a user; returns how long it will take, as far as is known: none if it is on
-    /// the disk.
+    /// Asks for a database on behalf of a user, with a priority among what that user wants; returns how long it will take,
+    /// as far as is known: none if it is on the disk.
     ///
     /// # Errors
     /// `Unavailable` with the reason if it could not be brought back lately; `Corrupt` if no copy is left.
-    pub fn recall(&self, database: DatabaseId, user: &str) -> Result<Option<Duration>> {
+    pub fn recall(
+        &self,
+        database: DatabaseId,
+        user: &str,
+        priority: u8,
+    ) -> Result<Option<Duration>> {
         let shared = &self.shared;
         let residence = shared.archive.residence(database)?;
         let is_away = match residence.state() {
@@ -127,10 +132,13 @@ impl Recaller {
             shared.state.lock().failures.remove(&database);
             return Ok(None);
         }
-        if let Some(wait) = shared.known(database)? {
+        let known = shared.known(database)?;
+        let recall = shared.recall_of(database, &residence)?;
+        let recall = Recall { user: user.to_owned(), priority, ..recall };
+        if let Some(wait) = known {
+            shared.state.lock().queue.hasten(recall);
             return Ok(Some(wait));
         }
-        let recall = shared.recall_of(database, &residence, user)?;
         let mut state = shared.state.lock();
         let wait = state.estimate(&recall, shared.streams);
         if state.queue.add(recall) {
@@ -200,11 +208,11 @@ impl SharedQueue {
         Ok(promised.map(|(asked, wait)| wait.saturating_sub(asked.elapsed())))
     }
 
-    /// The recall of a database from the first of its complete copies.
+    /// The recall of a database from the first of its complete copies, on behalf of nobody.
     ///
     /// # Errors
     /// `Corrupt` if there is no complete copy.
-    fn recall_of(&self, database: DatabaseId, residence: &Residence, user: &str) -> Result<Recall> {
+    fn recall_of(&self, database: DatabaseId, residence: &Residence) -> Result<Recall> {
         let Some(replica) = residence.replicas.iter().find(|replica| replica.is_complete()) else {
             let what = format!("{} is lost: no store has a good copy", self.name(database));
             return Err(Error::Corrupt { what });
@@ -212,7 +220,8 @@ impl SharedQueue {
         let (is_object, tape) = (replica.tape.is_none(), replica.tape.clone());
         let (name, position) = tape.unwrap_or_else(|| (replica.key.clone(), 0));
         let tape = Tape { store: replica.store.clone(), name, is_object };
-        Ok(Recall { database, bytes: replica.size, tape, position, user: user.to_owned() })
+        let (bytes, user) = (replica.size, String::new());
+        Ok(Recall { database, bytes, tape, position, user, priority: 0 })
     }
 
     /// A database by its name, or else by its number.

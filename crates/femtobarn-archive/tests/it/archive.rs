@@ -181,7 +181,7 @@ fn many_who_ask_for_one_database_stage_it_once() {
         for user in ["ann", "bob", "cid"] {
             let recaller = &recaller;
             scope.spawn(move || {
-                while recaller.recall(run7, user).unwrap().is_some() {
+                while recaller.recall(run7, user, 0).unwrap().is_some() {
                     thread::yield_now();
                 }
             });
@@ -206,7 +206,7 @@ fn a_recall_that_fails_says_why_to_all_who_wait() {
     fs::write(&of.objects()[0], b"other").unwrap();
     let recaller = Recaller::new(archive.into());
     let error = loop {
-        match recaller.recall(run7, "ann") {
+        match recaller.recall(run7, "ann", 0) {
             Ok(Some(_)) => thread::yield_now(),
             Ok(None) => panic!("bytes of something else were taken"),
             Err(error) => break error,

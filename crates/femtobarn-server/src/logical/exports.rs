@@ -18,7 +18,7 @@ use super::latency::Latencies;
 use super::uploads::UPLOADS;
 use crate::physical::{
     Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
-    StoragePath, StorageResult, StoredFile,
+    StoragePath, StorageResult, StoredFile, WantedBy,
 };
 
 /// All storages of a server, by prefix.
@@ -319,11 +319,11 @@ impl Storage for Exports {
     fn stage(
         &self,
         path: &StoragePath,
-        user: &str,
+        wanted: WantedBy<'_>,
         opaque: Opaque<'_>,
     ) -> StorageResult<Option<Duration>> {
         let (storage, below) = self.storage(path)?;
-        storage.stage(&below, user, opaque)
+        storage.stage(&below, wanted, opaque)
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::{
     FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError, StoragePath,
-    StorageResult, StoredFile,
+    StorageResult, StoredFile, WantedBy,
 };
 
 /// The kind of a call to a storage or an open file.
@@ -117,10 +117,10 @@ impl<G: Gate> Storage for Gated<G> {
     fn stage(
         &self,
         path: &StoragePath,
-        user: &str,
+        wanted: WantedBy<'_>,
         opaque: Opaque<'_>,
     ) -> StorageResult<Option<Duration>> {
-        self.pass(CallKind::Metadata, path)?.stage(path, user, opaque)
+        self.pass(CallKind::Metadata, path)?.stage(path, wanted, opaque)
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

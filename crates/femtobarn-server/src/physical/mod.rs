@@ -35,6 +35,6 @@ pub use memory::MemoryStorage;
 pub use path::{Opaque, StoragePath};
 pub use posix::PosixStorage;
 pub use storage::{
-    Creation, FileKind, FolderEntry, Metadata, OpenMode, Space, Storage, StoredFile,
+    Creation, FileKind, FolderEntry, Metadata, OpenMode, Space, Storage, StoredFile, WantedBy,
 };
 pub use throttle::{Clock, DiskAccount, DiskModel, MachineClock, Throttle, ThrottledStorage};

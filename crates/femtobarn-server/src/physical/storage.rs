@@ -94,6 +94,15 @@ pub enum Creation {
     IfAbsent,
 }
 
+/// Who wants a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WantedBy<'a> {
+    /// The user's name.
+    pub user: &'a str,
+    /// From 0 to 3: what comes first of that user's files.
+    pub priority: u8,
+}
+
 /// The capacity of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
@@ -181,7 +190,7 @@ pub trait Storage: Send + Sync + 'static {
     fn stage(
         &self,
         path: &StoragePath,
-        _user: &str,
+        _wanted: WantedBy<'_>,
         opaque: Opaque<'_>,
     ) -> StorageResult<Option<Duration>> {
         self.metadata(path, opaque).map(|_| None)

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use self::kept::{KeptRequest, RequestFolder};
 use self::request::FoundFile;
 use super::exports::Exports;
-use crate::physical::{Opaque, Storage, StorageError, StoragePath, StorageResult};
+use crate::physical::{Opaque, Storage, StorageError, StoragePath, StorageResult, WantedBy};
 
 pub use request::{StageRequest, StageState, StagedFile, WantedFile};
 
@@ -229,9 +229,10 @@ impl KeptRequest {
 
 /// Asks for files on behalf of a user, and notes which are on the disk.
 fn find_out(exports: &Exports, user: &str, names: Vec<String>) -> Vec<(String, FoundFile)> {
+    let wanted = WantedBy { user, ..WantedBy::default() };
     let found = names.into_iter().map(|name| {
         let staged = StoragePath::new(name.as_bytes())
-            .and_then(|path| exports.stage(&path, user, Opaque::default()));
+            .and_then(|path| exports.stage(&path, wanted, Opaque::default()));
         let found = match staged {
             Ok(None) => FoundFile::OnDisk,
             Ok(Some(_)) | Err(StorageError::NotBefore(..)) => FoundFile::Waiting,

@@ -10,7 +10,9 @@ use nix::errno::Errno;
 
 use super::error::catalogue_error;
 use super::storage::FederationStorage;
-use crate::physical::{FileKind, Metadata, StorageError, StoragePath, StorageResult, StoredFile};
+use crate::physical::{
+    FileKind, Metadata, StorageError, StoragePath, StorageResult, StoredFile, WantedBy,
+};
 
 /// A client that waits comes again at least this often, so that it learns soon when the file is there.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -26,10 +28,14 @@ impl FederationStorage {
         residence.map(Some).map_err(|error| archive_error("look at", &row.name, error))
     }
 
-    /// Asks for a database on behalf of a user; the time until it is on the disk, none if it is there.
-    pub(super) fn recall(&self, row: &DatabaseRow, user: &str) -> StorageResult<Option<Duration>> {
+    /// Asks for a database; the time until it is on the disk, none if it is there.
+    pub(super) fn recall(
+        &self,
+        row: &DatabaseRow,
+        wanted: WantedBy<'_>,
+    ) -> StorageResult<Option<Duration>> {
         let Some(recaller) = &self.recaller else { return Ok(None) };
-        let wait = recaller.recall(row.id, user);
+        let wait = recaller.recall(row.id, wanted.user, wanted.priority);
         wait.map_err(|error| archive_error("stage", &row.name, error))
     }
 
@@ -75,7 +81,7 @@ impl FederationStorage {
             return Err(failed);
         };
         // Whoever opens files one by one waits for each, so they all count as one user.
-        match recaller.recall(database, "") {
+        match recaller.recall(database, "", 0) {
             // It has come back meanwhile.
             Ok(None) => open(),
             Ok(Some(wait)) => {

@@ -18,7 +18,7 @@ use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
 use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
 use crate::physical::{
     Creation, FolderEntry, Metadata, Opaque, OpenMode, PosixStorage, Space, Storage, StorageError,
-    StoragePath, StorageResult, StoredFile,
+    StoragePath, StorageResult, StoredFile, WantedBy,
 };
 
 /// The suffix of databases' names.
@@ -255,11 +255,11 @@ impl Storage for FederationStorage {
     fn stage(
         &self,
         path: &StoragePath,
-        user: &str,
+        wanted: WantedBy<'_>,
         opaque: Opaque<'_>,
     ) -> StorageResult<Option<Duration>> {
         let snapshot = self.pinned_snapshot(path, opaque)?;
-        self.recall(&self.database(path, snapshot.csn)?, user)
+        self.recall(&self.database(path, snapshot.csn)?, wanted)
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

@@ -19,7 +19,7 @@ use super::stat_line::{kind_flag, stat_line};
 use crate::auth::Action;
 use crate::logical::exports::Exports;
 use crate::physical::{
-    FileKind, Metadata, Opaque, Space, Storage, StorageError, StoragePath, StorageResult,
+    FileKind, Metadata, Opaque, Space, Storage, StorageError, StoragePath, StorageResult, WantedBy,
 };
 
 /// Permission bits of new folders if the client sends none.
@@ -194,9 +194,10 @@ impl RequestHandler {
             let action = if is_staging { Action::Stage } else { Action::Read };
             let path = self.path(location, action).await?;
             if is_staging {
-                let user = user.clone();
+                let (user, priority) = (user.clone(), prepare.priority);
                 let stage = move |service: &RootService| {
-                    Ok(service.logical.exports.stage(&path, &user, Opaque::default()).is_ok())
+                    let wanted = WantedBy { user: &user, priority };
+                    Ok(service.logical.exports.stage(&path, wanted, Opaque::default()).is_ok())
                 };
                 self.call(false, stage).await?;
             }
