@@ -38,7 +38,7 @@ class _Client:
         self.request = self._call("POST", API, {"files": wanted})["requestId"]
 
     def arrived(self) -> list[str]:
-        """Return the files of the part that are there; ask for the next one if these are all.
+        """Return the files of the part that are there; if these are all, give them up, and ask for the next.
 
         Raises
         ------
@@ -50,6 +50,8 @@ class _Client:
             raise fb.UnavailableError(f"{failed['path']}: {failed.get('error', 'it failed')}")
         names = [file["path"].rpartition("/")[2] for file in state["files"] if file.get("onDisk")]
         if len(names) == len(state["files"]):
+            # Its files would stay on the disk for a day.
+            self._call("DELETE", f"{API}/{self.request}")
             self.request = ""
             if self.parts:
                 self.ask()
@@ -62,7 +64,7 @@ class _Client:
         content = answer.read()
         if answer.status >= 300:
             raise fb.UnavailableError(f"{method} {path}: {answer.status} {content.decode(errors='replace')}")
-        return json.loads(content)
+        return json.loads(content) if content else None
 
 
 def ask_server(
