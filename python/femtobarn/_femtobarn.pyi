@@ -332,6 +332,7 @@ class ServerHandle:
         folders: Sequence[tuple[str, str]],
         cache: tuple[str, int | None] | None,
         redirect_to: Sequence[str],
+        redirect_caches: Sequence[str],
         port: int | None,
         address: str | None,
         anonymous: str | None,

@@ -20,6 +20,7 @@ def serve(
     cache_of: str | None = None,
     cache_bytes: int | None = None,
     redirect_to: Sequence[str] = (),
+    redirect_caches: Sequence[str] = (),
     port: int | None = None,
     address: str | None = None,
     anonymous: Literal["nothing", "read", "all"] | None = None,
@@ -42,6 +43,9 @@ def serve(
     redirect_to
         ``root://`` URLs of servers with the same path, and no folders: clients that ask for a file below the
         path are redirected to one of the servers that have it.
+    redirect_caches
+        ``root://`` URLs of caches of these servers, with the same path: files that many clients read are
+        read from them, too.
     port
         Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
     address
@@ -75,9 +79,8 @@ def serve(
     if cache_of is not None and len(pairs) != 1:
         raise InvalidError(f"a cache is kept in one folder, and {len(pairs)} are given")
     cache = None if cache_of is None else (cache_of, cache_bytes)
-    if isinstance(redirect_to, str):
-        redirect_to = [redirect_to]
-    handle = ServerHandle.start(text, pairs, cache, redirect_to, port, address, anonymous, read_only)
+    others = [[each] if isinstance(each, str) else each for each in (redirect_to, redirect_caches)]
+    handle = ServerHandle.start(text, pairs, cache, *others, port, address, anonymous, read_only)
     return Server(handle, config)
 
 

@@ -304,6 +304,25 @@ def test_the_files_used_the_longest_ago_leave(site: Site, content: bytes) -> Non
     assert notes.read_text() == "not ours"
 
 
+def test_files_that_nobody_reads_leave_after_a_time(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "store").mkdir()
+    put(tmp_path / "store" / "run1.bin", content)
+    with fb.serve(tmp_path / "store", port=0, address="127.0.0.1", config=QUICK_STOP) as origin:
+        url = f"root://127.0.0.1:{origin.port}//store"
+        config = tmp_path / "cache.toml"
+        export = (
+            f"[[export]]\nfolder = {str(tmp_path / 'kept')!r}\ncache = {{ of = {url!r}, idle_seconds = 2 }}\n"
+        )
+        config.write_text(QUICK_STOP.read_text() + export)
+        with fb.serve(port=0, address="127.0.0.1", config=config) as cache:
+            command = ["xrdcp", "--silent", f"root://127.0.0.1:{cache.port}//store/run1.bin", "-"]
+            assert subprocess.run(command, check=True, capture_output=True).stdout == content
+            wait_for(lambda: not list((tmp_path / "kept").glob("*.bytes")))
+            (told,) = cache.status()["caches"]
+            assert (told["used_bytes"], told["evicted_bytes"] > 0) == (0, True)
+            assert subprocess.run(command, check=True, capture_output=True).stdout == content
+
+
 def test_a_disk_that_takes_nothing_fails_no_reader(site: Site, content: bytes) -> None:
     small = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     site.restart_cache(before=small)

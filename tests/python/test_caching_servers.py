@@ -78,12 +78,15 @@ def origin(tmp_path: Path) -> Iterator[DataServer]:
 
 
 @contextmanager
-def redirector(folder: Path, *urls: str) -> Iterator[fb.Server]:
+def redirector(folder: Path, *caches: str, to: tuple[str, ...] = (), port: int = 0) -> Iterator[fb.Server]:
     """A redirector that uses a cache more for every two clients, once it knows the servers."""
     config = folder / "redirector.toml"
     config.write_text(QUICK_STOP.read_text() + SETTINGS)
-    with fb.serve(redirect_to=urls, port=0, address="127.0.0.1", config=config) as server:
-        wait_for(lambda: count_up(server) == len(urls))
+    with fb.serve(
+        redirect_to=to, redirect_caches=caches, port=port, address="127.0.0.1", config=config
+    ) as server:
+        if not port:
+            wait_for(lambda: count_up(server) == len(to) + len(caches))
         yield server
 
 
@@ -101,7 +104,7 @@ def test_a_hot_file_is_read_from_caches(origin: DataServer, tmp_path: Path) -> N
     with ExitStack() as stack:
         mine = stack.enter_context(our_cache(origin, tmp_path / "kept", "127.0.0.2"))
         theirs = stack.enter_context(xcache(origin, "127.0.0.3"))
-        server = stack.enter_context(redirector(tmp_path, origin.url, mine, theirs))
+        server = stack.enter_context(redirector(tmp_path, mine, theirs, to=(origin.url,)))
         caches = [it["is_cache"] for it in server.status()["data_servers"]]
         assert caches == [False, True, True]
         read(server)
@@ -123,6 +126,28 @@ def test_a_hot_file_is_read_from_caches(origin: DataServer, tmp_path: Path) -> N
         wait_for(lambda: count_up(server) < 3)
         for _ in range(3):
             read(server)
+        refused = subprocess.run(
+            ["xrdfs", f"127.0.0.1:{server.port}", "rm", "/data/run1.bin"], capture_output=True, env=QUICK
+        )
+        assert refused.returncode != 0
+
+
+def test_the_redirector_may_be_the_origin_of_its_caches(origin: DataServer, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self_named = DataServer("127.0.0.1", port, tmp_path, origin.process)
+        mine = stack.enter_context(our_cache(self_named, tmp_path / "kept", "127.0.0.2"))
+        theirs = stack.enter_context(xcache(self_named, "127.0.0.3"))
+        server = stack.enter_context(redirector(tmp_path, mine, theirs, to=(origin.url,), port=port))
+        wait_for(lambda: count_up(server) == 3)
+        for _ in range(100):
+            read(server)
+            if min(redirects(server)) > 0:
+                break
+        assert min(redirects(server)) > 0
+        missing = ["xrdfs", f"127.0.0.1:{port}", "stat", "/data/none.bin"]
+        assert subprocess.run(missing, capture_output=True, timeout=60, env=QUICK).returncode == 54
 
 
 def test_each_cache_keeps_its_files(origin: DataServer, tmp_path: Path) -> None:

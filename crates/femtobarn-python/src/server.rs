@@ -26,6 +26,7 @@ struct ConfigOverrides {
     /// What the folder is a cache of; there is one folder then.
     cache: Option<CacheConfig>,
     redirect_to: Vec<String>,
+    redirect_caches: Vec<String>,
     port: Option<u16>,
     address: Option<String>,
     anonymous: Option<Allowed>,
@@ -43,6 +44,7 @@ impl ConfigOverrides {
             }
         }
         config.redirect.to.extend_from_slice(&self.redirect_to);
+        config.redirect.caches.extend_from_slice(&self.redirect_caches);
         config.port = self.port.unwrap_or(config.port);
         config.read_only |= self.read_only;
         config.auth.anonymous = self.anonymous.unwrap_or(config.auth.anonymous);
@@ -57,7 +59,7 @@ impl ConfigOverrides {
 impl ServerHandle {
     /// Start a server from the text of a configuration file and overrides.
     #[staticmethod]
-    #[pyo3(signature = (config, folders, cache, redirect_to, port, address, anonymous, read_only))]
+    #[pyo3(signature = (config, folders, cache, redirect_to, redirect_caches, port, address, anonymous, read_only))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the command")]
     fn start(
         py: Python<'_>,
@@ -65,6 +67,7 @@ impl ServerHandle {
         folders: Vec<(PathBuf, String)>,
         cache: Option<(String, Option<u64>)>,
         redirect_to: Vec<String>,
+        redirect_caches: Vec<String>,
         port: Option<u16>,
         address: Option<String>,
         anonymous: Option<&str>,
@@ -78,8 +81,16 @@ impl ServerHandle {
             immutable: false,
             idle_seconds: None,
         });
-        let overrides =
-            ConfigOverrides { folders, cache, redirect_to, port, address, anonymous, read_only };
+        let overrides = ConfigOverrides {
+            folders,
+            cache,
+            redirect_to,
+            redirect_caches,
+            port,
+            address,
+            anonymous,
+            read_only,
+        };
         let config = overrides.config(config).map_err(invalid)?;
         let server =
             py.detach(|| Server::start_with_mounts(config, mounts)).map_err(

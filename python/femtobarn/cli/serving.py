@@ -54,6 +54,13 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="redirect clients to a root:// server that has what they ask for, instead of FOLDER; repeatable",
     )
+    parser.add_argument(
+        "--redirect-cache",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="redirect clients that read what many want to this cache of these servers, too; repeatable",
+    )
     parser.add_argument("-p", "--port", type=int, help="port to listen on (1094); 0: any")
     parser.add_argument("--address", help="address to listen on (all)")
     parser.add_argument("-w", "--writable", action="store_true", help="let clients without credentials write")
@@ -81,6 +88,7 @@ def serve(options: argparse.Namespace) -> None:
         cache_of=options.cache_of,
         cache_bytes=None if options.cache_size is None else bytes_of_size(options.cache_size),
         redirect_to=options.redirect_to,
+        redirect_caches=options.redirect_cache,
         port=options.port,
         address=options.address,
         anonymous="all" if options.writable else None,

@@ -138,8 +138,9 @@ def open_site(settings: SiteSettings, folder: Path) -> Iterator[HotSite]:
                 f"cache = {{ of = {json.dumps(origin.url(EXPORT))}, idle_seconds = {settings.idle_seconds} }}"
             )
             servers[f"cache {number}"] = run(f"cache {number}", 2 + number, *top, *export)
-        to = json.dumps([server.url(EXPORT) for server in servers.values()])
-        redirect = ["[redirect]", f"to = {to}", f"clients_per_copy = {settings.clients_per_copy}"]
+        to, *caches = [server.url(EXPORT) for server in servers.values()]
+        redirect = ["[redirect]", f"to = {json.dumps([to])}", f"caches = {json.dumps(caches)}"]
+        redirect.append(f"clients_per_copy = {settings.clients_per_copy}")
         site = HotSite(paths, servers, run("redirector", 1, *redirect))
         site.wait_until_up()
         yield site

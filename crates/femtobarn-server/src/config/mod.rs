@@ -103,13 +103,13 @@ impl Config {
                     .to_owned(),
             );
         }
-        if !self.redirect.to.is_empty() && !self.exports.is_empty() {
+        if self.redirect.has_servers() && !self.exports.is_empty() {
             return Err("redirect.to: a server that redirects to others has no folders".to_owned());
         }
-        if !self.redirect.to.is_empty() && self.redirect.has_policies() {
+        if self.redirect.has_servers() && self.redirect.has_policies() {
             return Err("redirect.to: without followers, neighbours and replicas, which are redirects of a server with folders".to_owned());
         }
-        if !self.redirect.to.is_empty() && !self.cluster.cmsd.as_os_str().is_empty() {
+        if self.redirect.has_servers() && !self.cluster.cmsd.as_os_str().is_empty() {
             return Err(
                 "cluster.cmsd: for a server with folders, not for one that redirects to others"
                     .to_owned(),
@@ -158,16 +158,19 @@ impl Config {
     /// near to clients but not there.
     pub fn redirector(&self) -> Result<Option<Redirector>, String> {
         let near = &self.redirect.near;
-        if self.redirect.to.is_empty() && near.is_empty() {
+        if !self.redirect.has_servers() && near.is_empty() {
             return Ok(None);
         }
-        let urls = self.redirect.to.iter().map(|text| Url::parse(text));
-        let urls: Result<Vec<_>, _> = urls.collect();
-        let urls = urls.map_err(|error| format!("redirect.to: {error}"))?;
+        let parsed = |name: &str, texts: &[String]| -> Result<Vec<Url>, String> {
+            let urls = texts.iter().map(|text| Url::parse(text));
+            urls.collect::<Result<_, _>>().map_err(|error| format!("redirect.{name}: {error}"))
+        };
+        let servers = parsed("to", &self.redirect.to)?;
+        let caches = parsed("caches", &self.redirect.caches)?;
         for host in near.iter().flat_map(|it| &it.servers) {
-            if !urls.iter().any(|url| is_host(host, url)) {
+            if !servers.iter().chain(&caches).any(|url| is_host(host, url)) {
                 return Err(format!(
-                    "redirect.near: {host} is not among the servers of redirect.to"
+                    "redirect.near: {host} is not among the servers of redirect.to and redirect.caches"
                 ));
             }
         }
@@ -175,7 +178,8 @@ impl Config {
             let near = near.iter().filter(|it| it.servers.iter().any(|host| is_host(host, url)));
             near.flat_map(|it| it.clients.iter().copied()).collect()
         };
-        Redirector::new(urls, clients_near, self.redirect.clients_per_copy).map(Some)
+        let clients_per_copy = self.redirect.clients_per_copy;
+        Redirector::new(servers, caches, clients_near, clients_per_copy).map(Some)
     }
 
     /// The clients that may read the metrics.

@@ -200,7 +200,9 @@ pub struct LogicalConfig {
 pub struct RedirectConfig {
     /// Servers, as `root://host:port//path`, to which clients are redirected by a server without exports.
     pub to: Vec<String>,
-    /// Clients that read one file within a minute for each of the caching servers among them that they are sent to.
+    /// Caches of these servers, written in the same way, to which clients are redirected that read.
+    pub caches: Vec<String>,
+    /// Clients that begin to read one file within a minute for each of the caches from which it is read.
     pub clients_per_copy: NonZeroU32,
     /// Which of them are near to which clients.
     pub near: Vec<NearConfig>,
@@ -260,6 +262,7 @@ impl Default for RedirectConfig {
     fn default() -> Self {
         RedirectConfig {
             to: vec![],
+            caches: vec![],
             clients_per_copy: NonZeroU32::MIN.saturating_add(9),
             near: vec![],
             followers: vec![],
@@ -271,6 +274,11 @@ impl Default for RedirectConfig {
 }
 
 impl RedirectConfig {
+    /// Whether this is a server without folders, which redirects all of its clients.
+    pub(crate) fn has_servers(&self) -> bool {
+        !(self.to.is_empty() && self.caches.is_empty())
+    }
+
     /// Whether a server with folders redirects some of its clients.
     pub(super) fn has_policies(&self) -> bool {
         !(self.followers.is_empty() && self.neighbours.is_empty() && self.replicas.is_empty())

@@ -51,7 +51,7 @@ fn metrics_are_closed_by_default_if_anonymous_clients_have_no_rights() {
 fn a_redirector_needs_servers_with_one_path() {
     let redirector = |to: &str| {
         let config = Config::from_toml(&format!("[redirect]\nto = [{to}]")).unwrap();
-        config.redirector().map(|it| it.map(|it| (it.name(), it.servers().len())))
+        config.redirector().map(|it| it.map(|it| (it.name(), it.servers().count())))
     };
     assert_eq!(redirector(""), Ok(None));
     let two = "'root://a:1//store/', 'roots://b//store'";

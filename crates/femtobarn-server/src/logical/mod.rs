@@ -90,8 +90,6 @@ pub struct Logical {
     pub checksums: Checksums,
     /// Redirects of opens to other servers.
     pub placement: Arc<dyn Placement>,
-    /// Whether all exports are caches of other servers.
-    pub is_cache: bool,
     /// What redirects clients if this server has no data.
     pub redirector: Option<Arc<Redirector>>,
     /// Files that clients want on the disk.
@@ -107,7 +105,6 @@ impl Logical {
             checksums: Checksums::new(settings.keep_checksums),
             sessions: ClientSessions::default(),
             placement: Arc::new(AlwaysLocal),
-            is_cache: false,
             redirector: None,
             stage_requests: StageRequests::default(),
             exports,

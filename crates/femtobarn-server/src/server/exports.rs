@@ -49,7 +49,7 @@ const BLOCK_BYTES: u32 = 64 << 10;
 
 /// Opens all exports of a configuration.
 pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
-    if config.exports.is_empty() && config.redirect.to.is_empty() {
+    if config.exports.is_empty() && !config.redirect.has_servers() {
         let what = "nothing to serve: name a folder, an [[export]] in the configuration, or servers to redirect to";
         return Err(StartError::Config(what.to_owned()));
     }

@@ -113,8 +113,7 @@ impl Server {
         let root_workers = start_workers("femtobarn-root", blocking)?;
         let http_workers = start_workers("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
-        let mut logical = logical(&config, open.exports, &open.federations, &open.recallers)?;
-        logical.is_cache = !open.caches.is_empty() && open.caches.len() == open.names.len();
+        let logical = logical(&config, open.exports, &open.federations, &open.recallers)?;
         // What others have has no space here.
         let elsewhere = logical.redirector.iter().map(|redirector| redirector.name());
         let names: Vec<_> = open.names.iter().cloned().chain(elsewhere).collect();

@@ -143,13 +143,13 @@ fn copy_servers(service: &FederationService) -> Vec<CopyServerStatus> {
 
 fn data_servers(logical: &Logical) -> Vec<DataServerStatus> {
     let servers = logical.redirector.iter().flat_map(|redirector| redirector.servers());
-    let status = |server: &DataServer| DataServerStatus {
+    let status = |(server, is_cache): (&DataServer, bool)| DataServerStatus {
         address: server.endpoint().to_string(),
         is_up: server.is_up(),
         why_down: server.why_down(),
         load: server.load(),
         redirects: server.redirects(),
-        is_cache: server.is_cache(),
+        is_cache,
     };
     servers.map(status).collect()
 }

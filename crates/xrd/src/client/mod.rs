@@ -70,7 +70,6 @@ use connection::Connection;
 use retry::RetryState;
 use session_setup::Purpose;
 
-use crate::flags::ServerFlags;
 use crate::ids::SessionId;
 use crate::location::Location;
 use crate::request::Request;
@@ -136,14 +135,6 @@ impl Client {
             // Another call is about to use it.
             Err(_) => true,
         })
-    }
-
-    /// What the server of the URL said of itself when the connection to it was opened; none while there is none.
-    pub fn server_flags(&self) -> Option<ServerFlags> {
-        let ClientInner { url, slots, .. } = &*self.inner;
-        let slot = slots.lock().get(&(url.server.clone(), url.wants_tls)).cloned()?;
-        let connection = slot.try_lock().ok()?;
-        connection.as_ref().map(|it| it.flags())
     }
 
     fn retry(&self, location: &Location) -> RetryState {

@@ -7,10 +7,7 @@
 //!    path at once meet there, whatever redirector they ask. Servers that have the folder above it are preferred.
 //! 3. A path is made only if all servers that are up have said that there is none: silence is no answer.
 //! 4. It is said to be missing only if all servers that were asked have said so.
-//! 5. Caching servers are for reading. Which of them have a file is decided by a hash as in 2, so each keeps some of the
-//!    files rather than all of them.
 
-use std::cmp::Reverse;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::slice;
@@ -34,8 +31,10 @@ const COME_AGAIN: Duration = Duration::from_secs(1);
 pub enum Wish {
     /// Ask about what exists.
     Look,
-    /// Read a file.
+    /// Begin to read a file.
     Read,
+    /// Go on reading it.
+    ReadOn,
     /// Change what exists.
     Change,
     /// Make a file or folder, or change it if it exists.
@@ -57,8 +56,19 @@ pub struct Asked<'a> {
     pub opaque: Opaque<'a>,
     /// Whether servers are to be asked, whatever they have said before.
     pub anew: bool,
-    /// The client's address.
-    pub client: IpAddr,
+    /// Who asks.
+    pub client: AskingClient,
+}
+
+/// A client, as far as it matters where it is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct AskingClient {
+    /// Its address.
+    pub address: IpAddr,
+    /// Whether it is a server itself, such as a cache.
+    pub is_server: bool,
+    /// Whether it comes for each part of a file, as those of HTTP do, and has to find the same file each time.
+    pub comes_again: bool,
 }
 
 /// What a client asks for, and what servers have said about it.
@@ -74,12 +84,11 @@ impl Heard<'_> {
     }
 }
 
-/// A server that has all of these paths, if there is one; of caching servers, those `copies` from which it is read.
+/// A server that has all of these paths, if there is one.
 pub(super) fn holder<'a>(
     servers: &'a [DataServer],
     heard: &[Heard<'_>],
     wish: Wish,
-    copies: usize,
 ) -> Option<&'a DataServer> {
     let has_all = |number: usize, is_so: fn(&Presence, Wish) -> bool| {
         heard.iter().all(|it| is_so(it.of(number), wish))
@@ -92,8 +101,9 @@ pub(super) fn holder<'a>(
         .collect();
     prefer(&mut fit, |number| has_all(number, is_apt));
     prefer(&mut fit, |number| !servers[number].is_late());
-    prefer(&mut fit, |number| heard.iter().all(|it| servers[number].is_near(it.asked.client)));
-    leave_out_caches(servers, &mut fit, heard.first()?.asked.path, copies);
+    prefer(&mut fit, |number| {
+        heard.iter().all(|it| servers[number].is_near(it.asked.client.address))
+    });
     if fit.is_empty() {
         return None;
     }
@@ -101,43 +111,19 @@ pub(super) fn holder<'a>(
     Some(&servers[fit[less_loaded(fit.len() as u64, load) as usize]])
 }
 
-/// Leaves so many caching servers among these servers, and at least one if all are caching.
-pub(super) fn leave_out_caches(
-    servers: &[DataServer],
-    numbers: &mut Vec<usize>,
-    path: &StoragePath,
-    copies: usize,
-) {
-    let (mut caches, others): (Vec<_>, Vec<_>) =
-        numbers.iter().partition(|number| servers[**number].is_cache());
-    if caches.is_empty() {
-        return;
-    }
-    caches.sort_by_key(|number| Reverse(affinity(&servers[*number], path)));
-    caches.truncate(if others.is_empty() { copies.max(1) } else { copies });
-    *numbers = [others, caches].concat();
-}
-
 /// The servers, by their numbers, at which a path can be made.
 ///
 /// # Errors
-/// [`StorageError::NotBefore`] while a server that is up has not said whether it has it; `EROFS` if all servers are caching
-/// ones; those of [`nobody`] if there is none, or one has the path.
+/// [`StorageError::NotBefore`] while a server that is up has not said whether it has it; those of [`nobody`] if there is
+/// none, or one has the path.
 pub(super) fn homes(servers: &[DataServer], heard: &Heard<'_>) -> StorageResult<Vec<usize>> {
     let is_there = |number: usize| servers[number].is_up() && heard.of(number).is_here();
     if (0..servers.len()).any(is_there) {
         return Err(nobody(servers, heard));
     }
-    if servers.iter().all(DataServer::is_cache) {
-        let what = format!(
-            "cannot make {}: all servers are caches; make it at their origin",
-            heard.asked.path
-        );
-        return Err(StorageError::refused(Errno::EROFS, what));
-    }
     let is_tried = |server: &DataServer| is_tried(server, heard.asked);
     check_absent(servers, heard, is_tried)?;
-    let is_open = |server: &DataServer| server.is_up() && !server.is_cache() && !is_tried(server);
+    let is_open = |server: &DataServer| server.is_up() && !is_tried(server);
     let open: Vec<_> = (0..servers.len()).filter(|number| is_open(&servers[*number])).collect();
     if open.is_empty() { Err(nobody(servers, heard)) } else { Ok(open) }
 }
@@ -183,7 +169,7 @@ pub(super) fn check_move(
 
 /// The error if no server has all of these paths.
 pub(super) fn nowhere(servers: &[DataServer], heard: &[Heard<'_>], wish: Wish) -> StorageError {
-    let is_missing = |it: &&Heard<'_>| holder(servers, slice::from_ref(*it), wish, 0).is_none();
+    let is_missing = |it: &&Heard<'_>| holder(servers, slice::from_ref(*it), wish).is_none();
     match heard.iter().find(is_missing) {
         Some(missing) => nobody(servers, missing),
         None => {
@@ -260,7 +246,7 @@ fn what_was_said(servers: &[DataServer], heard: &Heard<'_>) -> String {
 fn is_apt(presence: &Presence, wish: Wish) -> bool {
     match presence {
         Presence::Here { is_online, is_writable } => match wish {
-            Wish::Look | Wish::Read => *is_online,
+            Wish::Look | Wish::Read | Wish::ReadOn => *is_online,
             Wish::Change | Wish::Create => *is_writable,
         },
         _ => false,
@@ -268,14 +254,14 @@ fn is_apt(presence: &Presence, wish: Wish) -> bool {
 }
 
 /// Keeps those that are better, if there are any.
-fn prefer(numbers: &mut Vec<usize>, is_better: impl Fn(usize) -> bool) {
+pub(super) fn prefer(numbers: &mut Vec<usize>, is_better: impl Fn(usize) -> bool) {
     if numbers.iter().any(|number| is_better(*number)) {
         numbers.retain(|number| is_better(*number));
     }
 }
 
 /// The same number for a path and a server in all redirectors; of several servers, each is the greatest for as many paths.
-fn affinity(server: &DataServer, path: &StoragePath) -> [u8; 16] {
+pub(super) fn affinity(server: &DataServer, path: &StoragePath) -> [u8; 16] {
     let hash = Md5::new().chain_update(server.endpoint().to_string());
     hash.chain_update(path.as_bytes()).finalize().into()
 }

@@ -13,15 +13,15 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::clock;
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use xrd::client::{Client, ClientError, Endpoint, Options, Url};
-use xrd::flags::{ServerFlags, StatFlags};
+use xrd::flags::StatFlags;
 use xrd::{ErrorCode, Location, QueryCode};
 
 use crate::network::Network;
@@ -91,7 +91,6 @@ pub struct DataServer {
     /// There are none while it is down.
     lines: Mutex<Vec<Arc<Line>>>,
     redirects: AtomicU64,
-    is_cache: AtomicBool,
 }
 
 /// Why it could not be asked whether it is up.
@@ -125,8 +124,7 @@ enum Standing {
 impl DataServer {
     pub(super) fn new(url: Url, clients_near: Vec<Network>) -> Self {
         let (standing, lines) = (Mutex::new(Standing::New), Mutex::default());
-        let (redirects, is_cache) = (AtomicU64::new(0), AtomicBool::new(false));
-        DataServer { url, clients_near, standing, lines, redirects, is_cache }
+        DataServer { url, clients_near, standing, lines, redirects: AtomicU64::new(0) }
     }
 
     /// Its name and port.
@@ -177,11 +175,6 @@ impl DataServer {
             Standing::Up { asked: Some(asked), .. } => asked.elapsed() > LATE,
             _ => false,
         }
-    }
-
-    /// Whether it is a cache or another proxy: it has what its origin has.
-    pub fn is_cache(&self) -> bool {
-        self.is_cache.load(Ordering::Relaxed)
     }
 
     /// Clients that were redirected there since the start.
@@ -275,25 +268,33 @@ impl DataServer {
             let why = format!("is a {}, not a server with files", shortened(role));
             return Err(ProbeFailure { why, is_silent: false });
         }
-        // XCache up to XRootD 5.5 says that it is a proxy.
-        let flags = client.server_flags().unwrap_or_default();
-        self.tells(flags.contains(ServerFlags::CACHE) || flags.contains(ServerFlags::PROXY));
         // Servers of other kinds do not tell.
         let running = words.next().and_then(|word| word.trim().parse().ok()).unwrap_or(0);
         self.connect_lines().await?;
         Ok((client, running))
     }
 
-    /// Replaces the connections for questions that were lost.
-    async fn connect_lines(&self) -> Result<(), ClientError> {
+    /// Replaces the connections for questions that were lost. One at least must be there.
+    async fn connect_lines(&self) -> Result<(), ProbeFailure> {
         let mut lines = self.lines.lock().clone();
         lines.retain(|line| line.client.is_connected());
         let missing = (lines.len()..LINES).map(|_| self.connect());
-        for client in try_join_all(missing).await? {
-            lines.push(Arc::new(Line { client, turns: Semaphore::new(QUESTIONS_MAX) }));
+        let mut failure = None;
+        for made in join_all(missing).await {
+            match made {
+                Ok(client) => {
+                    lines.push(Arc::new(Line { client, turns: Semaphore::new(QUESTIONS_MAX) }));
+                }
+                Err(error) => failure = Some(error),
+            }
         }
+        let is_there = !lines.is_empty();
         *self.lines.lock() = lines;
-        Ok(())
+        match failure.filter(|_| !is_there) {
+            // It has just answered over another connection.
+            Some(error) => Err(ProbeFailure { why: reason(&error), is_silent: true }),
+            None => Ok(()),
+        }
     }
 
     async fn connect(&self) -> Result<Client, ClientError> {
@@ -307,11 +308,6 @@ impl DataServer {
         if !matches!(before, Standing::Up { .. }) {
             tracing::info!(server = %self.endpoint(), "is up");
         }
-    }
-
-    /// Records whether it is a cache.
-    pub(super) fn tells(&self, is_cache: bool) {
-        self.is_cache.store(is_cache, Ordering::Relaxed);
     }
 
     /// Makes it late.

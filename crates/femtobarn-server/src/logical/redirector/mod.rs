@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this one | asks servers, and redirects clients |
 //! | `choice` | which server a client is redirected to, and what it is told if there is none |
+//! | `caches` | the caches of the servers: which of them a file is read from |
 //! | `demand` | how many clients were sent to read each file within the last minute |
 //! | `kept` | what servers have said about a path, for a few seconds |
 //! | `data_server` | one server: whether it is up, how much it has to do, whether it has a path |
@@ -16,9 +17,9 @@
 //! 3. A client is not redirected to a server that it has tried, so it meets none twice. A server behind a redirector is none
 //!    itself, so there are no loops.
 //! 4. Redirectors share nothing: any number of them may have the same servers.
-//! 5. Caching servers have whatever their origin has, so their number is chosen: one for every so many clients that lately
-//!    wanted the file, besides the servers that have it themselves, or at least one. All redirectors choose the same ones.
+//! 5. Caches are for reading alone, and are not asked: they have what the servers have.
 
+mod caches;
 mod choice;
 mod data_server;
 mod demand;
@@ -36,11 +37,11 @@ use nix::errno::Errno;
 use xrd::Location;
 use xrd::client::{Endpoint, Url};
 
+use caches::Caches;
 use choice::Heard;
-pub use choice::{Asked, Wish};
+pub use choice::{Asked, AskingClient, Wish};
 use data_server::PATIENCE;
 pub use data_server::{DataServer, Presence};
-use demand::Demand;
 use kept::KeptPresences;
 
 use super::placement::is_below;
@@ -58,48 +59,51 @@ pub struct Redirector {
     top: Vec<u8>,
     servers: Arc<[DataServer]>,
     kept: KeptPresences,
-    demand: Demand,
-    /// Clients a minute of one file for each caching server that it is read from.
-    clients_per_copy: NonZeroU32,
+    caches: Caches,
 }
 
 impl Redirector {
-    /// A redirector to these servers, which have their files in the same folder; `clients_near` tells which clients are near
-    /// one of them. A file is read from one caching server for every `clients_per_copy` clients a minute.
+    /// A redirector to these servers and caches, which have their files in the same folder; `clients_near` tells which clients
+    /// are near one of them. A file is read from one cache for every `clients_per_copy` clients a minute.
     ///
     /// # Errors
     /// A text that names the server whose folder is another one, or whose host is named twice.
     pub fn new(
-        urls: Vec<Url>,
+        servers: Vec<Url>,
+        caches: Vec<Url>,
         clients_near: impl Fn(&Url) -> Vec<Network>,
         clients_per_copy: NonZeroU32,
     ) -> Result<Self, String> {
+        let urls: Vec<&Url> = servers.iter().chain(&caches).collect();
         let clean = |url: &Url| {
             let path = StoragePath::new(url.location.path());
-            path.map_err(|_| format!("redirect.to: invalid path in {url}"))
+            path.map_err(|_| format!("redirect: invalid path in {url}"))
         };
-        let Some(first) = urls.first() else { return Err("redirect.to: no server".to_owned()) };
+        let Some(first) = urls.first() else { return Err("redirect: no server".to_owned()) };
         let top = clean(first)?;
         for (index, url) in urls.iter().enumerate() {
             if clean(url)? != top {
-                return Err(format!("redirect.to: {url} must have the path of {first}"));
+                return Err(format!("redirect: {url} must have the path of {first}"));
             }
             let host = &url.server.host;
             if urls[..index].iter().any(|other| other.server.host.eq_ignore_ascii_case(host)) {
                 // Clients name servers that failed without their ports.
                 return Err(format!(
-                    "redirect.to: {host} is named twice: each server needs a name or address of its own"
+                    "redirect: {host} is named twice: each server needs a name or address of its own"
                 ));
             }
         }
         let top = top.as_bytes().strip_suffix(b"/").unwrap_or(top.as_bytes()).to_vec();
-        let servers = urls.into_iter().map(|url| {
-            let near = clients_near(&url);
-            DataServer::new(url, near)
-        });
-        let servers = servers.collect();
-        let (kept, demand) = (KeptPresences::default(), Demand::new(clock::now()));
-        Ok(Redirector { top, servers, kept, demand, clients_per_copy })
+        let known = |urls: Vec<Url>| -> Arc<[DataServer]> {
+            let known = urls.into_iter().map(|url| {
+                let near = clients_near(&url);
+                DataServer::new(url, near)
+            });
+            known.collect()
+        };
+        let caches = Caches::new(known(caches), clients_per_copy);
+        let (servers, kept) = (known(servers), KeptPresences::default());
+        Ok(Redirector { top, servers, kept, caches })
     }
 
     /// The folder, `/store`.
@@ -107,14 +111,16 @@ impl Redirector {
         format!("/{}", String::from_utf8_lossy(&self.top).trim_start_matches('/'))
     }
 
-    /// All servers.
-    pub fn servers(&self) -> &[DataServer] {
-        &self.servers
+    /// All servers, and whether they are caches.
+    pub fn servers(&self) -> impl Iterator<Item = (&DataServer, bool)> {
+        let servers = self.servers.iter().map(|server| (server, false));
+        servers.chain(self.caches.servers.iter().map(|server| (server, true)))
     }
 
     /// Asks all servers every second whether they are up. Never returns.
     pub async fn watch(&self) {
-        self.servers.iter().map(DataServer::watch).collect::<FuturesUnordered<_>>().count().await;
+        let watched = self.servers().map(|(server, _)| server.watch());
+        watched.collect::<FuturesUnordered<_>>().count().await;
     }
 
     /// The server to which a client is redirected that asks for these paths.
@@ -123,10 +129,15 @@ impl Redirector {
     /// `ENOENT` if all servers that are up have said that there is no such path, `EACCES` if one does not tell, `ENOTSUP` if
     /// no server has all paths, `EHOSTUNREACH` if servers do not answer or all that have it were tried; the text tells what
     /// each has said of the path. [`StorageError::NotBefore`] if it is to be made while a server has not said whether it has
-    /// it, and just after the start.
+    /// it, and just after the start. `EROFS` if it is to be changed and all servers are caches.
     pub async fn find(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<Endpoint> {
-        let chosen = self.chosen(asked, wish).await?;
-        Ok(self.send(chosen, asked, wish))
+        self.check_changeable(wish)?;
+        let chosen = self.chosen(asked, wish).await;
+        let server = match asked.first() {
+            Some(first) if !wish.is_change() => self.caches.reader(chosen, first, wish)?,
+            _ => chosen?,
+        };
+        Ok(self.send(server, asked, wish))
     }
 
     /// As [`Redirector::find`], to move a path to another one.
@@ -134,28 +145,33 @@ impl Redirector {
     /// # Errors
     /// Those of [`Redirector::find`], and `EXDEV` if another server has the other path.
     pub async fn find_to_move(&self, from: Asked<'_>, to: Asked<'_>) -> StorageResult<Endpoint> {
+        self.check_changeable(Wish::Change)?;
         let chosen = self.chosen(&[from], Wish::Change).await?;
         choice::check_move(&self.servers, chosen, &self.hear(to, true).await?)?;
         Ok(self.send(chosen, &[from, to], Wish::Change))
     }
 
-    /// All servers that have a path, and how; of caching servers those from which it is read.
+    /// All servers that have a path, and how; of caches those from which it is read.
     ///
     /// # Errors
     /// Those of [`Redirector::find`].
     pub async fn locate(&self, asked: Asked<'_>) -> StorageResult<Vec<(Endpoint, Presence)>> {
         let heard = self.hear(asked, true).await?;
-        let is_here = |server: &DataServer, it: &Presence| {
-            it.is_here() && server.is_up() && !choice::is_tried(server, asked)
-        };
-        let numbers = 0..self.servers.len();
-        let mut here: Vec<_> =
-            numbers.filter(|number| is_here(&self.servers[*number], heard.of(*number))).collect();
-        choice::leave_out_caches(&self.servers, &mut here, asked.path, self.copies(&asked)?);
-        let here: Vec<_> = here
-            .into_iter()
-            .map(|number| (self.servers[number].endpoint().clone(), heard.of(number).clone()))
+        let numbered = self.servers.iter().enumerate();
+        let mut here: Vec<_> = numbered
+            .map(|(number, server)| (server, heard.of(number)))
+            .filter(|(server, it)| it.is_here() && server.is_up())
+            .filter(|(server, _)| !choice::is_tried(server, asked))
+            .map(|(server, it)| (server.endpoint().clone(), it.clone()))
             .collect();
+        let at_server = |server: &DataServer| here.iter().any(|(it, _)| it == server.endpoint());
+        let holder = self.servers.iter().find(|server| at_server(server));
+        let is_missing = holder.is_none() && is_missing(&choice::nobody(&self.servers, &heard));
+        if !is_missing && !asked.client.is_server {
+            let has = Presence::Here { is_online: true, is_writable: false };
+            let caches = self.caches.of(&asked, Wish::ReadOn, holder).into_iter();
+            here.extend(caches.map(|server| (server.endpoint().clone(), has.clone())));
+        }
         if here.is_empty() { Err(choice::nobody(&self.servers, &heard)) } else { Ok(here) }
     }
 
@@ -176,11 +192,7 @@ impl Redirector {
 
     async fn choose(&self, heard: &[Heard<'_>], wish: Wish) -> StorageResult<&DataServer> {
         let servers = &*self.servers;
-        let copies = match (heard, wish) {
-            ([read], Wish::Read) => self.copies(&read.asked)?,
-            _ => 0,
-        };
-        if let Some(server) = choice::holder(servers, heard, wish, copies) {
+        if let Some(server) = choice::holder(servers, heard, wish) {
             return Ok(server);
         }
         let ([made], Wish::Create) = (heard, wish) else {
@@ -203,10 +215,8 @@ impl Redirector {
     /// Records that a client is redirected to a server, which may change the paths.
     fn send(&self, server: &DataServer, asked: &[Asked<'_>], wish: Wish) -> Endpoint {
         server.sent();
-        if let (Wish::Read, [read], true) = (wish, asked, self.has_caches())
-            && let Ok(file) = location(read.path, read.opaque)
-        {
-            self.demand.count(&file, clock::now());
+        if let (Wish::Read, [read]) = (wish, asked) {
+            self.caches.count(read);
         }
         if wish.is_change() {
             // Folders above may be made with it.
@@ -218,18 +228,13 @@ impl Redirector {
         server.endpoint().clone()
     }
 
-    /// The caching servers from which a file is to be read, if a server has it itself; without one, at least one caching
-    /// server.
-    fn copies(&self, asked: &Asked<'_>) -> StorageResult<usize> {
-        if !self.has_caches() {
-            return Ok(0);
+    /// Checks that there is a server that can be changed.
+    fn check_changeable(&self, wish: Wish) -> StorageResult<()> {
+        if wish.is_change() && self.servers.is_empty() {
+            let what = "all servers are caches: change the files at their origin";
+            return Err(StorageError::refused(Errno::EROFS, what));
         }
-        let clients = self.demand.clients(&location(asked.path, asked.opaque)?, clock::now());
-        Ok((clients / self.clients_per_copy) as usize)
-    }
-
-    fn has_caches(&self) -> bool {
-        self.servers.iter().any(DataServer::is_cache)
+        Ok(())
     }
 
     async fn hear_all<'a>(
@@ -260,7 +265,7 @@ impl Redirector {
         }
         // A client that comes back found something else than what was said, and perhaps needs the slowest server.
         let comes_back = asked.opaque.value_of("tried").is_some();
-        let patiently = patiently || comes_back || self.copies(&asked)? > 0;
+        let patiently = patiently || comes_back;
         let question = (location(path, asked.opaque)?, patiently);
         let ask = || ask_servers(Arc::clone(&self.servers), question.0.clone(), patiently);
         let said = self.kept.get(question.clone(), asked.anew || comes_back, ask).await;

@@ -7,9 +7,10 @@ use super::*;
 use xrd::ErrorCode;
 
 const HERE: Presence = Presence::Here { is_online: true, is_writable: true };
-/// Clients a minute for each caching server.
+const CLIENT: AskingClient =
+    AskingClient { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_server: false, comes_again: false };
+/// Clients a minute for each cache.
 const TEN: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Longer than any test may take.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -38,7 +39,7 @@ fn redirector(count: usize) -> Redirector {
 fn redirector_near(count: usize, clients_near: impl Fn(&Url) -> Vec<Network>) -> Redirector {
     let urls = (0..count).map(|number| Url::parse(&format!("root://s{number}//data")));
     let urls = urls.map(|url| url.expect("a URL")).collect();
-    let redirector = Redirector::new(urls, clients_near, TEN);
+    let redirector = Redirector::new(urls, vec![], clients_near, TEN);
     let redirector = redirector.expect("servers with names of their own");
     redirector.servers.iter().for_each(|server| server.rises(0));
     redirector
@@ -219,7 +220,7 @@ async fn tried_servers_are_left_out() {
         said: Arc::new(kept::Said { at: clock::now(), presences: said.to_vec() }),
     };
     let sent = |opaque, said: &[Presence]| {
-        let server = choice::holder(&all.servers, &[heard(opaque, said)], Wish::Read, 0);
+        let server = choice::holder(&all.servers, &[heard(opaque, said)], Wish::Read);
         server.map(|server| server.endpoint().host.as_str())
     };
     assert_eq!(sent(b"tried=s0", &[HERE, HERE]), Some("s1"));
@@ -287,7 +288,7 @@ async fn snapshots_are_part_of_a_question() {
 #[tokio::test]
 async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
     let urls = ["root://s0//data", "root://s1//data"].map(|url| Url::parse(url).expect("a URL"));
-    let all = Redirector::new(urls.to_vec(), |_| vec![], TEN).expect("two servers");
+    let all = Redirector::new(urls.to_vec(), vec![], |_| vec![], TEN).expect("two servers");
     assert!(must_wait(&all.sends(&[Presence::Unknown, Presence::Unknown], Wish::Read).await));
     all.servers[0].rises(0);
     // A silent server holds up only those who need it.
@@ -299,44 +300,98 @@ async fn clients_wait_while_it_is_not_known_which_servers_are_up() {
     assert_eq!(errno(all.sends(&[absent(), Presence::Down], Wish::Read).await), Errno::ENOENT);
 }
 
-/// Where clients go that read a file which all servers have, in the order of the servers.
-async fn readers(all: &Redirector, count: usize) -> Vec<usize> {
+/// A redirector to `servers` servers and three caches, all of them up.
+fn with_caches(servers: usize, clients_near: impl Fn(&Url) -> Vec<Network>) -> Redirector {
+    let urls = |letter: char, count| {
+        let urls = (0..count).map(|number| Url::parse(&format!("root://{letter}{number}//data")));
+        urls.map(|url| url.expect("a URL")).collect()
+    };
+    let all = Redirector::new(urls('s', servers), urls('c', 3), clients_near, TEN);
+    let all = all.expect("servers with names of their own");
+    all.servers().for_each(|(server, _)| server.rises(0));
+    all
+}
+
+/// Where clients go that read a file which all servers have: how many went to each of them and of the caches.
+async fn readers(all: &Redirector, count: usize, client: AskingClient, wish: Wish) -> Vec<u64> {
     let path = path("/data/f");
     all.hears("/data/f", &vec![HERE; all.servers.len()]).await;
     for _ in 0..count {
-        let asked = Asked { path: &path, opaque: Opaque::default(), client: CLIENT, anew: false };
-        all.find(&[asked], Wish::Read).await.expect("a server");
+        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client };
+        all.find(&[asked], wish).await.expect("a server");
     }
-    all.servers.iter().map(|server| server.redirects() as usize).collect()
+    all.servers().map(|(server, _)| server.redirects()).collect()
+}
+
+fn used(sent: &[u64]) -> usize {
+    sent.iter().filter(|clients| **clients > 0).count()
 }
 
 #[tokio::test]
 async fn a_file_that_many_read_is_read_from_caches_too() {
-    let all = redirector(4);
-    all.servers[1..].iter().for_each(|server| server.tells(true));
-    assert_eq!(readers(&all, 10).await, [10, 0, 0, 0]);
-    let of_one = readers(&all, 10).await;
-    let used = |sent: &[usize]| sent.iter().filter(|clients| **clients > 0).count();
-    assert_eq!(used(&of_one), 2, "{of_one:?}");
-    assert_eq!(used(&readers(&all, 20).await), 4, "one cache for every ten clients");
-    let looks = all.sends(&[HERE; 4], Wish::Look).await;
-    assert_eq!(looks, Ok("s0".to_owned()), "only readers use caches");
-    assert_eq!(all.sends(&[HERE; 4], Wish::Change).await, Ok("s0".to_owned()));
-    let away = all.sends(&[Presence::Unknown, HERE, HERE, HERE], Wish::Look).await;
-    assert!(away.is_ok_and(|server| server != "s0"), "the one that has it does not answer");
+    let all = with_caches(1, |_| vec![]);
+    assert_eq!(readers(&all, 10, CLIENT, Wish::Read).await, [10, 0, 0, 0]);
+    let two = readers(&all, 10, CLIENT, Wish::Read).await;
+    assert_eq!(used(&two), 2, "{two:?}");
+    let four = readers(&all, 40, CLIENT, Wish::Read).await;
+    assert_eq!(used(&four), 4, "one cache for every ten clients: {four:?}");
+    let server = AskingClient { is_server: true, ..CLIENT };
+    for (client, wish) in [(CLIENT, Wish::Look), (CLIENT, Wish::Change), (server, Wish::Read)] {
+        let before = readers(&all, 0, client, wish).await;
+        let after = readers(&all, 20, client, wish).await;
+        assert_eq!(after[0], before[0] + 20, "{client:?} {wish:?}");
+    }
+    let again = AskingClient { comes_again: true, ..CLIENT };
+    let before = readers(&all, 0, again, Wish::ReadOn).await;
+    let after = readers(&all, 20, again, Wish::ReadOn).await;
+    let grown = after.iter().zip(&before).filter(|(after, before)| after > before).count();
+    assert_eq!(grown, 1, "such a client finds the same server each time");
+}
+
+#[tokio::test]
+async fn caches_are_used_when_no_server_answers() {
+    let all = with_caches(1, |_| vec![]);
+    assert_eq!(errno(all.sends(&[absent()], Wish::Read).await), Errno::ENOENT);
+    all.hears("/data/f", &[Presence::Unknown]).await;
+    all.servers[0].falls("it ended".to_owned());
+    let sent = readers_of_caches(&all, 5).await;
+    assert_eq!((used(&sent), sent.iter().sum::<u64>()), (1, 5), "{sent:?}");
+    let path = path("/data/f");
+    let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    for wish in [Wish::Change, Wish::Create] {
+        let refused = all.find(&[asked], wish).await.map(|server| server.host);
+        assert_eq!(errno(refused), Errno::EHOSTUNREACH, "{wish:?}");
+    }
 }
 
 #[tokio::test]
 async fn of_servers_that_are_all_caches_each_has_its_files() {
-    let all = redirector(3);
-    all.servers.iter().for_each(|server| server.tells(true));
-    let sent = readers(&all, 10).await;
-    assert_eq!(sent.iter().max(), Some(&10), "{sent:?}");
-    let other = redirector(3);
-    other.servers.iter().for_each(|server| server.tells(true));
-    assert_eq!(readers(&other, 10).await, sent, "all redirectors choose the same one");
-    let sent = readers(&all, 40).await;
-    assert!(sent.iter().all(|clients| *clients > 0), "{sent:?}");
-    let made = all.sends(&[absent(), absent(), absent()], Wish::Create).await;
+    let all = with_caches(0, |_| vec![]);
+    let sent = readers_of_caches(&all, 9).await;
+    assert_eq!(used(&sent), 1, "{sent:?}");
+    let other = with_caches(0, |_| vec![]);
+    assert_eq!(readers_of_caches(&other, 9).await, sent, "all redirectors choose the same one");
+    let many = readers_of_caches(&all, 60).await;
+    assert_eq!(used(&many), 3, "{many:?}");
+    let path = path("/data/f");
+    let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    assert_eq!(all.locate(asked).await.map(|located| located.len()), Ok(3));
+    let made = all.find(&[asked], Wish::Create).await.map(|server| server.host);
     assert_eq!(errno(made), Errno::EROFS);
+}
+
+#[tokio::test]
+async fn a_near_cache_is_used_by_a_single_client() {
+    let here = "127.0.0.0/8".parse::<Network>().expect("a network");
+    let all = with_caches(1, |url| if url.server.host == "c1" { vec![here] } else { vec![] });
+    assert_eq!(readers(&all, 3, CLIENT, Wish::Read).await, [0, 0, 3, 0]);
+}
+
+async fn readers_of_caches(all: &Redirector, count: usize) -> Vec<u64> {
+    let path = path("/data/f");
+    for _ in 0..count {
+        let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+        all.find(&[asked], Wish::Read).await.expect("a cache");
+    }
+    all.servers().map(|(server, _)| server.redirects()).collect()
 }

@@ -176,22 +176,23 @@ impl Room {
     pub(super) fn clear_idle(&self, idle: Duration) {
         let Ok(kept) = kept_files(&self.folder) else { return };
         let since = clock::utc().checked_sub(idle);
-        for (used, bytes, stem) in kept {
-            if since.is_some_and(|since| used < since) {
-                self.count(0, self.leave(&stem, bytes));
-            }
+        let is_idle = |used: SystemTime| since.is_some_and(|since| used < since);
+        for (_, _, stem) in kept.into_iter().filter(|(used, ..)| is_idle(*used)) {
+            // It may have been used since it was listed.
+            self.count(0, self.leave(&stem, || last_use(&stem).is_ok_and(is_idle)));
         }
     }
 
-    /// Removes a file of so many bytes, unless it is open. Returns the bytes that the disk has less.
-    fn leave(&self, stem: &Path, bytes: u64) -> u64 {
+    /// Removes a file, unless it is open or is to stay after all. Returns the bytes that the disk has less.
+    fn leave(&self, stem: &Path, may_leave: impl Fn() -> bool) -> u64 {
         // Held while the file leaves, so that nobody begins to use it.
         let open = self.open.lock();
-        if open.get(stem).is_some_and(|file| file.strong_count() > 0) {
+        if open.get(stem).is_some_and(|file| file.strong_count() > 0) || !may_leave() {
             return 0;
         }
+        let before = taken(stem);
         pages::remove(stem);
-        let freed = bytes.saturating_sub(taken(stem));
+        let freed = before.saturating_sub(taken(stem));
         self.counts.evicted.fetch_add(freed, Ordering::Relaxed);
         freed
     }
@@ -205,11 +206,11 @@ impl Room {
         let Ok(mut kept) = kept_files(&self.folder) else { return };
         kept.sort();
         let mut used: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
-        for (_, bytes, stem) in kept {
+        for (_, _, stem) in kept {
             if used <= most - most / 10 {
                 break;
             }
-            used = used.saturating_sub(self.leave(&stem, bytes));
+            used = used.saturating_sub(self.leave(&stem, || true));
         }
         self.used.store(used, Ordering::Relaxed);
         *last = (used > most - most / 10).then(clock::now);
@@ -226,12 +227,17 @@ fn kept_files(folder: &Path) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
         if path.extension().is_some_and(|extension| extension == BYTES)
             && name.len() == NAME_LETTERS
             && name.iter().all(u8::is_ascii_hexdigit)
-            && let Ok(modified) = fs::metadata(&path).and_then(|found| found.modified())
+            && let Ok(modified) = last_use(&stem)
         {
             kept.push((modified, taken(&stem), stem));
         }
     }
     Ok(kept)
+}
+
+/// When a file was closed or first read last.
+fn last_use(stem: &Path) -> io::Result<SystemTime> {
+    fs::metadata(stem.with_extension(BYTES)).and_then(|found| found.modified())
 }
 
 /// Bytes on the disk.

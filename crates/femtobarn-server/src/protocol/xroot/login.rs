@@ -59,9 +59,6 @@ impl RootConnection {
         if logical.redirector.is_none() {
             flags |= ServerFlags::SERVER;
         }
-        if logical.is_cache {
-            flags = flags | ServerFlags::CACHE | ServerFlags::PROXY;
-        }
         if logical.redirector.is_some() || logical.placement.may_redirect() {
             // Clients come back to a manager if the server that it sent them to fails.
             flags |= ServerFlags::MANAGER;

@@ -18,8 +18,11 @@ use super::namespace::address;
 use super::open::open_mode;
 use super::query::location_of;
 use super::responses::{failed, response_of};
-use crate::logical::redirector::{Asked, Presence, Redirector, Wish};
+use crate::logical::redirector::{Asked, AskingClient, Presence, Redirector, Wish};
 use crate::physical::{Creation, StorageError, StoragePath};
+
+/// The programs of clients that are servers themselves: our cache, and XRootD's server.
+const SERVERS: [&str; 2] = ["femtobarn-cache", "xrootd"];
 
 /// A request about paths that another server can answer.
 pub(super) struct RedirectableRequest {
@@ -136,7 +139,10 @@ impl RequestHandler {
         location: &'a Location,
         request: &RedirectableRequest,
     ) -> Asked<'a> {
-        let client = self.session.host.ip();
+        let program = &*self.session.client.program;
+        let is_server = SERVERS.contains(&program);
+        let client =
+            AskingClient { address: self.session.host.ip(), is_server, comes_again: false };
         Asked { path, opaque: opaque(location), anew: request.anew, client }
     }
 

@@ -6,7 +6,7 @@
 //! 3. The path and the query go along as they came. A token in a header does not: it would become part of a URL.
 
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, LOCATION};
+use http::header::{CACHE_CONTROL, LOCATION, RANGE};
 use http::{Method, StatusCode};
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
 use xrd::client::Endpoint;
@@ -14,7 +14,7 @@ use xrd::client::Endpoint;
 use super::FileRequest;
 use super::failure::HttpFailure;
 use super::location::UrlLocation;
-use crate::logical::redirector::{Asked, Redirector, Wish};
+use crate::logical::redirector::{Asked, AskingClient, Redirector, Wish};
 
 /// The name by which a client knows this server, for the server to which it moves on.
 pub(super) const VIA: &str = "fb.via";
@@ -30,8 +30,8 @@ impl FileRequest {
         self.check_visible(&self.location.path)?;
         let mut query = query.unwrap_or_default().to_owned();
         let server = match method.as_str() {
-            "GET" => self.reader(redirector, Wish::Read, &query).await?,
-            "HEAD" | "PROPFIND" => self.reader(redirector, Wish::Look, &query).await?,
+            "GET" | "HEAD" => self.reader(redirector, self.reading(method), &query).await?,
+            "PROPFIND" => self.reader(redirector, Wish::Look, &query).await?,
             "PUT" | "MKCOL" => self.server(redirector, Wish::Create).await?,
             "DELETE" => self.server(redirector, Wish::Change).await?,
             // To fetch a file, or to store it elsewhere.
@@ -58,8 +58,14 @@ impl FileRequest {
     }
 
     fn asked<'a>(&self, location: &'a UrlLocation) -> Asked<'a> {
-        let client = self.client;
+        let client = AskingClient { address: self.client, is_server: false, comes_again: true };
         Asked { path: &location.path, opaque: location.opaque(), anew: false, client }
+    }
+
+    /// Each part of a file is asked for here, the first of which tells that a client reads it.
+    fn reading(&self, method: &Method) -> Wish {
+        let is_first = self.header(&RANGE).is_none_or(|range| range.starts_with("bytes=0-"));
+        if is_first && method == Method::GET { Wish::Read } else { Wish::ReadOn }
     }
 
     async fn server(&self, redirector: &Redirector, wish: Wish) -> Result<Endpoint, HttpFailure> {

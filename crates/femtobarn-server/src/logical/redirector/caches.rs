@@ -1,0 +1,113 @@
+//! The caches of the servers: which of them a file is read from.
+//!
+//! 1. A cache has what its servers have, so it is not asked. It is for reading alone.
+//! 2. Of the caches that are up, those of a file are decided by a hash: each keeps some of the files, and all redirectors
+//!    choose the same ones. There is one for every so many clients that were sent to read the file within a minute.
+//! 3. One at least is used by clients that it is near, and if no server with the file can be reached.
+//! 4. Servers that are clients are not sent to caches: they may be these themselves.
+
+use std::cmp::Reverse;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use femtobarn_catalog::clock;
+
+use super::choice::{self, Asked, Wish, affinity, is_tried, prefer};
+use super::data_server::DataServer;
+use super::demand::Demand;
+use super::{is_missing, location};
+use crate::logical::placement::less_loaded;
+use crate::physical::StorageResult;
+
+/// Caches, and how many clients read each file.
+pub(super) struct Caches {
+    pub servers: Arc<[DataServer]>,
+    demand: Demand,
+    clients_per_copy: NonZeroU32,
+}
+
+impl Caches {
+    pub(super) fn new(servers: Arc<[DataServer]>, clients_per_copy: NonZeroU32) -> Self {
+        Caches { servers, demand: Demand::new(clock::now()), clients_per_copy }
+    }
+
+    /// The server from which a path is read: the chosen one of those that have it, or a cache.
+    ///
+    /// # Errors
+    /// Why none was chosen, if there is no cache instead.
+    pub(super) fn reader<'a>(
+        &'a self,
+        chosen: StorageResult<&'a DataServer>,
+        asked: &Asked<'_>,
+        wish: Wish,
+    ) -> StorageResult<&'a DataServer> {
+        if self.servers.is_empty() || asked.client.is_server {
+            return chosen;
+        }
+        let holder = match &chosen {
+            Err(error) if is_missing(error) => return chosen,
+            chosen => chosen.as_ref().ok().copied(),
+        };
+        let mut fit = self.of(asked, wish, holder);
+        fit.extend(holder);
+        let mut numbers: Vec<_> = (0..fit.len()).collect();
+        prefer(&mut numbers, |number| !fit[number].is_late());
+        prefer(&mut numbers, |number| fit[number].is_near(asked.client.address));
+        let count = numbers.len() as u64;
+        if count == 0 {
+            let is_new = self.servers.iter().any(|server| !server.is_known());
+            return if is_new { Err(choice::just_started()) } else { chosen };
+        }
+        let drawn = if asked.client.comes_again {
+            let mut hasher = DefaultHasher::new();
+            (asked.client.address, asked.path).hash(&mut hasher);
+            hasher.finish() % count
+        } else {
+            less_loaded(count, |drawn| fit[numbers[drawn as usize]].load())
+        };
+        Ok(fit[numbers[drawn as usize]])
+    }
+
+    /// The caches from which a path is read, the first by the hash first.
+    pub(super) fn of<'a>(
+        &'a self,
+        asked: &Asked<'_>,
+        wish: Wish,
+        holder: Option<&DataServer>,
+    ) -> Vec<&'a DataServer> {
+        let is_open = |number: &usize| {
+            let server = &self.servers[*number];
+            server.is_up() && !is_tried(server, *asked)
+        };
+        let mut numbers: Vec<_> = (0..self.servers.len()).filter(is_open).collect();
+        prefer(&mut numbers, |number| !self.servers[number].is_late());
+        let is_near = |number: usize| self.servers[number].is_near(asked.client.address);
+        let nears = numbers.iter().any(|number| is_near(*number));
+        let is_nearer = nears && !holder.is_some_and(|holder| holder.is_near(asked.client.address));
+        if is_nearer {
+            numbers.retain(|number| is_near(*number));
+        }
+        let least = usize::from(holder.is_none() || is_nearer);
+        let copies = if wish == Wish::Look { 0 } else { self.copies(asked) };
+        let mut caches: Vec<_> = numbers.into_iter().map(|number| &self.servers[number]).collect();
+        caches.sort_by_key(|server| Reverse(affinity(server, asked.path)));
+        caches.truncate(copies.max(least));
+        caches
+    }
+
+    /// Counts a client that was sent to read a file.
+    pub(super) fn count(&self, asked: &Asked<'_>) {
+        if !self.servers.is_empty()
+            && let Ok(file) = location(asked.path, asked.opaque)
+        {
+            self.demand.count(&file, clock::now());
+        }
+    }
+
+    fn copies(&self, asked: &Asked<'_>) -> usize {
+        let file = location(asked.path, asked.opaque);
+        let clients = file.map_or(0, |file| self.demand.clients(&file, clock::now()));
+        (clients / self.clients_per_copy) as usize
+    }
+}
