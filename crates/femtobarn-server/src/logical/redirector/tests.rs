@@ -315,8 +315,9 @@ fn with_caches(servers: usize, clients_near: impl Fn(&Url) -> Vec<Network>) -> R
 /// Where clients go that read a file which all servers have: how many went to each of them and of the caches.
 async fn readers(all: &Redirector, count: usize, client: AskingClient, wish: Wish) -> Vec<u64> {
     let path = path("/data/f");
-    all.hears("/data/f", &vec![HERE; all.servers.len()]).await;
     for _ in 0..count {
+        // What was said is forgotten when the file is changed.
+        all.hears("/data/f", &vec![HERE; all.servers.len()]).await;
         let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client };
         all.find(&[asked], wish).await.expect("a server");
     }
