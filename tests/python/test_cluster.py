@@ -107,10 +107,13 @@ def test_clients_wait_for_a_server_that_is_stopped(site: Cluster) -> None:
 
 def test_the_login_is_repeated_when_cmsd_restarts(site: Cluster) -> None:
     site.ours.put("mine.bin", b"mine")
-    with site.start_ours():
+    with site.start_ours() as server:
         wait_for(site.is_ours_known)
+        wait_for(lambda: server.status()["cluster"] == {"is_logged_in": True, "why_not": ""})
         site.ours.end("cmsd")
         wait_for(lambda: not site.is_ours_known())
+        wait_for(lambda: "cmsd" in server.status()["cluster"]["why_not"])
+        assert not server.status()["cluster"]["is_logged_in"]
         site.ours.run("cmsd")
         wait_for(site.is_ours_known)
         assert fetched(site, "mine.bin") == b"mine"

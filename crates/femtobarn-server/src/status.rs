@@ -32,6 +32,8 @@ pub struct ServerStatus {
     pub copy_servers: Vec<CopyServerStatus>,
     /// The servers to which a server without data redirects.
     pub data_servers: Vec<DataServerStatus>,
+    /// The login of a data server of an XRootD cluster; none if it is none.
+    pub cluster: Option<ClusterStatus>,
     /// The copies of federations at other servers that have asked for new commits within a minute.
     pub followers: Vec<FollowerStatus>,
     /// The resident memory of the server's process, in bytes.
@@ -158,6 +160,43 @@ pub struct CacheStatus {
     pub failures: u64,
 }
 
+/// A cache, and which of its files leave next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheContents {
+    /// Its sums.
+    #[serde(flatten)]
+    pub sums: CacheStatus,
+    /// Files that are kept.
+    pub files: u64,
+    /// Seconds after which files leave that nobody had open; none if they leave only to make room.
+    pub idle_seconds: Option<u64>,
+    /// The files that leave first, as they were within the last seconds; at most twenty. Those that are open come last:
+    /// they stay until they were closed.
+    pub leaving: Vec<LeavingFileStatus>,
+}
+
+/// A file that leaves a cache when its turn comes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LeavingFileStatus {
+    /// The origin, and the path there: `host:1094/store/run7.root`. Empty if that is not known any more.
+    pub file: String,
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// Seconds since it was closed or first read.
+    pub unused_seconds: u64,
+    /// Whether it is open.
+    pub is_open: bool,
+}
+
+/// The login of a data server of an XRootD cluster at its `cmsd`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ClusterStatus {
+    /// Whether the cluster sends clients here.
+    pub is_logged_in: bool,
+    /// Why it does not.
+    pub why_not: String,
+}
+
 /// A copy of a federation that follows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FollowerStatus {
@@ -182,6 +221,8 @@ pub struct CopyServerStatus {
     pub address: String,
     /// The newest commit that it shows.
     pub at: u64,
+    /// Commits that it does not show.
+    pub behind: u64,
     /// Requests that it works on, and clients that were redirected there since it said so.
     pub load: u64,
 }

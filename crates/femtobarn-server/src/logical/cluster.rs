@@ -12,8 +12,10 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -34,6 +36,18 @@ pub struct Membership {
     /// The socket on which `cmsd` listens for its server.
     socket: PathBuf,
     lines: Receiver<String>,
+    login: ClusterLogin,
+}
+
+/// Whether a server is logged in.
+#[derive(Clone, Debug)]
+pub struct ClusterLogin(Arc<Mutex<Option<String>>>);
+
+impl ClusterLogin {
+    /// Why the server is not logged in; none if it is.
+    pub fn why_not(&self) -> Option<String> {
+        self.0.lock().clone()
+    }
 }
 
 /// Where to tell of names that appear and vanish; by default, nowhere.
@@ -66,26 +80,36 @@ impl Membership {
     /// The place of a server beside the `cmsd` that listens on this socket, and where to tell of its names.
     pub fn new(socket: PathBuf) -> (Self, NameNews) {
         let (news, lines) = channel(LINES_MAX);
-        (Membership { socket, lines }, NameNews(Some(news)))
+        let login = ClusterLogin(Arc::new(Mutex::new(Some(
+            "cmsd was not told of this server yet".to_owned(),
+        ))));
+        (Membership { socket, lines, login }, NameNews(Some(news)))
+    }
+
+    /// Whether the server is logged in, from now on.
+    pub fn login(&self) -> ClusterLogin {
+        self.login.clone()
     }
 
     /// Stays logged in as a server with this port. Never returns; whoever ends it logs the server out.
     pub async fn hold(mut self, port: u16) {
-        let mut known = String::new();
+        let mut logged = String::new();
         loop {
             let socket = self.socket.display().to_string();
             let why = match self.log_in(port).await {
                 Ok(stream) => {
                     tracing::info!(socket, port, "logged in at cmsd");
-                    known.clear();
+                    *self.login.0.lock() = None;
+                    logged.clear();
                     let error = self.tell_all(stream).await;
                     format!("the connection to cmsd ended, {error}")
                 }
                 Err(error) => format!("cmsd cannot be told of this server, {error}"),
             };
-            if why != known {
+            *self.login.0.lock() = Some(why.clone());
+            if why != logged {
                 tracing::warn!(socket, why, "clients are not sent here by the cluster");
-                known = why;
+                logged = why;
             }
             tokio::time::sleep(INTERVAL).await;
         }
@@ -159,11 +183,15 @@ mod tests {
         let socket = folder.path().join("admin");
         let (membership, news) = Membership::new(socket.clone());
         news.appears(&path("/before"));
+        let login = membership.login();
+        assert!(login.why_not().is_some(), "nobody logged in");
         let held = tokio::spawn(membership.hold(1094));
         let listener = UnixListener::bind(&socket).expect("a socket");
         // A login that is refused is repeated, too.
         drop(next_login(&listener).await);
         let mut lines = next_login(&listener).await;
+        let why = login.why_not().expect("a reason");
+        assert!(why.contains("has it another server"), "{why}");
         for text in ["/a", "/with space", "/line\nsuspend", "/\u{85}next", "/b"] {
             news.appears(&path(text));
         }
@@ -172,6 +200,7 @@ mod tests {
         for expected in ["newfn /a", "newfn /b", "rmdid /a"] {
             assert_eq!(lines.next_line().await.expect("a line").as_deref(), Some(expected));
         }
+        assert_eq!(login.why_not(), None);
         held.abort();
         assert_eq!(lines.next_line().await.expect("an end"), None, "it is logged out");
         // Nobody waits for those that are not told.

@@ -25,7 +25,7 @@ mod posix;
 mod storage;
 mod throttle;
 
-pub use cache::{CacheCounts, CacheUse, CachedOrigin};
+pub use cache::{CacheCounts, CacheUse, CachedOrigin, LeavingFile, LeavingFiles};
 pub use error::{StorageError, StorageResult};
 pub use faulty::{FaultEffect, FaultInjector, FaultyStorage, InjectedFault};
 pub use federation::{FederationStorage, Permit, Writers};

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `exports` | opens the exported folders as storages |
 //! | `reload` | the settings that can change while the server runs |
-//! | `status_report`, `recall_report`, `state` | the status of a running server, and the state that it is read from |
+//! | `status_report`, `recall_report`, `cache_report`, `state` | the status of a running server, and the state that it is read from |
 //! | `error` | why a server did not start |
 //!
 //! 1. The number of threads is bounded by the cores: for `root://`, for HTTP and gRPC, and a blocking pool for each of
@@ -15,6 +15,7 @@
 //! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at
 //!    most the configured time, and ends the rest.
 
+mod cache_report;
 mod error;
 mod exports;
 mod recall_report;
@@ -41,6 +42,7 @@ use tokio::task::JoinHandle;
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::logical::catalogue::{self, FederationService};
+use crate::logical::cluster::Membership;
 use crate::logical::exports::Exports;
 use crate::logical::follower_placement::ToFollowers;
 use crate::logical::placement::{FirstOf, Placement};
@@ -127,6 +129,7 @@ impl Server {
             federations: open.federations,
             disks: open.disks,
             caches: open.caches,
+            login: open.membership.as_ref().map(Membership::login),
             recallers: open.recallers,
             _rule_keepers: open.rule_keepers,
         });
@@ -264,11 +267,13 @@ fn logical(
 /// The status page and metrics of a server.
 fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator) -> Site {
     let (status, draining) = (Arc::clone(state), Arc::clone(state));
-    let recalling = Arc::clone(state);
+    let (recalling, caching) = (Arc::clone(state), Arc::clone(state));
     Site {
         status: Box::new(move || status_report::status(&status)),
         recalls: Box::new(move || recall_report::queues(&recalling)),
+        caches: Box::new(move || cache_report::caches(&caching)),
         status_turn: Arc::new(Semaphore::new(1)),
+        caches_turn: Arc::new(Semaphore::new(1)),
         is_draining: Box::new(move || draining.is_draining.load(Ordering::Relaxed)),
         metrics: config.metrics_readers(),
         federations: state

@@ -8,6 +8,7 @@ use femtobarn_archive::{Recaller, RuleKeeper};
 
 use crate::logical::Logical;
 use crate::logical::catalogue::FederationService;
+use crate::logical::cluster::ClusterLogin;
 use crate::physical::{CachedOrigin, Throttle};
 use crate::protocol::listener::ConnectionCounts;
 
@@ -25,6 +26,8 @@ pub(crate) struct ServerState {
     pub disks: Vec<ExportDisks>,
     /// The exports that are caches of other servers.
     pub caches: Vec<(String, Arc<CachedOrigin>)>,
+    /// Whether the server is logged in at its cluster; none if it is in none.
+    pub login: Option<ClusterLogin>,
     /// What stages the databases of federations that have stores, by the names of their exports.
     pub recallers: Vec<(String, Arc<Recaller>)>,
     /// They apply the rules of federations until the server ends.

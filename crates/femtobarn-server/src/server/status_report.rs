@@ -11,14 +11,15 @@ use femtobarn_catalog::{Holder, LockTarget, clock};
 use super::state::{ExportDisks, ServerState};
 use crate::logical::Logical;
 use crate::logical::catalogue::{self, FederationService};
+use crate::logical::cluster::ClusterLogin;
 use crate::logical::latency::{Latencies, RequestKind};
 use crate::logical::redirector::DataServer;
 use crate::logical::sessions::ClientSession;
 use crate::physical::{CachedOrigin, Storage, StoragePath};
 use crate::status::{
-    CacheStatus, CopyServerStatus, DataServerStatus, DiskStatus, ExportStatus, FederationStatus,
-    FileStatus, FollowerStatus, LatencyStatus, LockStatus, RecallStatus, ServerStatus,
-    SessionStatus, Totals,
+    CacheStatus, ClusterStatus, CopyServerStatus, DataServerStatus, DiskStatus, ExportStatus,
+    FederationStatus, FileStatus, FollowerStatus, LatencyStatus, LockStatus, RecallStatus,
+    ServerStatus, SessionStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -75,6 +76,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         caches: state.caches.iter().map(cache_status).collect(),
         recalls: state.recallers.iter().map(recall_status).collect(),
         followers: state.federations.iter().flat_map(|service| followers(service)).collect(),
+        cluster: state.login.as_ref().map(cluster_status),
         data_servers: data_servers(logical),
         copy_servers: state.federations.iter().flat_map(|service| copy_servers(service)).collect(),
         memory_bytes: memory_bytes(),
@@ -132,11 +134,13 @@ fn followers(service: &FederationService) -> Vec<FollowerStatus> {
 }
 
 fn copy_servers(service: &FederationService) -> Vec<CopyServerStatus> {
+    let head = service.catalog().head().unwrap_or_default();
     let status = |server: catalogue::CopyServer| CopyServerStatus {
         federation: format!("/{}", service.name()),
         load: server.load(),
         address: server.address,
         at: server.at.0,
+        behind: head.0.saturating_sub(server.at.0),
     };
     service.followers().servers().into_iter().map(status).collect()
 }
@@ -154,7 +158,12 @@ fn data_servers(logical: &Logical) -> Vec<DataServerStatus> {
     servers.map(status).collect()
 }
 
-fn cache_status((name, cache): &(String, Arc<CachedOrigin>)) -> CacheStatus {
+fn cluster_status(login: &ClusterLogin) -> ClusterStatus {
+    let why_not = login.why_not();
+    ClusterStatus { is_logged_in: why_not.is_none(), why_not: why_not.unwrap_or_default() }
+}
+
+pub(super) fn cache_status((name, cache): &(String, Arc<CachedOrigin>)) -> CacheStatus {
     let (counts, usage) = (cache.counts(), cache.usage());
     CacheStatus {
         name: name.clone(),

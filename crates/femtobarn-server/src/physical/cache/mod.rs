@@ -27,5 +27,5 @@ mod room;
 mod shared;
 mod storage;
 
-pub use room::{CacheCounts, CacheUse};
+pub use room::{CacheCounts, CacheUse, LeavingFile, LeavingFiles};
 pub use storage::CachedOrigin;

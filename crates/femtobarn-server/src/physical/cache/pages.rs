@@ -33,6 +33,8 @@ pub(super) const SIZE_MAX: u64 = i64::MAX as u64 - PAGE_BYTES;
 /// Entries that are looked at together.
 const LOOKED_AT: u64 = 8192;
 const HEADER_BYTES: usize = 4096;
+/// Bytes of a header before the name.
+const LEAD_BYTES: usize = 40;
 const MAGIC: &[u8; 8] = b"FBPAGES1";
 /// The upper half of an entry of a page that is kept.
 const KEPT: u64 = 0x4b45_5054 << 32;
@@ -67,14 +69,15 @@ impl KeptPages {
     /// # Errors
     /// If it cannot be read.
     pub(super) fn version(stem: &Path, name: &[u8]) -> io::Result<Option<Version>> {
-        let mut header = [0; HEADER_BYTES];
-        let read = File::open(stem.with_extension(TABLE))
-            .and_then(|table| table.read_exact_at(&mut header, 0));
-        match read.map_err(|error| (error.kind(), error)) {
-            Ok(()) => Ok(decode_header(&header, name)),
-            Err((io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof, _)) => Ok(None),
-            Err((_, error)) => Err(error),
-        }
+        Ok(read_header(stem)?.and_then(|header| decode_header(&header, name)))
+    }
+
+    /// The name of the file whose pages are kept; none if nothing is, or its header is damaged.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn name(stem: &Path) -> io::Result<Option<Vec<u8>>> {
+        Ok(read_header(stem)?.and_then(|header| name_in(&header).map(<[u8]>::to_vec)))
     }
 
     /// Opens what is kept of a file if it is of the right version.
@@ -314,6 +317,25 @@ fn encode_header(name: &[u8], version: Version) -> io::Result<[u8; HEADER_BYTES]
     Ok(header)
 }
 
+/// The header of a file; none if there is none.
+fn read_header(stem: &Path) -> io::Result<Option<[u8; HEADER_BYTES]>> {
+    let mut header = [0; HEADER_BYTES];
+    let read = File::open(stem.with_extension(TABLE))
+        .and_then(|table| table.read_exact_at(&mut header, 0));
+    match read.map_err(|error| (error.kind(), error)) {
+        Ok(()) => Ok(Some(header)),
+        Err((io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof, _)) => Ok(None),
+        Err((_, error)) => Err(error),
+    }
+}
+
+/// The name in a header; none if it is damaged.
+fn name_in(header: &[u8; HEADER_BYTES]) -> Option<&[u8]> {
+    let length = header[LEAD_BYTES - 8..].first_chunk().map(|word| u64::from_le_bytes(*word))?;
+    let name = header[LEAD_BYTES..].get(..usize::try_from(length).ok()?)?;
+    decode_header(header, name).map(|_| name)
+}
+
 fn decode_header(header: &[u8; HEADER_BYTES], name: &[u8]) -> Option<Version> {
     let number = |at: usize| header[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
     let version = Version {
@@ -365,6 +387,11 @@ mod tests {
         assert_eq!(lacking(&again, 0..SIZE), [0..2, 5..10]);
         assert_eq!(KeptPages::version(&folder.path().join("x"), b"/a/b").unwrap(), Some(VERSION));
         assert_eq!(KeptPages::version(&folder.path().join("x"), b"/a/c").unwrap(), None);
+        assert_eq!(
+            KeptPages::name(&folder.path().join("x")).unwrap().as_deref(),
+            Some(&b"/a/b"[..])
+        );
+        assert_eq!(KeptPages::name(&folder.path().join("y")).unwrap(), None);
         assert!(!again.are_all_there());
         pages.keep(0, &content).unwrap();
         assert!(again.are_all_there());
@@ -406,7 +433,11 @@ mod tests {
         let mut header = fs::read(stem.with_extension(TABLE)).unwrap();
         header[40] ^= 1;
         fs::write(stem.with_extension(TABLE), &header).unwrap();
+        assert_eq!(KeptPages::name(&stem).unwrap(), None);
         assert_eq!(open(folder.path(), VERSION).lacking(0..11), [0..11]);
+        header[LEAD_BYTES - 8..LEAD_BYTES].fill(0xff);
+        fs::write(stem.with_extension(TABLE), &header).unwrap();
+        assert_eq!(KeptPages::name(&stem).unwrap(), None, "no name is so long");
         assert!(KeptPages::open(&stem, &[b'a'; 5000], VERSION, |_| true).is_err());
     }
 }

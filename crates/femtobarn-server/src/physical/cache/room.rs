@@ -5,8 +5,9 @@
 //! 2. If open files alone are above it, nothing more is kept until some of them are closed.
 //! 3. Files that nobody has had open for a time leave, too, if the settings say so.
 //! 4. One process keeps files in a folder. What is not a kept file stays as it is.
+//! 5. However often somebody asks which files leave next, the folder is read for it every few seconds at most.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -20,10 +21,14 @@ use md5::{Digest, Md5};
 use parking_lot::Mutex;
 
 use super::file::CachedFile;
-use super::pages::{self, BYTES, TABLE};
+use super::pages::{self, BYTES, KeptPages, TABLE};
 
 /// How long after an attempt to make room that was in vain nobody tries again.
 const CLEAR_AGAIN: Duration = Duration::from_secs(1);
+/// How long what was found about the files that leave next is told to others who ask.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Files that are told of those that leave next.
+const LEAVING_MAX: usize = 20;
 /// The file that the process which keeps files here has locked.
 const LOCK: &str = "lock";
 /// Letters of a kept file's name.
@@ -39,6 +44,8 @@ pub(super) struct Room {
     open: Mutex<HashMap<PathBuf, Weak<CachedFile>>>,
     /// When room was made in vain. Held by whoever makes room.
     cleared: Mutex<Option<Instant>>,
+    /// When somebody looked which files leave next, and what was found. Held by whoever looks.
+    looked: Mutex<Option<(Instant, LeavingFiles)>>,
     pub counts: CacheCounts,
     _lock: File,
 }
@@ -67,6 +74,28 @@ pub struct CacheUse {
     pub limit: u64,
 }
 
+/// The files of a cache that leave next.
+#[derive(Clone, Debug, Default)]
+pub struct LeavingFiles {
+    /// The number of all kept files.
+    pub kept: u64,
+    /// The first that leave. Those that are open come last: they stay until they were closed.
+    pub first: Vec<LeavingFile>,
+}
+
+/// A kept file that leaves when its turn comes.
+#[derive(Clone, Debug)]
+pub struct LeavingFile {
+    /// The origin, and the path there: `host:1094/store/run7.root`. Empty if the file's header is damaged.
+    pub name: Vec<u8>,
+    /// Bytes on the disk.
+    pub bytes: u64,
+    /// When it was closed or first read.
+    pub used: SystemTime,
+    /// Whether it is open.
+    pub is_open: bool,
+}
+
 impl Room {
     /// Makes the folder of a cache. The server's user alone may read it, and the files in it: who may read from the origin
     /// may not be everybody here.
@@ -91,6 +120,7 @@ impl Room {
             used: AtomicU64::new(used),
             open: Mutex::default(),
             cleared: Mutex::default(),
+            looked: Mutex::default(),
             counts: CacheCounts::default(),
             _lock: lock,
         })
@@ -158,6 +188,49 @@ impl Room {
         CacheUse { used: self.used.load(Ordering::Relaxed), limit: self.bytes_max }
     }
 
+    /// The files that leave next, as somebody found them within the last seconds, or by a look at the whole folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub(super) fn leaving(&self) -> io::Result<LeavingFiles> {
+        let mut looked = self.looked.lock();
+        if let Some((when, found)) = &*looked
+            && when.elapsed() < LOOK_AGAIN
+        {
+            return Ok(found.clone());
+        }
+        let found = self.find_leaving()?;
+        *looked = Some((clock::now(), found.clone()));
+        Ok(found)
+    }
+
+    fn open_stems(&self) -> HashSet<PathBuf> {
+        let open = self.open.lock();
+        let used = open.iter().filter(|(_, file)| file.strong_count() > 0);
+        used.map(|(stem, _)| stem.clone()).collect()
+    }
+
+    fn find_leaving(&self) -> io::Result<LeavingFiles> {
+        let open = self.open_stems();
+        let (mut kept, mut first) = (0, BinaryHeap::new());
+        for found in kept_stems(&self.folder)? {
+            let (used, stem) = found?;
+            kept += 1;
+            first.push((open.contains(&stem), used, stem));
+            if first.len() > LEAVING_MAX {
+                first.pop();
+            }
+        }
+        let told = |(is_open, used, stem): (bool, SystemTime, PathBuf)| LeavingFile {
+            // A file that has left meanwhile has no name any more.
+            name: KeptPages::name(&stem).ok().flatten().unwrap_or_default(),
+            bytes: taken(&stem),
+            used,
+            is_open,
+        };
+        Ok(LeavingFiles { kept, first: first.into_sorted_vec().into_iter().map(told).collect() })
+    }
+
     /// Removes what is kept of a file. Who has it open reads on, and keeps nothing more that lasts.
     pub(super) fn remove(&self, stem: &Path) {
         let mut open = self.open.lock();
@@ -219,20 +292,26 @@ impl Room {
 
 /// The last use, the bytes on the disk and the stem of each kept file.
 fn kept_files(folder: &Path) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
-    let mut kept = vec![];
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
+    let with_bytes = |found: io::Result<(SystemTime, PathBuf)>| {
+        found.map(|(used, stem)| (used, taken(&stem), stem))
+    };
+    kept_stems(folder)?.map(with_bytes).collect()
+}
+
+/// The last use and the stem of each kept file.
+fn kept_stems(
+    folder: &Path,
+) -> io::Result<impl Iterator<Item = io::Result<(SystemTime, PathBuf)>> + use<>> {
+    let kept = |path: PathBuf| {
         let stem = path.with_extension("");
         let name = stem.file_name().unwrap_or_default().as_encoded_bytes();
-        if path.extension().is_some_and(|extension| extension == BYTES)
+        let is_kept = path.extension().is_some_and(|extension| extension == BYTES)
             && name.len() == NAME_LETTERS
-            && name.iter().all(u8::is_ascii_hexdigit)
-            && let Ok(modified) = last_use(&stem)
-        {
-            kept.push((modified, taken(&stem), stem));
-        }
-    }
-    Ok(kept)
+            && name.iter().all(u8::is_ascii_hexdigit);
+        is_kept.then(|| last_use(&stem).ok()).flatten().map(|used| (used, stem))
+    };
+    let entries = fs::read_dir(folder)?;
+    Ok(entries.filter_map(move |entry| entry.map(|entry| kept(entry.path())).transpose()))
 }
 
 /// When a file was closed or first read last.
@@ -244,4 +323,44 @@ fn last_use(stem: &Path) -> io::Result<SystemTime> {
 fn taken(stem: &Path) -> u64 {
     let of = |extension| pages::blocks(fs::metadata(stem.with_extension(extension)));
     [TABLE, BYTES].map(of).iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::pages::Version;
+    use super::*;
+
+    #[test]
+    fn the_first_files_that_leave_are_told_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let room = Room::open(folder.path(), 1 << 20).unwrap();
+        let keep = |number: u64| {
+            let name = format!("host:1094/run{number}");
+            let stem = room.stem(name.as_bytes());
+            let version = Version { id: 1, size: 5, modified: 2 };
+            KeptPages::open(&stem, name.as_bytes(), version, |_| true)
+                .unwrap()
+                .keep(0, b"12345")
+                .unwrap();
+            let used = SystemTime::UNIX_EPOCH + Duration::from_secs(1000 - number);
+            File::open(stem.with_extension(BYTES)).unwrap().set_modified(used).unwrap();
+            stem
+        };
+        let stems: Vec<_> = (0..30).map(keep).collect();
+        fs::write(stems[28].with_extension(TABLE), b"damaged").unwrap();
+        fs::write(folder.path().join("notes.bytes"), b"not ours").unwrap();
+        let told = room.leaving().unwrap();
+        assert_eq!((told.kept, told.first.len()), (30, LEAVING_MAX));
+        let names: Vec<_> = told
+            .first
+            .iter()
+            .map(|file| String::from_utf8_lossy(&file.name).into_owned())
+            .collect();
+        assert_eq!(names[..3], ["host:1094/run29", "", "host:1094/run27"]);
+        assert!(told.first.iter().all(|file| file.bytes > 0 && !file.is_open));
+        keep(31);
+        assert_eq!(room.leaving().unwrap().kept, 30, "nobody looks again at once");
+        *room.looked.lock() = None;
+        assert_eq!(room.leaving().unwrap().first[0].name, b"host:1094/run31");
+    }
 }

@@ -14,7 +14,7 @@ use xrd::response::StatLine;
 use super::file::CachedFile;
 use super::origin::{self, Origin, OriginError};
 use super::pages::{KeptPages, Version};
-use super::room::{CacheCounts, CacheUse, Room};
+use super::room::{CacheCounts, CacheUse, LeavingFiles, Room};
 use super::shared::Shared;
 use crate::physical::{
     Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
@@ -104,6 +104,19 @@ impl CachedOrigin {
     /// What it takes of its disk.
     pub fn usage(&self) -> CacheUse {
         self.shared.room.usage()
+    }
+
+    /// The files that leave next. It may look at the whole folder.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn next_to_leave(&self) -> std::io::Result<LeavingFiles> {
+        self.shared.room.leaving()
+    }
+
+    /// The time after which files that nobody had open leave.
+    pub fn idle(&self) -> Option<Duration> {
+        self.idle
     }
 
     /// What is known of a file, without the origin if that need not be asked or is away.

@@ -6,6 +6,7 @@
 //! | `/healthz` | `ok`, or 503 while the server is stopping |
 //! | `/metrics` | metrics for Prometheus, restricted by `http.metrics` of the configuration |
 //! | `/api/status` | [`ServerStatus`] as JSON |
+//! | `/api/caches` | [`CacheContents`] of each cache of another server |
 //! | `/api/recalls` | [`RecallQueueStatus`] of each federation with stores |
 //! | `/api/federations` | the names of the served federations |
 //! | `/api/federations/NAME?csn=` | the contents of one, as of a commit |
@@ -17,6 +18,7 @@
 //! request without a token has the rights of anonymous clients. `catalogue` has the contents, `metrics` their text
 //! format, `mounts` the rights to pages that others make; `clients` knows who sends a request.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,14 +32,13 @@ use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTE
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
-use tokio::task::JoinError;
 
 use crate::auth::{Action, Authenticator};
 use crate::config::MetricsReaders;
 use crate::protocol::http::clients::{refused_to, said};
 use crate::protocol::http::files::FileSite;
 use crate::protocol::listener::Peer;
-use crate::status::{RecallQueueStatus, ServerStatus};
+use crate::status::{CacheContents, RecallQueueStatus, ServerStatus};
 
 mod catalogue;
 mod clients;
@@ -61,6 +62,10 @@ pub struct Site {
     pub recalls: Box<dyn Fn() -> Vec<RecallQueueStatus> + Send + Sync>,
     /// Held by the one thread that reads these, so that a file system which does not answer blocks only one.
     pub status_turn: Arc<Semaphore>,
+    /// Reads what caches of other servers keep. It may look at all their files.
+    pub caches: Box<dyn Fn() -> io::Result<Vec<CacheContents>> + Send + Sync>,
+    /// Held by the one thread that does so, since it takes longer than the status.
+    pub caches_turn: Arc<Semaphore>,
     /// Whether the server is stopping.
     pub is_draining: Box<dyn Fn() -> bool + Send + Sync>,
     /// The clients that may read the metrics.
@@ -84,6 +89,7 @@ pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
         .route("/healthz", get(health))
         .route("/metrics", get(metrics))
         .route("/api/status", get(status))
+        .route("/api/caches", get(caches))
         .route("/api/recalls", get(recalls))
         .route("/api/federations", get(federations))
         .route("/api/federations/{*name}", get(federation))
@@ -125,7 +131,7 @@ async fn metrics(
     if let Some(answer) = refusal {
         return answer;
     }
-    match read(&site, |site| (site.status)()).await {
+    match read(&site, &site.status_turn, |site| Ok((site.status)())).await {
         Ok(status) => {
             ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&status)).into_response()
         }
@@ -137,9 +143,10 @@ async fn metrics(
 /// threads that catalogues need.
 async fn read<T: Send + 'static>(
     site: &Arc<Site>,
-    what: impl FnOnce(&Site) -> T + Send + 'static,
+    turn: &Arc<Semaphore>,
+    what: impl FnOnce(&Site) -> io::Result<T> + Send + 'static,
 ) -> Result<T, Response> {
-    let turn = Arc::clone(&site.status_turn).acquire_owned();
+    let turn = Arc::clone(turn).acquire_owned();
     let Ok(Ok(turn)) = tokio::time::timeout(STATUS_WAIT_MAX, turn).await else {
         let what = "timed out behind another status request; a file system may not answer";
         return Err(said(StatusCode::SERVICE_UNAVAILABLE, what));
@@ -151,16 +158,23 @@ async fn read<T: Send + 'static>(
     });
     let status = tokio::time::timeout(STATUS_WAIT_MAX, status).await;
     let late = |_| said(StatusCode::SERVICE_UNAVAILABLE, "a file system does not answer");
-    let failed = |error: JoinError| said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string());
-    status.map_err(late)?.map_err(failed)
+    let told = status.map_err(late)?.unwrap_or_else(|error| Err(io::Error::other(error)));
+    told.map_err(|error| said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
 }
 
 async fn status(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
-    told(site, peer, headers, |site| (site.status)()).await
+    let turn = Arc::clone(&site.status_turn);
+    told(site, peer, headers, &turn, |site| Ok((site.status)())).await
 }
 
 async fn recalls(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
-    told(site, peer, headers, |site| (site.recalls)()).await
+    let turn = Arc::clone(&site.status_turn);
+    told(site, peer, headers, &turn, |site| Ok((site.recalls)())).await
+}
+
+async fn caches(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
+    let turn = Arc::clone(&site.caches_turn);
+    told(site, peer, headers, &turn, |site| (site.caches)()).await
 }
 
 /// The status, or a part of it, for those who may read the whole server.
@@ -168,12 +182,13 @@ async fn told<T: Serialize + Send + 'static>(
     State(site): SharedSite,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
-    what: impl FnOnce(&Site) -> T + Send + 'static,
+    turn: &Arc<Semaphore>,
+    what: impl FnOnce(&Site) -> io::Result<T> + Send + 'static,
 ) -> Response {
     if let Some(answer) = refused(&site, &headers, peer, "/") {
         return answer;
     }
-    match read(&site, what).await {
+    match read(&site, turn, what).await {
         Ok(status) => Json(status).into_response(),
         Err(answer) => answer,
     }
