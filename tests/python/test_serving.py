@@ -271,7 +271,7 @@ def test_top_shows_rates_in_its_first_output(
     looks = (
         {**status, "totals": {**status["totals"], "requests": 1_000_000_000 * number}} for number in (1, 2)
     )
-    monkeypatch.setattr("femtobarn.cli.serving.ask", lambda _: next(looks))
+    monkeypatch.setattr("femtobarn.cli.top.ask", lambda _: next(looks))
     assert main(["top", "-n", "1", "-d", "0.001"]) == 0
     assert "requests 0/s" not in capsys.readouterr().out
 

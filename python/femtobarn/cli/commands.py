@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import conditions, exchange, planning, replication, serving, storage, testbed, upkeep
+from . import conditions, exchange, planning, replication, serving, storage, testbed, top, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -437,7 +437,7 @@ ALL = (
     Command("detach", "remove a database, and keep its file", _detach_arguments, upkeep.detach),
     Command("history", "list commits", _history_arguments, history),
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),
-    Command("top", "show the state of a server", serving.top_arguments, serving.top),
+    Command("top", "show the state of a server", top.top_arguments, top.top),
     Command("queue", "show which files a server brings back", storage.queue_arguments, storage.queue),
     Command("testbed", "find limits with workloads of real jobs", testbed.arguments, testbed.run),
     Command("plan", "tell what hardware an experiment takes", planning.arguments, planning.run),

@@ -12,7 +12,17 @@ from typing import Any
 
 from .._schema.types import ElementLink, Fixed, Link, List, Node, Optional, Record
 
-__all__ = ["emit", "emit_line", "human_size", "human_time", "plain", "plain_entry", "table", "text_entry"]
+__all__ = [
+    "emit",
+    "emit_line",
+    "human_duration",
+    "human_size",
+    "human_time",
+    "plain",
+    "plain_entry",
+    "table",
+    "text_entry",
+]
 
 
 def emit(options: argparse.Namespace, facts: Any, text: str) -> None:
@@ -65,6 +75,23 @@ def human_size(size: int) -> str:
             break
         value /= 1000
     return f"{value:.0f} B" if unit == "B" else f"{value:.3g} {unit}"
+
+
+def human_duration(seconds: int) -> str:
+    """Return a number of seconds with its units.
+
+    Examples
+    --------
+    >>> [human_duration(seconds) for seconds in (7, 150, 5400, 200_000)]
+    ['7 s', '2 min', '1 h 30 min', '2 d']
+    """
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min"
+    if seconds < 86400:
+        return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+    return f"{seconds // 86400} d"
 
 
 def human_time(time: datetime) -> str:

@@ -1,37 +1,27 @@
-"""The commands for servers: ``serve`` runs one, ``top`` shows the state of one."""
+"""The command that runs a server."""
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from .. import _serving
 from .._exceptions import FemtobarnError, InvalidError, UnavailableError
 from .._femtobarn import default_config, start_log
 from .._replication import tell_former_leader
 from .._sizes import bytes_of_size
-from .output import emit_line, human_size, table
-from .server_api import address_of, ask
+from .output import emit_line
 
-__all__ = ["serve", "serve_arguments", "top", "top_arguments"]
-
-TOP_ROWS = 12
-"""Most rows of each table."""
+__all__ = ["serve", "serve_arguments"]
 
 TELL_SECONDS = 5.0
 """Between two attempts to tell a former leader that it has a successor."""
-
-FIRST_SECONDS = 1.0
-"""Most seconds before the first display: rates need a status from before."""
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -169,101 +159,3 @@ def _reload(server: _serving.Server) -> None:
             file=sys.stderr,
             flush=True,
         )
-
-
-def top_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``top``."""
-    parser.add_argument(
-        "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
-    )
-    parser.add_argument(
-        "-n", "--times", type=int, default=0, help="number of displays before the end (0: endless)"
-    )
-    parser.add_argument("-d", "--delay", type=float, default=2.0, help="seconds between displays (2)")
-
-
-def top(options: argparse.Namespace) -> None:
-    """Show the state of a server, repeatedly."""
-    address = address_of(options.server, "api/status")
-    before: tuple[float, dict[str, Any]] | None = None
-    if not options.json:
-        # A rate needs two states: the first is not shown.
-        before = (time.monotonic(), ask(address)["totals"])
-        time.sleep(min(options.delay, FIRST_SECONDS))
-    for displays in itertools.count(1):
-        status = ask(address)
-        now = time.monotonic()
-        if options.json:
-            emit_line(json.dumps(status))
-        elif before is not None:
-            _show(status, _rates(*before, now, status["totals"]))
-        before = (now, status["totals"])
-        if displays == options.times:
-            return
-        time.sleep(options.delay)
-
-
-def _rates(then: float, old: dict[str, Any], now: float, totals: dict[str, Any]) -> dict[str, float]:
-    return {name: max(0.0, totals[name] - old[name]) / max(now - then, 1e-3) for name in totals}
-
-
-def _show(status: dict[str, Any], rates: dict[str, float]) -> None:
-    """Print one state; a terminal is cleared first."""
-    text = "\n".join(_lines(status, rates))
-    if sys.stdout.isatty():
-        columns, rows = shutil.get_terminal_size()
-        shown = [line[:columns] for line in text.splitlines()[: rows - 1]]
-        sys.stdout.write("\x1b[H\x1b[2J" + "\n".join(shown) + "\n")
-    else:
-        sys.stdout.write(text + "\n\n")
-    sys.stdout.flush()
-
-
-def _lines(status: dict[str, Any], rates: dict[str, float]) -> list[str]:
-    totals = status["totals"]
-    state = "stopping" if status["is_draining"] else "running"
-    lines = [
-        f"{status['server']}  {state} for {status['up_seconds']} s",
-        f"{totals['open_sessions']:,} sessions  {totals['open_files']:,} files  "
-        f"{totals['locks_held']:,} locks  {totals['locks_waited']:,} waiting  {totals['errors']:,} errors",
-        f"read {_bytes(rates['bytes_read'])}/s  written {_bytes(rates['bytes_written'])}/s  "
-        f"requests {rates['requests']:,.0f}/s  commits {rates['commits']:,.0f}/s",
-        "",
-    ]
-    busiest = sorted(status["sessions"], key=lambda s: s["bytes_read"] + s["bytes_written"], reverse=True)
-    sessions = [
-        [s["user"], s["host"], s["program"], f"{s['open_files']:,}", f"{s['requests']:,}",
-         human_size(s["bytes_read"]), human_size(s["bytes_written"]), f"{s['age_seconds']} s"]
-        for s in busiest[:TOP_ROWS]
-    ]  # fmt: skip
-    heads = ["who", "from", "program", "files", "requests", "read", "written", "for"]
-    lines += [*table(heads, sessions, right={3, 4, 5, 6, 7}).splitlines(), ""]
-    marks = [(row, "waits") for row in status["waits"]] + [(row, "holds") for row in status["locks"]]
-    locks = [
-        [r["target"], r["federation"], note, r["by"], f"{r['seconds']} s"] for r, note in marks[:TOP_ROWS]
-    ]
-    if locks:
-        lines += [*table(["lock", "federation", "", "who", "for"], locks, right={4}).splitlines(), ""]
-    lines += [
-        f"{r['name']}: {r['waiting']:,} files come back, {human_size(r['waiting_bytes'])} wait  "
-        f"{r['done']:,} came back  {r['failed']:,} failed"
-        for r in status["recalls"][:TOP_ROWS]
-        if r["waiting"] or r["done"] or r["failed"]
-    ]
-    followers = [
-        [f["name"], f["federation"], f"{f['behind']:,} commits", f"{f['silent_seconds']:.1f} s"]
-        for f in status["followers"][:TOP_ROWS]
-    ]
-    if followers:
-        heads = ["copy", "of", "behind", "silent for"]
-        lines += [*table(heads, followers, right={2, 3}).splitlines(), ""]
-    files = [
-        [f["path"], "writing" if f["is_writable"] else "reading", f"{f['users']:,}",
-         human_size(f["bytes_read"]), human_size(f["bytes_written"])]
-        for f in status["files"][:TOP_ROWS]
-    ]  # fmt: skip
-    return lines + table(["file", "for", "users", "read", "written"], files, right={2, 3, 4}).splitlines()
-
-
-def _bytes(rate: float) -> str:
-    return human_size(int(rate))

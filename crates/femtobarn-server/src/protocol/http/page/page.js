@@ -1,7 +1,9 @@
-// Shows what /api/status, /api/recalls and /api/federations tell, every two seconds.
+// Shows what /api/status, /api/recalls and /api/federations tell, every two seconds, and /api/caches if somebody looks there.
 "use strict";
 
 const PERIOD_MS = 2000;
+// The server reads the whole folder of a cache to tell what leaves next.
+const LEAVING_PERIOD_MS = 30000;
 const POINTS = 60;
 const $ = (id) => document.getElementById(id);
 const past = [];
@@ -22,7 +24,8 @@ function duration(seconds) {
 
 const count = (number) => number.toLocaleString("en");
 
-// Cells that are numbers stand to the right. Texts are set as texts: they come from clients.
+// Cells that are numbers stand to the right. Texts are set as texts: they come from clients. A table without rows has a
+// line that says so; if there is none, its section is not shown.
 function fill(id, rows, none) {
   const table = $(id);
   const heads = [...table.tHead.rows[0].cells];
@@ -39,7 +42,8 @@ function fill(id, rows, none) {
       cell.dataset.head = heads[at].textContent;
     });
   }
-  if (!rows.length) {
+  if (none === undefined) table.closest("section").hidden = !rows.length;
+  else if (!rows.length) {
     const cell = body.insertRow().insertCell();
     cell.colSpan = heads.length;
     cell.className = "none";
@@ -96,10 +100,17 @@ function showStatus(status) {
   showCurve();
   fill("sessions", status.sessions.map((s) => [s.user, s.host, s.program, s.protocol, count(s.open_files),
     count(s.requests), size(s.bytes_read), size(s.bytes_written), duration(s.age_seconds)]), "nobody is here");
+  $("cluster").hidden = status.cluster === null;
+  if (status.cluster) $("cluster").textContent = status.cluster.is_logged_in ? "Its cluster sends clients here."
+    : `Its cluster sends no clients here: ${status.cluster.why_not}`;
+  fill("data-servers", status.data_servers.map((s) => [s.address, s.is_cache ? "cache" : "",
+    s.is_up ? "up" : `down: ${s.why_down}`, count(s.load), count(s.redirects)]));
   fill("followers", status.followers.map((f) => [f.name, f.federation, count(f.at), count(f.behind),
-    duration(Math.round(f.silent_seconds))]), "no copy follows");
+    duration(Math.round(f.silent_seconds))]));
+  fill("copy-servers", status.copy_servers.map((s) => [s.address, s.federation, count(s.at), count(s.behind),
+    count(s.load)]));
   fill("caches", status.caches.map((c) => [c.name, size(c.used_bytes), size(c.limit_bytes), size(c.read_bytes),
-    size(c.fetched_bytes), size(c.evicted_bytes), count(c.damaged_pages)]), "no cache is served");
+    size(c.fetched_bytes), size(c.evicted_bytes), count(c.damaged_pages)]));
   const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
   fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
   fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),
@@ -125,9 +136,34 @@ async function ask(path) {
   return told;
 }
 
+let askedForLeaving = 0;
+
+function leaves(file, cache) {
+  if (file.is_open) return "after it is closed";
+  if (cache.idle_seconds === null) return "when room is needed";
+  return `in ${duration(Math.max(0, cache.idle_seconds - file.unused_seconds))} at most`;
+}
+
+// It may take long, so nothing else waits for it.
+async function showLeaving(status) {
+  if (!status.caches.length || !$("leaving-of-caches").open || Date.now() - askedForLeaving < LEAVING_PERIOD_MS) return;
+  askedForLeaving = Date.now();
+  try {
+    const caches = await ask("api/caches");
+    $("leaving-why").textContent = caches.map((c) => `${c.name}: ${count(c.files)} files, ${size(c.used_bytes)} of ` +
+      `${size(c.limit_bytes)}. They leave when it is full` +
+      (c.idle_seconds === null ? "" : `, and when nobody had them open for ${duration(c.idle_seconds)}`)).join(". ") + ".";
+    fill("leaving", caches.flatMap((c) => c.leaving.map((f) => [c.name, f.file, size(f.bytes), duration(f.unused_seconds),
+      leaves(f, c)])), "nothing is kept");
+  } catch (error) {
+    $("leaving-why").textContent = `The server does not tell: ${error.message}`;
+  }
+}
+
 // Servers without stores are not asked.
 async function showRecalls(status) {
   const queues = status.recalls.length ? await ask("api/recalls") : [];
+  $("coming-back").hidden = !queues.length;
   $("recalling").textContent = queues.map((q) => {
     const tapes = q.mounted.map((m) => `${m.tape} of ${m.store}`).join(", ");
     return `${q.name}: ${count(q.waiting)} files come back, ${size(q.waiting_bytes)} wait; ${count(q.done)} came back, ` +
@@ -140,6 +176,7 @@ async function showRecalls(status) {
 
 async function showFederations() {
   const names = await ask("api/federations");
+  $("federations").hidden = !names.length;
   const choice = $("federation");
   if (choice.options.length !== names.length) choice.replaceChildren(...names.map((name) => new Option(name)));
   if (choice.value) showFederation(await ask(`api/federations${encodeURI(choice.value)}`));
@@ -149,6 +186,7 @@ async function refresh() {
   try {
     const status = await ask("api/status");
     showStatus(status);
+    showLeaving(status);
     await showRecalls(status);
     await showFederations();
     $("error").hidden = true;
@@ -159,5 +197,6 @@ async function refresh() {
 }
 
 $("federation").addEventListener("change", refresh);
+$("leaving-of-caches").addEventListener("toggle", () => { askedForLeaving = 0; refresh(); });
 refresh();
 setInterval(refresh, PERIOD_MS);
