@@ -9,7 +9,7 @@
 //! | `file`, `remotes`, `shared` | an open file: kept pages, and fetches that all readers share; the origin's file; what all files share |
 //! | `storage` | [`CachedOrigin`], the storage |
 //!
-//! Each may use those above it; `room`, `file`, `remotes` and `shared` know each other.
+//! Each may use those above it; `file`, `remotes` and `shared` know each other.
 //!
 //! 1. What a reader gets was compared with a checksum that was computed when the bytes came from the origin. Damage on
 //!    the disk costs another fetch.

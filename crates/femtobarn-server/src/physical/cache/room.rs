@@ -20,7 +20,6 @@ use femtobarn_catalog::clock;
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 
-use super::file::CachedFile;
 use super::pages::{self, BYTES, KeptPages, TABLE};
 
 /// How long after an attempt to make room that was in vain nobody tries again.
@@ -34,14 +33,14 @@ const LOCK: &str = "lock";
 /// Letters of a kept file's name.
 const NAME_LETTERS: usize = 32;
 
-/// The folder of all kept files.
+/// The folder of all kept files; `F` is one that is open.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct Room<F> {
     folder: PathBuf,
     bytes_max: u64,
     /// Bytes on the disk, as far as is known: counted at the start and when files leave, estimated in between.
     used: AtomicU64,
-    open: Mutex<HashMap<PathBuf, Weak<CachedFile>>>,
+    open: Mutex<HashMap<PathBuf, Weak<F>>>,
     /// When room was made in vain. Held by whoever makes room.
     cleared: Mutex<Option<Instant>>,
     /// When somebody looked which files leave next, and what was found. Held by whoever looks.
@@ -96,16 +95,7 @@ pub struct LeavingFile {
     pub is_open: bool,
 }
 
-impl Room {
-    /// Makes the folder of a cache. The server's user alone may read it, and the files in it: who may read from the origin
-    /// may not be everybody here.
-    ///
-    /// # Errors
-    /// If it cannot be made.
-    pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)
-    }
-
+impl<F> Room<F> {
     /// Opens the folder.
     ///
     /// # Errors
@@ -137,9 +127,9 @@ impl Room {
     pub(super) fn open_file(
         &self,
         stem: &Path,
-        is_meant: impl Fn(&CachedFile) -> bool,
-        new: impl FnOnce() -> CachedFile,
-    ) -> Arc<CachedFile> {
+        is_meant: impl Fn(&F) -> bool,
+        new: impl FnOnce() -> F,
+    ) -> Arc<F> {
         let mut open = self.open.lock();
         let found = open.get(stem).and_then(Weak::upgrade);
         if let Some(file) = found.filter(|file| is_meant(file)) {
@@ -241,7 +231,7 @@ impl Room {
     }
 
     /// Whether a file is the one that is kept at its place.
-    pub(super) fn is_kept(&self, stem: &Path, file: &CachedFile) -> bool {
+    pub(super) fn is_kept(&self, stem: &Path, file: &F) -> bool {
         self.open.lock().get(stem).is_some_and(|kept| std::ptr::eq(kept.as_ptr(), file))
     }
 
@@ -290,6 +280,15 @@ impl Room {
     }
 }
 
+/// Makes the folder of a cache. The server's user alone may read it, and the files in it: who may read from the origin
+/// may not be everybody here.
+///
+/// # Errors
+/// If it cannot be made.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
 /// The last use, the bytes on the disk and the stem of each kept file.
 fn kept_files(folder: &Path) -> io::Result<Vec<(SystemTime, u64, PathBuf)>> {
     let with_bytes = |found: io::Result<(SystemTime, PathBuf)>| {
@@ -333,7 +332,7 @@ mod tests {
     #[test]
     fn the_first_files_that_leave_are_told_in_their_order() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Room::open(folder.path(), 1 << 20).unwrap();
+        let room = Room::<()>::open(folder.path(), 1 << 20).unwrap();
         let keep = |number: u64| {
             let name = format!("host:1094/run{number}");
             let stem = room.stem(name.as_bytes());
@@ -347,6 +346,7 @@ mod tests {
             stem
         };
         let stems: Vec<_> = (0..30).map(keep).collect();
+        let open = room.open_file(&stems[29], |()| true, || ());
         fs::write(stems[28].with_extension(TABLE), b"damaged").unwrap();
         fs::write(folder.path().join("notes.bytes"), b"not ours").unwrap();
         let told = room.leaving().unwrap();
@@ -356,8 +356,9 @@ mod tests {
             .iter()
             .map(|file| String::from_utf8_lossy(&file.name).into_owned())
             .collect();
-        assert_eq!(names[..3], ["host:1094/run29", "", "host:1094/run27"]);
+        assert_eq!(names[..3], ["", "host:1094/run27", "host:1094/run26"], "what is open stays");
         assert!(told.first.iter().all(|file| file.bytes > 0 && !file.is_open));
+        drop(open);
         keep(31);
         assert_eq!(room.leaving().unwrap().kept, 30, "nobody looks again at once");
         *room.looked.lock() = None;

@@ -23,7 +23,7 @@ const UNKEPT_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub origin: Origin,
-    pub room: Room,
+    pub room: Room<CachedFile>,
     /// Files of the origin never change.
     pub is_immutable: bool,
     /// KiB that may still be fetched.
@@ -33,7 +33,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(origin: Origin, room: Room, is_immutable: bool) -> Self {
+    pub(super) fn new(origin: Origin, room: Room<CachedFile>, is_immutable: bool) -> Self {
         let on_the_way = Arc::new(Semaphore::new(ON_THE_WAY_KIB));
         Shared { origin, room, is_immutable, on_the_way, unkept: Mutex::default() }
     }

@@ -14,7 +14,7 @@ use xrd::response::StatLine;
 use super::file::CachedFile;
 use super::origin::{self, Origin, OriginError};
 use super::pages::{KeptPages, Version};
-use super::room::{CacheCounts, CacheUse, LeavingFiles, Room};
+use super::room::{self, CacheCounts, CacheUse, LeavingFiles, Room};
 use super::shared::Shared;
 use crate::physical::{
     Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
@@ -67,7 +67,7 @@ impl CachedOrigin {
                 format!("cannot keep files in {}: {error}", folder.display()),
             )
         };
-        Room::make_folder(folder).map_err(unusable)?;
+        room::make_folder(folder).map_err(unusable)?;
         let file_system = stat(folder).map_err(|errno| unusable(errno.into()))?.st_dev;
         let space = statvfs(folder).map_err(|errno| unusable(errno.into()))?;
         let four_fifths = space.blocks() * space.fragment_size() / 5 * 4;
