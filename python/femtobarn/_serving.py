@@ -79,9 +79,13 @@ def serve(
     if cache_of is not None and len(pairs) != 1:
         raise InvalidError(f"a cache is kept in one folder, and {len(pairs)} are given")
     cache = None if cache_of is None else (cache_of, cache_bytes)
-    others = [[each] if isinstance(each, str) else each for each in (redirect_to, redirect_caches)]
-    handle = ServerHandle.start(text, pairs, cache, *others, port, address, anonymous, read_only)
+    to, caches = _as_list(redirect_to), _as_list(redirect_caches)
+    handle = ServerHandle.start(text, pairs, cache, to, caches, port, address, anonymous, read_only)
     return Server(handle, config)
+
+
+def _as_list(urls: Sequence[str]) -> Sequence[str]:
+    return [urls] if isinstance(urls, str) else urls
 
 
 def _folder_and_name(text: str) -> tuple[str, str]:
