@@ -29,8 +29,8 @@ def address_of(server: str, path: str) -> str:
     return f"http://{server}/{path}"
 
 
-def ask(address: str) -> Any:
-    """Return what a page of a server tells as JSON.
+def ask(address: str, seconds: float = 10) -> Any:
+    """Return what a page of a server tells as JSON, which may take so many seconds.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def ask(address: str) -> Any:
         If it does not answer, or is none of ours.
     """
     try:
-        with urllib.request.urlopen(address, timeout=10) as answer:
+        with urllib.request.urlopen(address, timeout=seconds) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         with error:

@@ -19,6 +19,9 @@ __all__ = ["top", "top_arguments"]
 ROWS = 12
 """Most rows of each table."""
 
+LEAVING_SECONDS = 120.0
+"""Most seconds in which a server reads the folders of its caches, perhaps for somebody else first."""
+
 FIRST_SECONDS = 1.0
 """Most seconds before the first display: rates need a status from before."""
 
@@ -48,7 +51,7 @@ def top(options: argparse.Namespace) -> None:
     for displays in itertools.count(1):
         status = ask(address)
         if options.leaving and status["caches"]:
-            status["caches"] = ask(address_of(options.server, "api/caches"))
+            status["caches"] = ask(address_of(options.server, "api/caches"), LEAVING_SECONDS)
         now = time.monotonic()
         if options.json:
             emit_line(json.dumps(status))

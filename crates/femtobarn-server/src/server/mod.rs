@@ -36,7 +36,6 @@ use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::auth::Authenticator;
@@ -51,7 +50,7 @@ use crate::logical::{Logical, Settings};
 use crate::protocol::http::files::FileSite;
 use crate::protocol::http::files::copy::OtherServers;
 use crate::protocol::http::mounts::{self, Mount, ServedFederation};
-use crate::protocol::http::{self, Site};
+use crate::protocol::http::{self, Site, Turn};
 use crate::protocol::listener::{self, ConnectionCounts, Protocols, ServeRoot};
 use crate::protocol::workers::Workers;
 use crate::protocol::{rpc, xroot};
@@ -69,6 +68,10 @@ const BLOCKING_THREADS_PER_CORE: usize = 16;
 const WAITING_THREADS_PER_CORE: usize = 1024;
 /// A stopping server ends early if there was no traffic for this time.
 const DRAIN_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// How long a request waits for its turn to read the status, and then for the status.
+const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The same for what caches keep: 200,000 files take two seconds.
+const CACHES_WAIT_MAX: Duration = Duration::from_secs(60);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
 
@@ -272,8 +275,8 @@ fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator)
         status: Box::new(move || status_report::status(&status)),
         recalls: Box::new(move || recall_report::queues(&recalling)),
         caches: Box::new(move || cache_report::caches(&caching)),
-        status_turn: Arc::new(Semaphore::new(1)),
-        caches_turn: Arc::new(Semaphore::new(1)),
+        status_turn: Turn::new(STATUS_WAIT_MAX),
+        caches_turn: Turn::new(CACHES_WAIT_MAX),
         is_draining: Box::new(move || draining.is_draining.load(Ordering::Relaxed)),
         metrics: config.metrics_readers(),
         federations: state

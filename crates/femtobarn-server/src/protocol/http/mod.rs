@@ -47,12 +47,23 @@ mod metrics;
 pub mod mounts;
 mod tape;
 
-/// How long a request waits for its turn to read the status, and then for the status.
-const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
-
 const PAGE: &str = include_str!("page/index.html");
 const SCRIPT: &str = include_str!("page/page.js");
 const STYLE: &str = include_str!("page/page.css");
+
+/// The turn of one thread at a time to read something, so that a file system which does not answer blocks only one.
+#[derive(Clone)]
+pub struct Turn {
+    free: Arc<Semaphore>,
+    wait_max: Duration,
+}
+
+impl Turn {
+    /// A turn for which a request waits at most so long, and then for what is read.
+    pub fn new(wait_max: Duration) -> Self {
+        Turn { free: Arc::new(Semaphore::new(1)), wait_max }
+    }
+}
 
 /// The server that the pages describe.
 pub struct Site {
@@ -60,12 +71,12 @@ pub struct Site {
     pub status: Box<dyn Fn() -> ServerStatus + Send + Sync>,
     /// Reads what each federation brings back from its stores.
     pub recalls: Box<dyn Fn() -> Vec<RecallQueueStatus> + Send + Sync>,
-    /// Held by the one thread that reads these, so that a file system which does not answer blocks only one.
-    pub status_turn: Arc<Semaphore>,
+    /// The turn to read these.
+    pub status_turn: Turn,
     /// Reads what caches of other servers keep. It may look at all their files.
     pub caches: Box<dyn Fn() -> io::Result<Vec<CacheContents>> + Send + Sync>,
-    /// Held by the one thread that does so, since it takes longer than the status.
-    pub caches_turn: Arc<Semaphore>,
+    /// The turn to do so, which takes longer than the status.
+    pub caches_turn: Turn,
     /// Whether the server is stopping.
     pub is_draining: Box<dyn Fn() -> bool + Send + Sync>,
     /// The clients that may read the metrics.
@@ -143,11 +154,12 @@ async fn metrics(
 /// threads that catalogues need.
 async fn read<T: Send + 'static>(
     site: &Arc<Site>,
-    turn: &Arc<Semaphore>,
+    turn: &Turn,
     what: impl FnOnce(&Site) -> io::Result<T> + Send + 'static,
 ) -> Result<T, Response> {
-    let turn = Arc::clone(turn).acquire_owned();
-    let Ok(Ok(turn)) = tokio::time::timeout(STATUS_WAIT_MAX, turn).await else {
+    let wait_max = turn.wait_max;
+    let turn = Arc::clone(&turn.free).acquire_owned();
+    let Ok(Ok(turn)) = tokio::time::timeout(wait_max, turn).await else {
         let what = "timed out behind another status request; a file system may not answer";
         return Err(said(StatusCode::SERVICE_UNAVAILABLE, what));
     };
@@ -156,24 +168,24 @@ async fn read<T: Send + 'static>(
         let _turn = turn;
         what(&site)
     });
-    let status = tokio::time::timeout(STATUS_WAIT_MAX, status).await;
+    let status = tokio::time::timeout(wait_max, status).await;
     let late = |_| said(StatusCode::SERVICE_UNAVAILABLE, "a file system does not answer");
     let told = status.map_err(late)?.unwrap_or_else(|error| Err(io::Error::other(error)));
     told.map_err(|error| said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))
 }
 
 async fn status(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
-    let turn = Arc::clone(&site.status_turn);
+    let turn = site.status_turn.clone();
     told(site, peer, headers, &turn, |site| Ok((site.status)())).await
 }
 
 async fn recalls(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
-    let turn = Arc::clone(&site.status_turn);
+    let turn = site.status_turn.clone();
     told(site, peer, headers, &turn, |site| Ok((site.recalls)())).await
 }
 
 async fn caches(site: SharedSite, peer: Extension<Peer>, headers: HeaderMap) -> Response {
-    let turn = Arc::clone(&site.caches_turn);
+    let turn = site.caches_turn.clone();
     told(site, peer, headers, &turn, |site| (site.caches)()).await
 }
 
@@ -182,7 +194,7 @@ async fn told<T: Serialize + Send + 'static>(
     State(site): SharedSite,
     Extension(peer): Extension<Peer>,
     headers: HeaderMap,
-    turn: &Arc<Semaphore>,
+    turn: &Turn,
     what: impl FnOnce(&Site) -> io::Result<T> + Send + 'static,
 ) -> Response {
     if let Some(answer) = refused(&site, &headers, peer, "/") {
