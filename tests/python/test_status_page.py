@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -157,3 +158,13 @@ def test_people_see_copies_and_how_far_they_are_behind(tmp_path: Path) -> None:
     assert any(
         line.split()[:4] == [f"127.0.0.1:{port}", "/lhc.fed", "0", "commits"] for line in listed.splitlines()
     )
+
+
+def test_what_a_cache_keeps_is_not_for_everybody(tmp_path: Path) -> None:
+    cache = fb.serve(
+        tmp_path, cache_of="root://127.0.0.1:1//data", port=0, address="127.0.0.1", anonymous="nothing"
+    )
+    with cache as server, pytest.raises(urllib.error.HTTPError) as refused:
+        told(server.port, "/api/caches")
+    with refused.value as answer:
+        assert answer.code in (401, 403)
