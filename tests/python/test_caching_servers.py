@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -73,8 +74,15 @@ def xcache(origin: DataServer, host: str) -> Iterator[str]:
 @pytest.fixture
 def origin(tmp_path: Path) -> Iterator[DataServer]:
     with ours(tmp_path / "origin", "127.0.0.1") as server:
-        server.put("run1.bin", CONTENT)
+        put(server, "run1.bin")
         yield server
+
+
+def put(server: DataServer, name: str) -> None:
+    """Put the content there, as of an hour ago: caches keep nothing of a file that may still change."""
+    server.put(name, CONTENT)
+    changed = time.time() - 3600
+    os.utime(server.folder / name, (changed, changed))
 
 
 @contextmanager
@@ -122,10 +130,16 @@ def test_a_hot_file_is_read_from_caches(origin: DataServer, tmp_path: Path) -> N
             env=QUICK,
         ).stdout
         assert len(listed.splitlines()) == 3
+
+
+def test_a_cache_is_read_while_no_server_answers(origin: DataServer, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        mine = stack.enter_context(our_cache(origin, tmp_path / "kept", "127.0.0.2"))
+        server = stack.enter_context(redirector(tmp_path, mine, to=(origin.url,)))
+        subprocess.run(["xrdcp", "-s", f"{mine}/run1.bin", os.devnull, "-f"], check=True, env=QUICK)
         origin.kill()
-        wait_for(lambda: count_up(server) < 3)
-        for _ in range(3):
-            read(server)
+        wait_for(lambda: count_up(server) == 1)
+        read(server)
         refused = subprocess.run(
             ["xrdfs", f"127.0.0.1:{server.port}", "rm", "/data/run1.bin"], capture_output=True, env=QUICK
         )
@@ -151,9 +165,9 @@ def test_the_redirector_may_be_the_origin_of_its_caches(origin: DataServer, tmp_
 
 
 def test_each_cache_keeps_its_files(origin: DataServer, tmp_path: Path) -> None:
-    names = [f"run{number}.bin" for number in range(2, 14)]
+    names = [f"run{number}.bin" for number in range(2, 22)]
     for name in names:
-        origin.put(name, CONTENT)
+        put(origin, name)
     with ExitStack() as stack:
         urls = [
             stack.enter_context(our_cache(origin, tmp_path / f"kept{number}", f"127.0.0.{number}"))
