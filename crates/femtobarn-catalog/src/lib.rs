@@ -64,6 +64,7 @@
 mod catalogue;
 pub mod clock;
 pub mod commit;
+mod copied_tables;
 pub mod error;
 mod holder;
 mod host;

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::connections::ProcessConnections;
@@ -24,6 +26,8 @@ pub struct LocalCatalogue {
     is_copy: bool,
     pub(super) connections: Arc<ProcessConnections>,
     pub(super) pins: SnapshotPins,
+    /// When the indexes for followers could not be made.
+    pub(super) indexing_failed: Mutex<Option<Instant>>,
 }
 
 impl LocalCatalogue {
@@ -65,7 +69,9 @@ impl LocalCatalogue {
         let (connections, identity) = ProcessConnections::open(&folder)?;
         let pins = SnapshotPins::new(&folder);
         let is_copy = connections.current()?.read(role)? != Role::Leader;
-        Ok(LocalCatalogue { folder, identity, is_copy, connections: Arc::new(connections), pins })
+        let connections = Arc::new(connections);
+        let indexing_failed = Mutex::default();
+        Ok(LocalCatalogue { folder, identity, is_copy, connections, pins, indexing_failed })
     }
 
     /// The identity of the federation.

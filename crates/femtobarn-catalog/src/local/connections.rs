@@ -106,6 +106,7 @@ impl CommitWriter {
         }
         let changes = self.connection.sql.total_changes();
         let value = transact(&self.connection.sql, change)?;
+        // SQLite does not count changes of the schema; the sync of the next commit has them, too.
         if self.connection.sql.total_changes() == changes {
             return Ok(value);
         }
@@ -172,13 +173,30 @@ impl Connections {
         &self,
         change: impl FnOnce(&Connection) -> SqlResult<T>,
     ) -> Result<T> {
+        self.run(change, |failed| self.record_failure(failed))
+    }
+
+    /// Runs a change without which the catalogue says the same, such as an index. If it fails, nothing is in doubt; if
+    /// it is one of the schema, the next commit makes it durable.
+    pub(super) fn write_optional(
+        &self,
+        change: impl FnOnce(&Connection) -> SqlResult<()>,
+    ) -> Result<()> {
+        self.run(change, |failed| failed.failure.at(&self.path))
+    }
+
+    fn run<T>(
+        &self,
+        change: impl FnOnce(&Connection) -> SqlResult<T>,
+        refused: impl FnOnce(ChangeFailure) -> Error,
+    ) -> Result<T> {
         let mut slot = self.writer.lock();
         self.check_writable()?;
         let writer = match &mut *slot {
             Some(writer) => writer,
             empty => empty.insert(self.open_writer()?),
         };
-        let result = writer.run(change).map_err(|failed| self.record_failure(failed));
+        let result = writer.run(change).map_err(refused);
         if self.failed.load(Ordering::Acquire) {
             writer.connection.disable_checkpoint_on_close();
         }

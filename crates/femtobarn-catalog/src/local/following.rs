@@ -19,13 +19,12 @@ use super::lookup::all;
 use super::retention::{set, setting};
 use super::role::{LEADER, Role, SUCCESSOR, check_follower, role};
 use super::{replicas, vacuum};
+use crate::copied_tables::{COPIED_SETTINGS, CopiedTable};
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::numbers::signed;
 use crate::paths::is_database_path;
-use crate::replication::{
-    COPIED_SETTINGS, CopiedTable, LeaderRows, SqlValue, Successor, path_of_copy,
-};
+use crate::replication::{LeaderRows, SqlValue, Successor, path_of_copy};
 use crate::schema::{FORMAT_WITH_ROLES, raise_format};
 use crate::sql::SqlResult;
 

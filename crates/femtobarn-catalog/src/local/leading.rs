@@ -1,6 +1,7 @@
 //! What followers ask their leader's catalogue for, and how a follower's successor stops it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, params};
@@ -9,18 +10,21 @@ use super::LocalCatalogue;
 use super::replicas;
 use super::retention::{set, setting};
 use super::role::{Role, SUCCESSOR, role};
+use crate::clock;
+use crate::copied_tables::{
+    CopiedTable, IN_STORES, INDEXES_BY_COMMIT, OF_A_DATABASE, SEQUENCES, TABLES, UNDATED,
+};
 use crate::error::{Error, Result};
 use crate::ids::{Csn, DatabaseId};
 use crate::numbers::{signed, unsigned};
-use crate::replication::{
-    CopiedTable, IN_STORES, INDEXES_BY_COMMIT, LAST_INDEX_BY_COMMIT, LeaderRows, OF_A_DATABASE,
-    SEQUENCES, SqlValue, Successor, TABLES, TableRows, UNDATED, VERSIONS_BY_COMMIT,
-};
+use crate::replication::{LeaderRows, SqlValue, Successor, TableRows};
 use crate::schema::{FORMAT_WITH_ROLES, raise_format};
 use crate::sql::SqlResult;
 
 /// Commits in one answer at most, unless the leader's horizon is farther away.
 const COMMITS_MAX: u64 = 20_000;
+/// How long it takes until indexes are made again that could not be made.
+const INDEX_AGAIN: Duration = Duration::from_secs(300);
 
 /// The settings that tell the generation of the successor, and its promotion from others.
 pub(super) const SUCCESSOR_GENERATION: &str = "successor_generation";
@@ -37,7 +41,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Invalid`] if `since` is newer than all commits: the follower has those of another history.
     pub fn rows_since(&self, since: Csn, mark: Option<u64>) -> Result<LeaderRows> {
-        self.index_by_commit()?;
+        self.index_by_commit();
         self.read(|sql| {
             let _same_state = sql.unchecked_transaction()?;
             let is_indexed = is_indexed_by_commit(sql)?;
@@ -51,9 +55,8 @@ impl LocalCatalogue {
             let range = params![signed(since.0), signed(at.0)];
             let mut rows = LeaderRows { at, head, mark: 0, has_undated: false, tables: vec![] };
             for table in TABLES.iter().filter(|_| at > since) {
-                let is_by_commit = is_indexed && table.name == "versions";
-                let new = if is_by_commit { VERSIONS_BY_COMMIT } else { table.new };
-                rows.tables.push(read(sql, table, new, range)?);
+                let by_commit = table.new_by_commit.filter(|_| is_indexed);
+                rows.tables.push(read(sql, table, by_commit.unwrap_or(table.new), range)?);
             }
             rows.tables.push(read(sql, &SEQUENCES, SEQUENCES.new, [])?);
             let undated = undated(sql, at)?;
@@ -69,13 +72,22 @@ impl LocalCatalogue {
         })
     }
 
-    /// Makes the indexes by commit, unless they are there, or this process may not write.
-    fn index_by_commit(&self) -> Result<()> {
-        if self.connections.is_read_only() || self.read(is_indexed_by_commit)? {
-            return Ok(());
+    /// Makes the indexes by commit, unless they are there, or this process may not write. If they cannot be made, the
+    /// question takes longer, that is all.
+    fn index_by_commit(&self) {
+        let failed = *self.indexing_failed.lock();
+        if self.connections.is_read_only()
+            || failed.is_some_and(|since| clock::now().duration_since(since) < INDEX_AGAIN)
+            || self.read(is_indexed_by_commit).unwrap_or(true)
+        {
+            return;
         }
-        let making = |sql: &Connection| Ok(sql.execute_batch(INDEXES_BY_COMMIT)?);
-        self.connections.current()?.write_as_anyone(making)
+        // Commits pass in between.
+        let mut all = INDEXES_BY_COMMIT.iter();
+        let made = all.try_for_each(|index| {
+            self.connections.current()?.write_optional(|sql| Ok(sql.execute_batch(index)?))
+        });
+        *self.indexing_failed.lock() = made.is_err().then(clock::now);
     }
 
     /// All rows of a database's contents up to commit `at`, which a follower compares with its own when the
@@ -159,9 +171,10 @@ fn undated(sql: &Connection, at: Csn) -> SqlResult<Vec<TableRows>> {
 }
 
 fn is_indexed_by_commit(sql: &Connection) -> SqlResult<bool> {
-    let mut found =
-        sql.prepare_cached("SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1")?;
-    Ok(found.exists([LAST_INDEX_BY_COMMIT])?)
+    let mut found = sql.prepare_cached(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = 'versions_by_csn'",
+    )?;
+    Ok(found.exists([])?)
 }
 
 fn read(

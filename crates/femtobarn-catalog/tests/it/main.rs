@@ -9,6 +9,7 @@ mod crash;
 mod damage;
 mod federation;
 mod folders;
+mod followed;
 mod forks;
 mod locks;
 mod lookups;
