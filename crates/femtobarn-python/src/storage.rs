@@ -42,7 +42,7 @@ pub(crate) fn stage(
 #[pyfunction]
 pub(crate) fn evict(py: Python<'_>, of: &UpkeepHandle, database: &str) -> PyResult<u64> {
     let federation = of.federation()?;
-    py.detach(|| federation.evict(database)).or_raise()
+    watched(py, None, |watch| federation.evict(database, watch).or_raise())
 }
 
 /// Give up the copy of a database in a store.
@@ -54,7 +54,7 @@ pub(crate) fn discard_copy(
     store: &str,
 ) -> PyResult<()> {
     let federation = of.federation()?;
-    py.detach(|| federation.discard_copy(database, store)).or_raise()
+    watched(py, None, |watch| federation.discard_copy(database, store, watch).or_raise())
 }
 
 /// Pin a database's file to the disk.

@@ -9,15 +9,17 @@ use super::lease::UnusedFile;
 use super::migrate::verify;
 use super::stage::{remove_if_there, remove_staged, sync_folder_of};
 use crate::error::{Error, Result};
+use crate::stores::ByteWatch;
 
 impl Archive {
     /// Removes a database's file from the disk; returns the bytes that this gave back.
     ///
     /// # Errors
     /// `Denied` if it is pinned, or if fewer copies are complete than its rule wants, at least one; `Busy` if a process
-    /// has it open, or moves it; `Invalid` if the database is not sealed. Then the file is where it was.
-    pub fn evict(&self, database: DatabaseId) -> Result<u64> {
-        let (_lock, row) = self.lock(database, LOCK_WAIT, &mut |_| true)?;
+    /// has it open, or moves it; `Invalid` if the database is not sealed; `Stopped` by the watch, which is called while
+    /// stores are asked. Then the file is where it was.
+    pub fn evict(&self, database: DatabaseId, watch: &mut ByteWatch<'_>) -> Result<u64> {
+        let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
         check_sealed(&row)?;
         let path = self.path_of(&row);
         let size = match fs::metadata(&path) {
@@ -31,7 +33,7 @@ impl Archive {
             return Ok(0);
         }
         let copies = self.settings.rule_for(&row.name).map_or(1, |rule| rule.copies());
-        self.ask_for_copies(&row, copies, None)?;
+        self.ask_for_copies(&row, copies, None, watch)?;
         // Whoever opens the file from here on waits, but only while the catalogue writes.
         let unused = UnusedFile::of(&path)?;
         let Some(unused) = unused else { return Err(in_use(&row)) };
@@ -50,22 +52,24 @@ impl Archive {
     /// than it was, is recorded as lost.
     ///
     /// # Errors
-    /// Those of the stores, if there are fewer copies than wanted because they do not answer.
+    /// Those of the stores, if there are fewer copies than wanted because they do not answer; `Stopped` by the watch.
     pub(super) fn ask_for_copies(
         &self,
         row: &DatabaseRow,
         wanted: usize,
         but: Option<&str>,
+        watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         let (mut found, mut failed) = (0, None);
         let mut replicas = self.residence(row.id)?.replicas;
         replicas.retain(|it| it.is_complete() && Some(it.store.as_str()) != but);
         for replica in &replicas {
             let store = self.store(&replica.store);
-            let asked = store
-                .and_then(|store| verify(&*store, &replica.key, replica.size, &replica.checksum));
+            let what = (replica.size, replica.checksum.as_str());
+            let asked = store.and_then(|store| verify(&*store, &replica.key, what, watch));
             match asked {
                 Ok(_) => found += 1,
+                Err(error @ Error::Stopped { .. }) => return Err(error),
                 Err(error) if error.is_about_the_copy() => {
                     self.record_state(replica, ReplicaState::Lost)?;
                 }

@@ -55,7 +55,7 @@ impl Archive {
         let written = written.and_then(|sent| {
             let is_other = sent.filter(|sent| *sent != checksum);
             is_other.map_or(Ok(()), |sent| Err(read_differently(&path, &checksum, &sent)))?;
-            verify(&*to, &replica.key, size, &checksum)
+            verify(&*to, &replica.key, (size, &checksum), watch)
         });
         match written {
             Ok(stored) => replica.tape = stored.tape,
@@ -77,9 +77,14 @@ impl Archive {
     /// Gives up the copy of a database in a store.
     ///
     /// # Errors
-    /// `NotFound` if there is none; `Denied` if it is the only one.
-    pub fn discard(&self, database: DatabaseId, store: &str) -> Result<()> {
-        let (_lock, row) = self.lock(database, LOCK_WAIT, &mut |_| true)?;
+    /// `NotFound` if there is none; `Denied` if it is the only one; `Stopped` by the watch.
+    pub fn discard(
+        &self,
+        database: DatabaseId,
+        store: &str,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<()> {
+        let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
         let residence = self.residence(database)?;
         let replica = residence.replicas.into_iter().find(|it| it.store == store);
         let Some(replica) = replica else {
@@ -89,7 +94,7 @@ impl Archive {
         let is_on_disk = self.path_of(&row).is_file();
         if !is_on_disk {
             // What the catalogue says of the others is not enough.
-            self.ask_for_copies(&row, 1, Some(store))?;
+            self.ask_for_copies(&row, 1, Some(store), watch)?;
         }
         self.local()?.discard_replica(&row, store, is_on_disk)?;
         self.remove_discarded(&StoredObject { store: replica.store, key: replica.key })
@@ -155,10 +160,10 @@ fn value_of(checksum: &str) -> Option<u128> {
 pub(super) fn verify(
     store: &dyn Store,
     key: &str,
-    size: u64,
-    checksum: &str,
+    (size, checksum): (u64, &str),
+    watch: &mut ByteWatch<'_>,
 ) -> Result<StoredState> {
-    let stored = store.examine(key)?;
+    let stored = store.examine(key, size, watch)?;
     let told = stored.checksum.as_deref().filter(|told| kind_of(told) == kind_of(checksum));
     if stored.size == size && told.is_none_or(|told| value_of(told) == value_of(checksum)) {
         return Ok(stored);

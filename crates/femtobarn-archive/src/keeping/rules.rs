@@ -115,10 +115,11 @@ impl Archive {
             if used < limits.low_percent || !emptying.contains(&system) {
                 continue;
             }
-            match self.evict(row.id) {
+            match self.evict(row.id, watch) {
                 Ok(bytes) => applied.evicted.push((row.name.clone(), bytes)),
                 // Somebody reads it, so it is not the least recently used any more.
                 Err(error) if error.kind() == ErrorKind::Busy => {}
+                Err(error @ Error::Stopped { .. }) => return Err(error),
                 Err(error) => applied.failed.push((row.name.clone(), error.to_string())),
             }
             if !watch(0) {

@@ -84,11 +84,12 @@ pub trait Store: Debug + Send + Sync {
     /// `NoObject` if there is none of that name.
     fn stat(&self, key: &str) -> Result<StoredState>;
 
-    /// As [`stat`](Store::stat), with the checksum that the store can tell, even if it reads the object for it.
+    /// As [`stat`](Store::stat), with the checksum that the store can tell, even if it reads the object for it; but not
+    /// if the object has another size than it should have. The watch is called with 0.
     ///
     /// # Errors
     /// Those of [`stat`](Store::stat).
-    fn examine(&self, key: &str) -> Result<StoredState> {
+    fn examine(&self, key: &str, _size: u64, _watch: &mut ByteWatch<'_>) -> Result<StoredState> {
         self.stat(key)
     }
 

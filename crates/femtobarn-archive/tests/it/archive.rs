@@ -33,9 +33,9 @@ fn a_database_goes_to_a_store_and_comes_back() {
     assert_eq!(state(&of, run7), ResidenceState::Both);
     assert_eq!(archive.migrate(run7, "disk2", &mut *on()).unwrap(), copy, "made once");
     assert_eq!(of.objects().len(), 1);
-    assert_eq!(archive.evict(run7).unwrap(), 3_000_000);
+    assert_eq!(archive.evict(run7, &mut *on()).unwrap(), 3_000_000);
     assert_eq!((state(&of, run7), of.files()), (ResidenceState::Nearline, vec![]));
-    assert_eq!(archive.evict(run7).unwrap(), 0, "again");
+    assert_eq!(archive.evict(run7, &mut *on()).unwrap(), 0, "again");
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     assert_eq!(state(&of, run7), ResidenceState::Both);
@@ -48,29 +48,29 @@ fn the_only_copy_and_what_is_pinned_or_open_stays() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
-    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Denied);
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     let pin = |until_us| FilePin { holder: "ann".to_owned(), until_us };
     archive.pin(run7, &pin(None)).unwrap();
-    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Denied);
     assert!(archive.unpin(run7, "ann").unwrap());
     assert!(!archive.unpin(run7, "ann").unwrap());
     let gone = DatabaseId(run7.0 + 1000);
     archive.pin_all(&[gone, run7], &pin(None)).unwrap();
-    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Denied);
     archive.unpin_all(&[gone, run7], "ann").unwrap();
     assert!(of.catalogue.residence(run7).unwrap().pins.is_empty());
     archive.pin(run7, &pin(Some(clock::utc_us() - 1))).unwrap();
     let reader = File::open(of.file("run7")).unwrap();
-    assert_eq!(kind(archive.evict(run7)), ErrorKind::Busy);
+    assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Busy);
     assert_eq!(state(&of, run7), ResidenceState::Both);
     drop(reader);
-    archive.evict(run7).unwrap();
-    assert_eq!(kind(archive.discard(run7, "disk2")), ErrorKind::Denied);
+    archive.evict(run7, &mut *on()).unwrap();
+    assert_eq!(kind(archive.discard(run7, "disk2", &mut *on())), ErrorKind::Denied);
     archive.stage(run7, WAIT, &mut *on()).unwrap();
-    archive.discard(run7, "disk2").unwrap();
+    archive.discard(run7, "disk2", &mut *on()).unwrap();
     assert_eq!((state(&of, run7), of.objects().len()), (ResidenceState::Online, 0));
-    assert_eq!(kind(archive.discard(run7, "disk2")), ErrorKind::NotFound);
+    assert_eq!(kind(archive.discard(run7, "disk2", &mut *on())), ErrorKind::NotFound);
     assert_eq!(kind(archive.migrate(run7, "tape", &mut *on())), ErrorKind::NotFound);
 }
 
@@ -84,7 +84,7 @@ fn what_a_crash_left_is_continued() {
     copy.state = ReplicaState::Migrating;
     of.catalogue.record_replica(&copy).unwrap();
     assert_eq!(state(&of, run7), ResidenceState::Migrating);
-    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Denied);
     let second = archive.migrate(run7, "disk2", &mut *on()).unwrap();
     assert_ne!(second.key, copy.key);
     let left = StoredObject { store: "disk2".to_owned(), key: copy.key };
@@ -96,7 +96,7 @@ fn what_a_crash_left_is_continued() {
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     assert_eq!((state(&of, run7), of.files().len()), (ResidenceState::Both, 1));
     of.catalogue.record_eviction(&row, 1).unwrap();
-    assert_eq!(archive.evict(run7).unwrap(), 5);
+    assert_eq!(archive.evict(run7, &mut *on()).unwrap(), 5);
     // Killed while staging, with a part of the file.
     of.catalogue.record_disk_state(run7, DiskState::Staging).unwrap();
     fs::write(staging_path(&of.file("run7")), b"sev").unwrap();
@@ -114,7 +114,7 @@ fn a_stopped_movement_leaves_things_as_they_were() {
     assert_eq!(kind(archive.migrate(run7, "disk2", &mut |_| false)), ErrorKind::Closed);
     assert_eq!((state(&of, run7), of.objects().len()), (ResidenceState::Online, 0));
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     assert_eq!(kind(archive.stage(run7, WAIT, &mut |_| false)), ErrorKind::Closed);
     assert_eq!((state(&of, run7), of.files()), (ResidenceState::Nearline, vec![]));
 }
@@ -175,7 +175,7 @@ fn many_who_ask_for_one_database_stage_it_once() {
     let run7 = of.database("run7", &vec![7; 1 << 20]);
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     let recaller = Recaller::new(archive.into());
     thread::scope(|scope| {
         for user in ["ann", "bob", "cid"] {
@@ -202,7 +202,7 @@ fn a_recall_that_fails_says_why_to_all_who_wait() {
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     fs::write(&of.objects()[0], b"other").unwrap();
     let recaller = Recaller::new(archive.into());
     let error = loop {
@@ -223,7 +223,7 @@ fn a_file_that_the_disk_lost_comes_back() {
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     fs::remove_file(of.file("run7")).unwrap();
-    assert_eq!(kind(archive.discard(run7, "disk2")), ErrorKind::Denied);
+    assert_eq!(kind(archive.discard(run7, "disk2", &mut *on())), ErrorKind::Denied);
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
 }
@@ -235,7 +235,7 @@ fn a_copy_that_is_gone_does_not_count_when_the_file_is_to_leave() {
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     fs::remove_file(&of.objects()[0]).unwrap();
-    assert_eq!(kind(archive.evict(run7)), ErrorKind::Denied);
+    assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Denied);
     assert_eq!((state(&of, run7), of.files().len()), (ResidenceState::Online, 1));
 }
 
@@ -247,10 +247,10 @@ fn a_restored_catalogue_removes_no_objects_of_the_other() {
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     // As restoring a backup does.
     of.catalogue.begin_new_epochs().unwrap();
-    archive.discard(run7, "disk2").unwrap();
+    archive.discard(run7, "disk2", &mut *on()).unwrap();
     assert_eq!((archive.sweep().unwrap(), of.objects().len()), (0, 1));
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.discard(run7, "disk2").unwrap();
+    archive.discard(run7, "disk2", &mut *on()).unwrap();
     assert_eq!(of.objects().len(), 1, "its own was removed");
 }
 
@@ -260,7 +260,7 @@ fn a_snapshot_of_a_dropped_database_can_be_staged() {
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     of.drop_database(run7);
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
@@ -272,7 +272,7 @@ fn whoever_waits_for_another_process_can_be_stopped() {
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     let owner = of.catalogue.locks().owner();
     let _held = owner.lock_database_exclusive(run7, WAIT).unwrap();
     let stopped = archive.stage(run7, Duration::from_secs(1000), &mut |_| false);

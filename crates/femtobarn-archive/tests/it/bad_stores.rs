@@ -42,7 +42,7 @@ fn a_damaged_copy_is_recorded_as_lost_and_the_next_is_taken() {
         let archive = of.archive();
         archive.migrate(run7, "disk2", &mut *on()).unwrap();
         archive.migrate(run7, "third", &mut *on()).unwrap();
-        archive.evict(run7).unwrap();
+        archive.evict(run7, &mut *on()).unwrap();
         damage(&of.objects()[0]);
         archive.stage(run7, WAIT, &mut *on()).unwrap();
         assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven", "{what}");
@@ -63,7 +63,7 @@ fn a_store_that_is_not_there_is_not_one_that_lost_its_copies() {
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     let elsewhere = of.top().join("elsewhere");
     fs::rename(of.store(), &elsewhere).unwrap();
     let error = archive.stage(run7, WAIT, &mut *on()).unwrap_err();
@@ -79,7 +79,7 @@ fn an_empty_mount_point_is_no_store_that_lost_its_copies() {
     let (run7, run8) = (of.database("run7", b"seven"), of.database("run8", b"eight"));
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     let elsewhere = of.top().join("elsewhere");
     fs::rename(of.store(), &elsewhere).unwrap();
     fs::create_dir(of.store()).unwrap();
@@ -102,8 +102,8 @@ fn the_last_good_copy_is_not_discarded_for_one_that_is_gone() {
     let archive = of.archive();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     archive.migrate(run7, "third", &mut *on()).unwrap();
-    archive.evict(run7).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
     fs::remove_file(&of.objects()[0]).unwrap();
-    assert_eq!(archive.discard(run7, "third").unwrap_err().kind(), ErrorKind::Denied);
+    assert_eq!(archive.discard(run7, "third", &mut *on()).unwrap_err().kind(), ErrorKind::Denied);
     archive.stage(run7, WAIT, &mut *on()).unwrap();
 }

@@ -87,7 +87,7 @@ fn what_is_offline_is_asked_for_once_and_comes_later() {
         assert!(matches!(later, Err(Error::NotBefore { .. })), "{later:?}");
     }
     assert_eq!(asked.prepares.load(Ordering::Relaxed), 1);
-    assert_eq!(store.examine("a").unwrap().size, 7);
+    assert_eq!(store.examine("a", 7, &mut *on()).unwrap().size, 7);
     assert_eq!(asked.opens.load(Ordering::Relaxed), 0, "nothing is read of what is on tape");
     let wait = match store.stat("slow") {
         Err(Error::NotBefore { wait, .. }) => wait.as_secs(),

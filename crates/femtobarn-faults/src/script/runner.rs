@@ -97,7 +97,7 @@ impl Runner {
                 })?;
                 self.federation().migrate(name, "disk2", &mut |_| true).map(|_| None)
             }
-            ScriptStep::Evict(name) => self.federation().evict(name).map(|_| None),
+            ScriptStep::Evict(name) => self.federation().evict(name, &mut |_| true).map(|_| None),
             ScriptStep::Stage(name) => {
                 self.federation().stage(name, Duration::ZERO, &mut |_| true).map(|()| None)
             }

@@ -60,22 +60,23 @@ impl Federation {
     ///
     /// # Errors
     /// `NotFound` for an unknown name; `Denied` if it is pinned, or has fewer complete copies than its rule wants, at
-    /// least one; `Busy` if a process has it open, or moves it; `Invalid` if it is not sealed.
-    pub fn evict(&self, name: &str) -> Result<u64> {
+    /// least one; `Busy` if a process has it open, or moves it; `Invalid` if it is not sealed; `Closed` if `progress` stops
+    /// it.
+    pub fn evict(&self, name: &str, progress: &mut Watch<'_>) -> Result<u64> {
         let (archive, row) = self.archived(name)?;
         self.inner.files.close(row.id);
-        Ok(archive.evict(row.id)?)
+        Ok(archive.evict(row.id, &mut moving("evicting", name, 0, progress))?)
     }
 
     /// Gives up the copy of a database in a store.
     ///
     /// # Errors
     /// `NotFound` for an unknown database or store, or if there is no copy; `Denied` if the file is not on the disk and
-    /// there is no other.
-    pub fn discard_copy(&self, name: &str, store: &str) -> Result<()> {
+    /// there is no other; `Closed` if `progress` stops it.
+    pub fn discard_copy(&self, name: &str, store: &str, progress: &mut Watch<'_>) -> Result<()> {
         let (archive, row) = self.archived(name)?;
         self.inner.files.close(row.id);
-        Ok(archive.discard(row.id, store)?)
+        Ok(archive.discard(row.id, store, &mut moving("discarding", name, 0, progress))?)
     }
 
     /// Pins a database's file to the disk, where it need not be yet.

@@ -24,6 +24,7 @@ use super::store::{
 };
 use super::tasks::StoreTasks;
 use crate::error::{Error, Result};
+use moving::{stopped, watched};
 use server::StoreServer;
 
 /// When a file that the server brings online is looked at again.
@@ -231,13 +232,17 @@ impl Store for XrootdStore {
         Ok(StoredState { size, ..StoredState::default() })
     }
 
-    fn examine(&self, key: &str) -> Result<StoredState> {
-        self.run(async {
+    fn examine(&self, key: &str, size: u64, watch: &mut ByteWatch<'_>) -> Result<StoredState> {
+        let examining = async {
             let line = self.stat_object(key).await?;
             // The server might bring an object online in order to read it.
-            let is_offline = line.flags.contains(StatFlags::OFFLINE);
-            let checksum = if is_offline { None } else { self.checksum(key, line.size).await? };
+            let is_read = line.size == size && !line.flags.contains(StatFlags::OFFLINE);
+            let checksum = if is_read { self.checksum(key, size).await? } else { None };
             Ok(StoredState { size: line.size, checksum, tape: None })
+        };
+        self.run(async {
+            let examined = watched(examining, 0, watch).await;
+            examined.ok_or_else(|| stopped("examining", key))?
         })
     }
 

@@ -23,6 +23,8 @@ use crate::stores::store::{ByteWatch, PART, too_short};
 /// Bytes of a read or write, and the reads that are under way at once.
 const PIECE_BYTES: u64 = 8 << 20;
 const READS: usize = 4;
+/// Bytes after which the server is waited for until its disk has them: it may take no longer than an answer may.
+const SYNC_BYTES: u64 = 1 << 30;
 /// How often the watch is asked while nothing moves.
 const WATCH_TIME: Duration = Duration::from_secs(1);
 /// How long the server is waited for that is to remove what a failure left.
@@ -54,10 +56,11 @@ impl XrootdStore {
         let target = client.open(&place, options).await.map_err(refused)?;
         let sent = async {
             let sum = self.fill(&target, key, (from, &mut file), watch).await?;
-            target.sync().await.map_err(refused)?;
-            target.close().await.map_err(refused)?;
+            let closed = watched(target.close(), size, watch).await;
+            closed.ok_or_else(|| stopped("writing", key))?.map_err(refused)?;
             self.server.forget_open(key);
             match client.mv(&part, &object).await {
+                // What fails in between leaves neither; keys are unique, so no copy that is relied on is replaced.
                 Err(error) if error.code() == Some(ErrorCode::IT_EXISTS) => {
                     client.rm(&object).await.map_err(refused)?;
                     client.mv(&part, &object).await.map_err(refused)?;
@@ -74,7 +77,7 @@ impl XrootdStore {
         sent
     }
 
-    /// Writes a file's bytes to one of the server; returns their checksum.
+    /// Writes a file's bytes to one of the server, and syncs it; returns their checksum.
     async fn fill(
         &self,
         target: &RemoteFile,
@@ -84,13 +87,19 @@ impl XrootdStore {
     ) -> Result<String> {
         let mut sum = FileSum::default();
         let mut piece = Vec::with_capacity(PIECE_BYTES as usize);
-        let mut done = 0;
+        let (mut done, mut synced) = (0, 0);
         loop {
             piece.clear();
             let read = file.by_ref().take(PIECE_BYTES).read_to_end(&mut piece);
             read.map_err(|error| Error::io("read", path, error))?;
             if !watch(done) {
                 return Err(stopped("writing", key));
+            }
+            if piece.is_empty() || done - synced >= SYNC_BYTES {
+                let syncing = watched(target.sync(), done, watch).await;
+                let syncing = syncing.ok_or_else(|| stopped("writing", key))?;
+                syncing.map_err(|error| self.error("write", key, error))?;
+                synced = done;
             }
             if piece.is_empty() {
                 return Ok(sum.text());
@@ -151,12 +160,12 @@ impl XrootdStore {
     }
 }
 
-fn stopped(what: &str, key: &str) -> Error {
+pub(super) fn stopped(what: &str, key: &str) -> Error {
     Error::Stopped { what: format!("{what} {key}") }
 }
 
 /// What a request gives; none if the watch ends it.
-async fn watched<T>(
+pub(super) async fn watched<T>(
     request: impl Future<Output = T>,
     done: u64,
     watch: &mut ByteWatch<'_>,

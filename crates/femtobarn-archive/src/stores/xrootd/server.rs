@@ -117,8 +117,11 @@ impl StoreServer {
     /// # Errors
     /// Those of [`Client::prepare`].
     pub(super) async fn bring_online(&self, key: &str) -> Result<()> {
-        let now = clock::now();
+        let location = [self.location(key, "")?];
+        let (stage, more) = (PrepareOptions::STAGE, PrepareMore::default());
+        let client = self.client().await?;
         {
+            let now = clock::now();
             let mut asked = self.asked.lock();
             asked.retain(|_, since| now.duration_since(*since) < ASK_AGAIN);
             if asked.contains_key(key) {
@@ -126,9 +129,6 @@ impl StoreServer {
             }
             asked.insert(key.to_owned(), now);
         }
-        let location = [self.location(key, "")?];
-        let (stage, more) = (PrepareOptions::STAGE, PrepareMore::default());
-        let client = self.client().await?;
         let prepared = client.prepare(&location, stage, more, 0).await;
         if prepared.is_err() {
             self.asked.lock().remove(key);

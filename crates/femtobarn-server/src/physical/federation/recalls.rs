@@ -42,7 +42,7 @@ impl FederationStorage {
     /// Removes a database's file from the disk, if its copies and pins allow it.
     pub(super) fn evict_database(&self, row: &DatabaseRow) -> StorageResult<()> {
         let Some(recaller) = &self.recaller else { return Ok(()) };
-        let evicted = recaller.archive().evict(row.id);
+        let evicted = recaller.archive().evict(row.id, &mut |_| true);
         evicted.map(drop).map_err(|error| archive_error("evict", &row.name, error))
     }
 
