@@ -75,7 +75,8 @@ impl PosixStorage {
         }
     }
 
-    /// Checks that a file has room which will have the bytes that a client announces, as XRootD's clients do.
+    /// Refuses a file without room for the bytes that a client announces, as XRootD's clients do. This is an early warning
+    /// only, so what cannot be found out refuses nothing.
     fn check_space(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let announced = opaque.value_of("oss.asize").and_then(|text| str::from_utf8(text).ok());
         let Some(announced) = announced.and_then(|text| text.parse::<u64>().ok()) else {
@@ -83,9 +84,11 @@ impl PosixStorage {
         };
         // A file that is written over gives its own space.
         let before = self.metadata(path, Opaque::default()).map_or(0, |found| found.size);
-        let top = StoragePath::top();
-        let folder = path.parent().map_or(top.clone(), |(folder, _)| folder);
-        let space = self.space(&folder).or_else(|_| self.space(&top))?;
+        // Folders that are missing will be made in the nearest one that is there, whose disk counts.
+        let mut above: Vec<_> = path.folders_above().collect();
+        above.insert(0, StoragePath::top());
+        let spaces = above.iter().rev().map(|folder| self.space(folder));
+        let Some(space) = spaces.flatten().next() else { return Ok(()) };
         let free = space.free.saturating_add(before);
         if announced <= free {
             return Ok(());

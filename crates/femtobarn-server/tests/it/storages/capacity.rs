@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use femtobarn_server::physical::{
-    Creation, MemoryStorage, Opaque, PosixStorage, Storage, StorageResult, StoredFile,
+    Creation, MemoryStorage, Opaque, OpenMode, PosixStorage, Storage, StorageResult, StoredFile,
 };
 use nix::errno::Errno;
 
@@ -125,7 +125,27 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
     );
 }
 
+/// A folder at the top that is a disk of its own, of a megabyte.
+fn what_is_announced_needs_room_where_it_will_be(folder: &Path) {
+    let top = PosixStorage::new(folder.parent().unwrap()).unwrap();
+    let disk = folder.file_name().unwrap().to_str().unwrap();
+    let open = |name: &str, creation, announced: u64| {
+        let how = OpenMode { make_folders: true, ..how(creation) };
+        let opaque = format!("oss.asize={announced}");
+        top.open(&at(&format!("/{disk}/{name}")), how, Opaque(opaque.as_bytes())).map(drop)
+    };
+    let refused = errno_of(open("new/deep/a", Creation::New, 2_000_000));
+    assert_eq!((refused, folder.join("new").exists()), (Some(Errno::ENOSPC), false));
+    assert_eq!(open("new/deep/a", Creation::New, 500_000), Ok(()));
+    let over = std::fs::File::create(folder.join("over")).unwrap();
+    over.set_len(2_000_000).unwrap();
+    assert_eq!(open("over", Creation::Empty, 2_500_000), Ok(()), "it gives its own space");
+    std::fs::remove_dir_all(folder.join("new")).unwrap();
+    std::fs::remove_file(folder.join("over")).unwrap();
+}
+
 fn on_a_full_disk(folder: &Path) {
+    what_is_announced_needs_room_where_it_will_be(folder);
     let storage = PosixStorage::new(folder).unwrap();
     let file = open(&storage, "/a", Creation::New).unwrap();
     // A whole window, which bypasses the page cache.
