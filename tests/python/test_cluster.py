@@ -37,6 +37,7 @@ def located(one: Cluster, path: str) -> set[int]:
     done = subprocess.run(
         ["xrdfs", one.url, "locate", path], capture_output=True, text=True, timeout=60, check=False
     )
+    assert done.returncode == 0 or "[3011]" in done.stderr, done.stderr
     return {int(line.split()[0].rsplit(":", 1)[1]) for line in done.stdout.splitlines() if line}
 
 
@@ -83,10 +84,17 @@ def test_managers_learn_of_names_that_clients_make_and_remove(site: Cluster, tmp
         patient_run("xrdcp", "--silent", source, f"{here}//store/new.bin")
         wait_for(lambda: located(site, "/store/new.bin") == {server.port}, 10)
         patient_run("xrdfs", here, "mv", "/store/new.bin", "/store/moved.bin")
-        assert located(site, "/store/moved.bin") == {server.port}
-        assert located(site, "/store/new.bin") == set()
+        wait_for(lambda: located(site, "/store/moved.bin") == {server.port}, 10)
+        wait_for(lambda: located(site, "/store/new.bin") == set(), 10)
         patient_run("xrdfs", here, "rm", "/store/moved.bin")
-        assert located(site, "/store/moved.bin") == set()
+        wait_for(lambda: located(site, "/store/moved.bin") == set(), 10)
+        both = ("/store/one", "/store/two")
+        for folder in both:
+            assert located(site, folder) == set()
+        patient_run("xrdcp", "--silent", source, f"{here}//store/one/new.bin")
+        over_http = f"http://127.0.0.1:{server.port}/store/two/new.bin"
+        patient_run("curl", "-sSf", "-T", source, over_http)
+        wait_for(lambda: all(located(site, folder) == {server.port} for folder in both), 10)
 
 
 def test_clients_wait_for_a_server_that_is_stopped(site: Cluster) -> None:

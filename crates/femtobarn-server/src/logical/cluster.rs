@@ -60,6 +60,12 @@ impl NameNews {
         self.tell("newfn", path);
     }
 
+    /// As [`appears`](Self::appears), for what may have been made together with the folders above it.
+    pub fn appears_with_folders(&self, path: &StoragePath) {
+        path.folders_above().for_each(|folder| self.appears(&folder));
+        self.appears(path);
+    }
+
     /// Tells that there is no such file or folder any more.
     pub fn vanishes(&self, path: &StoragePath) {
         self.tell("rmdid", path);
@@ -196,8 +202,9 @@ mod tests {
             news.appears(&path(text));
         }
         news.appears(&path(&"/long".repeat(PATH_BYTES_MAX / 5 + 1)));
+        news.appears_with_folders(&path("/c/d"));
         news.vanishes(&path("/a"));
-        for expected in ["newfn /a", "newfn /b", "rmdid /a"] {
+        for expected in ["newfn /a", "newfn /b", "newfn /c", "newfn /c/d", "rmdid /a"] {
             assert_eq!(lines.next_line().await.expect("a line").as_deref(), Some(expected));
         }
         assert_eq!(login.why_not(), None);

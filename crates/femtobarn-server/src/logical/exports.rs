@@ -277,8 +277,10 @@ impl Storage for Exports {
             self.storage(path)?
         };
         let file = storage.open(&below, how, opaque)?;
-        if how.creation != Creation::Existing {
-            self.news.appears(path);
+        match how.creation {
+            Creation::Existing => {}
+            _ if how.make_folders => self.news.appears_with_folders(path),
+            _ => self.news.appears(path),
         }
         Ok(file)
     }
@@ -352,9 +354,10 @@ impl Storage for Exports {
         let (storage, below) = self.writable(path)?;
         storage.make_folder(&below, mode, parents)?;
         if parents {
-            path.folders_above().for_each(|folder| self.news.appears(&folder));
+            self.news.appears_with_folders(path);
+        } else {
+            self.news.appears(path);
         }
-        self.news.appears(path);
         Ok(())
     }
 

@@ -34,12 +34,11 @@ const FOLDER_MODE: u32 = 0o755;
 pub struct Upload {
     storage: Arc<dyn Storage>,
     file: Arc<dyn StoredFile>,
-    /// Where it is written.
+    /// Where it is written, and where it will be, within the storage.
     part: StoragePath,
-    /// Where it will be.
+    below: StoragePath,
+    /// Where it will be for clients, and who is told that it is there.
     path: StoragePath,
-    /// The same for clients, and who is told that it is there.
-    name: StoragePath,
     news: NameNews,
     is_finished: AtomicBool,
 }
@@ -67,8 +66,8 @@ impl Upload {
             storage,
             file,
             part,
-            path: below,
-            name: path.clone(),
+            below,
+            path: path.clone(),
             news: exports.news.clone(),
             is_finished: AtomicBool::new(false),
         })
@@ -101,19 +100,19 @@ impl Upload {
     /// # Errors
     /// Those of the storage; then the old file stays.
     pub fn finish(&self, replaces: bool) -> StorageResult<Metadata> {
-        if let Some((above, _)) = self.path.parent()
+        if let Some((above, _)) = self.below.parent()
             && above.parent().is_some()
         {
             self.storage.make_folder(&above, FOLDER_MODE, true)?;
         }
         if replaces {
-            self.storage.rename(&self.part, &self.path)?;
+            self.storage.rename(&self.part, &self.below)?;
         } else {
-            self.storage.rename_new(&self.part, &self.path)?;
+            self.storage.rename_new(&self.part, &self.below)?;
         }
         self.is_finished.store(true, Ordering::Release);
-        self.news.appears(&self.name);
-        self.storage.metadata(&self.path, Opaque::default())
+        self.news.appears_with_folders(&self.path);
+        self.storage.metadata(&self.below, Opaque::default())
     }
 }
 
