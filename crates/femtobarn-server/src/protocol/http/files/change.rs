@@ -33,19 +33,22 @@ impl FileRequest {
         let mut chunks = body.into_data_stream();
         let stored = self.stored(&mut chunks).await;
         if stored.is_err() {
-            self.discard_chunks(&mut chunks).await;
+            self.discard(&mut chunks).await;
         }
         stored
     }
 
-    /// Reads the body of a request that is not done here, unless its client waits to be told to send it.
-    pub(super) async fn discard(&self, body: Body) {
-        self.discard_chunks(&mut body.into_data_stream()).await;
-    }
-
-    async fn discard_chunks(&self, chunks: &mut BodyDataStream) {
-        if !self.headers.contains_key(EXPECT) {
-            discard(chunks).await;
+    /// Reads the rest of the body of a request that is not done here, if it is small and its client does not wait to be
+    /// told to send it.
+    pub(super) async fn discard(&self, chunks: &mut BodyDataStream) {
+        if self.headers.contains_key(EXPECT) {
+            return;
+        }
+        let mut left = REFUSED_MAX;
+        while let Ok(Some(chunk)) = next(chunks).await
+            && chunk.len() <= left
+        {
+            left -= chunk.len();
         }
     }
 
@@ -200,16 +203,6 @@ async fn next(chunks: &mut BodyDataStream) -> Result<Option<Bytes>, HttpFailure>
     let incomplete =
         |error| HttpFailure::Malformed(format!("the body of the request is incomplete: {error}"));
     chunk.transpose().map_err(incomplete)
-}
-
-/// Reads the rest of a refused upload, if it is small.
-async fn discard(chunks: &mut BodyDataStream) {
-    let mut left = REFUSED_MAX;
-    while let Ok(Some(chunk)) = next(chunks).await
-        && chunk.len() <= left
-    {
-        left -= chunk.len();
-    }
 }
 
 /// A missing parent is a conflict, not a missing resource (RFC 4918, 9.3.1 and 9.9.4).

@@ -21,7 +21,7 @@ pub(super) const METHODS_AND_COPY: &str =
     "GET, HEAD, OPTIONS, PROPFIND, PUT, DELETE, MKCOL, MOVE, COPY";
 
 /// Why a request for a file was not done; the text is for its user.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum HttpFailure {
     /// The request cannot be understood.
     Malformed(String),

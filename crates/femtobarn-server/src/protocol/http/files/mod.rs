@@ -158,7 +158,7 @@ async fn answered(
     };
     if let Some(redirector) = &site.logical.redirector {
         let answer = asked.redirect(redirector, &method, query.as_deref()).await;
-        asked.discard(body).await;
+        asked.discard(&mut body.into_data_stream()).await;
         return answer;
     }
     match method.as_str() {

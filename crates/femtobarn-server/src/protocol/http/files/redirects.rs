@@ -80,14 +80,21 @@ impl FileRequest {
         wish: Wish,
         query: &str,
     ) -> Result<Endpoint, HttpFailure> {
-        let found = self.server(redirector, wish).await;
+        let failure = match self.server(redirector, wish).await {
+            Ok(server) => return Ok(server),
+            Err(failure) => failure,
+        };
         let path = self.location.path.as_bytes();
-        let mark = path.windows(2).position(|two| two == b"/@");
-        let (Err(failure), Some(mark)) = (&found, mark) else { return found };
-        let federation = String::from_utf8_lossy(&path[..mark]).into_owned();
-        let location = UrlLocation::of_path(self.location.url_path(), query, &[federation])?;
-        let found = redirector.find(&[self.asked(&location)], wish).await;
-        found.map_err(|_| failure.clone())
+        let marks = path.windows(2).enumerate().rev().filter(|(_, two)| *two == b"/@");
+        // Below a snapshot are databases alone, whose names may begin so, too.
+        for (mark, _) in marks.take(2) {
+            let federation = String::from_utf8_lossy(&path[..mark]).into_owned();
+            let location = UrlLocation::of_path(self.location.url_path(), query, &[federation])?;
+            if let Ok(server) = redirector.find(&[self.asked(&location)], wish).await {
+                return Ok(server);
+            }
+        }
+        Err(failure)
     }
 
     /// The server at which the path can be moved to the `Destination`.
