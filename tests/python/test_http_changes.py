@@ -168,9 +168,13 @@ def test_what_has_no_room_is_refused_before_it_is_sent(files: FileServer) -> Non
         client.sendall("\r\n".join([*lines, "", ""]).encode())
         answer = client.recv(4096).decode()
     assert answer.startswith("HTTP/1.1 507 ")
-    huge = files.folder / "huge"
+    huge, free = files.folder / "huge", shutil.disk_usage(files.folder).free
+    # ext4 has no files of more than 16 TiB.
+    size = min(free + 10**12, 8 << 40)
+    if size <= free:
+        pytest.skip("the disk has room for all files")
     with huge.open("wb") as sparse:
-        sparse.truncate(shutil.disk_usage(files.folder).free + 10**12)
+        sparse.truncate(size)
     url = f"root://127.0.0.1:{files.server.port}//data"
     run("xrdcp", "--silent", huge, f"{url}/huge", code=54)
     run("xrdcp", "--silent", files.folder / "data" / "empty", f"{url}/small")
