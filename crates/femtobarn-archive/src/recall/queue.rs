@@ -42,7 +42,7 @@ pub struct Recall {
     pub position: u64,
     /// Who wants it.
     pub user: String,
-    /// How much, among what that user wants: at most [`PRIORITY_MAX`].
+    /// How much, among what that user wants: at most 3.
     pub priority: u8,
 }
 

@@ -133,12 +133,16 @@ impl Recaller {
             return Ok(None);
         }
         let known = shared.known(database)?;
-        let recall = shared.recall_of(database, &residence)?;
-        let recall = Recall { user: user.to_owned(), priority, ..recall };
+        let recall = shared.recall_of(database, &residence);
+        let recall = recall.map(|recall| Recall { user: user.to_owned(), priority, ..recall });
         if let Some(wait) = known {
-            shared.state.lock().queue.hasten(recall);
+            // A copy that was found bad just now is none to go on from; why will be known in a moment.
+            if let Ok(recall) = recall {
+                shared.state.lock().queue.hasten(recall);
+            }
             return Ok(Some(wait));
         }
+        let recall = recall?;
         let mut state = shared.state.lock();
         let wait = state.estimate(&recall, shared.streams);
         if state.queue.add(recall) {
