@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `exports` | opens the exported folders as storages |
+//! | `exports`, `layers` | opens the exported folders as storages; the logical layer over them |
 //! | `reload` | the settings that can change while the server runs |
 //! | `status_report`, `recall_report`, `cache_report`, `state` | the status of a running server, and the state that it is read from |
 //! | `error` | why a server did not start |
@@ -18,6 +18,7 @@
 mod cache_report;
 mod error;
 mod exports;
+mod layers;
 mod recall_report;
 mod reload;
 mod state;
@@ -31,7 +32,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::handler::Handler;
-use femtobarn_archive::Recaller;
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -40,13 +40,7 @@ use tokio::task::JoinHandle;
 
 use crate::auth::Authenticator;
 use crate::config::Config;
-use crate::logical::catalogue::{self, FederationService};
 use crate::logical::cluster::Membership;
-use crate::logical::exports::Exports;
-use crate::logical::follower_placement::ToFollowers;
-use crate::logical::placement::{FirstOf, Placement};
-use crate::logical::stage_requests::StageRequests;
-use crate::logical::{Logical, Settings};
 use crate::protocol::http::files::FileSite;
 use crate::protocol::http::files::copy::OtherServers;
 use crate::protocol::http::mounts::{self, Mount, ServedFederation};
@@ -118,7 +112,7 @@ impl Server {
         let root_workers = start_workers("femtobarn-root", blocking)?;
         let http_workers = start_workers("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
-        let logical = logical(&config, open.exports, &open.federations, &open.recallers)?;
+        let logical = layers::logical(&config, open.exports, &open.federations, &open.recallers)?;
         // What others have has no space here.
         let elsewhere = logical.redirector.iter().map(|redirector| redirector.name());
         let names: Vec<_> = open.names.iter().cloned().chain(elsewhere).collect();
@@ -252,21 +246,6 @@ impl Drop for Server {
     }
 }
 
-/// The logical layer of a server.
-fn logical(
-    config: &Config,
-    exports: Exports,
-    federations: &[Arc<FederationService>],
-    recallers: &[(String, Arc<Recaller>)],
-) -> Result<Logical, StartError> {
-    let mut logical = Logical::new(settings(config), exports);
-    logical.placement = placement(config, federations, &logical.exports)?;
-    logical.redirector = config.redirector().map_err(StartError::Config)?.map(Arc::new);
-    let folders = recallers.iter().map(|(_, recaller)| recaller.archive().folder());
-    logical.stage_requests = StageRequests::open(folders);
-    Ok(logical)
-}
-
 /// The status page and metrics of a server.
 fn site(state: &Arc<ServerState>, config: &Config, authenticator: Authenticator) -> Site {
     let (status, draining) = (Arc::clone(state), Arc::clone(state));
@@ -329,24 +308,6 @@ fn mounted(
     Ok(pages)
 }
 
-/// The policy of redirects: to followers first.
-fn placement(
-    config: &Config,
-    federations: &[Arc<FederationService>],
-    exports: &Arc<Exports>,
-) -> Result<Arc<dyn Placement>, StartError> {
-    let others = config.placement().map_err(StartError::Config)?;
-    let servers = &config.redirect.followers;
-    if servers.is_empty() || federations.is_empty() {
-        return Ok(others);
-    }
-    for federation in federations {
-        catalogue::watch_followers(federation, servers).map_err(no_threads)?;
-    }
-    let followers = ToFollowers { federations: federations.to_vec(), exports: Arc::clone(exports) };
-    Ok(Arc::new(FirstOf(followers, others)))
-}
-
 /// What the server does without being asked.
 fn start_tasks(runtime: &Runtime, state: &ServerState) {
     runtime.spawn(Arc::clone(&state.logical).close_idle());
@@ -377,19 +338,6 @@ fn start_workers(name: &str, blocking: usize) -> Result<Arc<Workers>, StartError
 fn blocking_threads(open: &OpenExports) -> usize {
     let has_waits = !open.disks.is_empty() || !open.caches.is_empty();
     if has_waits { WAITING_THREADS_PER_CORE } else { BLOCKING_THREADS_PER_CORE }
-}
-
-fn settings(config: &Config) -> Settings {
-    let (logical, limits) = (&config.logical, &config.limits);
-    let unless_0 = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
-    Settings {
-        reuse_files: logical.reuse_files,
-        eliminate_syncs: logical.eliminate_syncs,
-        keep_checksums: logical.keep_checksums,
-        close_idle_files: unless_0(logical.close_idle_files_seconds),
-        end_idle_sessions: unless_0(limits.idle_seconds),
-        ..Settings::default()
-    }
 }
 
 fn runtime(blocking_per_core: usize) -> Result<Runtime, StartError> {
