@@ -205,7 +205,7 @@ impl Elements<'_> {
         let (count, elements) = (range.end - range.start, u64::from(first.elements));
         let is_part = match pages.len() {
             1 => count < elements || first.locator.size <= SMALL_PAGE,
-            2 => 2 * count <= elements,
+            2 => count <= elements / 2,
             _ => false,
         };
         let is_stored = run.starts[pages.start] <= range.start && range.end <= run.elements;

@@ -3,7 +3,7 @@
 //! 1. A cache has what its servers have, so it is not asked. It is for reading alone.
 //! 2. Of the caches that are up, those of a file are decided by a hash: each keeps some of the files, and all redirectors
 //!    choose the same ones. There is one for every so many clients that were sent to read the file within a minute.
-//! 3. One at least is used by clients that it is near, and if no server with the file can be reached.
+//! 3. One at least is used by clients near to it, and if no server with the file can be reached.
 //! 4. Servers that are clients are not sent to caches: they may be these themselves.
 
 use std::cmp::Reverse;
@@ -12,13 +12,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use femtobarn_catalog::clock;
+use nix::errno::Errno;
 
 use super::choice::{self, Asked, Wish, affinity, is_tried, prefer};
 use super::data_server::DataServer;
 use super::demand::Demand;
 use super::{is_missing, location};
 use crate::logical::placement::less_loaded;
-use crate::physical::StorageResult;
+use crate::physical::{StorageError, StorageResult};
 
 /// Caches, and how many clients read each file.
 pub(super) struct Caches {
@@ -32,7 +33,8 @@ impl Caches {
         Caches { servers, demand: Demand::new(clock::now()), clients_per_copy }
     }
 
-    /// The server from which a path is read: the chosen one of those that have it, or a cache.
+    /// The server from which a path is read: the chosen one of those that have it, or a cache. A path that none has is
+    /// missing if they `are_all_up`.
     ///
     /// # Errors
     /// Why none was chosen, if there is no cache instead.
@@ -41,12 +43,14 @@ impl Caches {
         chosen: StorageResult<&'a DataServer>,
         asked: &Asked<'_>,
         wish: Wish,
+        are_all_up: bool,
     ) -> StorageResult<&'a DataServer> {
         if self.servers.is_empty() || asked.client.is_server {
             return chosen;
         }
         let holder = match &chosen {
-            Err(error) if is_missing(error) => return chosen,
+            Err(StorageError::Refused(Errno::EACCES, _)) => return chosen,
+            Err(error) if is_missing(error) && are_all_up => return chosen,
             chosen => chosen.as_ref().ok().copied(),
         };
         let mut fit = self.of(asked, wish, holder);
@@ -59,13 +63,12 @@ impl Caches {
             let is_new = self.servers.iter().any(|server| !server.is_known());
             return if is_new { Err(choice::just_started()) } else { chosen };
         }
-        let drawn = if asked.client.comes_again {
-            let mut hasher = DefaultHasher::new();
-            (asked.client.address, asked.path).hash(&mut hasher);
-            hasher.finish() % count
-        } else {
-            less_loaded(count, |drawn| fit[numbers[drawn as usize]].load())
-        };
+        if asked.client.comes_again {
+            let affinity = |number: &usize| client_affinity(fit[*number], asked);
+            let found = numbers.into_iter().max_by_key(affinity);
+            return found.map_or(chosen, |number| Ok(fit[number]));
+        }
+        let drawn = less_loaded(count, |drawn| fit[numbers[drawn as usize]].load());
         Ok(fit[numbers[drawn as usize]])
     }
 
@@ -110,4 +113,11 @@ impl Caches {
         let clients = file.map_or(0, |file| self.demand.clients(&file, clock::now()));
         (clients / self.clients_per_copy) as usize
     }
+}
+
+/// The same number for a client, a path and a server; of several servers, each is the greatest for as many clients.
+fn client_affinity(server: &DataServer, asked: &Asked<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (asked.client.address, asked.path, server.endpoint().to_string()).hash(&mut hasher);
+    hasher.finish()
 }

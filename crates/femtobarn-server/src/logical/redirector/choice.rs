@@ -31,6 +31,8 @@ const COME_AGAIN: Duration = Duration::from_secs(1);
 pub enum Wish {
     /// Ask about what exists.
     Look,
+    /// Ask for what a server alone knows or does: checksums and attributes, and what comes from tape.
+    Use,
     /// Begin to read a file.
     Read,
     /// Go on reading it.
@@ -246,7 +248,7 @@ fn what_was_said(servers: &[DataServer], heard: &Heard<'_>) -> String {
 fn is_apt(presence: &Presence, wish: Wish) -> bool {
     match presence {
         Presence::Here { is_online, is_writable } => match wish {
-            Wish::Look | Wish::Read | Wish::ReadOn => *is_online,
+            Wish::Look | Wish::Use | Wish::Read | Wish::ReadOn => *is_online,
             Wish::Change | Wish::Create => *is_writable,
         },
         _ => false,

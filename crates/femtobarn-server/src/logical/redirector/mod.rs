@@ -133,8 +133,11 @@ impl Redirector {
     pub async fn find(&self, asked: &[Asked<'_>], wish: Wish) -> StorageResult<Endpoint> {
         self.check_changeable(wish)?;
         let chosen = self.chosen(asked, wish).await;
-        let server = match asked.first() {
-            Some(first) if !wish.is_change() => self.caches.reader(chosen, first, wish)?,
+        let server = match asked {
+            [read] if !wish.is_change() && (wish != Wish::Use || self.servers.is_empty()) => {
+                let are_all_up = !self.servers.iter().any(DataServer::is_down);
+                self.caches.reader(chosen, read, wish, are_all_up)?
+            }
             _ => chosen?,
         };
         Ok(self.send(server, asked, wish))
@@ -215,7 +218,9 @@ impl Redirector {
     /// Records that a client is redirected to a server, which may change the paths.
     fn send(&self, server: &DataServer, asked: &[Asked<'_>], wish: Wish) -> Endpoint {
         server.sent();
-        if let (Wish::Read, [read]) = (wish, asked) {
+        if let (Wish::Read, [read]) = (wish, asked)
+            && !read.client.is_server
+        {
             self.caches.count(read);
         }
         if wish.is_change() {

@@ -337,7 +337,9 @@ async fn a_file_that_many_read_is_read_from_caches_too() {
     let four = readers(&all, 40, CLIENT, Wish::Read).await;
     assert_eq!(used(&four), 4, "one cache for every ten clients: {four:?}");
     let server = AskingClient { is_server: true, ..CLIENT };
-    for (client, wish) in [(CLIENT, Wish::Look), (CLIENT, Wish::Change), (server, Wish::Read)] {
+    let wishes =
+        [(CLIENT, Wish::Look), (CLIENT, Wish::Use), (CLIENT, Wish::Change), (server, Wish::Read)];
+    for (client, wish) in wishes {
         let before = readers(&all, 0, client, wish).await;
         let after = readers(&all, 20, client, wish).await;
         assert_eq!(after[0], before[0] + 20, "{client:?} {wish:?}");
@@ -386,6 +388,21 @@ async fn a_near_cache_is_used_by_a_single_client() {
     let here = "127.0.0.0/8".parse::<Network>().expect("a network");
     let all = with_caches(1, |url| if url.server.host == "c1" { vec![here] } else { vec![] });
     assert_eq!(readers(&all, 3, CLIENT, Wish::Read).await, [0, 0, 3, 0]);
+    assert_eq!(readers(&all, 2, CLIENT, Wish::Use).await, [2, 0, 3, 0], "a cache knows no tapes");
+}
+
+#[tokio::test]
+async fn a_cache_is_read_if_the_server_with_the_file_may_be_the_one_that_is_down() {
+    let all = with_caches(2, |_| vec![]);
+    all.hears("/data/f", &[Presence::Down, absent()]).await;
+    all.servers[0].falls("it ended".to_owned());
+    assert_eq!(used(&readers_of_caches(&all, 3).await), 1);
+    all.servers[0].rises(0);
+    all.hears("/data/f", &[absent(), absent()]).await;
+    let path = path("/data/f");
+    let asked = Asked { path: &path, opaque: Opaque::default(), anew: false, client: CLIENT };
+    let missing = all.find(&[asked], Wish::Read).await.map(|server| server.host);
+    assert_eq!(errno(missing), Errno::ENOENT);
 }
 
 async fn readers_of_caches(all: &Redirector, count: usize) -> Vec<u64> {

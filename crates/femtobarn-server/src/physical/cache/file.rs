@@ -142,7 +142,12 @@ impl CachedFile {
         let (begun, mut bytes) = (clock::now(), vec![0; length as usize]);
         // Before the read: at the origin, what is asked after it is answered after all reads that wait there.
         remote.compare(self, begun.checked_sub(COMPARED).unwrap_or(begun)).await?;
+        let reopened = remote.file.times_reopened();
         let read = self.shared.origin.read(&remote.file, offset, &mut bytes).await? as u64;
+        if remote.file.times_reopened() != reopened {
+            // The bytes may be those of another file, perhaps at another server.
+            remote.compare(self, clock::now()).await?;
+        }
         if read < length {
             remote.compare(self, begun).await?;
             let what = format!("the origin has fewer bytes of {} than it says", self.path);

@@ -5,8 +5,7 @@
 //! 2. Each open file is compared with the version that is meant, since those of a redirector may be at different servers.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::clock;
 use nix::errno::Errno;
@@ -20,14 +19,17 @@ use crate::physical::{StorageError, StorageResult};
 /// Fetches over one connection above which another one is used, too: more than one reader in order needs.
 const FETCHES_MAX: usize = 12;
 
+/// Between two attempts to open it once more.
+const GROW_AGAIN: Duration = Duration::from_secs(1);
+
 /// The file at the origin, as often as it is open there.
 #[derive(Debug, Default)]
 pub(super) struct Remotes {
     open: Mutex<Vec<Arc<Remote>>>,
     /// Held by whoever opens it for the first time.
     opening: tokio::sync::Mutex<()>,
-    /// Whether it is being opened once more.
-    is_growing: AtomicBool,
+    /// When opening it once more was begun last.
+    grown: Mutex<Option<Instant>>,
 }
 
 /// The file, open over one connection.
@@ -51,24 +53,33 @@ impl Remotes {
         }
     }
 
-    /// The one with the fewest fetches, after the file was opened once more if need be.
-    pub(super) async fn take(&self, of: &CachedFile) -> StorageResult<Arc<Remote>> {
+    /// The one with the fewest fetches. If all have many, the file is being opened once more, for later ones.
+    pub(super) async fn take(&self, of: &Arc<CachedFile>) -> StorageResult<Arc<Remote>> {
         if self.least_used().is_none() {
             let _turn = self.opening.lock().await;
             if self.least_used().is_none() {
                 return self.open_another(of).await;
             }
         }
-        if self.needs_more() && !self.is_growing.swap(true, Ordering::Relaxed) {
-            let opened = self.open_another(of).await;
-            self.is_growing.store(false, Ordering::Relaxed);
-            // Those that there are do as well.
-            if opened.is_ok() {
-                return opened;
-            }
+        if self.needs_more() {
+            self.grow(of);
         }
         let gone = || StorageError::refused(Errno::EIO, "the origin's file was closed");
         self.least_used().ok_or_else(gone)
+    }
+
+    /// Begins to open it once more, unless that was tried lately.
+    fn grow(&self, of: &Arc<CachedFile>) {
+        let mut growing = self.grown.lock();
+        if growing.is_some_and(|last| last.elapsed() < GROW_AGAIN) {
+            return;
+        }
+        *growing = Some(clock::now());
+        let of = Arc::clone(of);
+        // Those that there are do as well if it fails.
+        drop(of.shared.origin.tasks.clone().spawn(async move {
+            drop(of.remotes.open_another(&of).await);
+        }));
     }
 
     /// All of them, to be closed.

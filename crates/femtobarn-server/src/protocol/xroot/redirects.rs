@@ -70,14 +70,14 @@ impl RedirectableRequest {
             Request::Query(query) if query.kind == QueryCode::PREPARE => {
                 with(Errand::Preparation, vec![])
             }
-            Request::Query(query) => to(Wish::Look, queried_path(query)?),
+            Request::Query(query) => to(Wish::Use, queried_path(query)?),
             Request::Prepare(prepare) if prepare.options.contains(PrepareOptions::CANCEL) => {
                 with(Errand::Preparation, vec![])
             }
             Request::Prepare(prepare) => several(&prepare.locations),
             Request::Fattr(fattr) => {
                 let reads = matches!(fattr.action, AttributeAction::Get(_) | AttributeAction::List);
-                to(if reads { Wish::Look } else { Wish::Change }, path_of(&fattr.target)?)
+                to(if reads { Wish::Use } else { Wish::Change }, path_of(&fattr.target)?)
             }
             Request::Mkdir(mkdir) => to(Wish::Create, mkdir.location.clone()),
             Request::Rm(rm) => to(Wish::Change, rm.location.clone()),
@@ -174,7 +174,7 @@ impl RequestHandler {
 
 /// A request about these paths; none if there are none.
 fn several(locations: &[Location]) -> Option<RedirectableRequest> {
-    let (locations, errand) = (locations.to_vec(), Errand::Do(Wish::Look));
+    let (locations, errand) = (locations.to_vec(), Errand::Do(Wish::Use));
     (!locations.is_empty()).then_some(RedirectableRequest { locations, anew: false, errand })
 }
 
