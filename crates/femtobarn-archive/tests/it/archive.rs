@@ -59,7 +59,13 @@ fn the_only_copy_and_what_is_pinned_or_open_stays() {
     archive.pin_all(&[gone, run7], &pin(None)).unwrap();
     assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Denied);
     archive.unpin_all(&[gone, run7], "ann").unwrap();
-    assert!(of.catalogue.residence(run7).unwrap().pins.is_empty());
+    let pins = || of.catalogue.residence(run7).unwrap().pins;
+    assert!(pins().is_empty());
+    archive.pin(run7, &pin(Some(clock::utc_us() - 1))).unwrap();
+    let of_bob = FilePin { holder: "bob".to_owned(), until_us: None };
+    archive.pin_all(&[run7], &of_bob).unwrap();
+    assert_eq!(pins(), [of_bob], "ann's has ended");
+    archive.unpin_all(&[run7], "bob").unwrap();
     archive.pin(run7, &pin(Some(clock::utc_us() - 1))).unwrap();
     let reader = File::open(of.file("run7")).unwrap();
     assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Busy);

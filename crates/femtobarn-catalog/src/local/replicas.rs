@@ -173,14 +173,19 @@ impl LocalCatalogue {
         })
     }
 
-    /// As [`pin_file`](Self::pin_file), for many files. Databases that are gone are passed over.
+    /// As [`pin_file`](Self::pin_file), for many files. Databases that are gone are passed over. Pins of these files that have
+    /// ended are forgotten, whoever held them.
     pub fn pin_files(&self, databases: &[DatabaseId], pin: &FilePin) -> Result<()> {
         self.change_own(|sql| {
+            let now = clock::utc_us();
+            let ended = "DELETE FROM file_pins WHERE database = ?1 AND until_us <= ?2";
+            let mut ended = sql.prepare_cached(ended)?;
             let mut insert = sql.prepare_cached(
                 "INSERT OR REPLACE INTO file_pins (database, holder, until_us) \
                  SELECT id, ?2, ?3 FROM databases WHERE id = ?1",
             )?;
             for database in databases {
+                ended.execute(params![database.0, now])?;
                 insert.execute(params![database.0, pin.holder, pin.until_us])?;
             }
             Ok(())
