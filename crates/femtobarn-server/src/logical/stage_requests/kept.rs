@@ -7,7 +7,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use femtobarn_catalog::clock;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -18,6 +20,8 @@ const FOLDER: &str = "stage-requests";
 /// The ends of names of requests, and of those that are being written.
 const SUFFIX: &str = "json";
 const PART: &str = "part";
+/// The age of a part that nobody writes any more: its server was killed.
+const PART_AGE: Duration = Duration::from_secs(3600);
 /// Bytes of a file that is read: more than the largest request over HTTP leads to.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Files that are looked at: more than are ever kept.
@@ -54,8 +58,7 @@ impl RequestFolder {
         let mut found: Vec<KeptRequest> = vec![];
         for path in entries.flatten().take(FILES_MAX).map(|entry| entry.path()) {
             match path.extension().and_then(|end| end.to_str()) {
-                // What a killed server left.
-                Some(PART) => drop(fs::remove_file(&path)),
+                Some(PART) if is_left(&path) => drop(fs::remove_file(&path)),
                 Some(SUFFIX) => match read_one(&path) {
                     Ok(kept) => found.push(kept),
                     Err(error) => self.warn(&path, &error),
@@ -72,7 +75,7 @@ impl RequestFolder {
     /// # Errors
     /// Those of the file system.
     pub(super) fn write(&self, kept: &KeptRequest) -> io::Result<()> {
-        fs::create_dir_all(&self.0)?;
+        self.make()?;
         let place = self.place_of(&kept.request.id);
         let part = self.0.join(format!("{}.{PART}", Uuid::new_v4()));
         let written = write_one(&part, &serde_json::to_vec(kept)?);
@@ -95,6 +98,15 @@ impl RequestFolder {
         }
     }
 
+    /// Makes the folder durably, unless it is there.
+    fn make(&self) -> io::Result<()> {
+        match (fs::create_dir(&self.0), self.0.parent()) {
+            (Ok(()), Some(federation)) => File::open(federation)?.sync_all(),
+            (Err(error), _) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            _ => Ok(()),
+        }
+    }
+
     fn place_of(&self, id: &str) -> PathBuf {
         self.0.join(format!("{id}.{SUFFIX}"))
     }
@@ -103,6 +115,13 @@ impl RequestFolder {
         let path = path.display();
         tracing::warn!(%path, %error, "a stage request cannot be read, and is forgotten");
     }
+}
+
+/// Whether a part was left by a server that was killed. Another server may be writing a newer one.
+fn is_left(part: &Path) -> bool {
+    let changed = fs::metadata(part).and_then(|metadata| metadata.modified());
+    let age = changed.ok().and_then(|changed| clock::utc().duration_since(changed).ok());
+    age.is_some_and(|age| age > PART_AGE)
 }
 
 fn read_one(path: &Path) -> io::Result<KeptRequest> {
@@ -147,11 +166,15 @@ mod tests {
             folder.write(request).unwrap();
         }
         fs::write(folder.0.join("rubbish.json"), b"{").unwrap();
-        fs::write(folder.0.join("rubbish.part"), b"{").unwrap();
+        for (name, age) in [("left.part", 2 * PART_AGE), ("written.part", Duration::ZERO)] {
+            let part = File::create(folder.0.join(name)).unwrap();
+            part.set_modified(clock::utc() - age).unwrap();
+        }
         fs::copy(folder.place_of(&one.request.id), folder.0.join("copy.json")).unwrap();
         let requests: Vec<_> = folder.read().into_iter().map(|kept| kept.request).collect();
         assert_eq!(requests, [other.request.clone(), one.request.clone()]);
-        assert!(!folder.0.join("rubbish.part").exists());
+        assert!(!folder.0.join("left.part").exists());
+        assert!(folder.0.join("written.part").exists(), "another server may rename it");
         folder.remove(&one.request.id).unwrap();
         folder.remove(&one.request.id).unwrap();
         assert_eq!(folder.read().len(), 1);

@@ -3,17 +3,23 @@
 //! 1. A request belongs to the user who made it; others are told that there is none.
 //! 2. A request is durable before its id is told, and so is what it has come to before that is told. It lies in the folder of the
 //!    first federation with stores; a server without one forgets requests when it stops.
-//! 3. A file is pinned from the moment it is asked for: for its lifetime, again when it comes, and again while it waits. Its pin
-//!    ends when the file is released or cancelled, fails, or its request is deleted.
-//! 4. The oldest requests are forgotten if there are too many; pins of theirs end with their lifetimes.
+//! 3. A file is pinned from the moment it is asked for, for its lifetime. A look at its request pins it anew: for its lifetime
+//!    when it has come, and again while it waits. Its pin ends when the file is released or cancelled, fails, or its request is
+//!    deleted or forgotten.
+//! 4. If there are too many requests, some are forgotten.
+//! 5. A request is locked while it changes; the list is locked only to find, add or remove requests, never for I/O.
 //!
-//! `request` is one request, without I/O; `kept` has them on disk.
+//! `request` is one request, without I/O; `kept` has them on disk; `surplus` says which are forgotten.
 
 mod kept;
 mod request;
+mod surplus;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use femtobarn_catalog::clock;
@@ -22,21 +28,27 @@ use parking_lot::Mutex;
 
 use self::kept::{KeptRequest, RequestFolder};
 use self::request::FoundFile;
+use self::surplus::CountedRequest;
 use super::exports::Exports;
 use crate::physical::{Opaque, Storage, StorageError, StoragePath, StorageResult, WantedBy};
 
 pub use request::{StageRequest, StageState, StagedFile, WantedFile};
-
-/// Requests that are remembered, and files of all of them.
-const REQUESTS_MAX: usize = 1000;
-const FILES_KEPT_MAX: usize = 200_000;
 
 /// The requests of all clients of a server.
 #[derive(Default)]
 pub struct StageRequests {
     folders: Vec<RequestFolder>,
     /// The oldest first.
-    requests: Mutex<VecDeque<KeptRequest>>,
+    requests: Mutex<VecDeque<Arc<ListedRequest>>>,
+}
+
+/// A request in the list, with what never changes of it.
+struct ListedRequest {
+    id: String,
+    user: String,
+    files: usize,
+    /// None once it is forgotten.
+    request: Mutex<Option<StageRequest>>,
 }
 
 impl StageRequests {
@@ -45,9 +57,8 @@ impl StageRequests {
         let folders: Vec<_> = federations.map(|folder| RequestFolder::of(&folder)).collect();
         let mut requests: Vec<_> = folders.iter().flat_map(RequestFolder::read).collect();
         requests.sort_by_key(|kept| kept.request.created_at);
-        let this = StageRequests { folders, requests: Mutex::new(requests.into()) };
-        this.forget_old(&mut this.requests.lock());
-        this
+        let requests = requests.into_iter().map(ListedRequest::new).collect();
+        StageRequests { folders, requests: Mutex::new(requests) }
     }
 
     /// Makes a request, whose files each appear once; returns its id.
@@ -60,36 +71,43 @@ impl StageRequests {
         user: &str,
         files: Vec<WantedFile>,
     ) -> StorageResult<String> {
-        let now = seconds();
-        let mut request = StageRequest::new(files, now);
+        let request = StageRequest::new(files, seconds());
+        let (id, pinned) = (request.id.clone(), request.pinned());
+        let begun = self.pin_and_keep(exports, KeptRequest { user: user.to_owned(), request });
+        match begun {
+            Ok(kept) => self.requests.lock().push_back(ListedRequest::new(kept)),
+            Err(error) => {
+                // What cannot be unpinned stays for its lifetime.
+                let _ = unpin(exports, &id, &pinned);
+                let _ = self.remove(&id);
+                return Err(error);
+            }
+        }
+        self.forget_surplus(exports);
+        Ok(id)
+    }
+
+    /// Pins the files of a new request, looks which are on the disk, and writes it.
+    fn pin_and_keep(&self, exports: &Exports, mut kept: KeptRequest) -> StorageResult<KeptRequest> {
+        let KeptRequest { user, request } = &mut kept;
+        let now = request.created_at;
         let pins = request.extend_pins(now);
         // Before it is looked at: what is on the disk could leave it in between.
         pin(exports, &request.id, &pins)?;
         let found = find_out(exports, user, request.waiting());
         let over = request.note(found, now);
         unpin(exports, &request.id, &over)?;
-        let kept = KeptRequest { user: user.to_owned(), request };
-        let mut requests = self.requests.lock();
-        if let Err(error) = self.keep(&kept) {
-            let paths: Vec<_> = pins.into_iter().map(|(path, _)| path).collect();
-            // What cannot be unpinned stays for its lifetime.
-            let _ = unpin(exports, &kept.request.id, &paths);
-            return Err(error);
-        }
-        let id = kept.request.id.clone();
-        requests.push_back(kept);
-        self.forget_old(&mut requests);
-        Ok(id)
+        self.keep(&kept)?;
+        Ok(kept)
     }
 
     /// Asks again for the files of all requests that wait, as after a start of the server.
     pub fn resume(&self, exports: &Exports) {
-        let waiting: Vec<(String, Vec<String>)> = {
-            let requests = self.requests.lock();
-            requests.iter().map(|kept| (kept.user.clone(), kept.request.waiting())).collect()
-        };
-        for (user, paths) in waiting {
-            find_out(exports, &user, paths);
+        self.forget_surplus(exports);
+        let all: Vec<_> = self.requests.lock().iter().cloned().collect();
+        for listed in all {
+            let waiting = listed.request.lock().as_ref().map(StageRequest::waiting);
+            find_out(exports, &listed.user, waiting.unwrap_or_default());
         }
     }
 
@@ -103,18 +121,17 @@ impl StageRequests {
         user: &str,
         id: &str,
     ) -> StorageResult<Option<StageRequest>> {
-        let waiting = self.find(user, id, |kept| Ok(kept.request.waiting()))?;
+        let waiting = self.with_request(user, id, |request| Ok(request.waiting()))?;
         let Some(waiting) = waiting else { return Ok(None) };
         let found = find_out(exports, user, waiting);
         let now = seconds();
-        self.find(user, id, |kept| {
-            let mut request = kept.request.clone();
-            let over = request.note(found, now);
-            let pins = request.extend_pins(now);
-            pin(exports, id, &pins)?;
+        self.with_request(user, id, |request| {
+            let mut changed = request.clone();
+            let over = changed.note(found, now);
+            pin(exports, id, &changed.extend_pins(now))?;
             unpin(exports, id, &over)?;
-            self.replace(kept, request)?;
-            Ok(kept.request.clone())
+            self.replace(user, request, changed)?;
+            Ok(request.clone())
         })
     }
 
@@ -126,7 +143,7 @@ impl StageRequests {
         &self,
         exports: &Exports,
         (user, id): (&str, &str),
-        paths: &HashSet<String>,
+        paths: &HashSet<StoragePath>,
     ) -> StorageResult<Option<bool>> {
         self.end_pins(exports, (user, id), |request| request.cancel(paths, seconds()))
     }
@@ -139,7 +156,7 @@ impl StageRequests {
         &self,
         exports: &Exports,
         (user, id): (&str, &str),
-        paths: &HashSet<String>,
+        paths: &HashSet<StoragePath>,
     ) -> StorageResult<Option<bool>> {
         self.end_pins(exports, (user, id), |request| request.release(paths))
     }
@@ -149,14 +166,14 @@ impl StageRequests {
     /// # Errors
     /// If the pins cannot be ended, or it cannot be removed.
     pub fn delete(&self, exports: &Exports, user: &str, id: &str) -> StorageResult<bool> {
-        let mut requests = self.requests.lock();
-        let Some(at) = requests.iter().position(|kept| kept.is_of(user, id)) else {
-            return Ok(false);
-        };
-        let pinned = requests[at].request.pinned();
+        let Some(listed) = self.find(user, id) else { return Ok(false) };
+        let mut request = listed.request.lock();
+        let Some(pinned) = request.as_ref().map(StageRequest::pinned) else { return Ok(false) };
         unpin(exports, id, &pinned)?;
         self.remove(id)?;
-        requests.remove(at);
+        *request = None;
+        drop(request);
+        self.requests.lock().retain(|other| !Arc::ptr_eq(other, &listed));
         Ok(true)
     }
 
@@ -166,34 +183,44 @@ impl StageRequests {
         (user, id): (&str, &str),
         change: impl FnOnce(&mut StageRequest) -> Option<Vec<String>>,
     ) -> StorageResult<Option<bool>> {
-        self.find(user, id, |kept| {
-            let mut request = kept.request.clone();
-            let Some(over) = change(&mut request) else { return Ok(false) };
+        self.with_request(user, id, |request| {
+            let mut changed = request.clone();
+            let Some(over) = change(&mut changed) else { return Ok(false) };
             unpin(exports, id, &over)?;
-            self.replace(kept, request)?;
+            self.replace(user, request, changed)?;
             Ok(true)
         })
     }
 
-    /// Does something with a user's request, if there is one.
-    fn find<T>(
+    fn find(&self, user: &str, id: &str) -> Option<Arc<ListedRequest>> {
+        let requests = self.requests.lock();
+        requests.iter().find(|listed| listed.id == id && listed.user == user).cloned()
+    }
+
+    /// Does something with a user's request, if there is one, while nobody else does.
+    fn with_request<T>(
         &self,
         user: &str,
         id: &str,
-        work: impl FnOnce(&mut KeptRequest) -> StorageResult<T>,
+        work: impl FnOnce(&mut StageRequest) -> StorageResult<T>,
     ) -> StorageResult<Option<T>> {
-        let mut requests = self.requests.lock();
-        requests.iter_mut().find(|kept| kept.is_of(user, id)).map(work).transpose()
+        let Some(listed) = self.find(user, id) else { return Ok(None) };
+        listed.request.lock().as_mut().map(work).transpose()
     }
 
     /// Puts a request into another state, if it is another one.
-    fn replace(&self, kept: &mut KeptRequest, request: StageRequest) -> StorageResult<()> {
-        if kept.request == request {
+    fn replace(
+        &self,
+        user: &str,
+        request: &mut StageRequest,
+        changed: StageRequest,
+    ) -> StorageResult<()> {
+        if *request == changed {
             return Ok(());
         }
-        let changed = KeptRequest { user: kept.user.clone(), request };
+        let changed = KeptRequest { user: user.to_owned(), request: changed };
         self.keep(&changed)?;
-        *kept = changed;
+        *request = changed.request;
         Ok(())
     }
 
@@ -210,20 +237,40 @@ impl StageRequests {
             .map_err(|error| not_kept(&error))
     }
 
-    fn forget_old(&self, requests: &mut VecDeque<KeptRequest>) {
-        let mut files: usize = requests.iter().map(|kept| kept.request.files.len()).sum();
-        while requests.len() > REQUESTS_MAX || files > FILES_KEPT_MAX {
-            let Some(oldest) = requests.pop_front() else { return };
-            files -= oldest.request.files.len();
-            // What stays is forgotten by the next server.
-            let _ = self.remove(&oldest.request.id);
+    /// Forgets requests, and ends their pins, if there are too many.
+    fn forget_surplus(&self, exports: &Exports) {
+        for listed in self.take_surplus() {
+            let Some(request) = listed.request.lock().take() else { continue };
+            let unpinned = unpin(exports, &request.id, &request.pinned());
+            // What cannot be forgotten now is read again by the next server.
+            let _ = unpinned.and_then(|()| self.remove(&request.id));
+        }
+    }
+
+    fn take_surplus(&self) -> Vec<Arc<ListedRequest>> {
+        let mut requests = self.requests.lock();
+        let mut surplus = vec![];
+        loop {
+            let counted: Vec<_> = requests.iter().map(|listed| listed.counted()).collect();
+            let Some(next) = surplus::next_to_forget(&counted) else { return surplus };
+            surplus.extend(requests.remove(next));
         }
     }
 }
 
-impl KeptRequest {
-    fn is_of(&self, user: &str, id: &str) -> bool {
-        self.request.id == id && self.user == user
+impl ListedRequest {
+    fn new(kept: KeptRequest) -> Arc<Self> {
+        let KeptRequest { user, request } = kept;
+        let (id, files) = (request.id.clone(), request.files.len());
+        Arc::new(ListedRequest { id, user, files, request: Mutex::new(Some(request)) })
+    }
+
+    fn counted(&self) -> CountedRequest<'_> {
+        // Somebody works on one that is locked: it is not over.
+        let is_over = self.request.try_lock().is_some_and(|request| {
+            request.as_ref().is_none_or(|request| request.completed_at.is_some())
+        });
+        CountedRequest { user: &self.user, files: self.files, is_over }
     }
 }
 

@@ -7,6 +7,8 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::physical::StoragePath;
+
 /// A request. Times are in seconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -156,10 +158,10 @@ impl StageRequest {
 
     /// Cancels files that have not come to an end; returns the paths of those whose pins are over. None if a path is not of
     /// the request; then nothing is cancelled.
-    pub(super) fn cancel(&mut self, paths: &HashSet<String>, now: u64) -> Option<Vec<String>> {
+    pub(super) fn cancel(&mut self, paths: &HashSet<StoragePath>, now: u64) -> Option<Vec<String>> {
         self.has_all(paths).then(|| {
             let mut over = vec![];
-            for file in self.files.iter_mut().filter(|file| paths.contains(&file.path)) {
+            for file in self.files.iter_mut().filter(|file| file.is_one_of(paths)) {
                 if file.state == StageState::Started {
                     (file.state, file.finished_at) = (StageState::Cancelled, Some(now));
                     file.pinned_until = None;
@@ -172,9 +174,9 @@ impl StageRequest {
     }
 
     /// Ends pins; returns the paths of those whose pins are over. None if a path is not of the request.
-    pub(super) fn release(&mut self, paths: &HashSet<String>) -> Option<Vec<String>> {
+    pub(super) fn release(&mut self, paths: &HashSet<StoragePath>) -> Option<Vec<String>> {
         self.has_all(paths).then(|| {
-            let named = self.files.iter_mut().filter(|file| paths.contains(&file.path));
+            let named = self.files.iter_mut().filter(|file| file.is_one_of(paths));
             let over = named.filter_map(|file| file.pinned_until.take().map(|_| file.path.clone()));
             over.collect()
         })
@@ -187,9 +189,9 @@ impl StageRequest {
     }
 
     /// Whether all paths are of the request.
-    fn has_all(&self, paths: &HashSet<String>) -> bool {
-        let known: HashSet<&String> = self.files.iter().map(|file| &file.path).collect();
-        paths.iter().all(|path| known.contains(path))
+    fn has_all(&self, paths: &HashSet<StoragePath>) -> bool {
+        let known: HashSet<_> = self.files.iter().filter_map(StagedFile::place).collect();
+        paths.is_subset(&known)
     }
 
     fn complete(&mut self, now: u64) {
@@ -198,43 +200,55 @@ impl StageRequest {
     }
 }
 
+impl StagedFile {
+    /// Its path, however the client writes it.
+    fn place(&self) -> Option<StoragePath> {
+        StoragePath::new(self.path.as_bytes()).ok()
+    }
+
+    fn is_one_of(&self, paths: &HashSet<StoragePath>) -> bool {
+        self.place().is_some_and(|place| paths.contains(&place))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn paths(names: &[&str]) -> HashSet<String> {
-        names.iter().map(|name| (*name).to_owned()).collect()
+    fn paths(names: &[&str]) -> HashSet<StoragePath> {
+        names.iter().map(|name| StoragePath::new(name.as_bytes()).unwrap()).collect()
     }
 
     #[test]
     fn pins_are_extended_while_files_wait_and_when_they_come() {
         let wanted = |path: &str, lifetime| WantedFile { path: path.to_owned(), lifetime };
-        let mut request = StageRequest::new(vec![wanted("a", 100), wanted("b", 100)], 1000);
+        let mut request = StageRequest::new(vec![wanted("/a", 100), wanted("/b", 100)], 1000);
         let pin = |path: &str, until| (path.to_owned(), until);
-        assert_eq!(request.extend_pins(1000), [pin("a", 1100), pin("b", 1100)]);
+        assert_eq!(request.extend_pins(1000), [pin("/a", 1100), pin("/b", 1100)]);
         assert_eq!(request.extend_pins(1049), []);
-        assert_eq!(request.extend_pins(1050), [pin("a", 1150), pin("b", 1150)]);
-        assert!(request.note(vec![("a".to_owned(), FoundFile::OnDisk)], 1060).is_empty());
-        assert_eq!(request.extend_pins(1060), [pin("a", 1160)], "its lifetime begins");
-        assert_eq!(request.extend_pins(1170), [pin("b", 1270)], "it has come long ago");
-        assert_eq!(request.release(&paths(&["b", "c"])), None);
-        assert_eq!(request.release(&paths(&["b"])), Some(vec!["b".to_owned()]));
-        assert_eq!(request.release(&paths(&["b"])), Some(vec![]));
-        request.note(vec![("b".to_owned(), FoundFile::OnDisk)], 1180);
+        assert_eq!(request.extend_pins(1050), [pin("/a", 1150), pin("/b", 1150)]);
+        assert!(request.note(vec![("/a".to_owned(), FoundFile::OnDisk)], 1060).is_empty());
+        assert_eq!(request.extend_pins(1060), [pin("/a", 1160)], "its lifetime begins");
+        assert_eq!(request.extend_pins(1170), [pin("/b", 1270)], "it has come long ago");
+        assert_eq!(request.release(&paths(&["/b", "/c"])), None);
+        assert_eq!(request.release(&paths(&["//b"])), Some(vec!["/b".to_owned()]));
+        assert_eq!(request.release(&paths(&["/b"])), Some(vec![]));
+        request.note(vec![("/b".to_owned(), FoundFile::OnDisk)], 1180);
         assert_eq!(request.extend_pins(1180), [], "nobody wants it any more");
-        assert_eq!((request.completed_at, request.pinned()), (Some(1180), vec!["a".to_owned()]));
+        assert_eq!((request.completed_at, request.pinned()), (Some(1180), vec!["/a".to_owned()]));
     }
 
     #[test]
     fn what_came_to_an_end_stays_as_it_is() {
-        let files = ["a", "b", "c"].map(|path| WantedFile { path: path.to_owned(), lifetime: 9 });
+        let files =
+            ["/a", "/b", "/c"].map(|path| WantedFile { path: path.to_owned(), lifetime: 9 });
         let mut request = StageRequest::new(files.to_vec(), 1);
         request.extend_pins(1);
-        assert_eq!(request.cancel(&paths(&["a"]), 2), Some(vec!["a".to_owned()]));
+        assert_eq!(request.cancel(&paths(&["/a"]), 2), Some(vec!["/a".to_owned()]));
         let failed = FoundFile::Failed("no copy".to_owned());
-        let found = vec![("a".to_owned(), FoundFile::OnDisk), ("b".to_owned(), failed)];
-        assert_eq!(request.note(found, 3), ["b"]);
-        assert_eq!(request.cancel(&paths(&["b", "c"]), 4), Some(vec!["c".to_owned()]));
+        let found = vec![("/a".to_owned(), FoundFile::OnDisk), ("/b".to_owned(), failed)];
+        assert_eq!(request.note(found, 3), ["/b"]);
+        assert_eq!(request.cancel(&paths(&["/b", "/c"]), 4), Some(vec!["/c".to_owned()]));
         let states: Vec<_> = request.files.iter().map(|file| file.state).collect();
         assert_eq!(states, [StageState::Cancelled, StageState::Failed, StageState::Cancelled]);
         assert_eq!((request.completed_at, request.pinned().len()), (Some(4), 0));

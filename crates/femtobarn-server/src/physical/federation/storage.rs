@@ -107,13 +107,17 @@ impl FederationStorage {
         Ok(csn)
     }
 
-    /// The database that a path names.
-    pub(super) fn database(&self, path: &StoragePath, at: Csn) -> StorageResult<DatabaseRow> {
+    /// The database that a path names, if there is one.
+    fn find_database(&self, path: &StoragePath, at: Csn) -> StorageResult<Option<DatabaseRow>> {
         let name = path.as_bytes()[1..].strip_suffix(SUFFIX.as_bytes());
         let name = name.and_then(|name| std::str::from_utf8(name).ok());
         let found = name.map(|name| self.catalogue.find_database(name, at)).transpose();
-        let found = found.map_err(|error| catalogue_error("open", path, error))?;
-        found.flatten().ok_or_else(|| match path.parent() {
+        Ok(found.map_err(|error| catalogue_error("open", path, error))?.flatten())
+    }
+
+    /// The database that a path names.
+    pub(super) fn database(&self, path: &StoragePath, at: Csn) -> StorageResult<DatabaseRow> {
+        self.find_database(path, at)?.ok_or_else(|| match path.parent() {
             None => StorageError::cannot("open", path, Errno::EISDIR),
             Some(_) => {
                 let what = format!("cannot open {path}: no such database in snapshot {at}");
@@ -274,8 +278,11 @@ impl Storage for FederationStorage {
         until: Option<SystemTime>,
     ) -> StorageResult<()> {
         let snapshot = self.pinned_snapshot(&StoragePath::new(b"/")?, Opaque::default())?;
-        let rows = paths.iter().filter_map(|path| self.database(path, snapshot.csn).ok());
-        self.pin_databases(&rows.map(|row| row.id).collect::<Vec<_>>(), holder, until)
+        let ids = paths.iter().filter_map(|path| {
+            let found = self.find_database(path, snapshot.csn).transpose()?;
+            Some(found.map(|row| row.id))
+        });
+        self.pin_databases(&ids.collect::<StorageResult<Vec<_>>>()?, holder, until)
     }
 
     fn remove_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

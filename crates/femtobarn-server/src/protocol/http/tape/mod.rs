@@ -114,10 +114,12 @@ async fn stage(
     }
     let names = body.files.into_iter().map(|file| file.path).collect();
     let (user, paths) = site.asked(peer, &headers, names, &[Action::Stage])?;
-    let wanted = paths.into_iter().map(|(_, path)| {
-        let lifetime = lifetimes.get(&path).copied().unwrap_or(lifetime::USUAL_SECONDS);
-        WantedFile { path, lifetime }
-    });
+    let mut seen = HashSet::new();
+    let wanted =
+        paths.into_iter().filter(|(path, _)| seen.insert(path.clone())).map(|(_, name)| {
+            let lifetime = lifetimes.get(&name).copied().unwrap_or(lifetime::USUAL_SECONDS);
+            WantedFile { path: name, lifetime }
+        });
     let wanted: Vec<_> = wanted.collect();
     let begun = site
         .asking(move |logical| logical.stage_requests.begin(&logical.exports, &user.name, wanted));
@@ -145,7 +147,7 @@ async fn cancel(
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
     let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
-    let paths = body.paths.into_iter().collect();
+    let paths = places(&id, &body.paths)?;
     let cancelled = site.asking(move |logical| {
         logical.stage_requests.cancel(&logical.exports, (&user, &asked), &paths)
     });
@@ -159,7 +161,7 @@ async fn release(
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
     let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
-    let paths = body.paths.into_iter().collect();
+    let paths = places(&id, &body.paths)?;
     let released = site.asking(move |logical| {
         logical.stage_requests.release(&logical.exports, (&user, &asked), &paths)
     });
@@ -273,6 +275,11 @@ fn unknown(id: &str) -> TapeRefusal {
 
 fn other(id: &str) -> TapeRefusal {
     TapeRefusal(StatusCode::BAD_REQUEST, format!("a path is not of request {id}"))
+}
+
+/// The files that a client names of a request.
+fn places(id: &str, names: &[String]) -> Result<HashSet<StoragePath>, TapeRefusal> {
+    names.iter().map(|name| path_of(name).ok_or_else(|| other(id))).collect()
 }
 
 /// The answer to a change of files of a request.

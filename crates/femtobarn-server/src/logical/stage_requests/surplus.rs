@@ -1,0 +1,69 @@
+//! Which requests are forgotten if there are too many: those that are over before those that are not, and of these the
+//! oldest of the user who has most. The newest request of all stays.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Requests that are remembered, and files of all of them.
+const REQUESTS_MAX: usize = 1000;
+const FILES_KEPT_MAX: usize = 200_000;
+
+/// What decides about a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedRequest<'a> {
+    pub user: &'a str,
+    /// The number of its files.
+    pub files: usize,
+    pub is_over: bool,
+}
+
+/// The index of the request that is forgotten next, among all of them, the oldest first; none if all may stay.
+pub(super) fn next_to_forget(requests: &[CountedRequest<'_>]) -> Option<usize> {
+    let files: usize = requests.iter().map(|request| request.files).sum();
+    let are_too_many = requests.len() > REQUESTS_MAX;
+    if !are_too_many && files <= FILES_KEPT_MAX {
+        return None;
+    }
+    let mut sums: HashMap<&str, usize> = HashMap::new();
+    for request in requests {
+        let more = if are_too_many { 1 } else { request.files };
+        *sums.entry(request.user).or_default() += more;
+    }
+    let (_newest, others) = requests.split_last()?;
+    let next = others
+        .iter()
+        .enumerate()
+        .max_by_key(|(index, request)| (request.is_over, sums.get(request.user), Reverse(*index)));
+    next.map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(user: &str, files: usize, is_over: bool) -> CountedRequest<'_> {
+        CountedRequest { user, files, is_over }
+    }
+
+    #[test]
+    fn nobody_makes_the_server_forget_the_requests_of_others() {
+        let mut requests = vec![counted("ann", 1, false); 2];
+        requests.extend([counted("bob", 1, false); REQUESTS_MAX - 2]);
+        assert_eq!(next_to_forget(&requests), None);
+        requests.push(counted("bob", 1, false));
+        assert_eq!(next_to_forget(&requests), Some(2), "the oldest of bob");
+        requests[1].is_over = true;
+        requests[REQUESTS_MAX].is_over = true;
+        assert_eq!(next_to_forget(&requests), Some(1), "it is over, and not the newest");
+    }
+
+    #[test]
+    fn of_too_many_files_those_of_the_user_with_the_most_are_forgotten() {
+        let mut requests = vec![counted("ann", 1, false), counted("bob", FILES_KEPT_MAX, false)];
+        requests.extend([counted("ann", 1, false); 2]);
+        assert_eq!(next_to_forget(&requests), Some(1));
+        requests.remove(1);
+        assert_eq!(next_to_forget(&requests), None);
+        assert_eq!(next_to_forget(&[counted("ann", FILES_KEPT_MAX + 1, true)]), None);
+    }
+}
