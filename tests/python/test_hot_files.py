@@ -30,9 +30,10 @@ TINY = {
     "seeks_per_second": 4000,
     "before_seconds": 1,
     "hot_seconds": 4,
-    "cold_seconds": 6,
+    "cold_seconds": 10,
     "cold_pause_seconds": 1.5,
-    "idle_seconds": 1,
+    # If nobody had the hot file open at a cache for so long, its copy would leave, and be fetched again.
+    "idle_seconds": 3,
     # A client that came back within two minutes would find the file hot.
     "comes_back": False,
 }
@@ -80,9 +81,9 @@ def test_clients_are_at_all_servers_while_the_file_is_hot_and_at_the_origin_othe
     assert used("hot") == SERVERS
     assert used("cold") == {"origin"}
     assert not any(phases["before"]["redirects"].values()), "they asked the origin itself"
-    # What clients were told is where they went.
+    # What clients were told is where they went; one that could not open a file there asks once more.
     for phase in (phases["hot"], phases["cold"]):
-        assert phase["redirects"] == phase["opened"]
+        assert all(phase["redirects"][server] >= opened for server, opened in phase["opened"].items())
     hot = phases["hot"]["series"]
     assert all(max(hot["clients"][server]) > 0 for server in SERVERS)
     assert all(max(hot["bytes"][server]) > 0 for server in SERVERS)

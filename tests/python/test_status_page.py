@@ -121,6 +121,8 @@ def test_people_see_which_files_leave_a_cache_next(origin: DataServer, tmp_path:
             assert reader.read(1000) == CONTENT[:1000]
             for name in names:
                 assert read(server, name) == CONTENT
+                # It is closed after the last byte was sent, which orders the files.
+                wait_for(lambda: server.status()["totals"]["open_files"] == 1)
                 time.sleep(0.05)
             (cache,) = told(server.port, "/api/caches")
         assert (cache["name"], cache["files"], cache["idle_seconds"]) == ("/data", 4, 7200)
