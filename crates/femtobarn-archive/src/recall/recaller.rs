@@ -133,8 +133,7 @@ impl Recaller {
             return Ok(None);
         }
         let known = shared.known(database)?;
-        let recall = shared.recall_of(database, &residence);
-        let recall = recall.map(|recall| Recall { user: user.to_owned(), priority, ..recall });
+        let recall = shared.recall_of(database, &residence, user, priority);
         if let Some(wait) = known {
             // A copy that was found bad just now is none to go on from; why will be known in a moment.
             if let Ok(recall) = recall {
@@ -212,11 +211,17 @@ impl SharedQueue {
         Ok(promised.map(|(asked, wait)| wait.saturating_sub(asked.elapsed())))
     }
 
-    /// The recall of a database from the first of its complete copies, on behalf of nobody.
+    /// The recall of a database from the first of its complete copies, on behalf of a user.
     ///
     /// # Errors
     /// `Corrupt` if there is no complete copy.
-    fn recall_of(&self, database: DatabaseId, residence: &Residence) -> Result<Recall> {
+    fn recall_of(
+        &self,
+        database: DatabaseId,
+        residence: &Residence,
+        user: &str,
+        priority: u8,
+    ) -> Result<Recall> {
         let Some(replica) = residence.replicas.iter().find(|replica| replica.is_complete()) else {
             let what = format!("{} is lost: no store has a good copy", self.name(database));
             return Err(Error::Corrupt { what });
@@ -224,8 +229,8 @@ impl SharedQueue {
         let (is_object, tape) = (replica.tape.is_none(), replica.tape.clone());
         let (name, position) = tape.unwrap_or_else(|| (replica.key.clone(), 0));
         let tape = Tape { store: replica.store.clone(), name, is_object };
-        let (bytes, user) = (replica.size, String::new());
-        Ok(Recall { database, bytes, tape, position, user, priority: 0 })
+        let (bytes, user) = (replica.size, user.to_owned());
+        Ok(Recall { database, bytes, tape, position, user, priority })
     }
 
     /// A database by its name, or else by its number.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use simd_adler32::Adler32;
@@ -12,6 +13,8 @@ use crate::error::{Error, Result};
 /// Bytes between two calls of a watch.
 const WATCHED_BYTES: u64 = 64 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes of one write of what was fetched: with 8 MiB at once the kernel takes three times as long for them.
+const WRITE_BYTES: usize = 128 << 10;
 
 /// Copies a file to a new one; returns that, and the checksum of the bytes that were copied.
 pub(super) fn copy_file(
@@ -24,6 +27,16 @@ pub(super) fn copy_file(
         target.write_all(bytes).map_err(|error| Error::io("write", to, error))
     })?;
     Ok((target, sum))
+}
+
+/// Writes what was fetched to its place in a file.
+pub(super) fn write_piece((path, file): (&Path, &File), piece: &[u8], offset: u64) -> Result<()> {
+    let mut at = offset;
+    for bytes in piece.chunks(WRITE_BYTES) {
+        file.write_all_at(bytes, at).map_err(|error| Error::io("write", path, error))?;
+        at += bytes.len() as u64;
+    }
+    Ok(())
 }
 
 /// Makes an operation that writes a new file leave none behind when it fails.

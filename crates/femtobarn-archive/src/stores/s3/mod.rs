@@ -8,7 +8,6 @@ mod connection;
 use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use object_store::{
 };
 use serde::Deserialize;
 
-use super::files::{FileSum, or_remove};
+use super::files::{FileSum, or_remove, write_piece};
 use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object, too_short};
 use super::tasks::StoreTasks;
 use crate::error::{Error, Result};
@@ -241,8 +240,7 @@ impl Store for S3Store {
             while let Some((first, bytes)) =
                 ranges.try_next().await.map_err(|error| self.failed("read", key, error))?
             {
-                let written = file.write_all_at(&bytes, first);
-                written.map_err(|error| Error::io("write", to, error))?;
+                write_piece((to, &file), &bytes, first)?;
                 done += bytes.len() as u64;
                 if !watch(done) {
                     return Err(Error::Stopped { what: format!("reading {key}") });

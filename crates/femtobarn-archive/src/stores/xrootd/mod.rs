@@ -24,7 +24,7 @@ use super::store::{
 };
 use super::tasks::StoreTasks;
 use crate::error::{Error, Result};
-use moving::{stopped, watched};
+use moving::watched;
 use server::StoreServer;
 
 /// When a file that the server brings online is looked at again.
@@ -240,10 +240,7 @@ impl Store for XrootdStore {
             let checksum = if is_read { self.checksum(key, size).await? } else { None };
             Ok(StoredState { size: line.size, checksum, tape: None })
         };
-        self.run(async {
-            let examined = watched(examining, 0, watch).await;
-            examined.ok_or_else(|| stopped("examining", key))?
-        })
+        self.run(async { watched(examining, ("examining", key), 0, watch).await? })
     }
 
     fn remove(&self, key: &str) -> Result<()> {

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use xrd::flags::OpenOptions;
 
 use super::XrootdStore;
 use crate::error::{Error, Result};
-use crate::stores::files::{FileSum, or_remove};
+use crate::stores::files::{FileSum, or_remove, write_piece};
 use crate::stores::store::{ByteWatch, PART, too_short};
 
 /// Bytes of a read or write, and the reads that are under way at once.
@@ -56,8 +55,7 @@ impl XrootdStore {
         let target = client.open(&place, options).await.map_err(refused)?;
         let sent = async {
             let sum = self.fill(&target, key, (from, &mut file), watch).await?;
-            let closed = watched(target.close(), size, watch).await;
-            closed.ok_or_else(|| stopped("writing", key))?.map_err(refused)?;
+            watched(target.close(), ("writing", key), size, watch).await?.map_err(refused)?;
             self.server.forget_open(key);
             match client.mv(&part, &object).await {
                 // What fails in between leaves neither; keys are unique, so no copy that is relied on is replaced.
@@ -96,17 +94,16 @@ impl XrootdStore {
                 return Err(stopped("writing", key));
             }
             if piece.is_empty() || done - synced >= SYNC_BYTES {
-                let syncing = watched(target.sync(), done, watch).await;
-                let syncing = syncing.ok_or_else(|| stopped("writing", key))?;
-                syncing.map_err(|error| self.error("write", key, error))?;
+                let synced_now = watched(target.sync(), ("writing", key), done, watch).await?;
+                synced_now.map_err(|error| self.error("write", key, error))?;
                 synced = done;
             }
             if piece.is_empty() {
                 return Ok(sum.text());
             }
             sum.add(&piece);
-            let written = watched(target.write_checked(done, &piece), done, watch).await;
-            let written = written.ok_or_else(|| stopped("writing", key))?;
+            let writing = target.write_checked(done, &piece);
+            let written = watched(writing, ("writing", key), done, watch).await?;
             written.map_err(|error| self.error("write", key, error))?;
             done += piece.len() as u64;
         }
@@ -145,12 +142,9 @@ impl XrootdStore {
         let offsets = (0..size.div_ceil(PIECE_BYTES)).map(|number| number * PIECE_BYTES);
         let mut pieces = stream::iter(offsets).map(read).buffer_unordered(READS);
         let mut done = 0;
-        while let Some(piece) =
-            watched(pieces.next(), done, watch).await.ok_or_else(|| stopped("reading", key))?
-        {
+        while let Some(piece) = watched(pieces.next(), ("reading", key), done, watch).await? {
             let (offset, piece) = piece?;
-            let written = target.write_all_at(&piece, offset);
-            written.map_err(|error| Error::io("write", to, error))?;
+            write_piece((to, target), &piece, offset)?;
             done += piece.len() as u64;
             if !watch(done) {
                 return Err(stopped("reading", key));
@@ -160,21 +154,25 @@ impl XrootdStore {
     }
 }
 
-pub(super) fn stopped(what: &str, key: &str) -> Error {
+fn stopped(what: &str, key: &str) -> Error {
     Error::Stopped { what: format!("{what} {key}") }
 }
 
-/// What a request gives; none if the watch ends it.
+/// What a request gives that does something with an object.
+///
+/// # Errors
+/// `Stopped` if the watch ends it.
 pub(super) async fn watched<T>(
     request: impl Future<Output = T>,
+    (what, key): (&str, &str),
     done: u64,
     watch: &mut ByteWatch<'_>,
-) -> Option<T> {
+) -> Result<T> {
     let mut request = pin!(request);
     loop {
         match timeout(WATCH_TIME, &mut request).await {
-            Ok(given) => return Some(given),
-            Err(_) if !watch(done) => return None,
+            Ok(given) => return Ok(given),
+            Err(_) if !watch(done) => return Err(stopped(what, key)),
             Err(_) => {}
         }
     }
