@@ -104,9 +104,9 @@ impl DatabaseFile {
         Ok(Self::new(file, path))
     }
 
-    /// Whether the file is on a server, or in a store.
-    pub(crate) fn is_on_server(&self) -> bool {
-        matches!(self.location, FileLocation::Server(_))
+    /// Whether the file is on a disk of this machine, and not on a server or in a store.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.location, FileLocation::Local { .. })
     }
 
     /// The path below the federation's folder, of a file on a server.
@@ -329,7 +329,7 @@ impl ByteSource for DatabaseFile {
     }
 
     fn is_remote(&self) -> bool {
-        self.is_on_server()
+        !self.is_local()
     }
 }
 

@@ -125,8 +125,8 @@ impl OpenDatabaseFiles {
         let file = self.open.get_or_insert_with(&database.id, || self.open(database))?;
         let before = match &self.server {
             Some((_, caches)) => Some((caches.tiers(database, at), caches.server.clone())),
-            None if file.is_on_server() => Some((FileTiers::none(at), self.from_stores.clone())),
-            None => None,
+            None if file.is_local() => None,
+            None => Some((FileTiers::none(at), self.from_stores.clone())),
         };
         Ok(FileSource {
             files: self.clone(),

@@ -60,8 +60,7 @@ impl ExtentWriter {
         } else if self.take_free(size)? {
             return Ok(());
         }
-        let least =
-            if self.file.is_on_server() { REMOTE_EXTENT_BYTES_MIN } else { EXTENT_BYTES_MIN };
+        let least = if self.file.is_local() { EXTENT_BYTES_MIN } else { REMOTE_EXTENT_BYTES_MIN };
         let grown = self.bytes_written.clamp(least, EXTENT_BYTES_MAX);
         let payload = (size + ALIGNMENT).max(grown).next_multiple_of(ALIGNMENT);
         if self.catalog.local().is_err() {

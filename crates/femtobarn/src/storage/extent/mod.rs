@@ -82,7 +82,7 @@ impl ExtentWriter {
         epoch: u64,
         catalog: Arc<dyn Catalogue>,
     ) -> Result<Self> {
-        let size = if file.is_on_server() { REMOTE_WINDOW_BYTES } else { WINDOW_BYTES };
+        let size = if file.is_local() { WINDOW_BYTES } else { REMOTE_WINDOW_BYTES };
         let window = MmapMut::map_anon(size as usize);
         Ok(ExtentWriter {
             window: window.map_err(|source| Error::io("buffer writes to", &file.path, source))?,
@@ -183,7 +183,7 @@ impl ExtentWriter {
     fn write_zeros_ahead(&mut self) -> Result<()> {
         let end = self.end.min(self.next + ZEROS.len() as u64);
         // On a server the gain is not known, and the zeros would cross the network.
-        if self.file.is_on_server()
+        if !self.file.is_local()
             || self.is_huge_page
             || self.next <= self.zeroed_end
             || self.next == end
