@@ -7,17 +7,15 @@
 //! 4. Servers that are clients are not sent to caches: they may be these themselves.
 
 use std::cmp::Reverse;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use femtobarn_catalog::clock;
 use nix::errno::Errno;
 
-use super::choice::{self, Asked, Wish, affinity, is_tried, prefer};
+use super::choice::{self, Asked, Wish, affinity, is_missing, is_tried, location, prefer};
 use super::data_server::DataServer;
 use super::demand::Demand;
-use super::{is_missing, location};
 use crate::logical::placement::less_loaded;
 use crate::physical::{StorageError, StorageResult};
 
@@ -55,21 +53,18 @@ impl Caches {
         };
         let mut fit = self.of(asked, wish, holder);
         fit.extend(holder);
-        let mut numbers: Vec<_> = (0..fit.len()).collect();
-        prefer(&mut numbers, |number| !fit[number].is_late());
-        prefer(&mut numbers, |number| fit[number].is_near(asked.client.address));
-        let count = numbers.len() as u64;
-        if count == 0 {
+        prefer(&mut fit, |server| !server.is_late());
+        prefer(&mut fit, |server| server.is_near(asked.client.address));
+        if fit.is_empty() {
             let is_new = self.servers.iter().any(|server| !server.is_known());
             return if is_new { Err(choice::just_started()) } else { chosen };
         }
         if asked.client.comes_again {
-            let affinity = |number: &usize| client_affinity(fit[*number], asked);
-            let found = numbers.into_iter().max_by_key(affinity);
-            return found.map_or(chosen, |number| Ok(fit[number]));
+            let address = asked.client.address.to_string();
+            let key = [address.as_bytes(), asked.path.as_bytes()];
+            return fit.into_iter().max_by_key(|server| affinity(server, &key)).map_or(chosen, Ok);
         }
-        let drawn = less_loaded(count, |drawn| fit[numbers[drawn as usize]].load());
-        Ok(fit[numbers[drawn as usize]])
+        Ok(fit[less_loaded(fit.len() as u64, |drawn| fit[drawn as usize].load()) as usize])
     }
 
     /// The caches from which a path is read, the first by the hash first.
@@ -79,22 +74,17 @@ impl Caches {
         wish: Wish,
         holder: Option<&DataServer>,
     ) -> Vec<&'a DataServer> {
-        let is_open = |number: &usize| {
-            let server = &self.servers[*number];
-            server.is_up() && !is_tried(server, *asked)
-        };
-        let mut numbers: Vec<_> = (0..self.servers.len()).filter(is_open).collect();
-        prefer(&mut numbers, |number| !self.servers[number].is_late());
-        let is_near = |number: usize| self.servers[number].is_near(asked.client.address);
-        let nears = numbers.iter().any(|number| is_near(*number));
-        let is_nearer = nears && !holder.is_some_and(|holder| holder.is_near(asked.client.address));
+        let is_open = |server: &&DataServer| server.is_up() && !is_tried(server, *asked);
+        let mut caches: Vec<_> = self.servers.iter().filter(is_open).collect();
+        prefer(&mut caches, |server| !server.is_late());
+        let is_near = |server: &DataServer| server.is_near(asked.client.address);
+        let is_nearer = caches.iter().any(|server| is_near(server)) && !holder.is_some_and(is_near);
         if is_nearer {
-            numbers.retain(|number| is_near(*number));
+            caches.retain(|server| is_near(server));
         }
         let least = usize::from(holder.is_none() || is_nearer);
         let copies = if wish == Wish::Look { 0 } else { self.copies(asked) };
-        let mut caches: Vec<_> = numbers.into_iter().map(|number| &self.servers[number]).collect();
-        caches.sort_by_key(|server| Reverse(affinity(server, asked.path)));
+        caches.sort_by_key(|server| Reverse(affinity(server, &[asked.path.as_bytes()])));
         caches.truncate(copies.max(least));
         caches
     }
@@ -113,11 +103,4 @@ impl Caches {
         let clients = file.map_or(0, |file| self.demand.clients(&file, clock::now()));
         (clients / self.clients_per_copy) as usize
     }
-}
-
-/// The same number for a client, a path and a server; of several servers, each is the greatest for as many clients.
-fn client_affinity(server: &DataServer, asked: &Asked<'_>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (asked.client.address, asked.path, server.endpoint().to_string()).hash(&mut hasher);
-    hasher.finish()
 }

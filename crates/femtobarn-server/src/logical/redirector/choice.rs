@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use md5::{Digest, Md5};
 use nix::errno::Errno;
-use xrd::ErrorCode;
+use xrd::{ErrorCode, Location};
 
 use super::data_server::{DataServer, Presence};
 use super::kept::Said;
@@ -101,10 +101,10 @@ pub(super) fn holder<'a>(
     let mut fit: Vec<_> = numbers
         .filter(|number| is_open(&servers[*number]) && has_all(*number, |it, _| it.is_here()))
         .collect();
-    prefer(&mut fit, |number| has_all(number, is_apt));
-    prefer(&mut fit, |number| !servers[number].is_late());
+    prefer(&mut fit, |number| has_all(*number, is_apt));
+    prefer(&mut fit, |number| !servers[*number].is_late());
     prefer(&mut fit, |number| {
-        heard.iter().all(|it| servers[number].is_near(it.asked.client.address))
+        heard.iter().all(|it| servers[*number].is_near(it.asked.client.address))
     });
     if fit.is_empty() {
         return None;
@@ -138,11 +138,11 @@ pub(super) fn home<'a>(
     above: Option<&Heard<'_>>,
 ) -> Option<&'a DataServer> {
     if let Some(above) = above {
-        prefer(&mut homes, |number| above.of(number).is_here());
-        prefer(&mut homes, |number| is_apt(above.of(number), Wish::Change));
+        prefer(&mut homes, |number| above.of(*number).is_here());
+        prefer(&mut homes, |number| is_apt(above.of(*number), Wish::Change));
     }
     let homes = homes.into_iter().map(|number| &servers[number]);
-    homes.max_by_key(|server| affinity(server, path))
+    homes.max_by_key(|server| affinity(server, &[path.as_bytes()]))
 }
 
 /// Checks that a path can be moved to another one at the server that has it.
@@ -256,16 +256,29 @@ fn is_apt(presence: &Presence, wish: Wish) -> bool {
 }
 
 /// Keeps those that are better, if there are any.
-pub(super) fn prefer(numbers: &mut Vec<usize>, is_better: impl Fn(usize) -> bool) {
-    if numbers.iter().any(|number| is_better(*number)) {
-        numbers.retain(|number| is_better(*number));
+pub(super) fn prefer<T>(fit: &mut Vec<T>, is_better: impl Fn(&T) -> bool) {
+    if fit.iter().any(&is_better) {
+        fit.retain(is_better);
     }
 }
 
-/// The same number for a path and a server in all redirectors; of several servers, each is the greatest for as many paths.
-pub(super) fn affinity(server: &DataServer, path: &StoragePath) -> [u8; 16] {
+/// The same number for a server and the parts of a key in all redirectors; of several servers, each has the greatest number for
+/// as many keys.
+pub(super) fn affinity(server: &DataServer, key: &[&[u8]]) -> [u8; 16] {
     let hash = Md5::new().chain_update(server.endpoint().to_string());
-    hash.chain_update(path.as_bytes()).finalize().into()
+    key.iter().fold(hash, |hash, part| hash.chain_update(part)).finalize().into()
+}
+
+/// A path with what selects its content, as servers are asked for it.
+pub(super) fn location(path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Location> {
+    let text = [path.as_bytes(), &opaque.selection()].concat();
+    Location::new(text)
+        .map_err(|error| StorageError::refused(Errno::ENAMETOOLONG, error.to_string()))
+}
+
+/// Whether all servers have said that there is no such path.
+pub(super) fn is_missing(error: &StorageError) -> bool {
+    matches!(error, StorageError::Refused(Errno::ENOENT, _))
 }
 
 /// Whether a client has been to a server already.

@@ -3,8 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | this one | asks servers, and redirects clients |
-//! | `choice` | which server a client is redirected to, and what it is told if there is none |
 //! | `caches` | the caches of the servers: which of them a file is read from |
+//! | `choice` | which server a client is redirected to, and what it is told if there is none |
 //! | `demand` | how many clients were sent to read each file within the last minute |
 //! | `kept` | what servers have said about a path, for a few seconds |
 //! | `data_server` | one server: whether it is up, how much it has to do, whether it has a path |
@@ -38,8 +38,8 @@ use xrd::Location;
 use xrd::client::{Endpoint, Url};
 
 use caches::Caches;
-use choice::Heard;
 pub use choice::{Asked, AskingClient, Wish};
+use choice::{Heard, is_missing, location};
 use data_server::PATIENCE;
 pub use data_server::{DataServer, Presence};
 use kept::KeptPresences;
@@ -276,17 +276,6 @@ impl Redirector {
         let said = self.kept.get(question.clone(), asked.anew || comes_back, ask).await;
         Ok(Heard { asked, said })
     }
-}
-
-/// A path with what selects its content, as servers are asked for it.
-fn location(path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Location> {
-    let text = [path.as_bytes(), &opaque.selection()].concat();
-    Location::new(text)
-        .map_err(|error| StorageError::refused(Errno::ENAMETOOLONG, error.to_string()))
-}
-
-fn is_missing(error: &StorageError) -> bool {
-    matches!(error, StorageError::Refused(Errno::ENOENT, _))
 }
 
 async fn ask_servers(
