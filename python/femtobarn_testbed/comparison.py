@@ -111,7 +111,7 @@ def comparison_table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
 def _by_variant(run: Mapping[str, Any]) -> dict[str, dict[int, Mapping[str, Any]]]:
     """The points of each variant by their numbers of clients."""
     if study := study_of(run):
-        raise InvalidError(f"the run of {run['workload']} {study.no_rates}")
+        raise InvalidError(f"the run of {run['workload']} {study.did}: `testbed plot` shows its results")
     found: dict[str, dict[int, Mapping[str, Any]]] = {}
     for point in run["points"]:
         found.setdefault(point["variant"], {})[point["clients"]] = point

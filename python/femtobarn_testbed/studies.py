@@ -45,9 +45,8 @@ class Study:
     about the progress."""
     tables: Sequence[Callable[[Run], Table]]
     """Of a run, as the command prints them."""
-    no_scenarios: str
-    no_rates: str
-    """What runs did, and what they lack."""
+    did: str
+    """What its runs did instead of running scenarios of clients."""
 
     def parts(self, run: Run, stem: str, out: Path) -> Iterator[str]:
         """Yield the parts of a report about a run, and write its pictures into a folder.
@@ -70,8 +69,7 @@ STUDIES = (
         parse=parse_replay,
         measure=run_replays,
         tables=(eviction_tables.ratio_table, eviction_tables.staged_table),
-        no_scenarios="replayed traces, so it has no clients",
-        no_rates="replayed traces and has no clients: `testbed plot` shows policies",
+        did="replayed traces",
     ),
     Study(
         package="recall",
@@ -80,8 +78,7 @@ STUDIES = (
         parse=parse_recalls,
         measure=run_recalls,
         tables=(recall_tables.mounts_table, recall_tables.clients_table),
-        no_scenarios="recalled files, so it has no loops of clients",
-        no_rates="recalled files and has no rates: `testbed plot` shows mounts",
+        did="recalled files",
     ),
     Study(
         package="hot",
@@ -90,8 +87,7 @@ STUDIES = (
         parse=parse_hot_file,
         measure=run_hot_files,
         tables=(hot_tables.rates_table, hot_tables.phases_table, hot_tables.servers_table),
-        no_scenarios="read a hot file, so it has no loops of clients",
-        no_rates="read a hot file, and its rates change with time: `testbed plot` shows them",
+        did="read a hot file",
     ),
 )
 

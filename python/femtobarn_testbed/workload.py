@@ -1,7 +1,8 @@
 """Workloads: a TOML file with settings and variants, and the scenarios that follow from it.
 
 ``"$name"`` anywhere in the file stands for a setting; a variant overrides settings. Each variant is a
-:class:`~femtobarn_testbed.scenario.Scenario`. docs/limits.md shows all keys.
+:class:`~femtobarn_testbed.scenario.Scenario`, or the case of a study. docs/limits.md shows the keys of
+scenarios.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def scenarios_of(run: Mapping[str, Any]) -> dict[str, Scenario]:
     """
     raw = run["parameters"]
     if study := study_of(run):
-        raise InvalidError(f"the run of {run['workload']} {study.no_scenarios}")
+        raise InvalidError(f"the run of {run['workload']} {study.did} and has no scenarios of clients")
     scenarios = [_scenario(f"the run of {run['workload']}", raw, variant) for variant in raw["variant"]]
     return {scenario.name: scenario for scenario in scenarios}
 

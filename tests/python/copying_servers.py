@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 from file_server import FileServer, run
-from waiting import wait_for_port
+from waiting import free_port, wait_for_port
 
 import femtobarn as fb
 
@@ -102,11 +101,10 @@ def xrootd() -> Iterator[Site]:
     """XRootD's server with third-party copies, which it loads only if it has a certificate."""
     if shutil.which("xrootd") is None or not list(Path("/usr").glob("lib*/**/libXrdHttpTPC*")):
         pytest.skip("XRootD's server with third-party copies is not installed")
-    with tempfile.TemporaryDirectory() as made, socket.create_server(("127.0.0.1", 0)) as free:
-        folder, port = Path(made), free.getsockname()[1]
+    with tempfile.TemporaryDirectory() as made:
+        folder, port = Path(made), free_port()
         config, log = folder / "xrootd.cfg", folder / "log"
         config.write_text(XROOTD.format(folder=folder, xrdcp=shutil.which("xrdcp")))
-        free.close()
         for each in (folder, folder / "data", folder / "admin"):
             each.mkdir(exist_ok=True)
             each.chmod(0o777)

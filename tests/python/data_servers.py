@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from copying_servers import xrootd
 from server_settings import QUICK_STOP
@@ -24,10 +25,12 @@ __all__ = [
     "DataServer",
     "count_up",
     "data_servers",
+    "filled_servers",
     "ours",
     "patient_run",
     "redirector",
     "redirector_process",
+    "served_process",
 ]
 
 QUICK = os.environ | {"XRD_CONNECTIONWINDOW": "2", "XRD_CONNECTIONRETRY": "1", "XRD_REQUESTTIMEOUT": "30"}
@@ -72,30 +75,25 @@ class DataServer:
 
 
 @contextmanager
+def served_process(
+    *arguments: str | Path, host: str = "127.0.0.1", folder: Path | None = None
+) -> Iterator[tuple[dict[str, Any], subprocess.Popen[bytes]]]:
+    """A server of ours that is a process of its own: what it says when it listens, and the process."""
+    command: list[str | Path] = [sys.executable, "-m", "femtobarn", "serve", *arguments]
+    command += ["--address", host, "-p", "0", "--json", "--config", QUICK_STOP]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline()), process
+        finally:
+            process.kill()
+
+
+@contextmanager
 def ours(folder: Path, host: str) -> Iterator[DataServer]:
     (folder / "data").mkdir(parents=True)
-    command = [
-        sys.executable,
-        "-m",
-        "femtobarn",
-        "serve",
-        "data",
-        "--address",
-        host,
-        "-p",
-        "0",
-        "-w",
-        "--json",
-    ]
-    command += ["--config", str(QUICK_STOP)]
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        port = json.loads(process.stdout.readline())["port"]
-        server = DataServer(host, port, folder / "data", process)
-        try:
-            yield server
-        finally:
-            server.kill()
+    with served_process("data", "-w", host=host, folder=folder) as (facts, process):
+        yield DataServer(host, facts["port"], folder / "data", process)
 
 
 @contextmanager
@@ -121,6 +119,16 @@ def data_servers(kind: str, folder: Path) -> Iterator[tuple[DataServer, DataServ
 
 
 @contextmanager
+def filled_servers(kind: str, folder: Path, content: bytes) -> Iterator[tuple[DataServer, DataServer]]:
+    """Two servers; `both.bin` is at both with some content, `one.bin` and `two.bin` are at one."""
+    with data_servers(kind, folder) as (one, two):
+        for server, name in ((one, "one.bin"), (two, "two.bin")):
+            server.put("both.bin", content)
+            server.put(name, name.encode())
+        yield one, two
+
+
+@contextmanager
 def redirector(*servers: str, up: int | None = None) -> Iterator[fb.Server]:
     """A redirector, once it knows that all servers are up, or `up` of them."""
     with fb.serve(redirect_to=servers, port=0, address="127.0.0.1", config=QUICK_STOP) as server:
@@ -131,18 +139,10 @@ def redirector(*servers: str, up: int | None = None) -> Iterator[fb.Server]:
 @contextmanager
 def redirector_process(*servers: str, host: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A redirector that is a process of its own, and its address."""
-    command = [sys.executable, "-m", "femtobarn", "serve", "--address", host, "-p", "0", "--json"]
-    command += ["--config", str(QUICK_STOP)]
-    for server in servers:
-        command += ["--redirect-to", server]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            facts = json.loads(process.stdout.readline())
-            assert facts["exports"] == ["/data"]
-            yield f"{host}:{facts['port']}", process
-        finally:
-            process.kill()
+    options = [option for server in servers for option in ("--redirect-to", server)]
+    with served_process(*options, host=host) as (facts, process):
+        assert facts["exports"] == ["/data"]
+        yield f"{host}:{facts['port']}", process
 
 
 def count_up(server: fb.Server) -> int:

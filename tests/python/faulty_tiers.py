@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
+from waiting import free_port
+
 __all__ = ["GARBLED", "MEMCACHED", "Memcached", "flip_bits"]
 
 MEMCACHED = shutil.which("memcached", path=f"{os.environ['PATH']}:/usr/bin")
@@ -21,9 +23,7 @@ class Memcached:
     """The memcached of Debian, and a client that writes into it what it likes."""
 
     def __init__(self, megabytes: int = 64) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.megabytes = megabytes
         self.start()
 

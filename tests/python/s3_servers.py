@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-from waiting import wait_for_port
+from waiting import free_port, wait_for_port
 
-__all__ = ["S3_SERVERS", "free_port", "s3_server"]
+__all__ = ["S3_SERVERS", "s3_server"]
 
 S3_SERVERS = ["rclone", *(["versitygw"] if "VERSITYGW" in os.environ else [])]
 """A second server is tried where the environment says that it is installed."""
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

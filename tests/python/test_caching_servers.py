@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_servers import QUICK, DataServer, count_up, ours
+from data_servers import QUICK, DataServer, count_up, ours, served_process
 from server_settings import QUICK_STOP
-from waiting import wait_for, wait_for_port
+from waiting import free_port, wait_for, wait_for_port
 
 import femtobarn as fb
 
@@ -37,14 +34,8 @@ all.pidpath {folder}/admin
 @contextmanager
 def our_cache(origin: DataServer, folder: Path, host: str) -> Iterator[str]:
     """A cache of ours; yields its URL."""
-    command = [sys.executable, "-m", "femtobarn", "serve", "--cache-of", origin.url, str(folder)]
-    command += ["--config", str(QUICK_STOP), "--address", host, "-p", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout is not None
-            yield f"root://{host}:{json.loads(process.stdout.readline())['port']}//data"
-        finally:
-            process.kill()
+    with served_process("--cache-of", origin.url, folder, host=host) as (facts, _):
+        yield f"root://{host}:{facts['port']}//data"
 
 
 @contextmanager
@@ -54,8 +45,7 @@ def xcache(origin: DataServer, host: str) -> Iterator[str]:
         pytest.skip("XRootD's server with its caching proxy is not installed")
     with tempfile.TemporaryDirectory() as made:
         folder, log = Path(made), Path(made) / "log"
-        with socket.create_server((host, 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port(host)
         (folder / "xcache.cfg").write_text(XCACHE.format(folder=folder, origin=origin.address))
         for each in (folder, folder / "kept", folder / "admin"):
             each.mkdir(exist_ok=True)
@@ -148,8 +138,7 @@ def test_a_cache_is_read_while_no_server_answers(origin: DataServer, tmp_path: P
 
 def test_the_redirector_may_be_the_origin_of_its_caches(origin: DataServer, tmp_path: Path) -> None:
     with ExitStack() as stack:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         self_named = DataServer("127.0.0.1", port, tmp_path, origin.process)
         mine = stack.enter_context(our_cache(self_named, tmp_path / "kept", "127.0.0.2"))
         theirs = stack.enter_context(xcache(self_named, "127.0.0.3"))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conditions_site import Gain, Site, served_conditions
+from waiting import free_port
 
 import femtobarn as fb
 
@@ -328,9 +329,7 @@ class Squid:
     """A proxy with a cache in memory."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self._config = folder / "squid.conf"
         self._config.write_text(
             f"http_port 127.0.0.1:{self.port}\n"

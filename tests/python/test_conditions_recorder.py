@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import wait_for
+from waiting import free_port, wait_for
 
 import femtobarn as fb
 from femtobarn._conditions.readings import Readings
@@ -319,9 +319,7 @@ class Mosquitto:
     """The broker of Debian, with a store that outlives it."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self._config = folder / "mosquitto.conf"
         user = f"user {os.environ.get('USER', 'root')}\n" if os.geteuid() == 0 else ""
         self._config.write_text(

@@ -301,9 +301,9 @@ def test_run_of_replays_is_saved_reported_and_the_same_again(
     assert head[-1] == BOUND
     assert [row[0] for row in rows[-2:]] == ["analysis and campaigns, 30 %", "mean"]
     assert len(staged_table(done)[1]) == len(POLICIES)
-    with pytest.raises(fb.InvalidError, match="has no clients"):
+    with pytest.raises(fb.InvalidError, match="replayed traces"):
         compare_variants(done)
-    with pytest.raises(fb.InvalidError, match="has no clients"):
+    with pytest.raises(fb.InvalidError, match="replayed traces"):
         scenarios_of(done)
     pytest.importorskip("matplotlib")
     assert main(["testbed", "plot", str(tmp_path)]) == 0

@@ -13,11 +13,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data_servers import QUICK, DataServer, data_servers, patient_run, redirector, redirector_process
+from data_servers import (
+    QUICK,
+    DataServer,
+    data_servers,
+    filled_servers,
+    patient_run,
+    redirector,
+    redirector_process,
+)
 from followed import put, url_of
 from server_settings import QUICK_STOP
-from test_redirects import Copies, free_ports
-from waiting import wait_for
+from test_redirects import Copies
+from waiting import free_port, wait_for
 
 import femtobarn as fb
 
@@ -28,12 +36,8 @@ Pair = tuple[DataServer, DataServer]
 
 @pytest.fixture(params=["ours", "xrootd"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    """Two servers; `both.bin` is at both, `one.bin` and `two.bin` are at one."""
-    with data_servers(request.param, tmp_path) as (one, two):
-        for server, name in ((one, "one.bin"), (two, "two.bin")):
-            server.put("both.bin", CONTENT)
-            server.put(name, name.encode())
-        yield one, two
+    with filled_servers(request.param, tmp_path, CONTENT) as servers:
+        yield servers
 
 
 def address(server: fb.Server) -> str:
@@ -350,7 +354,7 @@ def test_two_redirectors_share_nothing(pair: Pair, tmp_path: Path) -> None:
 
 def test_readers_reach_copies_of_a_federation_through_its_leader(tmp_path: Path) -> None:
     uproot = pytest.importorskip("uproot")
-    (port,) = free_ports(1)
+    port = free_port()
     config = tmp_path / "redirects.toml"
     config.write_text(f'{QUICK_STOP.read_text()}\n[redirect]\nfollowers = ["127.0.0.1:{port}"]\n')
     with (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from copying_servers import certified
-from data_servers import DataServer, data_servers, patient_run, redirector
+from data_servers import DataServer, filled_servers, patient_run, redirector
 from file_server import Reply, run
 from followed import put, url_of
 from server_settings import QUICK_STOP
@@ -29,12 +29,8 @@ LOCAL: dict[str, Any] = {"port": 0, "address": "127.0.0.1"}
 
 @pytest.fixture(params=["ours", "xrootd"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    """Two servers; `both.bin` is at both, `one.bin` and `two.bin` are at one."""
-    with data_servers(request.param, tmp_path) as (one, two):
-        for server, name in ((one, "one.bin"), (two, "two.bin")):
-            server.put("both.bin", CONTENT)
-            server.put(name, name.encode())
-        yield one, two
+    with filled_servers(request.param, tmp_path, CONTENT) as servers:
+        yield servers
 
 
 def url(server: fb.Server, path: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from followed import put, url_of
 from server_settings import QUICK_STOP
+from waiting import free_ports
 
 import femtobarn as fb
 
@@ -54,14 +54,6 @@ class Copies:
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def redirected_to(server: fb.Server, path: str, opaque: str = "") -> int:

@@ -21,6 +21,7 @@ from typing import Self
 
 import numpy as np
 import pytest
+from waiting import free_port
 
 import femtobarn as fb
 
@@ -166,9 +167,7 @@ def test_a_copy_whose_connection_is_cut_is_of_the_snapshot_that_it_began_with(
 
 @pytest.fixture
 def port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    return free_port()
 
 
 def start(location: Path, port: int) -> subprocess.Popen[bytes]:

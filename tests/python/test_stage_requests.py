@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from data_servers import served_process
 from file_server import run
-from server_settings import QUICK_STOP
 from stored_points import fill
 from test_storage_served import SITE, Listening, ask, leave
 from waiting import wait_for
@@ -25,30 +26,22 @@ API = "/api/tape/v1"
 NAMES = ("run6", "run7")
 
 
+@dataclass
 class ServedProcess:
     """A server that is a process of its own."""
 
-    def __init__(self, folder: str) -> None:
-        command = [sys.executable, "-m", "femtobarn", "serve", folder, "--address", "127.0.0.1", "-p", "0"]
-        command += ["-w", "--json", "--config", str(QUICK_STOP)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
-        assert self.process.stdout is not None
-        self.port: int = json.loads(self.process.stdout.readline())["port"]
+    port: int
+    process: subprocess.Popen[bytes]
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
 
 
 @contextmanager
 def serving(fed: fb.Federation) -> Iterator[ServedProcess]:
-    server = ServedProcess(str(fed.path))
-    try:
-        yield server
-    finally:
-        server.kill()
+    with served_process(fed.path, "-w") as (facts, process):
+        yield ServedProcess(facts["port"], process)
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from data_servers import DataServer, count_up, ours
 from followed import put, url_of
 from server_settings import QUICK_STOP
 from test_caching_servers import our_cache
-from test_redirects import Copies, free_ports
-from waiting import wait_for
+from test_redirects import Copies
+from waiting import free_port, wait_for
 
 import femtobarn as fb
 
@@ -143,7 +143,7 @@ def test_people_see_which_files_leave_a_cache_next(origin: DataServer, tmp_path:
 
 
 def test_people_see_copies_and_how_far_they_are_behind(tmp_path: Path) -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     config = tmp_path / "redirects.toml"
     config.write_text(f'{QUICK_STOP.read_text()}\n[redirect]\nfollowers = ["127.0.0.1:{port}"]\n')
     with (

@@ -92,6 +92,24 @@ def test_what_needs_the_file_says_so(tmp_path: Path) -> None:
     assert len(fed["run7/points"].arrays("x")) == 1000
 
 
+def test_a_lost_catalogue_is_rebuilt_from_copies_of_the_stores_objects(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "run6", "run7", entries=1000)
+    store = folder_store(fed)
+    copies = fed.migrate(["run6", "run7"], "mirror")
+    fed.evict(["run6", "run7"])
+    fed.close()
+    (tmp_path / "lhc.fed/catalogue.sqlite").unlink()
+    for copy in copies:
+        shutil.copy(store / copy.key, tmp_path / "lhc.fed/databases")
+    assert fb.rebuild_catalogue(fed.path)["left_out"] == []
+    with fb.open(fed.path) as rebuilt:
+        assert [is_right(rebuilt, name, 1000) for name in ("run6", "run7")] == [True, True]
+        assert {it.state for it in rebuilt.where()} == {"online"}
+        # The objects are not those of the new catalogue, so other ones are made.
+        (new,) = rebuilt.migrate("run7", "mirror")
+        assert new.key != copies[1].key
+
+
 def test_commands_of_the_shell(tmp_path: Path) -> None:
     fed = fill(tmp_path / "lhc.fed", "raw-1", "raw-2", "other", entries=1000)
     rules = "[[rules]]\ndatabases = 'raw-*'\nstores = ['mirror']\n"

@@ -5,10 +5,24 @@ from __future__ import annotations
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
 
-__all__ = ["wait_for", "wait_for_port"]
+__all__ = ["free_port", "free_ports", "wait_for", "wait_for_port"]
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nothing listens on now."""
+    (port,) = free_ports(1, host)
+    return port
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Ports that nothing listens on now."""
+    with ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
+        return [int(each.getsockname()[1]) for each in taken]
 
 
 def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from data_servers import patient_run
-from test_redirects import free_ports
-from waiting import wait_for_port
+from waiting import free_ports, wait_for_port
 
 import femtobarn as fb
 

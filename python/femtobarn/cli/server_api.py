@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import urllib.error
 import urllib.request
 from typing import Any
 
 from .._exceptions import DeniedError, UnavailableError
+from .output import human_size
 
-__all__ = ["address_of", "ask"]
+__all__ = ["address_of", "ask", "recall_sums", "server_argument"]
+
+
+def server_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument that names a server."""
+    parser.add_argument(
+        "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
+    )
 
 
 def address_of(server: str, path: str) -> str:
@@ -48,6 +57,14 @@ def ask(address: str, seconds: float = 10) -> Any:
             raise kind(f"{address} answers {error.code}: {_reason(error)}") from None
     except (urllib.error.URLError, TimeoutError, ValueError) as error:
         raise UnavailableError(f"no Femtobarn server answers at {address}: {error}") from None
+
+
+def recall_sums(told: dict[str, Any]) -> str:
+    """Return a line about all that is brought back from the stores of a federation."""
+    return (
+        f"{told['name']}: {told['waiting']:,} files come back, {human_size(told['waiting_bytes'])} wait; "
+        f"{told['done']:,} came back, {told['failed']:,} failed"
+    )
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

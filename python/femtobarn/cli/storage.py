@@ -1,4 +1,4 @@
-"""The commands that move databases between the disk and the stores."""
+"""The commands about the stores of a federation: copies, pins, rules, and what comes back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import FemtobarnError
 from .._storage import Copy, Residence
 from .output import emit, human_size, human_time, table
-from .server_api import address_of, ask
+from .server_api import address_of, ask, recall_sums, server_argument
 from .upkeep import progress_bar
 
 __all__ = [
@@ -68,9 +68,7 @@ def pin_arguments(parser: argparse.ArgumentParser) -> None:
 
 def queue_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of `queue`."""
-    parser.add_argument(
-        "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
-    )
+    server_argument(parser)
 
 
 def queue(options: argparse.Namespace) -> None:
@@ -81,10 +79,7 @@ def queue(options: argparse.Namespace) -> None:
 
 
 def _queue_text(told: dict[str, Any]) -> str:
-    lines = [
-        f"{told['name']}: {told['waiting']:,} files come back, {human_size(told['waiting_bytes'])} wait; "
-        f"{told['done']:,} came back, {told['failed']:,} failed"
-    ]
+    lines = [recall_sums(told)]
     tapes = ", ".join(f"{each['tape']} of {each['store']}" for each in told["mounted"])
     lines += [f"mounted: {tapes}"] if tapes else []
     rows = [

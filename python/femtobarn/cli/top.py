@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .output import emit_line, human_duration, human_size, table
-from .server_api import address_of, ask
+from .server_api import address_of, ask, recall_sums, server_argument
 
 __all__ = ["top", "top_arguments"]
 
@@ -28,9 +28,7 @@ FIRST_SECONDS = 1.0
 
 def top_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``top``."""
-    parser.add_argument(
-        "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
-    )
+    server_argument(parser)
     parser.add_argument(
         "-n", "--times", type=int, default=0, help="number of displays before the end (0: endless)"
     )
@@ -183,12 +181,7 @@ def _leaves(file: dict[str, Any], cache: dict[str, Any]) -> str:
 
 
 def _recalls(status: dict[str, Any]) -> list[str]:
-    lines = [
-        f"{r['name']}: {r['waiting']:,} files come back, {human_size(r['waiting_bytes'])} wait  "
-        f"{r['done']:,} came back  {r['failed']:,} failed"
-        for r in status["recalls"][:ROWS]
-        if r["waiting"] or r["done"] or r["failed"]
-    ]
+    lines = [recall_sums(r) for r in status["recalls"][:ROWS] if r["waiting"] or r["done"] or r["failed"]]
     return [*lines, ""] if lines else []
 
 
