@@ -13,7 +13,7 @@ use femtobarn_catalog::{
     Catalogue, CommitRow, Csn, DatabaseId, DatabaseRow, LocalCatalogue, LockTable, Retention, Role,
     TagRow,
 };
-use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_rpc::client::RemoteCatalogue;
 use parking_lot::Mutex;
 use rntuple::PageCache;
 use uuid::Uuid;
@@ -23,6 +23,7 @@ use crate::options::OpenOptions;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::open_files::{OpenDatabaseFiles, ServerFolder};
 use crate::storage::remote::caches::RemoteCaches;
+use crate::storage::remote::connect::connect_options;
 use crate::storage::remote::folder::{RemoteFolder, ServerPatience};
 use crate::storage::remote::servers::{self, CopiedCatalogue};
 use crate::storage::remote::tier::TierStatistics;
@@ -100,8 +101,7 @@ impl Federation {
     /// `Unavailable` if the server does not answer or its certificate is not trusted; `Denied` if it refuses
     /// the client.
     pub fn open_url(url: &str, options: OpenOptions) -> Result<Self> {
-        let connect = ConnectOptions { patience: options.timeout, ..ConnectOptions::default() };
-        let catalogue = RemoteCatalogue::connect(url, &connect)?;
+        let catalogue = RemoteCatalogue::connect(url, &connect_options(options.timeout))?;
         Self::over_server(Arc::new(catalogue), url, options)
     }
 

@@ -3,7 +3,6 @@
 //! | module | contents |
 //! |---|---|
 //! | `options`, `address` | how the server is reached; where it is, and which federation |
-//! | `token` | the bearer token that is sent |
 //! | `ledger` | the locks and pins that the session holds and waits for |
 //! | `failure` | why a call was not answered, and whether waiting may help |
 //! | `session` | the task that keeps the session open |
@@ -27,7 +26,6 @@ mod locks;
 mod options;
 mod remote;
 mod session;
-mod token;
 
 pub use address::Address;
 pub use catalogue::ReportedLoad;

@@ -5,9 +5,11 @@ use std::time::Duration;
 /// How a remote catalogue is reached.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// A bearer token. Without one the client looks for a token by the rules of the WLCG (`BEARER_TOKEN` and files),
-    /// and sends it over TLS only.
+    /// A bearer token.
     pub token: Option<String>,
+    /// Finds a token if none is given. It is asked for each connection, because tokens expire soon, and what it finds is
+    /// sent over TLS only.
+    pub find_token: fn() -> Option<String>,
     /// A certificate in PEM format that is trusted besides those of the system, or of `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR` if they are set.
     pub certificate: Option<Vec<u8>>,
@@ -23,6 +25,7 @@ impl Default for ConnectOptions {
     fn default() -> Self {
         ConnectOptions {
             token: None,
+            find_token: || None,
             certificate: None,
             patience: Duration::from_secs(60),
             has_alternatives: false,

@@ -20,7 +20,6 @@ use super::address::Address;
 use super::failure::{CallFailure, classify, reason, with_sources};
 use super::ledger::Ledger;
 use super::options::ConnectOptions;
-use super::token;
 use crate::MESSAGE_BYTES_MAX;
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
@@ -63,6 +62,7 @@ pub(super) struct RemoteSession {
     link: watch::Sender<LinkState>,
     address: Address,
     given_token: Option<String>,
+    find_token: fn() -> Option<String>,
     token: Mutex<Option<MetadataValue<Ascii>>>,
 }
 
@@ -100,6 +100,7 @@ impl RemoteSession {
             link: watch::Sender::new(LinkState::Broken),
             address: address.clone(),
             given_token: options.token.clone(),
+            find_token: options.find_token,
             token: Mutex::default(),
         })
     }
@@ -395,11 +396,11 @@ impl RemoteSession {
         }
     }
 
-    /// Looks for the token again, because tokens expire soon. Called for each connection.
+    /// Looks for the token again. Called for each connection.
     fn renew_token(&self) {
         let found = match &self.given_token {
             Some(token) => Some(token.clone()),
-            None if self.address.is_encrypted => token::find(),
+            None if self.address.is_encrypted => (self.find_token)(),
             None => None,
         };
         let value = found.and_then(|token| format!("Bearer {token}").parse().ok());

@@ -103,8 +103,8 @@ impl Guarded {
         let options = ConnectOptions {
             token: scope.map(|scope| self.token(scope)),
             certificate: Some(std::fs::read(&self.certificate).unwrap()),
-            has_alternatives: false,
             patience: Duration::from_secs(20),
+            ..ConnectOptions::default()
         };
         RemoteCatalogue::connect(&self.url(scheme, "/lhc.fed"), &options)
     }

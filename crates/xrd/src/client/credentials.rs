@@ -59,15 +59,22 @@ fn ztn(token: &Token) -> Auth {
     Auth { protocol: *b"ztn\0", credentials: Bytes::from([&head[..], text, &[0]].concat()) }
 }
 
-/// The token, found by the rules of WLCG Bearer Token Discovery.
+/// The token of the options, or else the one that is found.
 fn token(options: &Options) -> Option<Token> {
+    options.token.clone().or_else(bearer_token)
+}
+
+/// The token of this process: that of `BEARER_TOKEN`, or of the file that `BEARER_TOKEN_FILE` names, or of `bt_u<uid>` in
+/// `XDG_RUNTIME_DIR` or else in `/tmp` (WLCG Bearer Token Discovery 1.0). The last two are read only if the file is the user's,
+/// and writable by no other.
+pub fn bearer_token() -> Option<Token> {
     let uid = getuid();
     let file = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let given = || std::env::var("BEARER_TOKEN").ok().and_then(trimmed);
     let named = || file("BEARER_TOKEN_FILE").and_then(|path| read(&path, None));
-    let own =
-        || file("XDG_RUNTIME_DIR").and_then(|folder| read(&in_folder(&folder, uid), Some(uid)));
-    options.token.clone().or_else(given).or_else(named).or_else(own)
+    let own = |folder: PathBuf| read(&in_folder(&folder, uid), Some(uid));
+    let found = given().or_else(named).or_else(|| file("XDG_RUNTIME_DIR").and_then(own));
+    found.or_else(|| own(PathBuf::from("/tmp")))
 }
 
 fn in_folder(folder: &Path, uid: Uid) -> PathBuf {

@@ -27,8 +27,7 @@ pub struct Options {
     pub streams: u8,
     /// The user's name; by default, that of the process's user id.
     pub user: Option<String>,
-    /// The bearer token; by default, it is taken from `BEARER_TOKEN`, from the file that `BEARER_TOKEN_FILE`
-    /// names, or from `bt_u<uid>` in `XDG_RUNTIME_DIR` (WLCG Bearer Token Discovery).
+    /// The bearer token; by default, that of [`bearer_token`](super::bearer_token).
     pub token: Option<Token>,
     /// Sends no credentials at all, whatever the server asks for.
     pub without_credentials: bool,

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::choice::ServerLoad;
 use crate::options::OpenOptions;
+use crate::storage::remote::connect::connect_options;
 use crate::storage::remote::folder::{RemoteFolder, ServerPatience};
 use crate::storage::remote::tier::TierCounts;
 
@@ -62,11 +63,7 @@ impl MemberConnection {
         let slow = options.timeout.min(SLOWNESS_MAX);
         let gone = options.timeout.min(ABSENCE_MAX);
         let patience = ServerPatience { silent, gone, slow, dripping: Some(slow) };
-        let connect = ConnectOptions {
-            patience: silent,
-            has_alternatives: true,
-            ..ConnectOptions::default()
-        };
+        let connect = ConnectOptions { has_alternatives: true, ..connect_options(silent) };
         let catalogue = RemoteCatalogue::connect(url, &connect)?;
         let folder = RemoteFolder::connect(url, catalogue.session(), options.streams, patience)?;
         Ok(MemberConnection { catalogue, folder })
