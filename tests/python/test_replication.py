@@ -179,37 +179,6 @@ def test_a_follower_goes_on_after_kills_and_cut_connections(
         proxy.close()
 
 
-def test_what_is_in_stores_alone_is_left_there(
-    leader: tuple[fb.Federation, fb.Server], tmp_path: Path
-) -> None:
-    fed, server = leader
-    (tmp_path / "mirror").mkdir()
-    stores = f"[stores.mirror]\nkind = 'folder'\npath = '{tmp_path}/mirror'\n"
-    (Path(fed.path) / "storage.toml").write_text(stores)
-    for name in ("run1", "run2"):
-        put(fed, f"{name}/hits", 3000)
-        fed.seal(name)
-        fed.migrate(name, "mirror")
-        fed.evict(name)
-    with fb.follow(url_of(server), tmp_path / "copy.fed") as follower:
-        assert follower.catch_up().bytes < 50_000
-        assert [it.state for it in fed.where("*")] == ["nearline"] * 2, "following stages nothing"
-        with fb.open(tmp_path / "copy.fed") as copy:
-            assert [it.state for it in copy.where("*")] == ["nearline"] * 2
-            with pytest.raises(fb.FemtobarnError, match="mirror"):
-                copy["run1/hits"].arrays()
-        (tmp_path / "copy.fed/storage.toml").write_text(stores)
-        with fb.open(tmp_path / "copy.fed") as copy:
-            assert len(copy["run1/hits"].arrays()) == 3000
-            assert [it.state for it in copy.where("*")] == ["both", "nearline"]
-        fed.stage("run2")
-        assert follower.catch_up().bytes > 50_000
-        with fb.open(tmp_path / "copy.fed") as copy:
-            assert [it.state for it in copy.where("*")] == ["both", "both"]
-            assert_same(copy, fed, fed.snapshot().csn)
-            assert copy.check(full=True).problems == []
-
-
 def test_a_name_that_is_used_again_has_another_file_at_the_copy(
     leader: tuple[fb.Federation, fb.Server], tmp_path: Path
 ) -> None:

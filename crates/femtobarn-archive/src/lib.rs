@@ -26,7 +26,7 @@ pub mod settings;
 pub mod stores;
 
 pub use error::{Error, Result};
-pub use keeping::{Applied, Archive, RuleKeeper, is_staging_path, staging_path};
+pub use keeping::{Applied, Archive, RuleKeeper, is_staging_path, remove_staged, staging_path};
 pub use recall::{QueueExcerpt, QueuedRecall, RecallCounts, Recaller};
 pub use settings::StorageSettings;
 pub use stores::{ByteWatch, ObjectRange, Store, StoredState};

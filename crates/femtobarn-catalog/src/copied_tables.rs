@@ -155,8 +155,8 @@ pub(crate) const IN_STORES: &[CopiedTable] = &[
             "position",
             "changed_us",
         ],
-        new: "replicas t WHERE as_of <= ?2 \
-              AND EXISTS (SELECT 1 FROM databases d WHERE d.id = t.database AND d.created <= ?2)",
+        new: "replicas t WHERE \
+              EXISTS (SELECT 1 FROM databases d WHERE d.id = t.database AND d.created <= ?2)",
         new_by_commit: None,
     },
     CopiedTable {

@@ -15,4 +15,4 @@ mod stage;
 pub use archive::Archive;
 pub use keeper::RuleKeeper;
 pub use rules::Applied;
-pub use stage::{is_staging_path, staging_path};
+pub use stage::{is_staging_path, remove_staged, staging_path};

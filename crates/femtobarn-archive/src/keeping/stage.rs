@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaRow, ReplicaState, Residence};
+use femtobarn_catalog::{
+    DatabaseId, DatabaseRow, DiskState, ErrorKind, ReplicaRow, ReplicaState, Residence,
+};
 
 use super::archive::Archive;
 use super::lease::UnusedFile;
@@ -37,7 +39,12 @@ impl Archive {
         }
         let (_lock, row) = self.lock(database, lock_wait, watch)?;
         let residence = self.residence(database)?;
-        if !path.is_file() {
+        let is_there = path.is_file();
+        if is_there && residence.disk == DiskState::Online {
+            return Ok(());
+        }
+        // It was never removed, or was put there as a whole before a crash; or it is what a follower had before.
+        if !(is_there && is_known(&path, &residence, watch)?) {
             if residence.replicas.iter().all(|replica| replica.state == ReplicaState::Migrating) {
                 return Err(lost(&row));
             }
@@ -51,10 +58,7 @@ impl Archive {
                 let _ = self.local()?.record_disk_state(database, before);
                 return Err(error);
             }
-        } else if residence.disk == DiskState::Online {
-            return Ok(());
         }
-        // Here the file was never removed, or it was put there as a whole before a crash.
         Ok(self.local()?.record_disk_state(database, DiskState::Online)?)
     }
 
@@ -73,13 +77,11 @@ impl Archive {
         for replica in replicas {
             match self.fetch(replica, path, watch) {
                 Ok(()) if replica.is_complete() => return Ok(()),
-                Ok(()) => {
-                    return self.record_state(replica, ReplicaState::Complete);
-                }
+                Ok(()) => return self.note_state(replica, ReplicaState::Complete),
                 Err(error @ (Error::Stopped { .. } | Error::Full { .. })) => return Err(error),
                 Err(error) => {
                     if error.is_about_the_copy() && replica.is_complete() {
-                        self.record_state(replica, ReplicaState::Lost)?;
+                        self.note_state(replica, ReplicaState::Lost)?;
                     }
                     // One that can be tried again says more than one that is bad.
                     let is_better = failed.as_ref().is_none_or(Error::is_about_the_copy);
@@ -88,6 +90,14 @@ impl Archive {
             }
         }
         Err(failed.unwrap_or_else(|| lost(row)))
+    }
+
+    /// Records what is known of a copy now, unless this is a copy of the federation, whose leader alone records it.
+    fn note_state(&self, replica: &ReplicaRow, state: ReplicaState) -> Result<()> {
+        match self.record_state(replica, state) {
+            Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
+            noted => noted,
+        }
     }
 
     /// Fetches a copy beside its place, compares it with what was migrated, and puts it there.
@@ -141,6 +151,14 @@ impl Archive {
     }
 }
 
+/// Whether a file is that of which there were copies, lost ones among them.
+fn is_known(path: &Path, residence: &Residence, watch: &mut ByteWatch<'_>) -> Result<bool> {
+    let was_copied = |replica: &&ReplicaRow| replica.state != ReplicaState::Migrating;
+    let mut copies = residence.replicas.iter().filter(was_copied);
+    let (size, sum) = checksum(path, &mut |_| watch(0))?;
+    Ok(copies.any(|replica| (replica.size, &replica.checksum) == (size, &sum)))
+}
+
 fn lost(row: &DatabaseRow) -> Error {
     let what = format!(
         "the file of database {:?} is not on the disk, and no store has it; is the disk of its place mounted? \
@@ -157,8 +175,11 @@ pub fn staging_path(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes what attempts to stage a file have left.
-pub(super) fn remove_staged(path: &Path) -> Result<()> {
+/// Removes what attempts to stage a file have left. The database's lock has to be held.
+///
+/// # Errors
+/// `Io` if the folder cannot be read, or a file cannot be removed.
+pub fn remove_staged(path: &Path) -> Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
     let entries = fs::read_dir(folder).map_err(|error| Error::io("list", folder, error))?;
     for entry in entries.flatten() {

@@ -12,8 +12,10 @@ use femtobarn_catalog::{
 };
 
 use super::copied::{ChunkBuffer, CopiedFile, bytes_of};
+use super::in_stores::{ReturningFile, remove_remnant};
 use super::leader::Leader;
 use super::lock::lock;
+use super::options::{FollowOptions, Step};
 use super::superseded::{Comparison, Reconciled};
 use crate::error::{Error, Result};
 use crate::inventory::Ranges;
@@ -24,41 +26,6 @@ use crate::storage::places;
 const ATTEMPTS: u32 = 5;
 /// Between two of them.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
-
-/// How a follower follows.
-#[derive(Clone, Debug)]
-pub struct FollowOptions {
-    /// Where this copy is served, `root://host:port//federation`, or its name: the leader lists it.
-    pub name: String,
-    /// How long a leader is waited for that does not answer.
-    pub timeout: Duration,
-    /// How long readers of this copy may hold up the reuse of space that the leader has given out while the two were
-    /// not connected. After that, they find damaged pages.
-    pub reader_patience: Duration,
-}
-
-impl Default for FollowOptions {
-    fn default() -> Self {
-        FollowOptions {
-            name: String::new(),
-            timeout: Duration::from_secs(30),
-            reader_patience: Duration::from_secs(60),
-        }
-    }
-}
-
-/// What a step has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
-    /// The newest commit here.
-    pub at: Csn,
-    /// The newest commit of the leader when it was asked.
-    pub head: Csn,
-    /// Bytes of files that were copied.
-    pub bytes: u64,
-    /// Pages that are damaged at the leader, and so are here.
-    pub damaged_pages: u64,
-}
 
 /// A copy of a federation that follows its leader.
 pub struct Follower {
@@ -247,16 +214,25 @@ impl Follower {
             if of_it.is_empty() && is_same(here.get(&id), &database) && !is_evicted {
                 continue;
             }
-            // What is in the leader's stores alone stays there until somebody wants it.
-            if database.is_complete && nearline.contains(&id) {
+            // What is in the leader's stores alone stays there until somebody wants it. The file there has all that earlier
+            // commits refer to, even if the seal is a later one.
+            if nearline.contains(&id) || is_evicted && !database.is_complete {
                 attempt.reconciled.own.evicted.push(id);
-                if !is_evicted {
+                self.have.remove(&id);
+                if is_evicted {
+                    remove_remnant(&self.here, id, &path)?;
+                } else {
                     attempt.reconciled.evicted.push(path);
                 }
                 continue;
             }
             let is_new = !here.contains_key(&id);
-            match self.copy_file(&database, &path, is_new, of_it, attempt) {
+            let copied = if is_evicted {
+                self.copy_returning(&database, &path, of_it, attempt)
+            } else {
+                self.copy_file(&database, &path, is_new, of_it, attempt)
+            };
+            match copied {
                 // The file of a database that was detached may be anywhere by now.
                 Err(error) if error.kind() == ErrorKind::NotFound && database.dropped.is_some() => {
                 }
@@ -307,6 +283,21 @@ impl Follower {
         self.here.folder().join(path)
     }
 
+    /// Copies the file of a database that is complete, and not on the disk here.
+    fn copy_returning(
+        &mut self,
+        database: &LeaderDatabase,
+        path: &Path,
+        versions: Vec<VersionRow>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<()> {
+        let Some(file) = ReturningFile::begin(&self.here, database.id, path)? else {
+            return Ok(());
+        };
+        self.copy_file(database, file.part(), false, versions, attempt)?;
+        file.end()
+    }
+
     fn copy_file(
         &mut self,
         database: &LeaderDatabase,
@@ -331,10 +322,9 @@ impl Follower {
             Err(error) => return Err(error),
         };
         let have = match self.have.remove(&database.id) {
-            Some(have) => have,
-            None if is_made => Ranges::default(),
-            None if database.is_complete => Ranges::default(),
-            None => {
+            Some(have) if !is_made => have,
+            _ if is_made || database.is_complete => Ranges::default(),
+            _ => {
                 let mut kept = self.here.all_versions(database.id)?;
                 kept.retain(|it| !given_up.contains(&(it.database, it.container, it.csn)));
                 match bytes_of(&here, &kept) {
@@ -421,9 +411,10 @@ fn is_same(here: Option<&DatabaseRecord>, there: &LeaderDatabase) -> bool {
 /// The error of a database that cannot be found, although it was there when the rows were read.
 fn dropped_since(database: &LeaderDatabase, error: Error) -> Error {
     match error.kind() {
-        ErrorKind::NotFound if database.dropped.is_none() => {
-            was_given_up(format!("database {}", database.id))
-        }
+        ErrorKind::NotFound if database.dropped.is_none() => was_given_up(format!(
+            "the leader has no file of database {}: it has lost it, or the database",
+            database.id
+        )),
         _ => error,
     }
 }

@@ -8,11 +8,12 @@ use femtobarn_catalog::{
     Catalogue, Csn, DatabaseId, ErrorKind, LeaderDatabase, LeaderRows, LocalCatalogue, PinGuard,
     Successor,
 };
-use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_rpc::client::RemoteCatalogue;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::storage::file::DatabaseFile;
+use crate::storage::remote::connect::connect_options;
 use crate::storage::remote::folder::{RemoteFolder, ServerPatience};
 
 /// A connection to the leader.
@@ -29,8 +30,7 @@ pub(super) struct Leader {
 impl Leader {
     /// Connects to the server of `root://host:port//federation`.
     pub(super) fn connect(url: &str, patience: Duration) -> Result<Self> {
-        let connect = ConnectOptions { patience, ..ConnectOptions::default() };
-        let catalog = RemoteCatalogue::connect(url, &connect)?;
+        let catalog = RemoteCatalogue::connect(url, &connect_options(patience))?;
         let patience = ServerPatience::with_the_only_one(patience);
         let files = RemoteFolder::connect(url, catalog.session(), 0, patience)?;
         let url = url.to_owned();

@@ -8,7 +8,9 @@
 //! | `leader` | what is asked of the leader: rows, bytes of files, pins |
 //! | `lock` | one process follows into a folder |
 //! | `copied` | the bytes of one file that are here, and the copying of others |
+//! | `in_stores` | files that the leader's stores have, and that are not on the disk here |
 //! | `superseded` | what the leader has given up: versions, databases, space |
+//! | `options` | [`FollowOptions`], and [`Step`], what a step has done |
 //! | `follower` | [`Follower`]: one step after another |
 //! | `promotion` | [`promote`]: a follower becomes the leader |
 //!
@@ -16,18 +18,22 @@
 //! 1. Bytes are durable here before rows that refer to them are published, and the leader keeps the snapshot meanwhile.
 //! 2. Bytes that a version here refers to are not overwritten while that version is in the catalogue, or a reader has
 //!    it pinned. The leader keeps what readers have pinned here as long as the two are connected.
-//! 3. A follower that was cut off anywhere goes on from its head: bytes beyond are copied again.
-//! 4. One process follows into a folder. A federation has one leader in each generation; a promotion begins a new one,
+//! 3. A complete file is put into its place as a whole: readers of its path find all of it or nothing.
+//! 4. A follower that was cut off anywhere goes on from its head: bytes beyond are copied again.
+//! 5. One process follows into a folder. A federation has one leader in each generation; a promotion begins a new one,
 //!    and the leader of an earlier one is refused.
 //!
 //! May import `storage` and what is below it.
 
 mod copied;
 mod follower;
+mod in_stores;
 mod leader;
 mod lock;
+mod options;
 mod promotion;
 mod superseded;
 
-pub use follower::{FollowOptions, Follower, Step};
+pub use follower::Follower;
+pub use options::{FollowOptions, Step};
 pub use promotion::{Promotion, promote, tell_former_leader};

@@ -6,9 +6,10 @@ use std::time::Duration;
 use femtobarn_catalog::{Csn, DatabaseState, ErrorKind, LocalCatalogue, Role, Successor};
 
 use super::copied::bytes_of;
-use super::follower::{FollowOptions, Follower};
+use super::follower::Follower;
 use super::leader::Leader;
 use super::lock::lock;
+use super::options::FollowOptions;
 use crate::error::{Error, Result};
 use crate::storage::file::DatabaseFile;
 use crate::storage::key_chain;

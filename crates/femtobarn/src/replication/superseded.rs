@@ -202,13 +202,13 @@ impl Reconciled {
         here: &LocalCatalogue,
         have: &HashMap<DatabaseId, Ranges>,
     ) -> Result<()> {
+        self.evicted.iter().try_for_each(|path| file::remove_if_there(path))?;
         if !self.files.is_empty() {
             let used = here.every_database()?.into_iter().map(|it| here.folder().join(it.row.path));
             let used: BTreeSet<PathBuf> = used.collect();
             let unused = self.files.iter().filter(|path| !used.contains(*path));
             unused.into_iter().try_for_each(|path| file::remove_if_there(path))?;
         }
-        self.evicted.iter().try_for_each(|path| file::remove_if_there(path))?;
         for (id, path, mut freed) in self.freed {
             let Some(have) = have.get(&id) else { continue };
             freed.remove_all(have);
