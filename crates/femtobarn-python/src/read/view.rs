@@ -15,10 +15,10 @@ use crate::buffer::{Buffer, bytes_of};
 use crate::columns::{counts_of, tree_of};
 use crate::error::{OrRaise, exception};
 use crate::handles::{ForkGuard, HandleGroup};
-use crate::read::lookup::{BoundsColumns, columns_of_bounds, values_of};
 use crate::read::object::Object;
 use crate::read::object_fields::ObjectFields;
 use crate::read::snapshot::SnapshotHandle;
+use crate::read::values::{BoundsColumns, columns_of_bounds, values_of};
 
 /// Stored bytes beyond which a read runs on its own thread, so that Ctrl-C interrupts it.
 const LONG_READ_BYTES: f64 = 256e6;

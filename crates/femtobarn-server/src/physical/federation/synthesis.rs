@@ -8,7 +8,7 @@
 //!
 //! 1. Bytes that the versions refer to are read from the file, at the same offsets. Everything between them is zero,
 //!    since transactions may be writing there, except for synthesised keys that keep the chain of keys complete.
-//! 2. The synthesised parts depend only on the file's identity and the versions. These are the key of the cache.
+//! 2. The synthesised parts depend only on the file's path and the versions of its containers. These are the key of the cache.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -38,8 +38,8 @@ const ALIGNMENT: u64 = 8;
 const FILE_BYTES_MAX: usize = 256 << 20;
 /// Bytes that are synthesised for all open files together.
 const ALL_BYTES_MAX: u64 = 1 << 30;
-/// The expected number of cache entries.
-const CACHED_MAX: usize = 256;
+/// The number of databases that the cache is made for; their bytes are what is limited.
+const CACHED_EXPECTED: usize = 256;
 
 /// Synthesises the missing parts of databases, and caches them.
 pub(super) struct FileSynthesizer {
@@ -53,7 +53,7 @@ pub(super) struct SynthesizedFile {
     pub(super) layout: CompositeLayout,
     /// The time of the newest commit, in microseconds since 1970.
     time_us: i64,
-    /// A hash of the versions, which distinguishes the file's id from that of other versions.
+    /// A hash of the versions of containers: the file's id is another one for others.
     number: u64,
     _share: Share,
 }
@@ -78,7 +78,7 @@ impl Weighter<SynthesisKey, Arc<SynthesizedFile>> for ByMemory {
 
 impl FileSynthesizer {
     pub(super) fn new(memory: u64) -> Self {
-        let cache = Cache::with_weighter(CACHED_MAX, memory, ByMemory);
+        let cache = Cache::with_weighter(CACHED_EXPECTED, memory, ByMemory);
         FileSynthesizer { cache, budget: Budget::new(ALL_BYTES_MAX) }
     }
 

@@ -5,8 +5,8 @@
 //! 2. The table holds at most the bytes that a request allows for its answer, as they arrived, without a copy,
 //!    until the caller takes them.
 //! 3. A request times out `timeout` after the last byte of any answer, since a busy server may have queued it
-//!    behind other requests, `patience` after the last byte of its own, and `answer_limit`, if there is one, after it
-//!    was sent.
+//!    behind other requests, and `patience` after the last byte of its own. `answer_limit`, if there is one, is looked at
+//!    as bytes of the answer arrive: an answer that takes longer than that ends the connection.
 //! 4. Loss of the connection ends all requests.
 
 use std::collections::{HashMap, VecDeque};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::failure::HttpFailure;
 
-/// Ranges of a request.
+/// Ranges of a request, at most.
 const RANGES_MAX: usize = 4096;
 
 /// The bytes of a file that a request is for.
@@ -20,8 +20,8 @@ pub(super) enum RequestedBytes {
 /// one that cannot be understood, is ignored.
 ///
 /// # Errors
-/// [`HttpFailure::OutOfRange`] if no range is left; [`HttpFailure::Malformed`] if there are too many, or they ask for the same
-/// bytes again and again.
+/// [`HttpFailure::OutOfRange`] if no range is left; [`HttpFailure::Malformed`] if there are too many, or several have together
+/// more than twice the bytes of the file.
 pub(super) fn requested(header: Option<&str>, size: u64) -> Result<RequestedBytes, HttpFailure> {
     let Some(list) = header.and_then(list_of) else { return Ok(RequestedBytes::Whole) };
     if list.split(',').count() > RANGES_MAX {
