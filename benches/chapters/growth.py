@@ -58,7 +58,7 @@ FIGURES = (
     by_objects("append", "Commit 1,000 objects more to a container", (flat(CPU),)),
     by_objects(
         "open",
-        "Open a federation, a container and its first object",
+        "Open a federation and read an object of a container",
         (flat(CPU), highest(WALL, 5000, "microseconds in total")),
     ),
     by_kind("containers", "Containers in a database", "create"),
@@ -83,7 +83,7 @@ FIGURES = (
         name="growth-readers",
         title="200 processes open one federation of 10,000 databases and read an object each",
         unit="processes",
-        sides=(Side(OURS, ("growth.py", "many", "{data}/many_databases", "{work}"), "ours", cores=2),),
+        sides=(Side(OURS, ("growth.py", "many", "{data}/many_databases"), "ours", cores=2),),
         targets=(
             Target("seconds for all processes", lambda r: r.median(OURS, lambda s: s["wall_s"]), at_most=2.0),
             Target(

@@ -1,7 +1,8 @@
-"""Data that several chapters read.
+"""Commands that make the data of several chapters; no chapter itself.
 
-ROOT itself writes the files, with its default options; federations, Parquet files and Lance data sets are
-converted from them, so all hold the same values.
+A pool of values comes first. ROOT itself writes its files, with its default options. Federations of 10 KB
+objects are written from the pool; all others, Parquet files and Lance data sets are converted from ROOT's
+files. So all hold the same values.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ POOL = pool("objects")
 
 
 def objects(compression: str) -> tuple[Preparation, ...]:
-    """Objects of 10 KB, in a ROOT file and in a federation."""
+    """Make objects of 10 KB, in a ROOT file and in a federation."""
     file, federation = f"{{data}}/objects_{compression}.root", f"{{data}}/objects_{compression}.fed"
     tail = ("{data}/objects.bin", OBJECTS, compression)
     return (
@@ -31,21 +32,21 @@ def objects(compression: str) -> tuple[Preparation, ...]:
 
 
 def columns(compression: str) -> tuple[Preparation, ...]:
-    """Jagged columns."""
+    """Make jagged columns."""
     file = f"{{data}}/columns_{compression}.root"
     write = ("root_peer", "write-columns", file, "{data}/columns.bin", ENTRIES, compression)
     return (pool("columns"), Preparation(file, write), imported("columns", "events", compression))
 
 
 def rows(compression: str) -> tuple[Preparation, ...]:
-    """Objects of 10 fields and 100 bytes."""
+    """Make objects of 10 fields and 100 bytes."""
     file = f"{{data}}/rows_{compression}.root"
     write = ("root_write", "rows", file, "{data}/rows.bin", ROWS, compression)
     return (pool("rows"), Preparation(file, write), imported("rows", "rows", compression))
 
 
 def events() -> tuple[Preparation, ...]:
-    """Events of 50 columns, uncompressed."""
+    """Make events of 50 columns, uncompressed."""
     file = "{data}/events_none.root"
     write = ("root_write", "events", file, "{data}/events.bin", EVENTS, "none")
     return (

@@ -1,15 +1,16 @@
-"""The cost of work on federations of growing size; each command prints one JSON object (README.md).
+"""The cost of work on federations of growing size. All commands but `prepare` print a sample (README.md).
 
     growth.py prepare containers|databases|commits FOLDER    make federations of several sizes, to be copied
     growth.py append FOLDER cpu|wall     commit 1,000 objects to containers of several sizes
-    growth.py open FOLDER cpu|wall       open a federation, a container and its first object, for these sizes
-    growth.py create KIND DATA FOLDER    add a container, database or commit to federations of several sizes
+    growth.py open FOLDER cpu|wall       open a federation and read one object of a container of these sizes
+    growth.py create KIND DATA FOLDER    add containers, databases or commits to federations of several sizes
     growth.py find KIND DATA             find one of them in a federation that was just opened
     growth.py reader FOLDER              memory while 1.6 GB are read
     growth.py writer FOLDER              memory while 1.6 GB are written
-    growth.py many DATA FOLDER           200 processes that open a federation and read an object
+    growth.py many DATA                  200 processes that open a federation and read an object
 
-Costs are medians in microseconds, taken over all sizes by turns; memory is in MB.
+The cost at each size is the median, in microseconds, of rounds that take the sizes in turn; that of an added
+item is a part of a transaction's. Memory is in MB.
 """
 
 from __future__ import annotations
@@ -195,8 +196,8 @@ def find(kind: str, data: str) -> dict[str, Any]:
 # ---- many processes
 
 
-def many(data: str, folder: str) -> dict[str, Any]:
-    """Start processes that open the federation of 10,000 databases at once, and stay until all have read."""
+def many(data: str) -> dict[str, Any]:
+    """Start processes that open the federation of 10,000 databases at once, and read an object each."""
     path = f"{data}/{SIZES['databases'][-1]}.fed"
     go, done = os.pipe(), os.pipe()
     children = [one_reader(path, number, go, done) for number in range(READERS)]
@@ -207,7 +208,6 @@ def many(data: str, folder: str) -> dict[str, Any]:
     wall = time.perf_counter() - wall
     for child in children:
         os.waitpid(child, 0)
-    del folder
     total = {key: sum(each[key] for each in seen) for key in ("cpu_s", "memory_bytes", "check")}
     return {"items": READERS, "wall_s": wall, **total}
 

@@ -4,8 +4,9 @@
     one_by_one.py read ENGINE small|blob FOLDER COUNT STORED
 
 `small` objects, from rows.bin, have 10 fields and 100 bytes; a `blob`, from objects.bin, is a number and
-10 KB. POOL is that file. Writing commits 10,000 objects at a time, durably. Reading fetches COUNT of the
-STORED objects in FOLDER, each once and in random order, and touches every field.
+10 KB. POOL is rows.bin or objects.bin. Writing commits 10,000 objects at a time, durably. Reading fetches
+COUNT of the STORED objects in FOLDER in random order, and touches every field. It does so twice, and the
+second time is measured.
 """
 
 from __future__ import annotations

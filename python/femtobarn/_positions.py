@@ -19,7 +19,8 @@ def is_number(index: Any) -> bool:
 
 
 def positions_of(index: Any, length: int, what: str) -> Positions:
-    """Return the positions that an index picks from a sequence, in the order of the index.
+    """Return the positions that an index picks from a sequence, in the order of the index; an index that
+    :func:`is_number` is for the caller.
 
     Parameters
     ----------

@@ -224,10 +224,19 @@ class Storage:
             _femtobarn.pin_file(handle, name, holder or getpass.getuser(), end)
 
     def unpin(self, databases: str | Sequence[str], *, holder: str | None = None) -> None:
-        """End the pins of a holder, by default those of the user."""
-        handle = self._handle.upkeep()
-        for name in self._named(databases):
-            _femtobarn.unpin_file(handle, name, holder or getpass.getuser())
+        """End the pins of a holder, by default those of the user.
+
+        Raises
+        ------
+        NotFoundError
+            If the holder has pinned none of the databases; the error names those who have.
+        """
+        handle, names, whose = self._handle.upkeep(), self._named(databases), holder or getpass.getuser()
+        ended = [_femtobarn.unpin_file(handle, name, whose) for name in names]
+        if not any(ended):
+            others = {pin.holder for residence in self.where(*names) for pin in residence.pins}
+            known = f"pinned by {', '.join(sorted(others))}" if others else "not pinned"
+            raise NotFoundError(f"{whose} has pinned none of {', '.join(names)}: {known}")
 
     def apply_storage_rules(self, *, progress: Progress | None = None) -> AppliedRules:
         """Apply the rules of ``storage.toml`` once.

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,11 +76,16 @@ class DataServer:
 
 @contextmanager
 def served_process(
-    *arguments: str | Path, host: str = "127.0.0.1", folder: Path | None = None
+    *arguments: str | Path,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    folder: Path | None = None,
+    before: Sequence[str] = (),
 ) -> Iterator[tuple[dict[str, Any], subprocess.Popen[bytes]]]:
-    """A server of ours that is a process of its own: what it says when it listens, and the process."""
-    command: list[str | Path] = [sys.executable, "-m", "femtobarn", "serve", *arguments]
-    command += ["--address", host, "-p", "0", "--json", "--config", QUICK_STOP]
+    """A server of ours that is a process of its own: what it says when it listens, and the process. The words
+    `before` stand before its command."""
+    command: list[str | Path] = [*before, sys.executable, "-m", "femtobarn", "serve", *arguments]
+    command += ["--address", host, "-p", str(port), "--json", "--config", QUICK_STOP]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

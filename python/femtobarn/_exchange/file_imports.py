@@ -1,4 +1,7 @@
-"""A Parquet or Arrow file, or an RNTuple, copied into a container in one transaction."""
+"""A Parquet or Arrow file, or an RNTuple, copied into a container in one transaction, with its origin.
+
+A file that was imported before is refused, unless it is to be imported again.
+"""
 
 from __future__ import annotations
 

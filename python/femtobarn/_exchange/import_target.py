@@ -1,4 +1,4 @@
-"""What an import takes and gives: the federation, as far as imports use it, and the result."""
+"""What imports use of a federation, and their result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ImportTarget(Protocol):
 
 @dataclass(frozen=True)
 class Imported:
-    """A tree that was imported."""
+    """A tree, RNTuple or table that was imported."""
 
     container: str
     """The container that its objects went to, as ``"database/container"``."""
@@ -41,10 +41,10 @@ class Imported:
     entries: int
     """Number of objects."""
     skipped: dict[str, str]
-    """Branches that were left out, with the reason."""
+    """Its branches, fields or columns that were left out, with the reason."""
     file: str = ""
-    """The file that the tree is in."""
+    """The file that it is in."""
     tree: str = ""
-    """Name of the tree in the file."""
+    """Its name in the file."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Everything else in the file that was not imported, with the reason."""

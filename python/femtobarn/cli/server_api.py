@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 from .._exceptions import DeniedError, UnavailableError
 from .output import human_size
@@ -14,28 +15,30 @@ from .output import human_size
 __all__ = ["address_of", "ask", "recall_sums", "server_argument"]
 
 
+PORT = 1094
+"""Of servers for which none is named."""
+
+
 def server_argument(parser: argparse.ArgumentParser) -> None:
     """Declare the argument that names a server."""
-    parser.add_argument(
-        "server", nargs="?", default="localhost:1094", help="HOST:PORT or URL (localhost:1094)"
-    )
+    parser.add_argument("server", nargs="?", default="localhost", help="HOST[:PORT] or URL (localhost:1094)")
 
 
 def address_of(server: str, path: str) -> str:
-    """Return the address of a page of a server, which is given as HOST:PORT or by a URL.
+    """Return the address of a page of a server, which is given as HOST, HOST:PORT or by a URL; the port of
+    servers is 1094.
 
     Examples
     --------
-    >>> address_of("localhost:1094", "api/status"), address_of("roots://host//lhc.fed", "api/status")
-    ('http://localhost:1094/api/status', 'https://host/api/status')
+    >>> address_of("localhost:1095", "api/status"), address_of("roots://host//lhc.fed", "api/status")
+    ('http://localhost:1095/api/status', 'https://host:1094/api/status')
     """
-    for scheme in ("root://", "http://"):
-        if server.startswith(scheme):
-            return f"http://{server.removeprefix(scheme).split('/')[0]}/{path}"
-    for scheme in ("roots://", "https://"):
-        if server.startswith(scheme):
-            return f"https://{server.removeprefix(scheme).split('/')[0]}/{path}"
-    return f"http://{server}/{path}"
+    parts = urlsplit(server if "://" in server else f"root://{server}")
+    scheme = "https" if parts.scheme in ("roots", "https") else "http"
+    named = parts.netloc.rpartition("@")[2]
+    has_port = named.rpartition("]")[2].rpartition(":")[1]
+    port = "" if has_port or parts.scheme in ("http", "https") else f":{PORT}"
+    return f"{scheme}://{named}{port}/{path}"
 
 
 def ask(address: str, seconds: float = 10) -> Any:
