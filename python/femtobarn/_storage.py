@@ -75,7 +75,7 @@ class AppliedRules:
     evicted: list[tuple[str, int]]
     """Databases that left the disk, with their bytes."""
     removed: int
-    """Objects that were removed from stores because nothing refers to them."""
+    """Files that were removed from stores because the catalogue does not name them any more."""
     failed: list[tuple[str, str]]
     """What could not be done, with the reason; it is tried again the next time."""
 
@@ -241,8 +241,8 @@ class Storage:
     def apply_storage_rules(self, *, progress: Progress | None = None) -> AppliedRules:
         """Apply the rules of ``storage.toml`` once.
 
-        Copies what is due, removes objects that nothing refers to, and evicts the least recently used files
-        while more of the disk is used than wanted.
+        Copies what is due, removes files of stores that the catalogue does not name, and evicts the least
+        recently used files while more of the disk is used than wanted.
         """
         return AppliedRules(**_femtobarn.apply_storage_rules(self._handle.upkeep(), progress))
 

@@ -183,7 +183,7 @@ def apply_rules(options: argparse.Namespace) -> None:
     lines = [f"copied {database} to {store}" for database, store in done.migrated]
     lines += [f"evicted {database}, {human_size(size)}" for database, size in done.evicted]
     if done.removed:
-        lines.append(f"removed {done.removed} objects that nothing refers to")
+        lines.append(f"removed {done.removed} files of stores that the catalogue does not name any more")
     lines += [f"failed: {what}: {why}" for what, why in done.failed]
     emit(options, asdict(done), "\n".join(lines or ["nothing to do"]))
     if done.failed:
