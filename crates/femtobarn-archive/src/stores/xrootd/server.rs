@@ -20,7 +20,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(3600);
 pub(super) struct StoreServer {
     url: Url,
     options: Options,
-    client: tokio::sync::Mutex<Option<Client>>,
+    client: Mutex<Option<Client>>,
     /// The files that were read last, by their keys, the newest at the end.
     open: Mutex<VecDeque<(String, Arc<File>)>>,
     /// When the server was asked to bring files online, by their keys.
@@ -30,7 +30,7 @@ pub(super) struct StoreServer {
 impl StoreServer {
     /// A server that is connected to when it is first needed.
     pub(super) fn new(url: Url, options: Options) -> Self {
-        let (client, open) = (tokio::sync::Mutex::default(), Mutex::default());
+        let (client, open) = (Mutex::default(), Mutex::default());
         StoreServer { url, options, client, open, asked: Mutex::default() }
     }
 
@@ -55,12 +55,13 @@ impl StoreServer {
     /// # Errors
     /// Those of [`Client::connect`].
     pub(super) async fn client(&self) -> Result<Client> {
-        let mut client = self.client.lock().await;
-        if let Some(client) = &*client {
-            return Ok(client.clone());
+        let known = self.client.lock().clone();
+        if let Some(client) = known {
+            return Ok(client);
         }
+        // Whoever needs one meanwhile connects, too, so nobody waits for the time-outs of others. The first one is kept.
         let connected = Client::connect(&self.url, self.options.clone()).await?;
-        Ok(client.insert(connected).clone())
+        Ok(self.client.lock().get_or_insert(connected).clone())
     }
 
     /// A connection of its own, for a request that may take this long.
