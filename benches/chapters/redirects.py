@@ -6,24 +6,30 @@ from framework import Figure, Preparation, Role, Side, faster, rate
 
 TITLE = "Redirects"
 INTRO = """A redirector in front of two servers of its kind, all on one machine with the clients, which open
-the same file again and again and do not follow the redirect. CPU seconds are the redirector's alone. XRootD's
-is Debian's (5.5); its manager's `xrootd` and `cmsd` count together."""
+the same file again and again, or many files once each, and do not follow the redirect. CPU seconds are the
+redirector's alone. XRootD's is Debian's (5.5); its manager's `xrootd` and `cmsd` count together."""
 
 FILE = "{data}/served-1gib.bin"
 FILE_MB = 1074
 SECONDS = "2"
+FILES = "500"
 CPU_MICROSECONDS_MAX = 60
 REDIRECTORS: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XRootD": ("xrootd", "peer")}
 
 PREPARATIONS = (Preparation(FILE, ("random_file.py", FILE, str(FILE_MB))),)
 
 
-def both(sessions: str) -> tuple[Side, ...]:
-    """The same clients at both redirectors."""
+def again(sessions: str) -> tuple[Side, ...]:
+    """Clients that open one file again and again, at both redirectors."""
+    return both("again", FILE, "{sessions}", sessions, SECONDS)
+
+
+def both(*work: str) -> tuple[Side, ...]:
+    """The same work at both redirectors."""
     return tuple(
         Side(
             name,
-            ("redirected.py", kind, FILE, "{sessions}", sessions, SECONDS),
+            ("redirected.py", kind, *work),
             role,
             cores=2,
             needs=("xrootd", "cmsd") if role == "peer" else (),
@@ -37,19 +43,27 @@ FIGURES: tuple[Figure, ...] = (
         "redirect-alone",
         "Redirects of one client, one after another",
         "redirects",
-        both("1"),
+        again("1"),
         (faster("Femtobarn", "XRootD", 3.0),),
     ),
     Figure(
         "redirect-many",
         "Redirects of 32 clients",
         "redirects",
-        both("32"),
+        again("32"),
         (
             rate("Femtobarn", 10_000),
             rate("Femtobarn", 1e6 / CPU_MICROSECONDS_MAX, "cpu"),
             faster("Femtobarn", "XRootD", 3.0),
         ),
+    ),
+    Figure(
+        "redirect-once",
+        "Redirects to files that nobody has asked for before",
+        "redirects",
+        both("once", FILES),
+        (faster("Femtobarn", "XRootD", 3.0),),
+        note="One client opens one file after another; the redirector asks its servers for each.",
     ),
 )
 """The chapter's figures."""
