@@ -57,6 +57,8 @@ pub struct RecallQueue {
     due: BTreeSet<(u64, Tape)>,
     /// The tapes that are mounted.
     mounted: BTreeSet<Tape>,
+    /// The tape that left its drive last, until another one is mounted.
+    released: Option<Tape>,
     known: HashMap<DatabaseId, (Tape, u64)>,
     /// The stamp after each user's last request of each priority or a higher one; only of users that are ahead of `now`.
     users: HashMap<String, [u64; PRIORITY_MAX as usize + 1]>,
@@ -70,14 +72,10 @@ pub struct RecallQueue {
 struct Waiting {
     by_position: BTreeMap<(u64, DatabaseId), (u64, Recall)>,
     stamps: BTreeSet<(u64, DatabaseId)>,
-    /// Where the mounted tape is, and what it has given; none if it is not mounted.
-    mounted: Option<Mounted>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Mounted {
+    /// Where the tape goes on, as it did when it left its drive: what is wanted in front of that later holds up nothing.
     position: u64,
-    bytes: u64,
+    /// The bytes that the mounted tape has given; none if it is not mounted.
+    given: Option<u64>,
 }
 
 impl RecallQueue {
@@ -124,15 +122,18 @@ impl RecallQueue {
         waiting.by_position.get(&(*position, database)).map(|(stamp, _)| *stamp)
     }
 
-    /// Mounts the tape of the request that is due first; none if nothing waits for a tape that is not mounted.
+    /// Mounts the tape of the request that is due first, but one that has just left its drive for another only if there is
+    /// none; none if nothing waits for a tape that is not mounted.
     pub fn mount(&mut self) -> Option<Tape> {
-        let (stamp, tape) = self.due.first()?.clone();
+        let released = self.released.take();
+        let other = self.due.iter().find(|(_, tape)| Some(tape) != released.as_ref());
+        let (stamp, tape) = other.or_else(|| self.due.first())?.clone();
         self.now = self.now.max(stamp);
         if self.users.len() > self.known.len() {
             let now = self.now;
             self.users.retain(|_, stamps| stamps[0] > now);
         }
-        self.change(&tape, |waiting| waiting.mounted = Some(Mounted::default()));
+        self.change(&tape, |waiting| waiting.given = Some(0));
         Some(tape)
     }
 
@@ -141,21 +142,25 @@ impl RecallQueue {
     pub fn next(&mut self, tape: &Tape) -> Option<Recall> {
         let others_wait = !self.due.is_empty();
         let next = self.change(tape, |waiting| {
-            let mounted = waiting.mounted?;
-            let is_over = others_wait && mounted.bytes >= MOUNTED_BYTES_MAX;
-            let ahead = waiting.by_position.range((mounted.position, DatabaseId(0))..).next();
+            let given = waiting.given?;
+            let is_over = others_wait && given >= MOUNTED_BYTES_MAX;
+            let ahead = waiting.by_position.range((waiting.position, DatabaseId(0))..).next();
             // At the end of the tape: back to its beginning.
             let found = ahead.or_else(|| waiting.by_position.first_key_value());
             let Some((&place, _)) = found.filter(|_| !is_over) else {
-                waiting.mounted = None;
+                waiting.given = None;
                 return None;
             };
             let (stamp, recall) = waiting.by_position.remove(&place)?;
             waiting.stamps.remove(&(stamp, recall.database));
-            let bytes = mounted.bytes.saturating_add(recall.bytes);
-            waiting.mounted = Some(Mounted { position: place.0, bytes });
+            waiting.position = place.0;
+            waiting.given = Some(given.saturating_add(recall.bytes));
             Some(recall)
-        })?;
+        });
+        let Some(next) = next else {
+            self.released = Some(tape.clone());
+            return None;
+        };
         self.known.remove(&next.database);
         self.bytes -= next.bytes;
         Some(next)
@@ -203,14 +208,14 @@ impl RecallQueue {
             self.due.remove(&(stamp, tape.clone()));
         }
         let changed = change(waiting);
-        if waiting.mounted.is_none() {
+        if waiting.given.is_none() {
             self.mounted.remove(tape);
         } else if !self.mounted.contains(tape) {
             self.mounted.insert(tape.clone());
         }
         match waiting.due() {
             Some(stamp) => drop(self.due.insert((stamp, tape.clone()))),
-            None if waiting.by_position.is_empty() && waiting.mounted.is_none() => {
+            None if waiting.by_position.is_empty() && waiting.given.is_none() => {
                 self.tapes.remove(tape);
             }
             None => {}
@@ -222,12 +227,12 @@ impl RecallQueue {
 impl Waiting {
     /// The stamp of the request that is due first, of a tape that is not mounted.
     fn due(&self) -> Option<u64> {
-        if self.mounted.is_some() { None } else { self.stamps.first().map(|(stamp, _)| *stamp) }
+        if self.given.is_some() { None } else { self.stamps.first().map(|(stamp, _)| *stamp) }
     }
 
     /// What is ahead of the place of the tape, and then what is behind it.
     fn in_order(&self) -> impl Iterator<Item = &Recall> {
-        let here = (self.mounted.map_or(0, |mounted| mounted.position), DatabaseId(0));
+        let here = (self.position, DatabaseId(0));
         let ahead = self.by_position.range(here..);
         ahead.chain(self.by_position.range(..here)).map(|(_, (_, recall))| recall)
     }
@@ -296,7 +301,27 @@ mod tests {
         }
         queue.add(recall(9, "B", 0, "ann", 1));
         let (order, mounts) = emptied(&mut queue);
-        assert_eq!((order, mounts), (vec![0, 1, 2, 9], 4));
+        assert_eq!((order, mounts), (vec![0, 9, 1, 2], 3));
+    }
+
+    #[test]
+    fn what_comes_later_in_front_of_a_tape_does_not_hold_up_what_is_behind() {
+        let mut queue = RecallQueue::default();
+        let in_front =
+            |number| recall(number, "A", 100 - u64::from(number), "ann", MOUNTED_BYTES_MAX);
+        queue.add(in_front(0));
+        queue.add(recall(9, "A", 9_000, "ann", MOUNTED_BYTES_MAX));
+        let mut order = vec![];
+        for round in 1..=3 {
+            queue.add(in_front(round));
+            queue.add(recall(100 + round, "B", 0, "bob", 1));
+            for _ in 0..2 {
+                let tape = queue.mount().unwrap();
+                order.extend(queue.next(&tape).map(|next| next.database.0));
+                assert_eq!(queue.next(&tape), None, "another tape waits");
+            }
+        }
+        assert!(order.contains(&9), "{order:?}");
     }
 
     #[test]
