@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Catalogue, DatabaseId, DatabaseRow, DatabaseState, ErrorKind, FilePin, LocalCatalogue,
-    LockGuard, ReplicaRow, ReplicaState, Residence, clock,
+    Catalogue, DatabaseId, DatabaseRow, DatabaseState, Error as CatalogueError, ErrorKind, FilePin,
+    LocalCatalogue, LockGuard, ReplicaRow, ReplicaState, Residence, clock,
 };
 use parking_lot::Mutex;
 
@@ -80,8 +80,8 @@ impl Archive {
         Ok(self.local()?.residence(database)?)
     }
 
-    /// A copy of a database that readers may read where it is, and its store, which says that it has it; none if the file
-    /// has to be brought back.
+    /// A copy of a database that readers may read where it is, and its store, which says that it has it at hand; none if
+    /// the file has to be brought back.
     ///
     /// # Errors
     /// Those of the catalogue.
@@ -94,7 +94,7 @@ impl Archive {
         Ok(replicas.into_iter().filter(may_be_read).find_map(|replica| {
             let store = self.store(&replica.store).ok()?;
             let found = store.stat(&replica.key).ok()?;
-            (found.size == replica.size).then_some((store, replica))
+            (found.size == replica.size && !found.is_offline).then_some((store, replica))
         }))
     }
 
@@ -179,9 +179,11 @@ impl Archive {
             let owner = self.catalogue.locks().owner();
             match owner.lock_database_exclusive(database, rest.min(LOCK_SLICE)) {
                 Ok(lock) => return Ok((lock, self.local()?.any_database_by_id(database)?)),
-                Err(error) if error.kind() != ErrorKind::Busy || rest <= LOCK_SLICE => {
-                    return Err(error.into());
+                Err(CatalogueError::Busy { what, holder, .. }) if rest <= LOCK_SLICE => {
+                    let waited = clock::now() - began;
+                    return Err(CatalogueError::Busy { what, holder, waited }.into());
                 }
+                Err(error) if error.kind() != ErrorKind::Busy => return Err(error.into()),
                 Err(_) if !watch(0) => {
                     let what = format!("waiting for database {database}");
                     return Err(Error::Stopped { what });

@@ -242,7 +242,7 @@ impl Store for CommandStore {
             return Err(Error::Unavailable { what });
         };
         let tape = answer.tape.map(|tape| (tape, answer.position));
-        Ok(StoredState { size, checksum: answer.checksum, tape })
+        Ok(StoredState { size, checksum: answer.checksum, tape, is_offline: false })
     }
 
     fn remove(&self, key: &str) -> Result<()> {

@@ -26,6 +26,8 @@ pub struct StoredState {
     pub checksum: Option<String>,
     /// The tape that it is on, and its place there, if it is on one.
     pub tape: Option<(String, u64)>,
+    /// Whether the store has to bring it online before it can be read, as far as it tells.
+    pub is_offline: bool,
 }
 
 /// A range of an object that is to be read.

@@ -97,7 +97,7 @@ fn what_a_crash_left_is_continued() {
     assert_eq!(of.catalogue.discarded_objects().unwrap(), [left]);
     assert_eq!((archive.sweep().unwrap(), of.objects().len()), (1, 1));
     // Killed between the catalogue and the removal of the file.
-    let row = of.catalogue.database_by_id(run7, femtobarn_catalog::Csn::MAX).unwrap();
+    let row = of.row(run7);
     of.catalogue.record_eviction(&row, 1).unwrap();
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     assert_eq!((state(&of, run7), of.files().len()), (ResidenceState::Both, 1));
@@ -285,6 +285,11 @@ fn whoever_waits_for_another_process_can_be_stopped() {
     assert_eq!(kind(stopped), ErrorKind::Closed);
     let busy = archive.stage(run7, Duration::from_millis(10), &mut *on());
     assert_eq!(kind(busy), ErrorKind::Busy);
+    let busy = archive.stage(run7, Duration::from_millis(1200), &mut *on());
+    let Err(Error::Catalogue(femtobarn_catalog::Error::Busy { waited, .. })) = busy else {
+        panic!("{busy:?}")
+    };
+    assert!(waited >= Duration::from_millis(1200), "the whole time is told: {waited:?}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use femtobarn_archive::{Archive, ByteWatch};
 use femtobarn_catalog::{
-    Commit, DatabaseId, DatabaseState, DroppedDatabase, LocalCatalogue, NewDatabase,
+    Commit, Csn, DatabaseId, DatabaseRow, DatabaseState, DroppedDatabase, LocalCatalogue,
+    NewDatabase,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -63,13 +64,18 @@ impl Sealed {
         id
     }
 
+    /// The newest row of a database.
+    pub(crate) fn row(&self, id: DatabaseId) -> DatabaseRow {
+        self.catalogue.database_by_id(id, Csn::MAX).unwrap()
+    }
+
     pub(crate) fn drop_database(&self, id: DatabaseId) {
         let seen = self.catalogue.head().unwrap();
         let dropped = DroppedDatabase { id, seen, keeps_file: false };
         self.commit(Commit { dropped_databases: vec![dropped], ..Commit::default() });
     }
 
-    fn commit(&self, commit: Commit) -> femtobarn_catalog::Csn {
+    fn commit(&self, commit: Commit) -> Csn {
         self.catalogue.commit(Commit { transaction: Uuid::new_v4(), ..commit }).unwrap()
     }
 

@@ -8,9 +8,10 @@ use std::thread;
 
 use bytes::Bytes;
 use femtobarn_archive::{Error, ObjectRange, Store};
+use femtobarn_catalog::ReplicaRow;
 use xrd::{RequestEvent, RequestFramer};
 
-use crate::sealed::on;
+use crate::sealed::{Sealed, on};
 use crate::xrootd::store_at;
 
 #[derive(Default)]
@@ -64,8 +65,8 @@ fn answer(mut stream: TcpStream, asked: &Asked) -> Option<()> {
     }
 }
 
-#[test]
-fn what_is_offline_is_asked_for_once_and_comes_later() {
+/// Plays a server; returns its address, and what it is asked.
+fn play() -> (String, Arc<Asked>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("root://{}//tape", listener.local_addr().unwrap());
     let asked = Arc::new(Asked::default());
@@ -76,6 +77,28 @@ fn what_is_offline_is_asked_for_once_and_comes_later() {
             thread::spawn(move || answer(stream, &seen));
         }
     });
+    (url, asked)
+}
+
+#[test]
+fn what_is_offline_is_not_read_in_place_if_another_store_has_it_at_hand() {
+    let (of, (url, _)) = (Sealed::new(), play());
+    let tape = format!("[stores.a]\nkind = 'xrootd'\nurl = '{url}'\nin_place = true\n");
+    let disk = format!("kind = 'folder'\npath = '{}'\nin_place = true\n", of.store().display());
+    of.settings(&format!("{tape}[stores.b]\n{disk}"));
+    let run7 = of.database("run7", b"7 bytes");
+    let archive = of.archive();
+    let copy = archive.migrate(run7, "b", &mut *on()).unwrap();
+    of.catalogue.record_replica(&ReplicaRow { store: "a".to_owned(), ..copy.clone() }).unwrap();
+    let (_, read) = archive.in_place(run7).unwrap().unwrap();
+    assert_eq!(read, copy);
+    of.catalogue.discard_replica(&of.row(run7), "b", true).unwrap();
+    assert!(archive.in_place(run7).unwrap().is_none(), "the file is brought back");
+}
+
+#[test]
+fn what_is_offline_is_asked_for_once_and_comes_later() {
+    let (url, asked) = play();
     let store = store_at(&url, 5);
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().join("to");

@@ -228,17 +228,19 @@ impl Store for XrootdStore {
     }
 
     fn stat(&self, key: &str) -> Result<StoredState> {
-        let size = self.run(self.stat_object(key))?.size;
-        Ok(StoredState { size, ..StoredState::default() })
+        let line = self.run(self.stat_object(key))?;
+        let is_offline = line.flags.contains(StatFlags::OFFLINE);
+        Ok(StoredState { size: line.size, is_offline, ..StoredState::default() })
     }
 
     fn examine(&self, key: &str, size: u64, watch: &mut ByteWatch<'_>) -> Result<StoredState> {
         let examining = async {
             let line = self.stat_object(key).await?;
             // The server might bring an object online in order to read it.
-            let is_read = line.size == size && !line.flags.contains(StatFlags::OFFLINE);
+            let is_offline = line.flags.contains(StatFlags::OFFLINE);
+            let is_read = line.size == size && !is_offline;
             let checksum = if is_read { self.checksum(key, size).await? } else { None };
-            Ok(StoredState { size: line.size, checksum, tape: None })
+            Ok(StoredState { size: line.size, checksum, tape: None, is_offline })
         };
         self.run(async { watched(examining, ("examining", key), 0, watch).await? })
     }
