@@ -7,9 +7,9 @@ use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaState};
 use super::archive::{Archive, LOCK_WAIT, check_sealed};
 use super::lease::UnusedFile;
 use super::migrate::verify;
-use super::stage::{remove_if_there, remove_staged, sync_folder_of};
+use super::stage::{remove_staged, sync_folder_of};
 use crate::error::{Error, Result};
-use crate::stores::ByteWatch;
+use crate::stores::{ByteWatch, remove_if_there};
 
 impl Archive {
     /// Removes a database's file from the disk; returns the bytes that this gave back.
@@ -22,6 +22,7 @@ impl Archive {
         let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
         check_sealed(&row)?;
         let path = self.path_of(&row);
+        remove_staged(&path)?;
         let size = match fs::metadata(&path) {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
@@ -43,7 +44,6 @@ impl Archive {
             return Err(in_use(&row));
         }
         remove_if_there(&path)?;
-        remove_staged(&path)?;
         sync_folder_of(&path)?;
         Ok(size)
     }

@@ -12,7 +12,7 @@ use super::archive::Archive;
 use super::lease::UnusedFile;
 use super::migrate::{ATTEMPT_LETTERS, attempt};
 use crate::error::{Error, Result};
-use crate::stores::{ByteWatch, checksum};
+use crate::stores::{ByteWatch, checksum, remove_if_there};
 
 /// What is added to the name of a file that is being staged.
 const STAGING: &str = ".staging";
@@ -181,7 +181,10 @@ pub fn staging_path(path: &Path) -> PathBuf {
 /// `Io` if the folder cannot be read, or a file cannot be removed.
 pub fn remove_staged(path: &Path) -> Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
-    let entries = fs::read_dir(folder).map_err(|error| Error::io("list", folder, error))?;
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(|error| Error::io("list", folder, error))?,
+    };
     for entry in entries.flatten() {
         let other = entry.file_name();
         let rest = other.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
@@ -198,15 +201,6 @@ pub fn remove_staged(path: &Path) -> Result<()> {
 /// Whether a path is the name of a file that is being staged.
 pub fn is_staging_path(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(STAGING.as_bytes())
-}
-
-pub(super) fn remove_if_there(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::io("remove", path, error))
-        }
-        _ => Ok(()),
-    }
 }
 
 pub(super) fn sync_folder_of(path: &Path) -> Result<()> {

@@ -48,6 +48,16 @@ pub(super) fn or_remove<T>(file: &Path, result: Result<T>) -> Result<T> {
     result
 }
 
+/// Removes a file if it exists.
+pub(crate) fn remove_if_there(path: &Path) -> Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::io("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The size and the checksum of a file.
 pub(crate) fn checksum(path: &Path, watch: &mut ByteWatch<'_>) -> Result<(u64, String)> {
     read_all(path, watch, |_| Ok(()))

@@ -1,13 +1,12 @@
 //! A store that is a folder: another disk, or a file system that several machines mount.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use uuid::Uuid;
-
-use super::files::{copy_file, or_remove};
+use super::files::{copy_file, or_remove, remove_if_there};
 use super::store::{
     ByteWatch, LOST_AND_FOUND, MARK, ObjectRange, PART, Store, StoredState, check_key, no_object,
     not_mounted, too_short,
@@ -106,8 +105,9 @@ impl Store for FolderStore {
     fn put(&self, key: &str, from: &Path, watch: &mut ByteWatch<'_>) -> Result<Option<String>> {
         let path = self.path_of(key)?;
         let folder = self.folder_of(&path)?;
-        let part = folder.join(format!("{PART}{}", Uuid::new_v4()));
+        let part = part_of(&path);
         let mut write = || {
+            remove_if_there(&part)?;
             let (file, sum) = copy_file(from, &part, watch)?;
             file.sync_all().map_err(|error| Error::io("sync", &part, error))?;
             fs::rename(&part, &path).map_err(|error| Error::io("rename", &part, error))?;
@@ -144,8 +144,10 @@ impl Store for FolderStore {
     }
 
     fn remove(&self, key: &str) -> Result<()> {
-        match fs::remove_file(self.path_of(key)?).map_err(|error| self.failed("remove", key, error))
-        {
+        let path = self.path_of(key)?;
+        // What a killed writer left.
+        remove_if_there(&part_of(&path))?;
+        match fs::remove_file(&path).map_err(|error| self.failed("remove", key, error)) {
             Err(Error::NoObject { .. }) => Ok(()),
             other => other,
         }
@@ -159,6 +161,12 @@ impl Store for FolderStore {
         found.sort_unstable();
         Ok(found)
     }
+}
+
+/// Where an object is written, before it has its name.
+fn part_of(object: &Path) -> PathBuf {
+    let name = object.file_name().unwrap_or_default();
+    object.with_file_name([OsStr::new(PART), name].into_iter().collect::<OsString>())
 }
 
 /// Makes the names in a folder durable.

@@ -12,7 +12,7 @@ mod tasks;
 mod xrootd;
 
 pub use commands::{CommandStore, SiteCommands};
-pub(crate) use files::checksum;
+pub(crate) use files::{checksum, remove_if_there};
 pub use folder::FolderStore;
 pub use s3::{S3Settings, S3Store};
 pub use store::{ByteWatch, ObjectRange, Store, StoredState};

@@ -1,6 +1,7 @@
 //! Databases between the disk and a store: every movement, its refusals, and what is left by a crash.
 
 use std::fs::{self, File};
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +16,12 @@ const WAIT: Duration = Duration::from_secs(10);
 
 fn state(of: &Sealed, database: DatabaseId) -> ResidenceState {
     of.catalogue.residence(database).unwrap().state()
+}
+
+/// Where a folder store writes an object, before it has its name.
+fn part_of(object: &Path) -> PathBuf {
+    let name = object.file_name().unwrap().to_str().unwrap();
+    object.with_file_name(format!(".part-{name}"))
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
@@ -89,6 +96,7 @@ fn what_a_crash_left_is_continued() {
     // Killed while migrating: the row is there, the object perhaps, and not under the name of the next attempt.
     copy.state = ReplicaState::Migrating;
     of.catalogue.record_replica(&copy).unwrap();
+    fs::rename(of.store().join(&copy.key), part_of(&of.store().join(&copy.key))).unwrap();
     assert_eq!(state(&of, run7), ResidenceState::Migrating);
     assert_eq!(kind(archive.evict(run7, &mut *on())), ErrorKind::Denied);
     let second = archive.migrate(run7, "disk2", &mut *on()).unwrap();
@@ -107,6 +115,9 @@ fn what_a_crash_left_is_continued() {
     of.catalogue.record_disk_state(run7, DiskState::Staging).unwrap();
     fs::write(staging_path(&of.file("run7")), b"sev").unwrap();
     assert_eq!(state(&of, run7), ResidenceState::Staging);
+    assert_eq!(archive.evict(run7, &mut *on()).unwrap(), 0);
+    assert_eq!(of.files(), [""; 0], "the part is removed");
+    fs::write(staging_path(&of.file("run7")), b"sev").unwrap();
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
     assert_eq!(of.files(), ["run7.root"]);

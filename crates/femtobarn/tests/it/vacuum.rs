@@ -185,6 +185,23 @@ fn the_file_of_a_dropped_database_is_removed() {
 }
 
 #[test]
+fn what_was_staged_of_a_purged_database_is_removed() {
+    let (folder, federation) = with_updates(1);
+    let catalog = federation.catalog().local().unwrap();
+    let database = catalog.database("run7", Csn::MAX).unwrap().id;
+    // Killed while the file came back from a store.
+    std::fs::remove_file(path(&folder)).unwrap();
+    std::fs::write(femtobarn_archive::staging_path(&path(&folder)), b"a part").unwrap();
+    catalog.record_disk_state(database, femtobarn_catalog::DiskState::Staging).unwrap();
+    let mut transaction = begin(&federation);
+    transaction.drop_database("run7").unwrap();
+    let dropped = transaction.commit().unwrap();
+    assert_eq!(vacuum(&federation, dropped).databases, 1);
+    let left = std::fs::read_dir(folder.path().join("test.fed/databases")).unwrap();
+    assert_eq!(left.map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
 fn the_next_vacuum_continues_a_killed_one() {
     let (folder, federation) = with_updates(4);
     let head = federation.head().unwrap();

@@ -20,9 +20,10 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use femtobarn_archive::remove_staged;
 use femtobarn_catalog::{
-    BlobRange, ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, KeptSnapshots, LockOwner,
-    Purgeable, Vacuumed, VersionRow,
+    BlobRange, ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, DiskState, KeptSnapshots,
+    LockOwner, Purgeable, Vacuumed, VersionRow,
 };
 
 use crate::error::{Error, Result};
@@ -231,9 +232,13 @@ impl Vacuum<'_, '_> {
         self.report.containers = vacuumed.purged_containers.len() as u64;
         self.remember_files(&purgeable);
         if !self.options.dry_run {
+            let away = self.away(&purgeable)?;
             self.inner.local()?.vacuum(&vacuumed)?;
             for path in &self.report.files {
                 file::remove_if_there(path)?;
+            }
+            for path in away {
+                remove_staged(&path)?;
             }
             databases.iter().try_for_each(|database| self.release(&database.row))?;
         }
@@ -248,6 +253,17 @@ impl Vacuum<'_, '_> {
                 self.report.files.push(path);
             }
         }
+    }
+
+    /// The places of purged files that are not on the disk, where staging may have left a part.
+    fn away(&self, purgeable: &Purgeable) -> Result<Vec<PathBuf>> {
+        let mut found = vec![];
+        for record in &purgeable.databases {
+            if self.inner.local()?.residence(record.row.id)?.disk != DiskState::Online {
+                found.push(self.inner.path_of(&record.row));
+            }
+        }
+        Ok(found)
     }
 
     fn partition_versions(
