@@ -151,14 +151,19 @@ pub enum ResidenceState {
 }
 
 impl Residence {
+    /// Whether the file can be brought back from a store, as far as is known.
+    pub fn has_copy(&self) -> bool {
+        self.replicas.iter().any(ReplicaRow::is_complete)
+    }
+
     /// Where the file is, in one word.
     pub fn state(&self) -> ResidenceState {
-        let has = |state| self.replicas.iter().any(|replica| replica.state == state);
+        let is_copied = |replica: &ReplicaRow| replica.state == ReplicaState::Migrating;
         match self.disk {
-            DiskState::Online if has(ReplicaState::Migrating) => ResidenceState::Migrating,
-            DiskState::Online if has(ReplicaState::Complete) => ResidenceState::Both,
+            DiskState::Online if self.replicas.iter().any(is_copied) => ResidenceState::Migrating,
+            DiskState::Online if self.has_copy() => ResidenceState::Both,
             DiskState::Online => ResidenceState::Online,
-            _ if !has(ReplicaState::Complete) => ResidenceState::Lost,
+            _ if !self.has_copy() => ResidenceState::Lost,
             DiskState::Staging => ResidenceState::Staging,
             DiskState::Evicted => ResidenceState::Nearline,
         }

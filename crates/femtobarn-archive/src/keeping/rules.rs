@@ -73,15 +73,11 @@ impl Archive {
         Ok(())
     }
 
-    /// Whether a file has copies and no pin, or is left of an eviction that was cut off.
+    /// Whether a file has a copy, and no pin.
     fn may_leave(&self, row: &DatabaseRow) -> Result<bool> {
         let residence = self.residence(row.id)?;
         let now = clock::utc_us();
-        let is_kept = matches!(
-            residence.state(),
-            ResidenceState::Online | ResidenceState::Migrating | ResidenceState::Lost
-        );
-        Ok(!is_kept && residence.pins.iter().all(|pin| !pin.holds_at(now)))
+        Ok(residence.has_copy() && residence.pins.iter().all(|pin| !pin.holds_at(now)))
     }
 
     /// Evicts the least recently used files of each file system that is too full.

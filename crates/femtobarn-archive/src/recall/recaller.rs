@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{DatabaseId, Residence, ResidenceState, clock};
+use femtobarn_catalog::{DatabaseId, DiskState, Residence, clock};
 use parking_lot::Mutex;
 
 use super::excerpt::{QueueExcerpt, QueuedRecall};
@@ -122,12 +122,9 @@ impl Recaller {
     ) -> Result<Option<Duration>> {
         let shared = &self.shared;
         let residence = shared.archive.residence(database)?;
-        let is_away = match residence.state() {
-            ResidenceState::Nearline | ResidenceState::Staging | ResidenceState::Lost => true,
-            // The disk may have lost it.
-            ResidenceState::Both => !shared.archive.is_on_disk(database)?,
-            ResidenceState::Online | ResidenceState::Migrating => false,
-        };
+        // The disk may have lost it.
+        let is_away = residence.disk != DiskState::Online
+            || residence.has_copy() && !shared.archive.is_on_disk(database)?;
         if !is_away {
             shared.state.lock().failures.remove(&database);
             return Ok(None);

@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use femtobarn_archive::{Error, Recaller, staging_path};
 use femtobarn_catalog::{
-    DatabaseId, DiskState, ErrorKind, FilePin, ReplicaState, ResidenceState, StoredObject, clock,
+    DatabaseId, DiskState, ErrorKind, FilePin, ReplicaRow, ReplicaState, ResidenceState,
+    StoredObject, clock,
 };
 
 use crate::sealed::{Sealed, on};
 
 const WAIT: Duration = Duration::from_secs(10);
+/// Every disk is fuller than that.
+const TOO_FULL: &str = "[disk]\nhigh_percent = 0.0001\nlow_percent = 0.0001\n";
 
 fn state(of: &Sealed, database: DatabaseId) -> ResidenceState {
     of.catalogue.residence(database).unwrap().state()
@@ -243,6 +246,30 @@ fn a_file_that_the_disk_lost_comes_back() {
     assert_eq!(kind(archive.discard(run7, "disk2", &mut *on())), ErrorKind::Denied);
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
+}
+
+#[test]
+fn a_killed_migration_does_not_hide_a_good_copy() {
+    let of = Sealed::new();
+    let rule = "[[rules]]\ndatabases = '*'\nstores = ['disk2']\n";
+    of.settings(&format!("{}{rule}{}", of.folder_store(), TOO_FULL));
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    let copy = archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    // Into a store that is no longer in the settings.
+    let (store, key) = ("disk3".to_owned(), "other".to_owned());
+    let killed = ReplicaRow { store, key, state: ReplicaState::Migrating, ..copy };
+    of.catalogue.record_replica(&killed).unwrap();
+    fs::remove_file(of.file("run7")).unwrap();
+    assert_eq!(state(&of, run7), ResidenceState::Migrating);
+    let recaller = Recaller::new(archive.into());
+    assert!(recaller.recall(run7, "ann", 0).unwrap().is_some());
+    while recaller.recall(run7, "ann", 0).unwrap().is_some() {
+        thread::yield_now();
+    }
+    assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
+    let applied = of.archive().apply_rules(&mut *on()).unwrap();
+    assert_eq!(applied.evicted, [("run7".to_owned(), 5)]);
 }
 
 #[test]

@@ -24,11 +24,13 @@ impl Sealed {
         let catalogue = LocalCatalogue::create(&folder.path().join("lhc.fed"), "lhc").unwrap();
         let this = Sealed { folder, catalogue: Arc::new(catalogue) };
         fs::create_dir(this.store()).unwrap();
-        this.settings(&format!(
-            "[stores.disk2]\nkind = 'folder'\npath = '{}'",
-            this.store().display()
-        ));
+        this.settings(&this.folder_store());
         this
+    }
+
+    /// The settings of the store.
+    pub(crate) fn folder_store(&self) -> String {
+        format!("[stores.disk2]\nkind = 'folder'\npath = '{}'\n", self.store().display())
     }
 
     pub(crate) fn top(&self) -> &Path {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_archive::Archive;
-use femtobarn_catalog::{Catalogue, DatabaseRow, ErrorKind, Residence, ResidenceState};
+use femtobarn_catalog::{Catalogue, DatabaseRow, DiskState, ErrorKind, Residence, ResidenceState};
 
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
@@ -48,29 +48,25 @@ pub(crate) fn moving<'a>(
 /// Why the file of a database is not there: [`Error::Nearline`] if a store has it, else the error of opening it.
 pub(crate) fn reason(catalog: &dyn Catalogue, database: &DatabaseRow, error: Error) -> Error {
     match residence(catalog, database) {
-        Ok(residence) => match residence.state() {
-            // One that should be on the disk, and whose file was lost, comes back, too.
-            ResidenceState::Nearline | ResidenceState::Staging | ResidenceState::Both => {
-                Error::Nearline {
-                    database: database.id,
-                    what: format!(
-                        "database {:?} is not on the disk, but in {}; stage it with: femtobarn stage {} {}",
-                        database.name,
-                        stores(&residence),
-                        catalog.folder().display(),
-                        database.name
-                    ),
-                }
-            }
-            ResidenceState::Lost => Error::Corrupt {
-                what: format!(
-                    "database {:?} is lost: its file left the disk, and no store has a good copy; restore \
-                     it from a backup",
-                    database.name
-                ),
-            },
-            _ => error,
+        // One that should be on the disk, and whose file was lost, comes back, too.
+        Ok(residence) if residence.has_copy() => Error::Nearline {
+            database: database.id,
+            what: format!(
+                "database {:?} is not on the disk, but in {}; stage it with: femtobarn stage {} {}",
+                database.name,
+                stores(&residence),
+                catalog.folder().display(),
+                database.name
+            ),
         },
+        Ok(residence) if residence.disk != DiskState::Online => Error::Corrupt {
+            what: format!(
+                "database {:?} is lost: its file left the disk, and no store has a good copy; restore \
+                 it from a backup",
+                database.name
+            ),
+        },
+        Ok(_) => error,
         Err(cannot) => cannot,
     }
 }
