@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use femtobarn_catalog::{DatabaseId, DiskState, ReplicaRow, ReplicaState, StoredObject, clock};
+use femtobarn_catalog::{
+    DatabaseId, DatabaseRow, DiskState, ReplicaRow, ReplicaState, Residence, StoredObject, clock,
+};
 use uuid::Uuid;
 
 use super::archive::{Archive, LOCK_WAIT, check_sealed};
@@ -14,7 +16,7 @@ impl Archive {
     ///
     /// # Errors
     /// `NotFound` for an unknown store; `Invalid` if the database is not sealed, or is not on the disk; `Busy` while
-    /// another process moves it; `Corrupt` if the store has other bytes afterwards; else as
+    /// another process moves it; `Corrupt` if the file has other bytes than its copies, or the store afterwards; else as
     /// [`Store::put`]. The copy is then discarded.
     pub fn migrate(
         &self,
@@ -26,9 +28,9 @@ impl Archive {
         let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
         check_sealed(&row)?;
         let residence = self.residence(database)?;
-        let known = residence.replicas.into_iter().find(|it| it.store == store);
-        if let Some(known) = known.filter(ReplicaRow::is_complete) {
-            return Ok(known);
+        let known = residence.replicas.iter().find(|it| it.store == store);
+        if let Some(known) = known.filter(|known| known.is_complete()) {
+            return Ok(known.clone());
         }
         let path = self.path_of(&row);
         if residence.disk != DiskState::Online || !path.is_file() {
@@ -39,6 +41,7 @@ impl Archive {
             to.begin()?;
         }
         let (size, checksum) = checksum(&path, &mut |_| watch(0))?;
+        check_same(&row, &residence, (size, &checksum))?;
         let mut replica = ReplicaRow {
             database,
             store: store.to_owned(),
@@ -143,6 +146,23 @@ fn read_differently(path: &Path, first: &str, second: &str) -> Error {
         path.display()
     );
     Error::Corrupt { what }
+}
+
+/// Refuses a file that has other bytes than its copies.
+fn check_same(
+    row: &DatabaseRow,
+    residence: &Residence,
+    (size, checksum): (u64, &str),
+) -> Result<()> {
+    let mut copies = residence.replicas.iter().filter(|replica| replica.is_complete());
+    let other = copies.find(|copy| (copy.size, copy.checksum.as_str()) != (size, checksum));
+    let Some(copy) = other else { return Ok(()) };
+    let what = format!(
+        "the file of database {:?} has {size} bytes with {checksum}, and its copy in store {:?} was made of {} \
+         bytes with {}; is the disk damaged? Move the file away and stage the database, which brings the copy",
+        row.name, copy.store, copy.size, copy.checksum
+    );
+    Err(Error::Corrupt { what })
 }
 
 /// The name of a checksum's function, of `adler32:0a1b2c3d`.

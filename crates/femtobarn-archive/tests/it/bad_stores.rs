@@ -58,6 +58,23 @@ fn a_damaged_copy_is_recorded_as_lost_and_the_next_is_taken() {
 }
 
 #[test]
+fn a_file_that_the_disk_has_damaged_is_not_copied() {
+    let of = with_two_stores();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "third", &mut *on()).unwrap();
+    fs::write(of.file("run7"), b"sevem").unwrap();
+    let error = archive.migrate(run7, "disk2", &mut *on()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    assert_eq!(of.catalogue.residence(run7).unwrap().replicas.len(), 1);
+    // As the error says.
+    fs::rename(of.file("run7"), of.top().join("damaged")).unwrap();
+    archive.stage(run7, WAIT, &mut *on()).unwrap();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    assert_eq!(fs::read(&of.objects()[0]).unwrap(), b"seven");
+}
+
+#[test]
 fn a_store_that_is_not_there_is_not_one_that_lost_its_copies() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");
