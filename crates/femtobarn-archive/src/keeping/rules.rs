@@ -1,5 +1,8 @@
 //! The rules of the settings, applied: what is due is migrated, and files leave a disk that is too full.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -99,20 +102,20 @@ impl Archive {
         }
         candidates.sort_by_key(|(unused, row)| (std::cmp::Reverse(*unused), row.id));
         let limits = self.settings.disk;
-        let mut emptying = vec![];
+        let mut disks = BTreeMap::new();
         for (_, row) in candidates {
             let path = self.path_of(row);
-            let folder = path.parent().unwrap_or(&path);
-            let Some((system, used)) = used_percent(folder) else { continue };
+            let Some(disk) = room_of(path.parent().unwrap_or(&path), &mut disks) else { continue };
             // Once a disk was too full, files leave it until it has room again.
-            if used >= limits.high_percent && !emptying.contains(&system) {
-                emptying.push(system);
-            }
-            if used < limits.low_percent || !emptying.contains(&system) {
+            disk.is_emptied |= disk.used_percent() >= limits.high_percent;
+            if !disk.is_emptied || disk.used_percent() < limits.low_percent {
                 continue;
             }
             match self.evict(row.id, watch) {
-                Ok(bytes) => applied.evicted.push((row.name.clone(), bytes)),
+                Ok(bytes) => {
+                    disk.free += bytes as f64;
+                    applied.evicted.push((row.name.clone(), bytes));
+                }
                 // Somebody reads it, so it is not the least recently used any more.
                 Err(error) if error.kind() == ErrorKind::Busy => {}
                 Err(error @ Error::Stopped { .. }) => return Err(error),
@@ -135,9 +138,29 @@ fn age(
     Some(clock::utc().duration_since(when(&metadata).ok()?).unwrap_or_default())
 }
 
-/// The file system of a folder, and how much of it is used.
-fn used_percent(folder: &Path) -> Option<(u64, f64)> {
+/// The bytes of a file system. It is asked once, and what leaves it is added up: some give back space a while later.
+#[derive(Clone, Copy, Debug)]
+struct DiskRoom {
+    all: f64,
+    free: f64,
+    /// Whether it was too full.
+    is_emptied: bool,
+}
+
+impl DiskRoom {
+    fn used_percent(&self) -> f64 {
+        100.0 * (1.0 - self.free / self.all)
+    }
+}
+
+/// The room on the file system of a folder, by the numbers of file systems.
+fn room_of<'a>(folder: &Path, disks: &'a mut BTreeMap<u64, DiskRoom>) -> Option<&'a mut DiskRoom> {
+    let disk = match disks.entry(folder.metadata().ok()?.dev()) {
+        Entry::Occupied(known) => return Some(known.into_mut()),
+        Entry::Vacant(disk) => disk,
+    };
     let state = statvfs(folder).ok()?;
-    let (all, free) = (state.blocks() as f64, state.blocks_available() as f64);
-    (all > 0.0).then(|| (state.filesystem_id() as u64, 100.0 * (1.0 - free / all)))
+    let bytes = |blocks| blocks as f64 * state.fragment_size() as f64;
+    let (all, free) = (bytes(state.blocks()), bytes(state.blocks_available()));
+    (all > 0.0).then(|| disk.insert(DiskRoom { all, free, is_emptied: false }))
 }

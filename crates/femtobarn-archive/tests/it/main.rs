@@ -5,6 +5,7 @@
 mod archive;
 mod bad_stores;
 mod commands;
+mod rules;
 mod sealed;
 mod settings;
 mod store_rules;
