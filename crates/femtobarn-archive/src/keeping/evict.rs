@@ -5,6 +5,7 @@ use std::fs;
 use femtobarn_catalog::{DatabaseId, DatabaseRow, DiskState, ReplicaState};
 
 use super::archive::{Archive, LOCK_WAIT, check_sealed};
+use super::away::StoresAway;
 use super::lease::UnusedFile;
 use super::migrate::verify;
 use super::stage::{remove_staged, sync_folder_of};
@@ -19,6 +20,16 @@ impl Archive {
     /// has it open, or moves it; `Invalid` if the database is not sealed; `Stopped` by the watch, which is called while
     /// stores are asked. Then the file is where it was.
     pub fn evict(&self, database: DatabaseId, watch: &mut ByteWatch<'_>) -> Result<u64> {
+        self.evict_in_pass(database, &mut StoresAway::default(), watch)
+    }
+
+    /// As [`evict`](Self::evict), in a pass over many databases.
+    pub(super) fn evict_in_pass(
+        &self,
+        database: DatabaseId,
+        away: &mut StoresAway,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<u64> {
         let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
         check_sealed(&row)?;
         let path = self.path_of(&row);
@@ -34,7 +45,7 @@ impl Archive {
             return Ok(0);
         }
         let copies = self.settings.rule_for(&row.name).map_or(1, |rule| rule.copies());
-        self.ask_for_copies(&row, copies, None, watch)?;
+        self.ask_for_copies(&row, copies, (None, away), watch)?;
         // Whoever opens the file from here on waits, but only while the catalogue writes.
         let unused = UnusedFile::of(&path)?;
         let Some(unused) = unused else { return Err(in_use(&row)) };
@@ -48,8 +59,8 @@ impl Archive {
         Ok(size)
     }
 
-    /// Asks the stores for the copies that are relied on, without the one in a store `but`. One that is gone, or other
-    /// than it was, is recorded as lost.
+    /// Asks the stores for the copies that are relied on, without the one in a store `but`, and those that are away. One that
+    /// is gone, or other than it was, is recorded as lost.
     ///
     /// # Errors
     /// Those of the stores, if there are fewer copies than wanted because they do not answer; `Stopped` by the watch.
@@ -57,16 +68,18 @@ impl Archive {
         &self,
         row: &DatabaseRow,
         wanted: usize,
-        but: Option<&str>,
+        (but, away): (Option<&str>, &mut StoresAway),
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         let (mut found, mut failed) = (0, None);
         let mut replicas = self.residence(row.id)?.replicas;
         replicas.retain(|it| it.is_complete() && Some(it.store.as_str()) != but);
         for replica in &replicas {
-            let store = self.store(&replica.store);
             let what = (replica.size, replica.checksum.as_str());
-            let asked = store.and_then(|store| verify(&*store, &replica.key, what, watch));
+            let asked = self.store(&replica.store).and_then(|store| {
+                let verify = |watch: &mut ByteWatch<'_>| verify(&*store, &replica.key, what, watch);
+                away.ask((&replica.store, &*store), watch, verify)
+            });
             match asked {
                 Ok(_) => found += 1,
                 Err(error @ Error::Stopped { .. }) => return Err(error),

@@ -8,8 +8,9 @@ use femtobarn_catalog::{
 use uuid::Uuid;
 
 use super::archive::{Archive, LOCK_WAIT, check_sealed};
+use super::away::{StoresAway, check_there};
 use crate::error::{Error, Result};
-use crate::stores::{ByteWatch, Store, StoredState, checksum};
+use crate::stores::{ByteWatch, CLEAN_TIME, Store, StoredState, checksum};
 
 impl Archive {
     /// Copies a sealed database to a store, and returns the copy; at once if there is a complete one.
@@ -38,8 +39,10 @@ impl Archive {
             return Err(Error::Invalid { what });
         }
         if !self.local()?.knows_objects_in(store)? {
-            to.begin()?;
+            to.begin(watch)?;
         }
+        // Before the file is read, and a name is spent on it.
+        check_there(&*to, watch)?;
         let (size, checksum) = checksum(&path, &mut |_| watch(0))?;
         check_same(&row, &residence, (size, &checksum))?;
         let mut replica = ReplicaRow {
@@ -66,7 +69,9 @@ impl Archive {
                 self.local()?.discard_replica(&row, store, true)?;
                 let object = StoredObject { store: store.to_owned(), key: replica.key };
                 // What cannot be removed now is removed by a later sweep.
-                let _ = self.remove_discarded(&object);
+                let until = clock::now() + CLEAN_TIME;
+                let mut watch = |_| clock::now() < until;
+                let _ = self.remove_discarded(&object, &mut StoresAway::default(), &mut watch);
                 return Err(error);
             }
         }
@@ -87,6 +92,7 @@ impl Archive {
         store: &str,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
+        let away = &mut StoresAway::default();
         let (_lock, row) = self.lock(database, LOCK_WAIT, watch)?;
         let residence = self.residence(database)?;
         let replica = residence.replicas.into_iter().find(|it| it.store == store);
@@ -97,32 +103,53 @@ impl Archive {
         let is_on_disk = self.path_of(&row).is_file();
         if !is_on_disk {
             // What the catalogue says of the others is not enough.
-            self.ask_for_copies(&row, 1, Some(store), watch)?;
+            self.ask_for_copies(&row, 1, (Some(store), away), watch)?;
         }
         self.local()?.discard_replica(&row, store, is_on_disk)?;
-        self.remove_discarded(&StoredObject { store: replica.store, key: replica.key })
+        let object = StoredObject { store: replica.store, key: replica.key };
+        self.remove_discarded(&object, away, watch)
     }
 
     /// Removes the objects that nothing refers to any more from their stores; returns how many.
     ///
     /// # Errors
-    /// That of the first store that fails, after the others were asked.
-    pub fn sweep(&self) -> Result<usize> {
+    /// That of the first store that fails, after the others were asked; `Stopped` by the watch.
+    pub fn sweep(&self, watch: &mut ByteWatch<'_>) -> Result<usize> {
+        self.sweep_in_pass(&mut StoresAway::default(), watch)
+    }
+
+    /// As [`sweep`](Self::sweep), in a pass over many databases.
+    pub(super) fn sweep_in_pass(
+        &self,
+        away: &mut StoresAway,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<usize> {
         let (mut removed, mut failed) = (0, None);
         for object in self.local()?.discarded_objects()? {
-            match self.remove_discarded(&object) {
+            if !watch(0) {
+                return Err(Error::Stopped { what: "removing objects".to_owned() });
+            }
+            match self.remove_discarded(&object, away, watch) {
                 Ok(()) => removed += 1,
+                Err(error @ Error::Stopped { .. }) => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
         failed.map_or(Ok(removed), Err)
     }
 
-    fn remove_discarded(&self, object: &StoredObject) -> Result<()> {
+    fn remove_discarded(
+        &self,
+        object: &StoredObject,
+        away: &mut StoresAway,
+        watch: &mut ByteWatch<'_>,
+    ) -> Result<()> {
         // A catalogue that this one was restored from may still refer to objects that it wrote.
         let archive = self.local()?.archive_id()?.unwrap_or_default();
         if object.key.split('/').next() == Some(&archive) {
-            self.store(&object.store)?.remove(&object.key)?;
+            let store = self.store(&object.store)?;
+            let remove = |watch: &mut ByteWatch<'_>| store.remove(&object.key, watch);
+            away.ask((&object.store, &*store), watch, remove)?;
         }
         Ok(self.local()?.forget_discarded(object)?)
     }

@@ -1,10 +1,12 @@
 //! Keeping: what moves databases between the disk and the stores.
 //!
 //! `archive` is [`Archive`] with what it knows; `migrate`, `stage` and `evict` add the movements, each under the
-//! database's lock; `rules` applies the settings, `keeper` again and again; `lease` tells whether a process has a file
+//! database's lock; `rules` applies the settings, `keeper` again and again; `away` knows
+//! stores that do not answer; `lease` tells whether a process has a file
 //! open.
 
 mod archive;
+mod away;
 mod evict;
 mod keeper;
 mod lease;

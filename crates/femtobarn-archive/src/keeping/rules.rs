@@ -10,6 +10,7 @@ use femtobarn_catalog::{Csn, DatabaseRow, DatabaseState, ErrorKind, ResidenceSta
 use nix::sys::statvfs::statvfs;
 
 use super::archive::Archive;
+use super::away::StoresAway;
 use crate::error::{Error, Result};
 use crate::stores::ByteWatch;
 
@@ -22,36 +23,59 @@ pub struct Applied {
     pub evicted: Vec<(String, u64)>,
     /// Objects that were removed from stores because nothing refers to them.
     pub removed: usize,
-    /// What could not be done: the database, or the store, and why.
+    /// What could not be done: the database, or the store, and why; each reason once.
     pub failed: Vec<(String, String)>,
 }
 
+impl Applied {
+    fn fail(&mut self, what: &str, error: &Error) {
+        let why = error.to_string();
+        if self.failed.iter().all(|(_, known)| *known != why) {
+            self.failed.push((what.to_owned(), why));
+        }
+    }
+}
+
+/// What applying the rules once did, and found.
+#[derive(Debug, Default)]
+struct Pass {
+    applied: Applied,
+    away: StoresAway,
+    disks: BTreeMap<u64, DiskRoom>,
+}
+
 impl Archive {
-    /// Applies the rules once: makes the copies that are due, removes what was discarded, and evicts the least
-    /// recently used files while more of the disk is used than wanted. What fails is in the answer, and tried again
-    /// the next time. Stops after a movement if the watch says so.
+    /// Applies the rules once: evicts the least recently used files while more of the disk is used than wanted, makes the
+    /// copies that are due, and removes what was discarded. What fails is in the answer, and tried again the next time; a
+    /// store that does not answer is asked no more until then. Stops after a movement if the watch says so.
     ///
     /// # Errors
     /// Those of the catalogue.
     pub fn apply_rules(&self, watch: &mut ByteWatch<'_>) -> Result<Applied> {
-        let mut applied = Applied::default();
-        let databases = self.catalogue.databases(Csn::MAX)?;
-        for row in databases.iter().filter(|row| row.state == DatabaseState::Sealed) {
-            self.migrate_due(row, &mut applied, watch)?;
+        let mut pass = Pass::default();
+        let mut databases = self.catalogue.databases(Csn::MAX)?;
+        databases.retain(|row| row.state == DatabaseState::Sealed);
+        // What has its copies does not wait until others have theirs.
+        self.make_room(&databases, &mut pass, watch)?;
+        for row in &databases {
+            self.migrate_due(row, &mut pass, watch)?;
         }
-        match self.sweep() {
-            Ok(removed) => applied.removed = removed,
-            Err(error) => applied.failed.push(("removing objects".to_owned(), error.to_string())),
+        match self.sweep_in_pass(&mut pass.away, watch) {
+            Ok(removed) => pass.applied.removed = removed,
+            Err(error @ Error::Stopped { .. }) => return Err(error),
+            Err(error) => pass.applied.fail("removing objects", &error),
         }
-        self.make_room(&databases, &mut applied, watch)?;
-        Ok(applied)
+        if !pass.applied.migrated.is_empty() {
+            self.make_room(&databases, &mut pass, watch)?;
+        }
+        Ok(pass.applied)
     }
 
     /// Makes the copies of a database that its rule wants, and that are missing.
     fn migrate_due(
         &self,
         row: &DatabaseRow,
-        applied: &mut Applied,
+        Pass { applied, away, .. }: &mut Pass,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         let Some(rule) = self.settings.rule_for(&row.name) else { return Ok(()) };
@@ -67,10 +91,13 @@ impl Archive {
             if copies.any(|replica| replica.is_complete()) {
                 continue;
             }
-            match self.migrate(row.id, store, watch) {
+            let migrated = self.store(store).and_then(|to| {
+                away.ask((store, &*to), watch, |watch| self.migrate(row.id, store, watch))
+            });
+            match migrated {
                 Ok(_) => applied.migrated.push((row.name.clone(), store.clone())),
                 Err(error @ Error::Stopped { .. }) => return Err(error),
-                Err(error) => applied.failed.push((row.name.clone(), error.to_string())),
+                Err(error) => applied.fail(&row.name, &error),
             }
         }
         Ok(())
@@ -87,11 +114,11 @@ impl Archive {
     fn make_room(
         &self,
         databases: &[DatabaseRow],
-        applied: &mut Applied,
+        Pass { applied, away, disks }: &mut Pass,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
         let mut candidates: Vec<(Duration, &DatabaseRow)> = vec![];
-        for row in databases.iter().filter(|row| row.state == DatabaseState::Sealed) {
+        for row in databases {
             let rule = self.settings.rule_for(&row.name);
             if rule.is_some_and(|rule| !rule.keep_on_disk)
                 && self.may_leave(row)?
@@ -102,16 +129,15 @@ impl Archive {
         }
         candidates.sort_by_key(|(unused, row)| (std::cmp::Reverse(*unused), row.id));
         let limits = self.settings.disk;
-        let mut disks = BTreeMap::new();
         for (_, row) in candidates {
             let path = self.path_of(row);
-            let Some(disk) = room_of(path.parent().unwrap_or(&path), &mut disks) else { continue };
+            let Some(disk) = room_of(path.parent().unwrap_or(&path), disks) else { continue };
             // Once a disk was too full, files leave it until it has room again.
             disk.is_emptied |= disk.used_percent() >= limits.high_percent;
             if !disk.is_emptied || disk.used_percent() < limits.low_percent {
                 continue;
             }
-            match self.evict(row.id, watch) {
+            match self.evict_in_pass(row.id, away, watch) {
                 Ok(bytes) => {
                     disk.free += bytes as f64;
                     applied.evicted.push((row.name.clone(), bytes));
@@ -119,7 +145,7 @@ impl Archive {
                 // Somebody reads it, so it is not the least recently used any more.
                 Err(error) if error.kind() == ErrorKind::Busy => {}
                 Err(error @ Error::Stopped { .. }) => return Err(error),
-                Err(error) => applied.failed.push((row.name.clone(), error.to_string())),
+                Err(error) => applied.fail(&row.name, &error),
             }
             if !watch(0) {
                 return Err(Error::Stopped { what: "making room on the disk".to_owned() });

@@ -231,9 +231,13 @@ impl Store for CommandStore {
     }
 
     fn stat(&self, key: &str) -> Result<StoredState> {
+        self.examine(key, 0, &mut |_| true)
+    }
+
+    fn examine(&self, key: &str, _size: u64, watch: &mut ByteWatch<'_>) -> Result<StoredState> {
         let request = CommandRequest { operation: "query", key, path: None };
         let seconds = self.commands.answer_seconds;
-        let answer = self.run(&self.commands.query, &request, seconds, &mut |_| true)?;
+        let answer = self.run(&self.commands.query, &request, seconds, watch)?;
         if answer.exists == Some(false) {
             return Err(no_object(self, key));
         }
@@ -245,10 +249,10 @@ impl Store for CommandStore {
         Ok(StoredState { size, checksum: answer.checksum, tape, is_offline: false })
     }
 
-    fn remove(&self, key: &str) -> Result<()> {
+    fn remove(&self, key: &str, watch: &mut ByteWatch<'_>) -> Result<()> {
         let request = CommandRequest { operation: "remove", key, path: None };
         let seconds = self.commands.answer_seconds;
-        self.run(&self.commands.remove, &request, seconds, &mut |_| true).map(drop)
+        self.run(&self.commands.remove, &request, seconds, watch).map(drop)
     }
 
     fn list(&self, _prefix: &str) -> Result<Vec<(String, u64)>> {

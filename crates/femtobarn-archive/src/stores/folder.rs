@@ -86,7 +86,7 @@ impl Store for FolderStore {
     }
 
     /// An empty folder becomes a store.
-    fn begin(&self) -> Result<()> {
+    fn begin(&self, _watch: &mut ByteWatch<'_>) -> Result<()> {
         if self.check_mounted().is_ok() {
             return Ok(());
         }
@@ -143,7 +143,7 @@ impl Store for FolderStore {
         Ok(StoredState { size: metadata.len(), ..StoredState::default() })
     }
 
-    fn remove(&self, key: &str) -> Result<()> {
+    fn remove(&self, key: &str, _watch: &mut ByteWatch<'_>) -> Result<()> {
         let path = self.path_of(key)?;
         // What a killed writer left.
         remove_if_there(&part_of(&path))?;

@@ -16,4 +16,5 @@ pub(crate) use files::{checksum, remove_if_there};
 pub use folder::FolderStore;
 pub use s3::{S3Settings, S3Store};
 pub use store::{ByteWatch, ObjectRange, Store, StoredState};
+pub(crate) use tasks::CLEAN_TIME;
 pub use xrootd::{XrootdSettings, XrootdStore};

@@ -52,11 +52,11 @@ pub trait Store: Debug + Send + Sync {
     /// Where it is, for people: `folder /mnt/tape`.
     fn place(&self) -> String;
 
-    /// Prepares a store that has no objects of this federation yet.
+    /// Prepares a store that has no objects of this federation yet. The watch is called with 0.
     ///
     /// # Errors
     /// `Unavailable` if it cannot be told from one whose disk is not mounted.
-    fn begin(&self) -> Result<()> {
+    fn begin(&self, _watch: &mut ByteWatch<'_>) -> Result<()> {
         Ok(())
     }
 
@@ -95,11 +95,11 @@ pub trait Store: Debug + Send + Sync {
         self.stat(key)
     }
 
-    /// Removes an object, if there is one.
+    /// Removes an object, if there is one. The watch is called with 0.
     ///
     /// # Errors
     /// As above.
-    fn remove(&self, key: &str) -> Result<()>;
+    fn remove(&self, key: &str, watch: &mut ByteWatch<'_>) -> Result<()>;
 
     /// The names and sizes of all objects whose names begin with a prefix, sorted.
     ///

@@ -1,10 +1,21 @@
 //! [`StoreTasks`]: what carries the requests of a store whose client is asynchronous, for callers that are threads.
+//! [`watched`] waits for one of them, but no longer than the caller likes.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
+use super::store::ByteWatch;
 use crate::error::{Error, Result};
+
+/// How often the watch is asked while nothing moves.
+const WATCH_TIME: Duration = Duration::from_secs(1);
+/// How long a store is waited for that is to remove what a failure left.
+pub(crate) const CLEAN_TIME: Duration = Duration::from_secs(10);
 
 /// Threads that are started when they are first needed.
 #[derive(Debug)]
@@ -45,6 +56,30 @@ impl Drop for StoreTasks {
         // The last one to use the store may be a task, which cannot wait for the end of others.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
+        }
+    }
+}
+
+pub(super) fn stopped(what: &str, key: &str) -> Error {
+    Error::Stopped { what: format!("{what} {key}") }
+}
+
+/// What a request gives that does something with an object.
+///
+/// # Errors
+/// `Stopped` if the watch ends it.
+pub(super) async fn watched<T>(
+    request: impl Future<Output = T>,
+    (what, key): (&str, &str),
+    done: u64,
+    watch: &mut ByteWatch<'_>,
+) -> Result<T> {
+    let mut request = pin!(request);
+    loop {
+        match timeout(WATCH_TIME, &mut request).await {
+            Ok(given) => return Ok(given),
+            Err(_) if !watch(done) => return Err(stopped(what, key)),
+            Err(_) => {}
         }
     }
 }

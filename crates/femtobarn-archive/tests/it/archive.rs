@@ -106,7 +106,7 @@ fn what_a_crash_left_is_continued() {
     assert_ne!(second.key, copy.key);
     let left = StoredObject { store: "disk2".to_owned(), key: copy.key };
     assert_eq!(of.catalogue.discarded_objects().unwrap(), [left]);
-    assert_eq!((archive.sweep().unwrap(), of.objects().len()), (1, 1));
+    assert_eq!((archive.sweep(&mut *on()).unwrap(), of.objects().len()), (1, 1));
     // Killed between the catalogue and the removal of the file.
     let row = of.row(run7);
     of.catalogue.record_eviction(&row, 1).unwrap();
@@ -158,7 +158,7 @@ fn the_objects_of_a_purged_database_are_swept() {
     };
     of.catalogue.vacuum(&vacuumed).unwrap();
     assert_eq!(of.objects().len(), 1);
-    assert_eq!((archive.sweep().unwrap(), of.objects().len()), (1, 0));
+    assert_eq!((archive.sweep(&mut *on()).unwrap(), of.objects().len()), (1, 0));
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_restored_catalogue_removes_no_objects_of_the_other() {
     // As restoring a backup does.
     of.catalogue.begin_new_epochs().unwrap();
     archive.discard(run7, "disk2", &mut *on()).unwrap();
-    assert_eq!((archive.sweep().unwrap(), of.objects().len()), (0, 1));
+    assert_eq!((archive.sweep(&mut *on()).unwrap(), of.objects().len()), (0, 1));
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     archive.discard(run7, "disk2", &mut *on()).unwrap();
     assert_eq!(of.objects().len(), 1, "its own was removed");

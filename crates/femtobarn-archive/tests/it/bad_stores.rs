@@ -52,7 +52,7 @@ fn a_damaged_copy_is_recorded_as_lost_and_the_next_is_taken() {
         assert_eq!(residence.state(), ResidenceState::Both, "{what}");
         // A new copy replaces the bad one.
         archive.migrate(run7, "disk2", &mut *on()).unwrap();
-        archive.sweep().unwrap();
+        archive.sweep(&mut *on()).unwrap();
         assert_eq!(of.objects().len(), 1, "{what}");
     }
 }

@@ -6,6 +6,7 @@ mod archive;
 mod bad_stores;
 mod commands;
 mod rules;
+mod s3;
 mod sealed;
 mod settings;
 mod store_rules;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use femtobarn_archive::{Archive, ByteWatch};
 use femtobarn_catalog::{
     Commit, Csn, DatabaseId, DatabaseRow, DatabaseState, DroppedDatabase, LocalCatalogue,
-    NewDatabase,
+    NewDatabase, ReplicaRow, ReplicaState,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -69,6 +69,22 @@ impl Sealed {
     /// The newest row of a database.
     pub(crate) fn row(&self, id: DatabaseId) -> DatabaseRow {
         self.catalogue.database_by_id(id, Csn::MAX).unwrap()
+    }
+
+    /// The row of a copy of five bytes, which was not made.
+    pub(crate) fn copy(&self, database: DatabaseId, store: &str) -> ReplicaRow {
+        let key = format!("{}/{database}", self.catalogue.make_archive_id().unwrap());
+        ReplicaRow {
+            database,
+            store: store.to_owned(),
+            key,
+            state: ReplicaState::Complete,
+            size: 5,
+            checksum: "adler32:062e0220".to_owned(),
+            as_of: self.catalogue.head().unwrap(),
+            tape: None,
+            changed_us: 0,
+        }
     }
 
     pub(crate) fn drop_database(&self, id: DatabaseId) {

@@ -155,7 +155,7 @@ fn large_objects_come_and_go_in_pieces() {
     let Some(server) = Server::start() else { return };
     let work = tempfile::tempdir().unwrap();
     let store = store_at(&server.url(), 20);
-    store.begin().unwrap();
+    store.begin(&mut *on()).unwrap();
     let bytes: Vec<u8> = (0..40_000_000_u32).map(|number| (number % 251) as u8).collect();
     let (from, to) = (work.path().join("from"), work.path().join("to"));
     fs::write(&from, &bytes).unwrap();
@@ -221,7 +221,7 @@ fn a_copy_on_a_server_that_is_damaged_is_noticed() {
         // What is damaged before the file has left the disk keeps it there.
         assert_eq!(archive.evict(run, &mut *on()).unwrap_err().kind(), ErrorKind::Denied, "{what}");
         archive.migrate(run, "eos", &mut *on()).unwrap();
-        archive.sweep().unwrap();
+        archive.sweep(&mut *on()).unwrap();
         archive.evict(run, &mut *on()).unwrap();
         damage(&server.files()[0]);
         let error = archive.stage(run, WAIT, &mut *on()).unwrap_err();
@@ -265,7 +265,7 @@ fn a_server_whose_disk_is_not_mounted_has_lost_nothing() {
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     fs::write(server.store().join("something"), b"").unwrap();
     fs::remove_file(server.store().join(".femtobarn-store")).unwrap();
-    unavailable(store_at(&server.url(), 2).begin());
+    unavailable(store_at(&server.url(), 2).begin(&mut *on()));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
     let Some(server) = Server::start() else { return };
     let work = tempfile::tempdir().unwrap();
     let store = store_at(&server.url(), 2);
-    store.begin().unwrap();
+    store.begin(&mut *on()).unwrap();
     let (from, to) = (work.path().join("from"), work.path().join("to"));
     fs::write(&from, b"seven bytes").unwrap();
     store.put("a", &from, &mut *on()).unwrap();
@@ -283,7 +283,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
         store.put("b", &from, &mut *on()).map(drop),
         store.get("a", &to, &mut *on()),
         store.stat("a").map(drop),
-        store.remove("a"),
+        store.remove("a", &mut *on()),
         store.list("").map(drop),
     ] {
         let error = refused.unwrap_err();
@@ -301,7 +301,7 @@ fn a_server_that_hangs_is_not_waited_for_without_end() {
 fn a_folder_that_may_not_be_written_is_denied() {
     let Some(server) = Server::start() else { return };
     let store = store_at(&server.url(), 20);
-    store.begin().unwrap();
+    store.begin(&mut *on()).unwrap();
     let work = tempfile::tempdir().unwrap();
     let from = work.path().join("from");
     fs::write(&from, b"seven bytes").unwrap();

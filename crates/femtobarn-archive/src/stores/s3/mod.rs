@@ -6,6 +6,7 @@
 mod connection;
 
 use std::fs::File;
+use std::future::Future;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
@@ -19,10 +20,11 @@ use object_store::{
     BackoffConfig, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart, coalesce_ranges,
 };
 use serde::Deserialize;
+use tokio::time::timeout;
 
 use super::files::{FileSum, or_remove, write_piece};
 use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object, too_short};
-use super::tasks::StoreTasks;
+use super::tasks::{CLEAN_TIME, StoreTasks, stopped, watched};
 use crate::error::{Error, Result};
 use connection::Connector;
 
@@ -138,6 +140,17 @@ impl S3Store {
         }
     }
 
+    /// Runs requests to their end.
+    fn run<T>(&self, requests: impl Future<Output = Result<T>>) -> Result<T> {
+        self.tasks.runtime()?.block_on(requests)
+    }
+
+    async fn look_at(&self, key: &str) -> Result<StoredState> {
+        let found = self.bucket.head(&self.object(key)?).await;
+        let found = found.map_err(|error| self.failed("look at", key, error))?;
+        Ok(StoredState { size: found.size, ..StoredState::default() })
+    }
+
     /// Sends a file's bytes as an object.
     async fn send(
         &self,
@@ -148,38 +161,42 @@ impl S3Store {
         let object = self.object(key)?;
         let cannot_read = |error| Error::io("read", from, error);
         let refused = |error| self.failed("write", key, error);
+        let writing = ("writing", key);
         let mut file = File::open(from).map_err(cannot_read)?;
         let size = file.metadata().map_err(cannot_read)?.len();
         let part_bytes = PART_BYTES.max(size.div_ceil(PARTS_MAX));
         let mut sum = FileSum::default();
         let mut part = next_part(&mut file, part_bytes, &mut sum).map_err(cannot_read)?;
         if (part.len() as u64) < part_bytes {
-            self.bucket.put(&object, part.into()).await.map_err(refused)?;
+            let put = self.bucket.put(&object, part.into());
+            watched(put, writing, 0, watch).await?.map_err(refused)?;
             return Ok(Some(sum.text()));
         }
-        let upload = self.bucket.put_multipart(&object).await.map_err(refused)?;
+        let begun = watched(self.bucket.put_multipart(&object), writing, 0, watch).await?;
+        let upload = begun.map_err(refused)?;
         let mut upload = WriteMultipart::new_with_chunk_size(upload, part_bytes as usize);
+        let mut done = 0;
         let sent = async {
-            let mut done = 0;
             while !part.is_empty() {
-                upload.wait_for_capacity(PARTS_SENT).await.map_err(refused)?;
+                let waiting = upload.wait_for_capacity(PARTS_SENT);
+                watched(waiting, writing, done, watch).await?.map_err(refused)?;
                 done += part.len() as u64;
                 if !watch(done) {
-                    return Err(Error::Stopped { what: format!("writing {key}") });
+                    return Err(stopped("writing", key));
                 }
                 upload.put(Bytes::from(part));
                 part = next_part(&mut file, part_bytes, &mut sum).map_err(cannot_read)?;
             }
             Ok(())
         };
-        match sent.await {
-            Ok(()) => upload.finish().await.map(|_| Some(sum.text())).map_err(refused),
-            Err(error) => {
-                // Parts that stay cost money. Those of a killed writer are for a rule of the bucket to end.
-                let _ = upload.abort().await;
-                Err(error)
-            }
+        // Parts that stay cost money. Those of a writer that was killed, or stopped when it had sent all of them, are for a
+        // rule of the bucket to end.
+        if let Err(error) = sent.await {
+            let _ = timeout(CLEAN_TIME, upload.abort()).await;
+            return Err(error);
         }
+        watched(upload.finish(), writing, size, watch).await?.map_err(refused)?;
+        Ok(Some(sum.text()))
     }
 }
 
@@ -218,32 +235,33 @@ impl Store for S3Store {
     }
 
     fn put(&self, key: &str, from: &Path, watch: &mut ByteWatch<'_>) -> Result<Option<String>> {
-        self.tasks.runtime()?.block_on(self.send(key, from, watch))
+        self.run(self.send(key, from, watch))
     }
 
     fn get(&self, key: &str, to: &Path, watch: &mut ByteWatch<'_>) -> Result<()> {
         let object = self.object(key)?;
-        let size = self.stat(key)?.size;
+        let size = self.examine(key, 0, watch)?.size;
         let file = File::create_new(to).map_err(|error| Error::io("create", to, error))?;
         let ranges = (0..size.div_ceil(RANGE_BYTES)).map(|number| {
             let first = number * RANGE_BYTES;
             first..first.saturating_add(RANGE_BYTES).min(size)
         });
-        let fetched = self.tasks.runtime()?.block_on(async {
+        let fetched = self.run(async {
             let fetch = |range: Range<u64>| {
                 let first = range.start;
                 let fetching = self.bucket.get_range(&object, range);
                 async move { fetching.await.map(|bytes| (first, bytes)) }
             };
             let mut ranges = stream::iter(ranges).map(fetch).buffer_unordered(RANGES_FETCHED);
-            let mut done = 0;
-            while let Some((first, bytes)) =
-                ranges.try_next().await.map_err(|error| self.failed("read", key, error))?
+            let (mut done, reading) = (0, ("reading", key));
+            while let Some((first, bytes)) = watched(ranges.try_next(), reading, done, watch)
+                .await?
+                .map_err(|error| self.failed("read", key, error))?
             {
                 write_piece((to, &file), &bytes, first)?;
                 done += bytes.len() as u64;
                 if !watch(done) {
-                    return Err(Error::Stopped { what: format!("reading {key}") });
+                    return Err(stopped("reading", key));
                 }
             }
             Ok(())
@@ -265,25 +283,25 @@ impl Store for S3Store {
             let is_whole = bytes.len() as u64 == range.end - range.start;
             if is_whole { Ok(bytes) } else { Err(too_short(store, key, range.end)) }
         };
-        let read =
-            self.tasks.runtime()?.block_on(coalesce_ranges(&wanted, fetch, gap_to_bridge(&wanted)));
-        for (range, bytes) in ranges.iter_mut().zip(read?) {
+        let read = self.run(coalesce_ranges(&wanted, fetch, gap_to_bridge(&wanted)))?;
+        for (range, bytes) in ranges.iter_mut().zip(read) {
             range.buffer.copy_from_slice(&bytes);
         }
         Ok(())
     }
 
     fn stat(&self, key: &str) -> Result<StoredState> {
-        let object = self.object(key)?;
-        let found = self.tasks.runtime()?.block_on(self.bucket.head(&object));
-        let found = found.map_err(|error| self.failed("look at", key, error))?;
-        Ok(StoredState { size: found.size, ..StoredState::default() })
+        self.run(self.look_at(key))
     }
 
-    fn remove(&self, key: &str) -> Result<()> {
+    fn examine(&self, key: &str, _size: u64, watch: &mut ByteWatch<'_>) -> Result<StoredState> {
+        self.run(async { watched(self.look_at(key), ("examining", key), 0, watch).await? })
+    }
+
+    fn remove(&self, key: &str, watch: &mut ByteWatch<'_>) -> Result<()> {
         let object = self.object(key)?;
-        let removed = self.tasks.runtime()?.block_on(self.bucket.delete(&object));
-        match removed.map_err(|error| self.failed("remove", key, error)) {
+        let removed = self.run(watched(self.bucket.delete(&object), ("removing", key), 0, watch));
+        match removed?.map_err(|error| self.failed("remove", key, error)) {
             Err(Error::NoObject { .. }) => Ok(()),
             other => other,
         }

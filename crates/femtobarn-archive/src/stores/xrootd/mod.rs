@@ -22,9 +22,8 @@ use xrd::{ErrorCode, Location};
 use super::store::{
     ByteWatch, MARK, ObjectRange, Store, StoredState, check_key, no_object, not_mounted, too_short,
 };
-use super::tasks::StoreTasks;
+use super::tasks::{StoreTasks, watched};
 use crate::error::{Error, Result};
-use moving::watched;
 use server::StoreServer;
 
 /// When a file that the server brings online is looked at again.
@@ -196,8 +195,8 @@ impl Store for XrootdStore {
     }
 
     /// An empty folder becomes a store.
-    fn begin(&self) -> Result<()> {
-        self.run(self.mark())
+    fn begin(&self, watch: &mut ByteWatch<'_>) -> Result<()> {
+        self.run(async { watched(self.mark(), ("writing", MARK), 0, watch).await? })
     }
 
     fn put(&self, key: &str, from: &Path, watch: &mut ByteWatch<'_>) -> Result<Option<String>> {
@@ -245,9 +244,9 @@ impl Store for XrootdStore {
         self.run(async { watched(examining, ("examining", key), 0, watch).await? })
     }
 
-    fn remove(&self, key: &str) -> Result<()> {
+    fn remove(&self, key: &str, watch: &mut ByteWatch<'_>) -> Result<()> {
         let object = self.object(key)?;
-        self.run(async {
+        let removing = async {
             self.server.forget_open(key);
             match self.client().await?.rm(&object).await {
                 Ok(()) => Ok(()),
@@ -256,7 +255,8 @@ impl Store for XrootdStore {
                     error => Err(error),
                 },
             }
-        })
+        };
+        self.run(async { watched(removing, ("removing", key), 0, watch).await? })
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {

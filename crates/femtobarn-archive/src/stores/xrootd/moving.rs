@@ -1,11 +1,8 @@
 //! Objects on their way to a server and back.
 
 use std::fs::File;
-use std::future::Future;
 use std::io::Read;
 use std::path::Path;
-use std::pin::pin;
-use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
@@ -18,16 +15,13 @@ use super::XrootdStore;
 use crate::error::{Error, Result};
 use crate::stores::files::{FileSum, or_remove, write_piece};
 use crate::stores::store::{ByteWatch, PART, too_short};
+use crate::stores::tasks::{CLEAN_TIME, stopped, watched};
 
 /// Bytes of a read or write, and the reads that are under way at once.
 const PIECE_BYTES: u64 = 8 << 20;
 const READS: usize = 4;
 /// Bytes after which the server is waited for until its disk has them: it may take no longer than an answer may.
 const SYNC_BYTES: u64 = 1 << 30;
-/// How often the watch is asked while nothing moves.
-const WATCH_TIME: Duration = Duration::from_secs(1);
-/// How long the server is waited for that is to remove what a failure left.
-const CLEAN_TIME: Duration = Duration::from_secs(10);
 
 impl XrootdStore {
     /// Sends a file's bytes as an object; returns their checksum.
@@ -151,29 +145,5 @@ impl XrootdStore {
             }
         }
         Ok(())
-    }
-}
-
-fn stopped(what: &str, key: &str) -> Error {
-    Error::Stopped { what: format!("{what} {key}") }
-}
-
-/// What a request gives that does something with an object.
-///
-/// # Errors
-/// `Stopped` if the watch ends it.
-pub(super) async fn watched<T>(
-    request: impl Future<Output = T>,
-    (what, key): (&str, &str),
-    done: u64,
-    watch: &mut ByteWatch<'_>,
-) -> Result<T> {
-    let mut request = pin!(request);
-    loop {
-        match timeout(WATCH_TIME, &mut request).await {
-            Ok(given) => return Ok(given),
-            Err(_) if !watch(done) => return Err(stopped(what, key)),
-            Err(_) => {}
-        }
     }
 }
