@@ -18,6 +18,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use femtobarn_catalog::clock;
@@ -153,7 +154,7 @@ impl CommandStore {
         let is_flooding =
             || outputs.iter().any(|file| file.metadata().is_ok_and(|it| it.len() > OUTPUT_MAX));
         let goes_on = || watch(written());
-        let status = match wait(&mut child, Duration::from_secs(seconds), is_flooding, goes_on) {
+        let status = match wait(child, Duration::from_secs(seconds), is_flooding, goes_on) {
             Waited::Ended(status) => status,
             Waited::Flooded => {
                 let what =
@@ -271,14 +272,14 @@ enum Waited {
 
 /// Waits for a command to end by itself, and kills it if it does not in time, floods its output, or `goes_on` says so.
 fn wait(
-    child: &mut Child,
+    child: Child,
     time: Duration,
     is_flooding: impl Fn() -> bool,
     mut goes_on: impl FnMut() -> bool,
 ) -> Waited {
     let began = clock::now();
     loop {
-        if has_ended(child) {
+        if has_ended(&child) {
             return end(child).map_or_else(Waited::Failed, Waited::Ended);
         }
         let ended = match (clock::now() - began >= time, is_flooding()) {
@@ -292,12 +293,11 @@ fn wait(
             }
         };
         // A group that is gone cannot be told anything.
-        let _ = killpg(group(child), Signal::SIGTERM);
-        let told = clock::now();
-        while clock::now() - told < ENDING && !has_ended(child) {
-            clock::sleep(LOOK);
-        }
-        return end(child).map_or_else(Waited::Failed, |_| ended);
+        let _ = killpg(group(&child), Signal::SIGTERM);
+        wait_a_little(&child);
+        // How it ended, and whether it did, does not matter any more.
+        let _ = end(child);
+        return ended;
     }
 }
 
@@ -307,10 +307,25 @@ fn has_ended(child: &Child) -> bool {
     !matches!(waitid(Id::Pid(group(child)), flags), Ok(WaitStatus::StillAlive))
 }
 
-/// Kills what is left of a command's group, and returns how the command ended.
-fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
-    let _ = killpg(group(child), Signal::SIGKILL);
-    child.wait()
+/// Waits for a command that was told to end, for a while.
+fn wait_a_little(child: &Child) {
+    let told = clock::now();
+    while clock::now() - told < ENDING && !has_ended(child) {
+        clock::sleep(LOOK);
+    }
+}
+
+/// Kills what is left of a command's group, and returns how the command ended. One that the kernel does not end, as it
+/// waits for a device, is left to a thread.
+fn end(mut child: Child) -> std::io::Result<ExitStatus> {
+    let _ = killpg(group(&child), Signal::SIGKILL);
+    wait_a_little(&child);
+    if has_ended(&child) {
+        return child.wait();
+    }
+    let reaper = thread::Builder::new().name("femtobarn-reaper".to_owned());
+    reaper.spawn(move || child.wait())?;
+    Err(std::io::Error::new(std::io::ErrorKind::TimedOut, "it was killed, and does not end"))
 }
 
 fn group(child: &Child) -> Pid {

@@ -76,6 +76,15 @@ fn one_that_does_not_end_is_killed_with_its_children() {
 }
 
 #[test]
+fn one_that_cannot_be_killed_holds_nobody_up() {
+    // It leaves its group, so it lives on, as one does that waits for a device.
+    let began = Instant::now();
+    let text = failure("exec perl -e 'setpgrp(0, getpgrp(getppid())); sleep 60'");
+    assert!(text.contains("within 1 s; it was killed"), "{text}");
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+}
+
+#[test]
 fn a_child_that_stays_behind_holds_nobody_up() {
     let work = tempfile::tempdir().unwrap();
     let began = Instant::now();
