@@ -155,6 +155,8 @@ def test_a_copy_takes_the_next_store_if_one_has_lost_the_file(
         with fb.open(tmp_path / "copy.fed") as copy:
             copy.stage("run1")
             assert len(copy["run1/hits"].arrays()) == 3000
+            with pytest.raises(fb.DeniedError, match="at the leader"):
+                copy.apply_storage_rules()
 
 
 def test_killed_followers_show_whole_files_alone(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::{
     Catalogue, DatabaseId, DatabaseRow, DatabaseState, Error as CatalogueError, ErrorKind, FilePin,
-    LocalCatalogue, LockGuard, ReplicaRow, ReplicaState, Residence, clock,
+    LocalCatalogue, LockGuard, ReplicaRow, ReplicaState, Residence, Role, clock,
 };
 use parking_lot::Mutex;
 
@@ -153,6 +153,11 @@ impl Archive {
     pub(super) fn record_state(&self, replica: &ReplicaRow, state: ReplicaState) -> Result<()> {
         let changed = ReplicaRow { state, changed_us: clock::utc_us(), ..replica.clone() };
         Ok(self.local()?.record_replica(&changed)?)
+    }
+
+    /// Whether the federation is changed here, rather than at the leader of which this is a copy.
+    pub(super) fn leads(&self) -> Result<bool> {
+        Ok(self.local()?.role()? == Role::Leader)
     }
 
     pub(super) fn local(&self) -> Result<&LocalCatalogue> {

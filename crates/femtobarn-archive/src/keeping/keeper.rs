@@ -31,9 +31,12 @@ impl RuleKeeper {
         let stopped = Arc::clone(&is_stopped);
         let keep = move || {
             while !stopped.load(Ordering::Relaxed) {
-                match archive.apply_rules(&mut |_| !stopped.load(Ordering::Relaxed)) {
-                    Err(Error::Stopped { .. }) => return,
-                    applied => report(applied),
+                // A copy of the federation may be promoted some day.
+                if archive.leads().unwrap_or(true) {
+                    match archive.apply_rules(&mut |_| !stopped.load(Ordering::Relaxed)) {
+                        Err(Error::Stopped { .. }) => return,
+                        applied => report(applied),
+                    }
                 }
                 thread::park_timeout(every);
             }

@@ -50,8 +50,13 @@ impl Archive {
     /// store that does not answer is asked no more until then. Stops after a movement if the watch says so.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// `Denied` for a copy of the federation, whose leader applies them; else those of the catalogue.
     pub fn apply_rules(&self, watch: &mut ByteWatch<'_>) -> Result<Applied> {
+        if !self.leads()? {
+            let what =
+                "the rules are applied at the leader of the federation, of which this is a copy";
+            return Err(Error::Denied { what: what.to_owned() });
+        }
         let mut pass = Pass::default();
         let mut databases = self.catalogue.databases(Csn::MAX)?;
         databases.retain(|row| row.state == DatabaseState::Sealed);
