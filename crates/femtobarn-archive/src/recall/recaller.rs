@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{DatabaseId, DiskState, Residence, clock};
+use femtobarn_catalog::{DatabaseId, DiskState, ReplicaRow, ReplicaState, Residence, clock};
 use parking_lot::Mutex;
 
 use super::excerpt::{QueueExcerpt, QueuedRecall};
@@ -208,10 +208,11 @@ impl SharedQueue {
         Ok(promised.map(|(asked, wait)| wait.saturating_sub(asked.elapsed())))
     }
 
-    /// The recall of a database from the first of its complete copies, on behalf of a user.
+    /// The recall of a database from the first of its complete copies, on behalf of a user; from one that was taken for lost
+    /// if there is no other, as it may be back.
     ///
     /// # Errors
-    /// `Corrupt` if there is no complete copy.
+    /// `Corrupt` if there is no copy.
     fn recall_of(
         &self,
         database: DatabaseId,
@@ -219,7 +220,10 @@ impl SharedQueue {
         user: &str,
         priority: u8,
     ) -> Result<Recall> {
-        let Some(replica) = residence.replicas.iter().find(|replica| replica.is_complete()) else {
+        let replicas = &residence.replicas;
+        let was_made = |replica: &&ReplicaRow| replica.state != ReplicaState::Migrating;
+        let complete = replicas.iter().find(|replica| replica.is_complete());
+        let Some(replica) = complete.or_else(|| replicas.iter().find(was_made)) else {
             let what = format!("{} is lost: no store has a good copy", self.name(database));
             return Err(Error::Corrupt { what });
         };

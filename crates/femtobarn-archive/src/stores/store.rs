@@ -14,6 +14,8 @@ pub(super) const PART: &str = ".part-";
 /// The file that shows that a folder is a store: the folder of a disk that is not mounted has none. It is made before
 /// the first copy, and never again.
 pub(super) const MARK: &str = ".femtobarn-store";
+/// What a mark tells those who find it.
+pub(super) const MARK_TEXT: &[u8] = b"Copies of databases of a Femtobarn federation.\n";
 /// What an empty disk has.
 pub(super) const LOST_AND_FOUND: &str = "lost+found";
 

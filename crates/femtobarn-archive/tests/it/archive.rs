@@ -237,6 +237,25 @@ fn a_recall_that_fails_says_why_to_all_who_wait() {
 }
 
 #[test]
+fn a_copy_that_was_taken_for_lost_is_recalled_when_it_is_back() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.evict(run7, &mut *on()).unwrap();
+    let (object, elsewhere) = (&of.objects()[0], of.top().join("elsewhere"));
+    fs::rename(object, &elsewhere).unwrap();
+    assert_eq!(kind(archive.stage(run7, WAIT, &mut *on())), ErrorKind::NotFound);
+    assert_eq!(state(&of, run7), ResidenceState::Lost);
+    fs::rename(&elsewhere, object).unwrap();
+    let recaller = Recaller::new(archive.into());
+    while recaller.recall(run7, "ann", 0).unwrap().is_some() {
+        thread::yield_now();
+    }
+    assert_eq!(state(&of, run7), ResidenceState::Both);
+}
+
+#[test]
 fn a_file_that_the_disk_lost_comes_back() {
     let of = Sealed::new();
     let run7 = of.database("run7", b"seven");

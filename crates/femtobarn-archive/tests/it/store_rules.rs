@@ -1,5 +1,5 @@
-//! The rules that every store keeps, tried on a folder and on commands; on an XRootD server beside this. S3 is tried
-//! with real servers, by the tests of Python.
+//! The rules that every store keeps, tried on a folder and on commands; on an XRootD server and a bucket of S3
+//! beside this.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use femtobarn_http::WebConnector;
+use futures_util::StreamExt;
 use http::header::{CONTENT_RANGE, RANGE};
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, StreamBody};
@@ -73,7 +74,8 @@ impl HttpService for Connector {
             };
             Some((piece, body))
         });
-        let body: StreamBody<_> = StreamBody::new(pieces);
+        // Whoever reads an answer without a body asks once more behind its end.
+        let body: StreamBody<_> = StreamBody::new(pieces.fuse());
         Ok(Response::from_parts(head, HttpResponseBody::new(body)))
     }
 }

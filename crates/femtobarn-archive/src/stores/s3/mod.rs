@@ -1,7 +1,8 @@
 //! A store in a bucket of an object store that speaks S3.
 //!
 //! Objects are written once, in parts of 8 MiB or more, of which four are under way; requests are signed with the checksum of
-//! their bytes, repeated with growing pauses, and never conditional. `connection` carries them.
+//! their bytes, repeated with growing pauses, and never conditional. A bucket that has no mark of a store, nor anything
+//! else below the prefix, is another one: what is not found there is not lost. `connection` carries the requests.
 
 mod connection;
 
@@ -17,13 +18,16 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path as ObjectPath;
 use object_store::{
-    BackoffConfig, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart, coalesce_ranges,
+    BackoffConfig, Error as Failure, ObjectStore, ObjectStoreExt, RetryConfig, WriteMultipart,
+    coalesce_ranges,
 };
 use serde::Deserialize;
 use tokio::time::timeout;
 
 use super::files::{FileSum, or_remove, write_piece};
-use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object, too_short};
+use super::store::{
+    ByteWatch, MARK, MARK_TEXT, ObjectRange, Store, StoredState, check_key, no_object, too_short,
+};
 use super::tasks::{CLEAN_TIME, StoreTasks, stopped, watched};
 use crate::error::{Error, Result};
 use connection::Connector;
@@ -120,24 +124,81 @@ impl S3Store {
 
     fn object(&self, key: &str) -> Result<ObjectPath> {
         check_key(key)?;
-        let prefix = &self.settings.prefix;
-        Ok(if prefix.is_empty() {
-            ObjectPath::from(key)
-        } else {
-            ObjectPath::from(format!("{prefix}/{key}"))
-        })
+        Ok(self.below_prefix(key))
     }
 
-    fn failed(&self, what: &str, key: &str, error: object_store::Error) -> Error {
-        use object_store::Error as Failure;
+    fn below_prefix(&self, name: &str) -> ObjectPath {
+        let prefix = &self.settings.prefix;
+        if prefix.is_empty() {
+            ObjectPath::from(name)
+        } else {
+            ObjectPath::from(format!("{prefix}/{name}"))
+        }
+    }
+
+    /// Why something failed, other than that an object is not there.
+    fn failed(&self, what: &str, key: &str, error: Failure) -> Error {
         let text = format!("cannot {what} {key} in {}: {error}", self.place());
         match error {
-            Failure::NotFound { .. } => no_object(self, key),
             Failure::PermissionDenied { .. } | Failure::Unauthenticated { .. } => {
                 Error::Denied { what: text }
             }
             _ => Error::Unavailable { what: text },
         }
+    }
+
+    /// Why something failed with an object. A bucket that does not have it is asked whether it is the store, too.
+    async fn lacks(&self, what: &str, key: &str, error: Failure) -> Error {
+        if !matches!(error, Failure::NotFound { .. }) {
+            return self.failed(what, key, error);
+        }
+        match self.check_begun().await {
+            Ok(()) => no_object(self, key),
+            Err(error) => error,
+        }
+    }
+
+    /// Fails if there is neither the mark of a store below the prefix nor anything else: stores that were begun by the
+    /// first releases have no mark.
+    async fn check_begun(&self) -> Result<()> {
+        match self.bucket.head(&self.below_prefix(MARK)).await {
+            Err(Failure::NotFound { .. }) => {}
+            // Who may not list is told this of what is not there, and must be content with it.
+            Ok(_) | Err(Failure::PermissionDenied { .. }) => return Ok(()),
+            Err(error) => return Err(self.failed("look at", MARK, error)),
+        }
+        match self.bucket.list(self.top().as_ref()).next().await {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(error)) if !matches!(error, Failure::NotFound { .. }) => {
+                Err(self.failed("list", "objects", error))
+            }
+            _ => {
+                let (place, prefix) = (self.place(), &self.settings.prefix);
+                let what = format!(
+                    "{place} does not exist, or has nothing below {prefix:?}, where a store has {MARK}; are \
+                     address, bucket and prefix right?"
+                );
+                Err(Error::Unavailable { what })
+            }
+        }
+    }
+
+    /// Makes sure that there is the mark of a store.
+    async fn mark(&self) -> Result<()> {
+        let mark = self.below_prefix(MARK);
+        match self.bucket.head(&mark).await {
+            Ok(_) => return Ok(()),
+            Err(Failure::NotFound { .. } | Failure::PermissionDenied { .. }) => {}
+            Err(error) => return Err(self.failed("look at", MARK, error)),
+        }
+        let put = self.bucket.put(&mark, MARK_TEXT.into()).await;
+        put.map(drop).map_err(|error| self.failed("write", MARK, error))
+    }
+
+    /// What the names of all objects begin with, if it is anything.
+    fn top(&self) -> Option<ObjectPath> {
+        let prefix = self.settings.prefix.as_str();
+        (!prefix.is_empty()).then(|| ObjectPath::from(prefix))
     }
 
     /// Runs requests to their end.
@@ -146,9 +207,10 @@ impl S3Store {
     }
 
     async fn look_at(&self, key: &str) -> Result<StoredState> {
-        let found = self.bucket.head(&self.object(key)?).await;
-        let found = found.map_err(|error| self.failed("look at", key, error))?;
-        Ok(StoredState { size: found.size, ..StoredState::default() })
+        match self.bucket.head(&self.object(key)?).await {
+            Ok(found) => Ok(StoredState { size: found.size, ..StoredState::default() }),
+            Err(error) => Err(self.lacks("look at", key, error).await),
+        }
     }
 
     /// Sends a file's bytes as an object.
@@ -165,6 +227,7 @@ impl S3Store {
         let mut file = File::open(from).map_err(cannot_read)?;
         let size = file.metadata().map_err(cannot_read)?.len();
         let part_bytes = PART_BYTES.max(size.div_ceil(PARTS_MAX));
+        watched(self.check_begun(), writing, 0, watch).await??;
         let mut sum = FileSum::default();
         let mut part = next_part(&mut file, part_bytes, &mut sum).map_err(cannot_read)?;
         if (part.len() as u64) < part_bytes {
@@ -234,6 +297,10 @@ impl Store for S3Store {
         format!("bucket {} at {}", self.settings.bucket, self.settings.url)
     }
 
+    fn begin(&self, watch: &mut ByteWatch<'_>) -> Result<()> {
+        self.run(async { watched(self.mark(), ("writing", MARK), 0, watch).await? })
+    }
+
     fn put(&self, key: &str, from: &Path, watch: &mut ByteWatch<'_>) -> Result<Option<String>> {
         self.run(self.send(key, from, watch))
     }
@@ -254,10 +321,11 @@ impl Store for S3Store {
             };
             let mut ranges = stream::iter(ranges).map(fetch).buffer_unordered(RANGES_FETCHED);
             let (mut done, reading) = (0, ("reading", key));
-            while let Some((first, bytes)) = watched(ranges.try_next(), reading, done, watch)
-                .await?
-                .map_err(|error| self.failed("read", key, error))?
-            {
+            while let Some(fetched) = watched(ranges.next(), reading, done, watch).await? {
+                let (first, bytes) = match fetched {
+                    Ok(fetched) => fetched,
+                    Err(error) => return Err(self.lacks("read", key, error).await),
+                };
                 write_piece((to, &file), &bytes, first)?;
                 done += bytes.len() as u64;
                 if !watch(done) {
@@ -278,8 +346,10 @@ impl Store for S3Store {
         // A range that ends behind the object is cut by the server.
         let (store, place) = (self, &object);
         let fetch = |range: Range<u64>| async move {
-            let bytes = store.bucket.get_range(place, range.clone()).await;
-            let bytes = bytes.map_err(|error| store.failed("read", key, error))?;
+            let bytes = match store.bucket.get_range(place, range.clone()).await {
+                Ok(bytes) => bytes,
+                Err(error) => return Err(store.lacks("read", key, error).await),
+            };
             let is_whole = bytes.len() as u64 == range.end - range.start;
             if is_whole { Ok(bytes) } else { Err(too_short(store, key, range.end)) }
         };
@@ -300,24 +370,30 @@ impl Store for S3Store {
 
     fn remove(&self, key: &str, watch: &mut ByteWatch<'_>) -> Result<()> {
         let object = self.object(key)?;
-        let removed = self.run(watched(self.bucket.delete(&object), ("removing", key), 0, watch));
-        match removed?.map_err(|error| self.failed("remove", key, error)) {
-            Err(Error::NoObject { .. }) => Ok(()),
-            other => other,
-        }
+        let removing = async {
+            // The server says of an object that was never there that it is removed.
+            self.check_begun().await?;
+            match self.bucket.delete(&object).await {
+                Ok(()) | Err(Failure::NotFound { .. }) => Ok(()),
+                Err(error) => Err(self.failed("remove", key, error)),
+            }
+        };
+        self.run(async { watched(removing, ("removing", key), 0, watch).await? })
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
         let below = &self.settings.prefix;
-        let top = (!below.is_empty()).then(|| ObjectPath::from(below.as_str()));
-        let listed =
-            self.tasks.runtime()?.block_on(self.bucket.list(top.as_ref()).try_collect::<Vec<_>>());
-        let listed = listed.map_err(|error| self.failed("list", prefix, error))?;
+        let top = self.top();
+        let listed = self.run(async {
+            self.check_begun().await?;
+            let listed = self.bucket.list(top.as_ref()).try_collect::<Vec<_>>().await;
+            listed.map_err(|error| self.failed("list", prefix, error))
+        })?;
         let mut found = vec![];
         for object in listed {
             let name = object.location.as_ref();
             let key = name.strip_prefix(below.as_str()).unwrap_or(name).trim_start_matches('/');
-            if key.starts_with(prefix) {
+            if key.starts_with(prefix) && check_key(key).is_ok() {
                 found.push((key.to_owned(), object.size));
             }
         }

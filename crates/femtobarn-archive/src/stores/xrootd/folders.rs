@@ -5,12 +5,10 @@ use xrd::flags::{DirlistOptions, OpenOptions, StatFlags};
 
 use super::XrootdStore;
 use crate::error::{Error, Result};
-use crate::stores::store::{LOST_AND_FOUND, MARK, check_key, not_mounted};
+use crate::stores::store::{LOST_AND_FOUND, MARK, MARK_TEXT, check_key, not_mounted};
 
 /// Folders in each other that are listed; a server may show a folder within itself.
 const DEPTH_MAX: usize = 8;
-/// What a mark tells those who find it.
-const MARK_TEXT: &[u8] = b"Copies of databases of a Femtobarn federation.\n";
 
 impl XrootdStore {
     /// Makes an empty folder a store.
