@@ -25,6 +25,7 @@ mod links;
 mod model;
 mod names;
 mod naming;
+mod nearline;
 mod places;
 mod power;
 mod processes;
