@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -172,22 +172,35 @@ def test_killed_followers_show_whole_files_alone(
         put(fed, f"{name}/hits", 100_000)
     with fb.follow(url_of(server), copy) as follower:
         follower.catch_up()
-    command = [sys.executable, "-m", "femtobarn", "follow", url_of(server), str(copy)]
+    script = (
+        "import sys, femtobarn as fb\nfollower = fb.follow(*sys.argv[1:])\nprint('ready', flush=True)\n"
+        "while True: follower.step(1.0)"
+    )
+    command = [sys.executable, "-c", script, url_of(server), str(copy)]
     for number in range(8):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            name = names[number % 3]
-            if number < 3:
-                leave(fed, name)
-            else:
-                fed.stage(name) if fed.where(name)[0].state == "nearline" else fed.evict(name)
-            time.sleep(0.4 + chance.random())
-            process.send_signal(signal.SIGKILL)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == b"ready\n"
+                # The server has a file open that the follower reads, so it may have to stay.
+                with contextlib.suppress(fb.BusyError):
+                    name = names[number % 3]
+                    if number < 3:
+                        leave(fed, name)
+                    elif fed.where(name)[0].state == "nearline":
+                        fed.stage(name)
+                    else:
+                        fed.evict(name)
+                time.sleep(chance.random() * 0.2)
+            finally:
+                process.kill()
         with fb.open(copy, stage=False) as here:
             for found in here.where("*"):
                 if found.state != "nearline":
                     assert len(here[f"{found.database}/hits"].arrays()) == 100_000
     with fb.follow(url_of(server), copy) as follower:
         follower.catch_up()
+    with_store(fed, copy)
     with fb.open(copy) as here:
         assert_same(here, fed, fed.head())
         assert here.check(full=True).problems == []
