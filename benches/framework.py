@@ -210,6 +210,11 @@ def flat(key: str, at_most: float = 1.2) -> Target:
     return Target(f"{key}: dearest / cheapest", spread, at_most=at_most)
 
 
+def at_last(key: str, at_least: float, text: str) -> Target:
+    """The last point of a curve."""
+    return Target(f"{key}: {text}", lambda r: r.points(key)[-1][1], at_least=at_least)
+
+
 def highest(key: str, at_most: float, text: str) -> Target:
     """The highest point of a curve."""
     return Target(f"{key}: {text}", lambda r: max(y for _, y in r.points(key)), at_most=at_most)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework import Figure, Side, cpu_per_100_mb, flat, highest
+from framework import Figure, Side, at_last, cpu_per_100_mb, flat, highest
 
 TITLE = "Copies that follow"
 INTRO = """A follower, its leader's server and a process that commits, all on one machine."""
@@ -12,6 +12,10 @@ RATE = "200"
 SECONDS = "5"
 COMMITS = "50"
 CONTAINERS = ("10", "1000", "20000")
+CLIENTS = "60"
+READ_SECONDS = "10"
+FOLLOWERS = ("0", "1", "2")
+SCALING = "rate, by that of the leader alone"
 BEHIND = "s until the copy had a commit, at most"
 
 PREPARATIONS = ()
@@ -41,6 +45,23 @@ FIGURES: tuple[Figure, ...] = (
         (flat("Leader's server", 2.0),),
         x="containers",
         y="us of CPU of the leader's server for a commit",
+    ),
+    Figure(
+        "replication-readers",
+        "60 clients read at a leader and its followers, with a played disk each",
+        "reads",
+        (
+            Side(
+                "Followers",
+                ("followers.py", "{work}/followers", CLIENTS, READ_SECONDS, *FOLLOWERS),
+                "ours",
+                cores=2,
+                needs=("xrdcp",),
+            ),
+        ),
+        (at_last("Followers", 2.8, SCALING),),
+        x="followers",
+        y=SCALING,
     ),
 )
 """The chapter's figures."""

@@ -155,6 +155,40 @@ def test_sparse_reads_fetch_their_pages_alone(site: Site, content: bytes) -> Non
     assert site.status()["fetched_bytes"] == len(pages) * PAGE
 
 
+READ_IN_ORDER = """
+import sys, zlib
+from XRootD import client
+url, end = sys.argv[1], int(sys.argv[2])
+file = client.File()
+status, _ = file.open(url)
+assert status.ok, status
+crc = 0
+for start in range(0, end, 16_000):
+    status, part = file.read(start, min(16_000, end - start))
+    assert status.ok, status
+    crc = zlib.crc32(part, crc)
+print(crc)
+"""
+
+
+@pytest.mark.parametrize(
+    ("access", "least", "most"),
+    [
+        ("", 2_000_000 + PAGE, 2_000_000 * 7 // 6 + PAGE),
+        ("fb.access=random", 2_000_000, 2_000_000 + PAGE),
+        ("fb.access=sequential", SIZE, SIZE),
+    ],
+)
+def test_what_is_read_in_order_is_fetched_ahead(
+    site: Site, content: bytes, access: str, least: int, most: int
+) -> None:
+    done = run(sys.executable, "-c", READ_IN_ORDER, f"{site.url()}?{access}", "2000000")
+    assert int(done) == zlib.crc32(content[:2_000_000])
+    wait_for(lambda: site.status()["fetched_bytes"] >= least)
+    assert site.read(2_000_000, 2_000_000 + 4000) == content[2_000_000 : 2_000_000 + 4000]
+    assert site.status()["fetched_bytes"] <= most + 2 * PAGE
+
+
 def test_vector_reads_through_xrootds_client(site: Site, content: bytes) -> None:
     chosen = random.Random(2)
     pieces = [(chosen.randrange(SIZE - 5000), chosen.randrange(1, 5000)) for _ in range(500)]
@@ -172,7 +206,7 @@ def test_vector_reads_through_xrootds_client(site: Site, content: bytes) -> None
 
 
 def test_a_killed_cache_goes_on_with_what_it_has(site: Site, content: bytes) -> None:
-    assert site.read(0, 2_000_000) == content[:2_000_000]
+    assert site.read(0, 2_000_000, "run1.bin?fb.access=random") == content[:2_000_000]
     wait_for(lambda: site.status()["used_bytes"] >= 2_000_000)
     site.restart_cache()
     assert site.read() == content

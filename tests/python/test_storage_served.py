@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,14 +49,22 @@ print(json.dumps(answer))
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[fb.Federation, fb.Server, Path]]:
+    with on_tape(tmp_path_factory.mktemp("tape"), "run6", "run7", "run8", "run9") as site:
+        yield site
+
+
+@contextmanager
+def on_tape(
+    top: Path, *names: str, tape: str = '"L1"', settings: str = ""
+) -> Iterator[tuple[fb.Federation, fb.Server, Path]]:
     """A federation on a played tape, which takes its time, with a server, and the folder of the tape."""
-    top = tmp_path_factory.mktemp("tape")
     (top / "tape").mkdir()
-    (top / "site.py").write_text(SITE)
-    fed = fill(top / "lhc.fed", "run6", "run7", "run8", "run9")
+    (top / "site.py").write_text(SITE.replace('"L1"', tape))
+    fed = fill(top / "lhc.fed", *names)
     command = json.dumps([sys.executable, str(top / "site.py"), str(top / "tape")])
     lines = [f"{operation} = {command}" for operation in ("migrate", "stage", "remove", "query")]
-    (top / "lhc.fed/storage.toml").write_text("\n".join(["[stores.tape]", "kind = 'commands'", *lines]))
+    storage = "\n".join(["[stores.tape]", "kind = 'commands'", *lines, settings])
+    (top / "lhc.fed/storage.toml").write_text(storage)
     fed.migrate("*", "tape")
     with fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all", config=QUICK_STOP) as server:
         yield fed, server, top / "tape"
@@ -253,6 +261,27 @@ def test_the_queue_is_shown_to_people(
     wait_for(lambda: all(where.state == "both" for where in fed.where(*names)))
     assert ask(server, "DELETE", f"/api/tape/v1/stage/{made['requestId']}")[0] == 200
     assert "/lhc.fed: 0 files come back" in printed("queue", address)
+
+
+def test_opens_say_how_urgent_they_are(tmp_path: Path) -> None:
+    names = ("run6", "run7", "run8", "run9")
+    with on_tape(tmp_path, *names, tape='request["key"]', settings="streams = 1") as (fed, server, tape):
+        leave(fed, *names)
+        (tape / "hold").touch()
+        copies = []
+        try:
+            for asked, name in enumerate(names, 1):
+                url = f"root://127.0.0.1:{server.port}//lhc.fed/{name}.root?fb.priority={asked // 4 * 3}"
+                copies.append(subprocess.Popen(["xrdcp", "-s", url, str(tmp_path / f"{name}.root")]))
+                wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["waiting"] == len(copies))
+            wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["recalls"][0]["is_running"])
+            _, (told,) = ask(server, "GET", "/api/recalls")
+        finally:
+            (tape / "hold").unlink()
+            ended = [copy.wait(120) for copy in copies]
+    assert ended == [0] * len(names)
+    order = [recall["path"].removeprefix("/lhc.fed/").removesuffix(".root") for recall in told["recalls"]]
+    assert order == ["run6", "run9", "run7", "run8"]
 
 
 def test_gfal_brings_files_online(served: tuple[fb.Federation, fb.Server, Path]) -> None:

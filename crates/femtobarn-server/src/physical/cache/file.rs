@@ -1,4 +1,4 @@
-//! An open file: pages that are kept, and fetches of the others.
+//! A file that somebody has open: pages that are kept, and fetches of the others.
 //!
 //! 1. A page is fetched once, however many readers wait for it. They get its bytes before the disk has them.
 //! 2. A fetch belongs to no reader: one that goes away, or is slow, delays nobody. Whatever becomes of it, its readers
@@ -23,7 +23,7 @@ use super::fetch::{Fetch, parts};
 use super::pages::{KeptPages, PAGE_BYTES, ReadMode, Version, pages_of};
 use super::remotes::{Remote, Remotes};
 use super::shared::Shared;
-use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
+use crate::physical::{Metadata, StorageError, StoragePath, StorageResult};
 
 /// Bytes of an announced range that are fetched ahead of its readers.
 const AHEAD_BYTES: u64 = 8 << 20;
@@ -35,7 +35,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 /// KiB that a fetch counts for at least, so that their number has a limit, too.
 const FETCH_KIB_MIN: u64 = 64;
 
-/// An open file of the cache.
+/// A file that somebody has open.
 #[derive(Debug)]
 pub(super) struct CachedFile {
     pub shared: Arc<Shared>,
@@ -52,7 +52,7 @@ pub(super) struct CachedFile {
     /// Fetches by their first page: those that run, and the latest whose pages the disk did not take.
     fetches: Mutex<BTreeMap<u64, Arc<Fetch>>>,
     /// Whether all pages were kept when it was opened.
-    is_whole: bool,
+    pub is_whole: bool,
 }
 
 impl CachedFile {
@@ -177,7 +177,7 @@ impl CachedFile {
     }
 
     /// Whether the file's time tells changes from now on.
-    fn is_settled(&self) -> bool {
+    pub(super) fn is_settled(&self) -> bool {
         let changed = Duration::from_secs(self.version.modified.max(0).cast_unsigned());
         let now = clock::utc().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.shared.is_immutable || now.saturating_sub(changed) > SETTLED
@@ -235,12 +235,15 @@ impl Drop for RunningFetch {
     }
 }
 
-impl StoredFile for Arc<CachedFile> {
-    fn metadata(&self) -> StorageResult<Metadata> {
-        Ok(self.metadata.clone())
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
+impl CachedFile {
+    /// Fills the buffer from `offset` on, unless the file ends before; waits for the pages that are not kept. What lies
+    /// `ahead` is fetched after these.
+    pub(super) fn read_at(
+        self: &Arc<Self>,
+        offset: u64,
+        buffer: &mut [u8],
+        mut ahead: Option<Range<u64>>,
+    ) -> StorageResult<usize> {
         let buffer = within(self.version.size, offset, buffer);
         if buffer.is_empty() {
             return Ok(0);
@@ -252,6 +255,9 @@ impl StoredFile for Arc<CachedFile> {
                 self.count_damaged(&lacking);
             }
             let fetches = self.fetches_of(&lacking, are_damaged);
+            if let Some(ahead) = ahead.take() {
+                self.will_need(ahead.start, ahead.end - ahead.start);
+            }
             for fetch in &fetches {
                 fetch.copy_to(&fetch.wait()?, offset, buffer);
             }
@@ -265,7 +271,12 @@ impl StoredFile for Arc<CachedFile> {
         Ok(buffer.len())
     }
 
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<Option<usize>> {
+    /// The same without blocking; none if a page is not kept.
+    pub(super) fn try_read_at(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> StorageResult<Option<usize>> {
         let buffer = within(self.version.size, offset, buffer);
         if buffer.is_empty() {
             return Ok(Some(0));
@@ -278,19 +289,8 @@ impl StoredFile for Arc<CachedFile> {
         Ok(is_there.then_some(buffer.len()))
     }
 
-    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> StorageResult<()> {
-        Err(StorageError::cannot("write", &self.path, Errno::EROFS))
-    }
-
-    fn sync(&self) -> StorageResult<()> {
-        Ok(())
-    }
-
-    fn truncate(&self, _size: u64) -> StorageResult<()> {
-        Err(StorageError::cannot("cut", &self.path, Errno::EROFS))
-    }
-
-    fn will_need(&self, offset: u64, size: u64) {
+    /// Begins to fetch a range, or the first part of it.
+    pub(super) fn will_need(self: &Arc<Self>, offset: u64, size: u64) {
         let size = size.min(self.version.size.saturating_sub(offset)).min(AHEAD_BYTES);
         if size == 0 || self.is_whole {
             return;
@@ -299,13 +299,6 @@ impl StoredFile for Arc<CachedFile> {
         self.shared.origin.tasks.spawn_blocking(move || drop(file.fetches_of(&[range], false)));
     }
 
-    /// The origin keeps what it shows for as long as its file is open.
-    fn can_be_reopened(&self) -> bool {
-        self.is_whole
-    }
-}
-
-impl CachedFile {
     /// Counts pages that are kept, but whose bytes are not those that came from the origin.
     fn count_damaged(&self, lacking: &[Range<u64>]) {
         let Some(pages) = &self.pages else { return };

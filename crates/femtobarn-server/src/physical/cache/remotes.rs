@@ -38,9 +38,10 @@ pub(super) struct Remote {
     pub file: File,
     /// The number of the connection.
     connection: usize,
-    /// When the version was compared with the file's, and how often that had been opened again. Held by whoever
-    /// compares.
-    compared: tokio::sync::Mutex<Option<(Instant, u64)>>,
+    /// When the version was compared with the file's, and how often that had been opened again.
+    compared: Mutex<Option<(Instant, u64)>>,
+    /// Held by whoever compares.
+    comparing: tokio::sync::Mutex<()>,
 }
 
 impl Remotes {
@@ -49,7 +50,12 @@ impl Remotes {
         let compared = Some((clock::now(), file.times_reopened())).into();
         let mut open = self.open.lock();
         if open.is_empty() {
-            open.push(Arc::new(Remote { file, connection, compared }));
+            open.push(Arc::new(Remote {
+                file,
+                connection,
+                compared,
+                comparing: Default::default(),
+            }));
         }
     }
 
@@ -108,7 +114,8 @@ impl Remotes {
             numbers.clone().find(is_free).unwrap_or(turn)
         };
         let file = origin.open(&of.location, connection).await?;
-        let remote = Arc::new(Remote { file, connection, compared: tokio::sync::Mutex::default() });
+        let (compared, comparing) = Default::default();
+        let remote = Arc::new(Remote { file, connection, compared, comparing });
         remote.compare(of, clock::now()).await?;
         self.open.lock().push(Arc::clone(&remote));
         Ok(remote)
@@ -122,18 +129,24 @@ impl Remote {
     /// # Errors
     /// `ESTALE` if it is another version; those of the origin.
     pub(super) async fn compare(&self, of: &CachedFile, since: Instant) -> StorageResult<()> {
-        let mut compared = self.compared.lock().await;
-        let reopened = self.file.times_reopened();
-        let is_known = compared.is_some_and(|(when, before)| {
-            before == reopened && (of.shared.is_immutable || when >= since)
-        });
-        if is_known {
+        let is_known = || {
+            self.compared.lock().is_some_and(|(when, reopened)| {
+                let is_recent = of.shared.is_immutable || when >= since;
+                is_recent && reopened == self.file.times_reopened()
+            })
+        };
+        // Whoever needs no comparison does not wait for one.
+        if is_known() {
             return Ok(());
         }
-        let begun = clock::now();
+        let _turn = self.comparing.lock().await;
+        if is_known() {
+            return Ok(());
+        }
+        let (begun, reopened) = (clock::now(), self.file.times_reopened());
         let stat = of.shared.origin.stat_open(&self.file).await?;
         if of.shared.is_same(origin::version_of(&stat, &of.path)?, of.version) {
-            *compared = Some((begun, reopened));
+            *self.compared.lock() = Some((begun, reopened));
             return Ok(());
         }
         let what = format!("{} was changed at the origin; open it again", of.path);

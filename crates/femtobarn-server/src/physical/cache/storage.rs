@@ -11,7 +11,9 @@ use xrd::Location;
 use xrd::client::{File, Url};
 use xrd::response::StatLine;
 
+use super::ahead::ReadOrder;
 use super::file::CachedFile;
+use super::open::OpenCachedFile;
 use super::origin::{self, Origin, OriginError};
 use super::pages::{KeptPages, Version};
 use super::room::{self, CacheCounts, CacheUse, LeavingFiles, Room};
@@ -203,7 +205,8 @@ impl Storage for CachedOrigin {
             return Err(self.read_only("write", path));
         }
         let location = self.shared.origin.location(path, opaque)?;
-        Ok(Arc::new(self.open_file(path, &location)?))
+        let file = self.open_file(path, &location)?;
+        Ok(Arc::new(OpenCachedFile::new(file, ReadOrder::said(opaque))))
     }
 
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {

@@ -7,7 +7,9 @@ use nix::errno::Errno;
 
 use super::error::{catalogue_error, read_only_error};
 use super::guarded::{GuardedFile, Writers};
-use super::request::{csn_of, database_of, is_below_databases, is_file_of, session_of};
+use super::request::{
+    csn_of, database_of, is_below_databases, is_file_of, priority_of, session_of,
+};
 use super::storage::FederationStorage;
 use crate::physical::{
     Creation, Opaque, OpenMode, StorageError, StoragePath, StorageResult, StoredFile,
@@ -26,13 +28,14 @@ impl FederationStorage {
         }
         if is_below_databases(path) {
             let open = || self.files.open(path, how, Opaque::default());
-            return self.open_or_recall(open, path, || self.database_of_file(path));
+            let database = || self.database_of_file(path);
+            return self.open_or_recall(open, path, priority_of(&opaque), database);
         }
         let at = match csn_of(&opaque) {
             Some(csn) => csn,
             None => self.catalogue.head().map_err(|error| catalogue_error("open", path, error))?,
         };
-        self.file_of(&self.database(path, at)?)
+        self.file_of(&self.database(path, at)?, priority_of(&opaque))
     }
 
     /// Opens a database's file for writing, or creates one for a new database. A path that belongs to any database,

@@ -71,6 +71,7 @@ impl FederationStorage {
         &self,
         open: impl Fn() -> StorageResult<Arc<dyn StoredFile>>,
         name: &impl Display,
+        priority: u8,
         database: impl Fn() -> StorageResult<Option<DatabaseId>>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let failed = match open() {
@@ -81,7 +82,7 @@ impl FederationStorage {
             return Err(failed);
         };
         // Whoever opens files one by one waits for each, so they all count as one user.
-        match recaller.recall(database, "", 0) {
+        match recaller.recall(database, "", priority) {
             // It has come back meanwhile.
             Ok(None) => open(),
             Ok(Some(wait)) => {

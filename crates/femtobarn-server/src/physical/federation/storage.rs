@@ -13,7 +13,7 @@ use percent_encoding::percent_decode;
 use super::error::{catalogue_error, read_only_error, synthesis_error};
 use super::guarded::Writers;
 use super::recalls::offline_metadata;
-use super::request::{is_below_databases, is_databases_folder, is_raw};
+use super::request::{is_below_databases, is_databases_folder, is_raw, priority_of};
 use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
 use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
 use crate::physical::{
@@ -127,12 +127,16 @@ impl FederationStorage {
     }
 
     /// Opens the file of a database for reading.
-    pub(super) fn file_of(&self, row: &DatabaseRow) -> StorageResult<Arc<dyn StoredFile>> {
+    pub(super) fn file_of(
+        &self,
+        row: &DatabaseRow,
+        priority: u8,
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let location = Path::new(&row.path);
         if !location.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
             let open = || self.files.open(&path, OpenMode::default(), Opaque::default());
-            return self.open_or_recall(open, &row.name, || Ok(Some(row.id)));
+            return self.open_or_recall(open, &row.name, priority, || Ok(Some(row.id)));
         }
         // The path of an attached file was given by the user who attached it, not by a client.
         let shown = StoragePath::new(format!("/{}{SUFFIX}", row.name).as_bytes())?;
@@ -144,9 +148,10 @@ impl FederationStorage {
         &self,
         row: &DatabaseRow,
         snapshot: PinnedSnapshot,
+        priority: u8,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let PinnedSnapshot { csn, pin } = snapshot;
-        let file = self.file_of(row)?;
+        let file = self.file_of(row, priority)?;
         let origin =
             SnapshotOrigin { catalogue: Arc::clone(&self.catalogue), row: row.clone(), csn };
         if row.state != DatabaseState::Open {
@@ -173,7 +178,7 @@ impl FederationStorage {
         if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row, it)) {
             return Ok(metadata);
         }
-        let file = self.file_of(row)?;
+        let file = self.file_of(row, 0)?;
         let is_backed_up = residence.is_some_and(|it| it.state() == ResidenceState::Both);
         let metadata = Metadata { is_backed_up, ..snapshot_file::read_only(file.metadata()?) };
         match row.state {
@@ -212,7 +217,8 @@ impl Storage for FederationStorage {
             return Err(read_only_error("write", path));
         }
         let snapshot = self.pinned_snapshot(path, opaque)?;
-        self.open_complete(&self.database(path, snapshot.csn)?, snapshot)
+        let row = self.database(path, snapshot.csn)?;
+        self.open_complete(&row, snapshot, priority_of(&opaque))
     }
 
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
