@@ -16,7 +16,7 @@ from typing import Any
 
 from copying_servers import xrootd
 from server_settings import QUICK_STOP
-from waiting import wait_for
+from waiting import stop_process, wait_for
 
 import femtobarn as fb
 
@@ -64,7 +64,7 @@ class DataServer:
 
     def stop(self) -> None:
         """Stop answering, with all connections open."""
-        self.process.send_signal(signal.SIGSTOP)
+        stop_process(self.process)
 
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from followed import put, url_of
 from server_settings import QUICK_STOP
-from waiting import free_ports
+from waiting import free_ports, stop_process
 
 import femtobarn as fb
 
@@ -93,7 +93,7 @@ def test_readers_are_redirected_to_copies_that_have_what_they_ask_for(tmp_path: 
         assert {redirected_to(server, "/lhc.fed/run1.root", "?fb.tag=now") for _ in range(3)} == {server.port}
         # Both stop: whoever asks for what they do not have stays at the leader.
         for process in copies.processes:
-            process.send_signal(signal.SIGSTOP)
+            stop_process(process)
         put(fed, "run1/hits", 1)
         assert {redirected_to(server, "/lhc.fed/run1.root") for _ in range(3)} == {server.port}
         for process in copies.processes:

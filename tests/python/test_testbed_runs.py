@@ -160,13 +160,17 @@ def test_jobs_read_through_a_disk_cache_and_memcached(tmp_path: Path) -> None:
 
 
 def test_jobs_read_from_several_servers_one_of_which_has_the_disk(tmp_path: Path) -> None:
-    workload = load(
-        "conditions-servers",
-        settings={"events": 10_000, "files": 5, "physics": 0.0002, "events_per_job": 4},
-        sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": 2.0},
-    )
     variants = ["by load, one of three slow", "in turn, one of three slow"]
-    done = run(workload, scratch=tmp_path / "scratch", variants=variants)
+    # On a busy machine hardly a job ends in two seconds.
+    for seconds in (2.0, 10.0, 50.0):
+        workload = load(
+            "conditions-servers",
+            settings={"events": 10_000, "files": 5, "physics": 0.0002, "events_per_job": 4},
+            sweep={"clients": [2], "warm_up_seconds": 0, "window_seconds": seconds},
+        )
+        done = run(workload, scratch=tmp_path / "scratch", variants=variants)
+        if all(point["operations"]["open job"]["count"] >= 10 for point in done["points"]):
+            break
     for point in done["points"]:
         assert point["operations"]["look up"]["count"] > 0
         assert len(point["resources"]["disks"]) == 1

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from server_settings import QUICK_STOP
 from tier_reads import INTERVALS, look_up, read
+from waiting import stop_process
 
 import femtobarn as fb
 
@@ -275,7 +275,7 @@ def test_silent_or_absent_memcached_is_left_out_after_one_time_out(
     _, server = served
     read(server.url("/lhc.fed"), memcached=memcached.address)
     if state == "stopped":
-        memcached.process.send_signal(signal.SIGSTOP)
+        stop_process(memcached.process)
     else:
         memcached.stop()
     found, statistics = read(server.url("/lhc.fed"), memcached=memcached.address, streams=0)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
-__all__ = ["free_port", "free_ports", "wait_for", "wait_for_port"]
+__all__ = ["free_port", "free_ports", "stop_process", "wait_for", "wait_for_port"]
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -31,6 +33,17 @@ def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
     while not is_so():
         assert monotonic() < end, "it did not come about"
         sleep(0.05)
+
+
+def stop_process(process: subprocess.Popen[Any]) -> None:
+    """Return when all threads of a process have stopped; SIGCONT lets them go on."""
+    process.send_signal(signal.SIGSTOP)
+    threads = Path(f"/proc/{process.pid}/task")
+
+    def state(thread: Path) -> str:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+
+    wait_for(lambda: all(state(thread) in "TZ" for thread in threads.iterdir()))
 
 
 def wait_for_port(server: subprocess.Popen[bytes], port: int, log: Path) -> None:
