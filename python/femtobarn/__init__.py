@@ -59,6 +59,7 @@ from ._exchange.import_target import Imported
 from ._federations import Federation, create, open
 from ._femtobarn import __version__
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
+from ._objects.vectors import vector
 from ._oid import Oid, OidArray, OidRange
 from ._open_conditions import conditions, open_conditions
 from ._recovery import identify, rebuild_catalogue, restore
@@ -225,6 +226,7 @@ __all__ = [
     "uint32",
     "uint64",
     "variant",
+    "vector",
 ]
 
 _LATE = {"ImportedConditions": "imports", "export_conditions": "exports", "import_conditions": "imports"}

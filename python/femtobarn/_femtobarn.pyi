@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, final
+from typing import Any, Final, Self, final
 
 from _typeshed import ReadableBuffer
 from typing_extensions import Buffer as _Buffer
@@ -102,15 +102,17 @@ def read_branches(
     their first entries followed by the end of the last.
     """
 
-@final
 class Object:
     """One object of a container, as of a snapshot.
 
     Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
     Lists of numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using
     it: ``event.raw.hits``.
+
+    If the class is declared in this program, the object is an instance of it, too, and has its methods.
     """
 
+    def __new__(cls, like: Object, entry: int, /) -> Self: ...
     @property
     def oid(self) -> Oid:
         """The object's permanent name."""
@@ -144,6 +146,9 @@ class Object:
     def __eq__(self, value: object, /) -> bool: ...
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
+
+def note_declaration() -> None:
+    """Note that a class was declared: objects may be of other classes now."""
 
 @final
 class Buffer(_Buffer):

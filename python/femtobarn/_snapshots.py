@@ -13,6 +13,7 @@ from ._data.results import as_library
 from ._exceptions import ClosedError, WrongTypeError, check_text, is_text
 from ._exchange.exports import Progress, export_views
 from ._lazy import ak
+from ._objects.behaviours import array_behavior
 from ._objects.objects import Object
 from ._oid import Oid, OidRange
 from ._query.paths import Expressions, all_paths
@@ -50,9 +51,9 @@ class Snapshot(Mapping[str, View]):
     @property
     def array_settings(self) -> dict[str, Any]:
         """Arguments for `ak.Array` that let the links in an array find their targets in this snapshot."""
-        from ._objects.link_arrays import BEHAVIOR, SNAPSHOT  # This imports awkward.
+        from ._objects.link_arrays import SNAPSHOT  # This imports awkward.
 
-        return {"behavior": BEHAVIOR, "attrs": {SNAPSHOT: self}}
+        return {"behavior": array_behavior(), "attrs": {SNAPSHOT: self}}
 
     def databases(self) -> list[dict[str, Any]]:
         """Return the name, number, state and file of each database."""

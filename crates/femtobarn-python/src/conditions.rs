@@ -135,7 +135,7 @@ pub struct SeriesHandle {
     /// That of the series first, then those of branches in front of it.
     views: Vec<Py<ViewHandle>>,
     /// The object that was last found, which most often is the next one, too.
-    last: Mutex<Option<(u64, Py<Object>)>>,
+    last: Mutex<Option<(u64, Py<PyAny>)>>,
 }
 
 #[pymethods]
@@ -217,7 +217,7 @@ impl SeriesHandle {
         views: &Bound<'_, PyTuple>,
         at: i64,
         channel: i64,
-    ) -> PyResult<Option<Py<Object>>> {
+    ) -> PyResult<Option<Py<PyAny>>> {
         let series = self.series.get()?;
         let found = series.loaded_at(channel, at);
         let found = match found {
@@ -233,7 +233,7 @@ impl SeriesHandle {
         }
         let (place, local) = series.place_of(entry);
         let (handle, view) = (self.views[place].bind(py), views.get_item(place)?);
-        let object = Py::new(py, Object::alone(handle, &view, local))?;
+        let object = Object::alone(handle, &view, local).made(handle)?.unbind();
         *last = Some((entry, object.clone_ref(py)));
         Ok(Some(object))
     }

@@ -62,7 +62,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::read::snapshot::SnapshotHandle;
     #[pymodule_export]
-    use super::read::view::ViewHandle;
+    use super::read::view::{ViewHandle, note_declaration};
     #[pymodule_export]
     use super::replication::{FollowerHandle, promote, tell_former_leader};
     #[pymodule_export]

@@ -29,6 +29,7 @@ from .._schema.types import (
     Record,
     Variant,
     innermost,
+    plain_name,
 )
 from .arrays import LINK_RECORDS, Tree
 
@@ -140,7 +141,7 @@ def _members(node: Node | None) -> dict[str, Node]:
 
 
 def _parameters(node: Node | None) -> dict[str, Any] | None:
-    name = node.class_name if isinstance(node, Record) else RECORD_NAMES.get(type(node), "")
+    name = plain_name(node.class_name) if isinstance(node, Record) else RECORD_NAMES.get(type(node), "")
     return {"__record__": name} if name else None
 
 

@@ -3,7 +3,9 @@
 - ``live_entries``: the entries that have objects where some were deleted.
 - ``objects``: values, records and links of one object. The extension module uses the names imported below.
 - ``changes``: the arguments of updates and deletions: which objects, which new values.
-- ``link_arrays``: links in awkward arrays. It imports awkward, and so is imported only when it is needed.
+- ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
+- ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import
+  awkward, and so are imported only when they are needed.
 """
 
 from .objects import ElementRef, LinkList, LinkRef, Object, RecordValue, _object_at, plain_value

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import awkward as ak
 import numpy as np
 
-from .._exceptions import InvalidError
+from .._exceptions import InvalidError, NotFoundError
 from .._femtobarn import oid_records
 from .._oid import OID_DTYPE, Oid
 
 if TYPE_CHECKING:
     from .._snapshots import Snapshot
 
-__all__ = ["BEHAVIOR", "SNAPSHOT", "link_records"]
+__all__ = ["LINKS", "SNAPSHOT", "link_records"]
 
 SNAPSHOT = "@femtobarn.snapshot"
 """Attribute of an awkward array that holds the snapshot it was read from. It is not pickled."""
@@ -55,17 +55,43 @@ class LinkArray(ak.Array):  # type: ignore[misc]
                 return snapshot.fetch(link_records(ak.Array(layout)), expressions).layout
             return None
 
-        return ak.transform(replace, self, behavior=BEHAVIOR, attrs=self.attrs)
+        return ak.transform(replace, self, behavior=self.behavior, attrs=self.attrs)
 
 
-BEHAVIOR: dict[Any, Any] = {
-    "Link": LinkRecord,
-    ("*", "Link"): LinkArray,
+class ObjectLinkRecord(LinkRecord):
+    """A link to an object: an attribute that links lack is one of the target."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_") or SNAPSHOT not in self.attrs:
+                raise
+            return getattr(self.get(), name)
+
+
+class ObjectLinkArray(LinkArray):
+    """Links to objects: an attribute that links lack is a field of the targets, read for all at once."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name.startswith("_") or SNAPSHOT not in self.attrs:
+                raise
+        try:
+            return self.fetch(name)[name]
+        except NotFoundError as error:
+            raise AttributeError(str(error)) from None
+
+
+LINKS: dict[Any, Any] = {
+    "Link": ObjectLinkRecord,
+    ("*", "Link"): ObjectLinkArray,
     "ElementLink": LinkRecord,
     ("*", "ElementLink"): LinkArray,
 }
-"""Behaviours of awkward for records of links. Each array carries them, so that nothing is registered
-globally."""
+"""Behaviours of awkward for records of links."""
 
 
 def link_records(links: Any) -> np.ndarray[Any, np.dtype[Any]]:

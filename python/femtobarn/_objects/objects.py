@@ -20,6 +20,7 @@ from .._femtobarn import Object
 from .._lazy import ak
 from .._oid import Oid
 from .._schema.types import DTYPES, ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
+from .behaviours import record_class
 
 if TYPE_CHECKING:
     from .._snapshots import Snapshot
@@ -87,11 +88,17 @@ class RecordValue(_Members):
     _snapshot: Snapshot
     _tree: Tree
 
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
     def __init__(self, tree: Tree, node: Record, index: int, snapshot: Snapshot) -> None:
         _set(self, "_tree", tree)
         _set(self, "_node", node)
         _set(self, "_index", index)
         _set(self, "_snapshot", snapshot)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _record_at, (self._tree, self._node, self._index, self._snapshot)
 
     def _unchanging(self, name: str) -> str:
         return (
@@ -207,6 +214,12 @@ class ElementRef(_Members):
             raise NotFoundError(f"the element has no member {name!r}{near_misses(name, self.fields)}")
         return self.value[name]
 
+    def __getattr__(self, name: str) -> Any:
+        value = None if name.startswith("_") else self.value
+        if name not in getattr(value, "fields", []) and hasattr(type(value), name):
+            return getattr(value, name)
+        return super().__getattr__(name)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ElementRef) and (self.oid, self.element) == (other.oid, other.element)
 
@@ -288,7 +301,13 @@ def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
     if isinstance(node, Link | ElementLink):
         return _link_value(_link_records(tree, index, index + 1)[0], node, snapshot)
     record = node if isinstance(node, Record) else Record("", ())
-    return RecordValue(tree, record, index, snapshot)
+    return _record_at(tree, record, index, snapshot)
+
+
+def _record_at(tree: Tree, node: Record, index: int, snapshot: Snapshot) -> RecordValue:
+    made: RecordValue = object.__new__(record_class(RecordValue, node))
+    RecordValue.__init__(made, tree, node, index, snapshot)
+    return made
 
 
 def _list_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:

@@ -140,16 +140,38 @@ def persistent(cls: type[Any] | None = None, /, *, version: int = 1, name: str |
 def _declare(cls: type[Any], version: int, name: str, names: dict[str, Any]) -> type[Any]:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise InvalidError(f"invalid version {version!r} of class {name}: must be an integer of 1 or more")
-    has_own_init = "__init__" in vars(cls)
+    has_own_init, written = "__init__" in vars(cls), frozenset(vars(cls))
     made = dataclasses.dataclass(kw_only=True)(cls)
     declare_strictly(made, has_own_init=has_own_init)
     info = ClassInfo(made, name, version, names)
+    info.written = written
     made.__femtobarn__ = info
-    _REGISTRY[name] = made
     # An undefined name is a forward reference, which is resolved when the class is first used.
-    with contextlib.suppress(NameError):
+    with contextlib.suppress(NameError), _registered(name, made):
         info.definition()
+    for check, _ in _WATCHERS:
+        check(made)
+    _REGISTRY[name] = made
+    known = _DECLARED.setdefault(name, {})
+    known.pop(_place(made), None)
+    known[_place(made)] = made
+    for _, note in _WATCHERS:
+        note()
     return made
+
+
+@contextlib.contextmanager
+def _registered(name: str, cls: type[Any]) -> Iterator[None]:
+    """Register a class for a while: it may refer to itself."""
+    before = _REGISTRY.get(name)
+    _REGISTRY[name] = cls
+    try:
+        yield
+    finally:
+        if before is None:
+            del _REGISTRY[name]
+        else:
+            _REGISTRY[name] = before
 
 
 class ClassInfo:
@@ -166,6 +188,8 @@ class ClassInfo:
         self.cls = cls
         self.name = name
         self.version = version
+        self.written: frozenset[str] = frozenset()
+        """Names that the class's own text defines: not those that the dataclass adds."""
         self._names = names
         self._definition = definition
         self._resolving = False
@@ -233,6 +257,46 @@ def _description(member: dataclasses.Field[Any], annotation: Any) -> str:
 
 _REGISTRY: dict[str, type[Any]] = {}
 """Persistent classes by name; a later declaration of a name replaces an earlier one."""
+
+
+_WATCHERS: list[tuple[Callable[[type[Any]], None], Callable[[], None]]] = []
+"""What is called before and after a class is registered."""
+
+
+MADE_BY_DATACLASSES = frozenset(
+    f"__{name}__" for name in ("init", "repr", "eq", "hash", "lt", "le", "gt", "ge", "replace", "match_args")
+)
+
+_DECLARED: dict[str, dict[tuple[str, str], type[Any]]] = {}
+"""Persistent classes of each name by their places in programs, the one declared last at the end."""
+
+
+def _place(cls: type[Any]) -> tuple[str, str]:
+    return cls.__module__, cls.__qualname__
+
+
+def classes_called(name: str) -> list[type[Any]]:
+    """Return the persistent classes of a name, those declared last first: modules may use a name twice."""
+    return list(reversed(_DECLARED.get(name, {}).values()))
+
+
+def declared_classes() -> dict[str, type[Any]]:
+    """Return all persistent classes by name."""
+    return dict(_REGISTRY)
+
+
+def on_declaration(check: Callable[[type[Any]], None], note: Callable[[], None]) -> None:
+    """Call `check` with each class before it is declared, which an error refuses, and `note` afterwards."""
+    _WATCHERS.append((check, note))
+
+
+def written_names(cls: type[Any]) -> frozenset[str]:
+    """Return the names that the text of a class defines, without those of its bases."""
+    info = vars(cls).get("__femtobarn__")
+    if isinstance(info, ClassInfo):
+        return info.written
+    is_dataclass = "__dataclass_fields__" in vars(cls)
+    return frozenset(vars(cls)) - (MADE_BY_DATACLASSES if is_dataclass else frozenset())
 
 
 class Scope(Mapping[str, Any]):

@@ -14,6 +14,7 @@ from .._data.results import as_library, check_library
 from .._exceptions import ClosedError, NotFoundError, near_misses
 from .._exchange.exports import Progress, export_views
 from .._lazy import ak
+from .._objects.behaviours import object_maker
 from .._objects.objects import LinkRef, Object, value_of
 from .._oid import Oid, OidRange
 from .._positions import Positions, is_number, positions_of
@@ -152,6 +153,10 @@ class View(ColumnReader):
                 f"entry {entry} does not exist: {self.name} has {self._handle.entries:,} in this snapshot"
             )
         raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
+
+    def _object_maker(self) -> Any:
+        """Return what makes an object one of its declared class, or None; the extension module calls this."""
+        return object_maker(self.definition)
 
     def _value_of(self, name: str, tree: Tree, index: int) -> Any:
         """Return a value of a type that the extension module does not convert itself."""

@@ -5,7 +5,7 @@
 //! alone.
 //!
 //! 1. Values do not change: a view never does, so a column is read once per block.
-//! 2. A field does not hide an attribute of the Python class with the same name.
+//! 2. A field does not hide an attribute of `Object` with the same name. It goes before one of a declared class.
 //! 3. No cycles of references: views do not refer to their objects.
 
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple};
 use rntuple::Array;
 
 use crate::error::{OrRaise, exception, wrong_type};
@@ -79,7 +79,9 @@ fn not_a_record() -> PyErr {
 /// Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
 /// Lists of numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using
 /// it: ``event.raw.hits``.
-#[pyclass(frozen, module = "femtobarn._femtobarn")]
+///
+/// If the class is declared in this program, the object is an instance of it, too, and has its methods.
+#[pyclass(frozen, subclass, module = "femtobarn._femtobarn")]
 pub struct Object {
     /// The Python object of the view.
     view: Py<PyAny>,
@@ -98,18 +100,40 @@ impl Object {
     }
 
     /// Neighbouring objects, which share a block.
-    pub fn neighbours(
-        handle: &Bound<'_, ViewHandle>,
-        view: &Bound<'_, PyAny>,
+    ///
+    /// # Errors
+    /// Those of [`Object::made`].
+    pub fn neighbours<'py>(
+        handle: &Bound<'py, ViewHandle>,
+        view: &Bound<'py, PyAny>,
         entries: Range<u64>,
-    ) -> impl ExactSizeIterator<Item = Self> {
-        let block = EntryBlock::new(entries.clone());
-        let count = (entries.end - entries.start) as usize;
-        (0..count).map(move |index| Object {
+    ) -> PyResult<Bound<'py, PyList>> {
+        let (py, block) = (handle.py(), EntryBlock::new(entries.clone()));
+        let in_block = |entry| Object {
             block: block.clone().into(),
             is_alone: false,
-            ..Self::alone(handle, view, entries.start + index as u64)
-        })
+            ..Self::alone(handle, view, entry)
+        };
+        let Some(maker) = handle.get().object_maker(py, view)? else {
+            return PyList::new(py, entries.map(in_block).collect::<Vec<_>>());
+        };
+        let (maker, like) = (maker.bind(py), Bound::new(py, in_block(entries.start))?);
+        let objects = entries.map(|entry| maker.call1((&like, entry)));
+        PyList::new(py, objects.collect::<PyResult<Vec<_>>>()?)
+    }
+
+    /// The object in Python: an instance of its declared class, if there is one.
+    ///
+    /// # Errors
+    /// If Python is out of memory; those of Python's code that makes the class.
+    pub fn made<'py>(self, handle: &Bound<'py, ViewHandle>) -> PyResult<Bound<'py, PyAny>> {
+        let py = handle.py();
+        let maker = handle.get().object_maker(py, self.view.bind(py))?;
+        let (entry, object) = (self.entry, Bound::new(py, self)?.into_any());
+        match maker {
+            None => Ok(object),
+            Some(maker) => maker.bind(py).call1((object, entry)),
+        }
     }
 
     /// Names that objects have as attributes whatever their fields are called.
@@ -161,6 +185,28 @@ impl Object {
 
 #[pymethods]
 impl Object {
+    /// An object of a derived class, in the container of `like`.
+    #[new]
+    fn new(like: &Bound<'_, Object>, entry: u64) -> PyResult<Self> {
+        let (py, like) = (like.py(), like.get());
+        let entries = like.handle.get().view()?.entries();
+        if entry >= entries {
+            return Err(exception(
+                "not-found",
+                format!("entry {entry} of {entries} does not exist"),
+            ));
+        }
+        let is_there = |block: &&Arc<EntryBlock>| !like.is_alone && block.entries.contains(&entry);
+        let shared = like.block.get().filter(is_there);
+        Ok(Object {
+            view: like.view.clone_ref(py),
+            handle: like.handle.clone_ref(py),
+            entry,
+            is_alone: shared.is_none(),
+            block: shared.map_or_else(OnceLock::new, |block| block.clone().into()),
+        })
+    }
+
     /// The object's permanent name.
     #[getter]
     fn oid(&self) -> PyResult<PyOid> {
@@ -224,11 +270,20 @@ impl Object {
     }
 
     /// Raises `AttributeError` for a name that is neither a field nor another attribute.
-    fn __getattr__(&self, name: &Bound<'_, PyString>) -> PyResult<Py<PyAny>> {
+    fn __getattr__<'py>(
+        slf: &Bound<'py, Self>,
+        name: &Bound<'py, PyString>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         // Python probes for these names often and expects a cheap error.
-        let reason =
-            if name.to_str()?.starts_with("__") { name.to_string() } else { self.absence(name)? };
-        Err(PyAttributeError::new_err(reason))
+        if name.to_str()?.starts_with("__") {
+            return Err(PyAttributeError::new_err(name.to_string()));
+        }
+        let class = slf.get_type();
+        match class.getattr(name) {
+            // A property of the class has failed so: once more for its own error.
+            Ok(property) => property.call_method1("__get__", (slf, class)),
+            Err(_) => Err(PyAttributeError::new_err(slf.get().absence(name)?)),
+        }
     }
 
     /// Raises `AttributeError`: stored objects do not change.
@@ -252,12 +307,16 @@ impl Object {
 
     fn __dir__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let own = py.get_type::<PyAny>().call_method1("__dir__", (slf,))?;
-        own.call_method1("__add__", (slf.get().fields(py)?,))
+        let names = PySet::empty(py)?;
+        names.call_method1(
+            "update",
+            (py.get_type::<PyAny>().call_method1("__dir__", (slf,))?, slf.get().fields(py)?),
+        )?;
+        Ok(names.into_any())
     }
 
     fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
-        match other.cast_exact::<Self>() {
+        match other.cast::<Self>() {
             Ok(other) => Ok(self.oid()? == other.get().oid()?),
             Err(_) => Ok(false),
         }

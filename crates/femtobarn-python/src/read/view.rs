@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use femtobarn::{Selection, View};
+use parking_lot::Mutex;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyTuple};
@@ -33,12 +36,24 @@ pub struct ViewHandle {
     view: ForkGuard<View>,
     /// The fields of its objects, created at first use.
     fields: PyOnceLock<Arc<ObjectFields>>,
+    /// What makes objects those of a declared class, and the number of [`DECLARED`] when it was looked up.
+    object_maker: Mutex<Option<(u64, Option<Py<PyAny>>)>>,
+}
+
+/// How often Python has declared a class.
+static DECLARED: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that Python has declared a class: objects may be of other classes now.
+#[pyfunction]
+pub(crate) fn note_declaration() {
+    DECLARED.fetch_add(1, Ordering::Relaxed);
 }
 
 impl ViewHandle {
     /// A handle on a view.
     pub fn new(view: View, group: &HandleGroup) -> Self {
-        Self { view: ForkGuard::new(view, group), fields: PyOnceLock::new() }
+        let (fields, object_maker) = (PyOnceLock::new(), Mutex::default());
+        Self { view: ForkGuard::new(view, group), fields, object_maker }
     }
 
     /// The engine's view.
@@ -52,6 +67,30 @@ impl ViewHandle {
     /// The same, with its guard.
     pub fn guard(&self) -> &ForkGuard<View> {
         &self.view
+    }
+
+    /// What makes an object one of its declared class, if there is one; `view` is the Python object of this view.
+    ///
+    /// # Errors
+    /// Those of `View._object_maker`.
+    #[inline]
+    pub fn object_maker(
+        &self,
+        py: Python<'_>,
+        view: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let declared = DECLARED.load(Ordering::Relaxed);
+        if let Some((known, maker)) = &*self.object_maker.lock()
+            && *known == declared
+        {
+            return Ok(maker.as_ref().map(|maker| maker.clone_ref(py)));
+        }
+        let maker: Option<Py<PyAny>> =
+            view.call_method0(intern!(py, "_object_maker"))?.extract()?;
+        let known = maker.as_ref().map(|maker| maker.clone_ref(py));
+        let before = self.object_maker.lock().replace((declared, known));
+        drop(before); // Not under the lock: Python may run then.
+        Ok(maker)
     }
 
     /// The fields of the objects.
@@ -131,21 +170,21 @@ impl ViewHandle {
         start: u64,
         stop: u64,
     ) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(slf.py(), Object::neighbours(slf, view, start..stop.max(start)))
+        Object::neighbours(slf, view, start..stop.max(start))
     }
 
     /// The object at an entry; `None` if it does not exist.
-    fn object_at(
-        slf: &Bound<'_, Self>,
-        view: &Bound<'_, PyAny>,
-        entry: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<Object>> {
+    fn object_at<'py>(
+        slf: &Bound<'py, Self>,
+        view: &Bound<'py, PyAny>,
+        entry: &Bound<'py, PyAny>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let opened = slf.get().view()?;
         let Ok(entry) = entry.extract::<u64>() else { return Ok(None) };
         let is_there = entry < opened.entries()
             && (opened.live() == opened.entries()
                 || !slf.py().detach(|| opened.is_deleted(entry)).or_raise()?);
-        Ok(is_there.then(|| Object::alone(slf, view, entry)))
+        is_there.then(|| Object::alone(slf, view, entry).made(slf)).transpose()
     }
 
     /// The first entry whose object has these values of fields.

@@ -4,7 +4,7 @@ use femtobarn::Field;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyString, PyType};
+use pyo3::types::{PyDict, PyList, PyString};
 use rntuple::Array;
 
 use super::column::ColumnBuilder;
@@ -112,13 +112,16 @@ impl RecordBuilder {
 /// one, else the Python class. Values of one declaration have the same fields, unless only their Python class
 /// is known.
 fn declaration_of<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    static RECORD: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static RECORD: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = value.py();
     if let Ok(object) = value.cast::<Object>() {
         return object.get().definition(py);
     }
     let class = value.get_type();
-    if class.is(RECORD.import(py, "femtobarn._objects", "RecordValue")?) {
+    let record = RECORD.get_or_try_init(py, || {
+        PyResult::Ok(py.import("femtobarn._objects")?.getattr("RecordValue")?.unbind())
+    })?;
+    if value.is_instance(record.bind(py))? {
         value.getattr(intern!(py, "_node"))
     } else {
         Ok(class.into_any())
