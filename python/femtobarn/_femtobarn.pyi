@@ -6,6 +6,7 @@ from typing import Any, Final, Self, final
 
 from _typeshed import ReadableBuffer
 from typing_extensions import Buffer as _Buffer
+from typing_extensions import disjoint_base
 
 from ._views.view import View
 
@@ -40,6 +41,7 @@ __all__ = [
     "global_tags",
     "identify",
     "migrate",
+    "note_declaration",
     "oid_records",
     "open_branch",
     "open_job",
@@ -102,6 +104,7 @@ def read_branches(
     their first entries followed by the end of the last.
     """
 
+@disjoint_base
 class Object:
     """One object of a container, as of a snapshot.
 
@@ -112,7 +115,7 @@ class Object:
     If the class is declared in this program, the object is an instance of it, too, and has its methods.
     """
 
-    def __new__(cls, like: Object, entry: int, /) -> Self: ...
+    def __new__(cls, like: Object, entry: int) -> Self: ...
     @property
     def oid(self) -> Oid:
         """The object's permanent name."""
