@@ -111,7 +111,6 @@ class Object:
     Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
     Lists of numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using
     it: ``event.raw.hits``.
-
     If the class is declared in this program, the object is an instance of it, too, and has its methods.
     """
 
@@ -150,8 +149,7 @@ class Object:
     def __hash__(self) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-def note_declaration() -> None:
-    """Note that a class was declared: objects may be of other classes now."""
+def note_declaration() -> None: ...
 
 @final
 class Buffer(_Buffer):
