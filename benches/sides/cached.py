@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from server_load import READ, command, copied, outcome, read
-from servers import Server, start, start_cache
+from servers import Server, cache_of_file
 from timing import disk_bytes
 
 
@@ -27,28 +26,19 @@ def main() -> int:
     kind, name, work, *rest = sys.argv[1:]
     file = Path(name)
     read(file)
-    with tempfile.TemporaryDirectory(prefix="cached", dir=file.parent) as folder:
-        scratch = Path(folder)
-        scratch.chmod(0o777)
-        (scratch / "origin").mkdir()
-        (scratch / "cache").mkdir()
-        with (
-            start("xrootd", {"data": file.parent}, scratch / "origin") as origin,
-            start_cache(kind, origin, scratch / "cache") as cache,
-        ):
-            if work != "sparse":
-                done = copied(cache, file, "copy-down")
-            if work == "warm":
-                settle(cache)
-                done = copied(cache, file, "copy-down")
-            elif work != "cold":
-                sessions, seconds, program = rest
-                settle(cache)
-                done = outcome(command(program, cache, file, READ, sessions, "0", seconds))
-            if work == "sparse":
-                settle(cache)
-                kept = disk_bytes(scratch / "cache" / "kept")
-                done["points"] = [(int(sessions), kept / done["bytes"])]
+    with cache_of_file(kind, file) as (cache, kept):
+        if work != "sparse":
+            done = copied(cache, file, "copy-down")
+        if work == "warm":
+            settle(cache)
+            done = copied(cache, file, "copy-down")
+        elif work != "cold":
+            sessions, seconds, program = rest
+            settle(cache)
+            done = outcome(command(program, cache, file, READ, sessions, "0", seconds))
+        if work == "sparse":
+            settle(cache)
+            done["points"] = [(int(sessions), disk_bytes(kept) / done["bytes"])]
     print(json.dumps(done))
     return 0
 

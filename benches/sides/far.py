@@ -14,14 +14,14 @@ import contextlib
 import json
 import multiprocessing
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from servers import Server, free_port, start, start_cache
+from servers import Server, cache_of_file, free_port
 
 BUFFER_BYTES = 4 << 20
 """What a connection takes before its other end has to wait: more than is sent in a round trip."""
@@ -32,19 +32,11 @@ def main() -> int:
     kind, name, milliseconds, piece, *opaque = sys.argv[1:]
     file = Path(name)
     checksum = zlib.crc32(file.read_bytes())
-    with tempfile.TemporaryDirectory(prefix="far", dir=file.parent) as folder:
-        scratch = Path(folder)
-        scratch.chmod(0o777)
-        (scratch / "origin").mkdir()
-        (scratch / "cache").mkdir()
-        with (
-            start("xrootd", {"data": file.parent}, scratch / "origin") as origin,
-            far_away(origin, float(milliseconds) / 2000) as reached,
-            start_cache(kind, reached, scratch / "cache") as cache,
-        ):
-            before, wall = cache.cpu_seconds(), time.perf_counter()
-            found = read(f"{cache.url}/data/{file.name}?{'&'.join(opaque)}", int(piece))
-            wall, cpu = time.perf_counter() - wall, cache.cpu_seconds() - before
+    far = partial(far_away, seconds=float(milliseconds) / 2000)
+    with cache_of_file(kind, file, far) as (cache, _):
+        before, wall = cache.cpu_seconds(), time.perf_counter()
+        found = read(f"{cache.url}/data/{file.name}?{'&'.join(opaque)}", int(piece))
+        wall, cpu = time.perf_counter() - wall, cache.cpu_seconds() - before
     if found != checksum:
         raise SystemExit(f"other bytes: {found} instead of {checksum}")
     size = file.stat().st_size

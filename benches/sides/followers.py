@@ -84,19 +84,19 @@ def read(
     hosts = [(f"127.0.0.{2 + number}", free_port()) for number in range(followers)]
     named = json.dumps([f"{host}:{port}" for host, port in hosts])
     with ExitStack() as stack:
-        at = ("127.0.0.1", free_port())
-        first = serve(leader, scratch / "leader", at, f"[redirect]\nfollowers = {named}\n" if hosts else "")
+        port = free_port()
+        first = serve(leader, scratch / "leader", port, f"[redirect]\nfollowers = {named}\n" if hosts else "")
         servers = [stack.enter_context(first)]
-        for number, host in enumerate(hosts):
+        for number, (_, at) in enumerate(hosts):
             copy = scratch / f"copy{number}"
             stack.enter_context(following(f"{servers[0].url}/{NAME}", copy / NAME))
-            servers.append(stack.enter_context(serve(copy / NAME, scratch / f"server{number}", host, "")))
+            servers.append(stack.enter_context(serve(copy / NAME, scratch / f"server{number}", at)))
         processes = stack.enter_context(client_processes(PROCESSES))
         processes.wait_until_ready()
         time.sleep(ASKED_SECONDS)
         before = sum(server.cpu_seconds() for server in servers)
         mine = {client: files[client % FILES :] + files[: client % FILES] for client in range(clients)}
-        task = Task(f"127.0.0.1:{at[1]}//{NAME}", mine, BLOCK_BYTES, BLOCKS, 0.0, seed=followers)
+        task = Task(f"127.0.0.1:{port}//{NAME}", mine, BLOCK_BYTES, BLOCKS, 0.0, seed=followers)
         visits = processes.work(task, seconds, lambda: None)
         cpu = sum(server.cpu_seconds() for server in servers) - before
     failures = {visit.failure for visit in visits if visit.failure}
@@ -120,10 +120,9 @@ def following(url: str, folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def serve(folder: Path, scratch: Path, at: tuple[str, int], more: str) -> Iterator[Server]:
+def serve(folder: Path, scratch: Path, port: int, more: str = "") -> Iterator[Server]:
     """Serve a federation from a played disk."""
     scratch.mkdir()
-    _, port = at
     export = [f"folder = {json.dumps(str(folder))}", f'name = "/{NAME}"', f"throttle = {{ {DISK} }}"]
     (scratch / "config.toml").write_text("\n".join([more, "[[export]]", *export]) + "\n")
     command = [sys.executable, "-m", "femtobarn", "serve", "-c", str(scratch / "config.toml")]

@@ -7,9 +7,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,27 @@ def start_cache(kind: str, origin: Server, scratch: Path) -> Iterator[Server]:
         command = xrootd(kept, scratch, port, lines)
     with running(command, port, scratch) as server:
         yield server
+
+
+@contextmanager
+def cache_of_file(
+    kind: str, file: Path, reached: Callable[[Server], AbstractContextManager[Server]] = nullcontext
+) -> Iterator[tuple[Server, Path]]:
+    """Start a cache of XRootD's server with a file's folder as ``/data``, and tell where it keeps files.
+
+    The cache reaches the server as the one that `reached` makes of it.
+    """
+    with tempfile.TemporaryDirectory(prefix="cached", dir=file.parent) as folder:
+        scratch = Path(folder)
+        scratch.chmod(0o777)
+        (scratch / "origin").mkdir()
+        (scratch / "cache").mkdir()
+        with (
+            start("xrootd", {"data": file.parent}, scratch / "origin") as origin,
+            reached(origin) as there,
+            start_cache(kind, there, scratch / "cache") as cache,
+        ):
+            yield cache, scratch / "cache" / "kept"
 
 
 @contextmanager

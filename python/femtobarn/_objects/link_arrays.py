@@ -58,27 +58,29 @@ class LinkArray(ak.Array):  # type: ignore[misc]
         return ak.transform(replace, self, behavior=self.behavior, attrs=self.attrs)
 
 
-class ObjectLinkRecord(LinkRecord):
-    """A link to an object: an attribute that links lack is one of the target."""
+class _LeadingToTargets:
+    """Links to objects: an attribute that links lack is one of the target."""
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return super().__getattr__(name)
+            return super().__getattr__(name)  # type: ignore[misc]
         except AttributeError:
             if name.startswith("_") or SNAPSHOT not in self.attrs:
                 raise
-            return getattr(self.get(), name)
+        return self._of_target(name)
 
 
-class ObjectLinkArray(LinkArray):
-    """Links to objects: an attribute that links lack is a field of the targets, read for all at once."""
+class ObjectLinkRecord(_LeadingToTargets, LinkRecord):
+    """A link to an object."""
 
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            if name.startswith("_") or SNAPSHOT not in self.attrs:
-                raise
+    def _of_target(self, name: str) -> Any:
+        return getattr(self.get(), name)
+
+
+class ObjectLinkArray(_LeadingToTargets, LinkArray):
+    """Links to objects, whose fields are read for all targets at once."""
+
+    def _of_target(self, name: str) -> Any:
         try:
             return self.fetch(name)[name]
         except NotFoundError as error:
