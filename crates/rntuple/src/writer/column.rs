@@ -24,6 +24,10 @@ pub(super) const LARGE_MIN: usize = 4 << 10;
 /// Most bytes of a page of several large entries.
 const LARGE_PAGE: usize = 16 << 10;
 
+/// Most pages that a change divides the elements of one column into. A cluster whose metadata claim 2^27
+/// zeros, which no page stores, would else become as many pages of the smallest size.
+pub(super) const PAGES_MAX: u64 = 1 << 16;
+
 /// Size and compression of pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageOptions {
@@ -36,6 +40,12 @@ impl PageOptions {
     /// Elements of a full page.
     pub(crate) fn elements(&self, element: Element) -> usize {
         (self.size / element.size()).max(1)
+    }
+
+    /// The same, with larger pages if `elements` of them would be more than [`PAGES_MAX`] pages.
+    pub(super) fn with_few_pages(self, elements: usize) -> PageOptions {
+        let size = elements.div_ceil(PAGES_MAX as usize) * size_of::<u64>();
+        PageOptions { size: self.size.max(size), ..self }
     }
 }
 

@@ -257,7 +257,8 @@ impl<'a> ClusterEdit<'a> {
         }
         positions.extend(at..was.len());
         let spliced = Array::concatenate(&[was, array.take(&new)?])?.take(&positions)?;
-        let mut writer = ClusterWriter::new(self.pages.schema, &[], self.pages.options)?;
+        let options = self.pages.options.with_few_pages(spliced.len());
+        let mut writer = ClusterWriter::new(self.pages.schema, &[], options)?;
         writer.append_field(self.pages.sink, node, &spliced, 0, spliced.len())?;
         let (mut written, _) = writer.finish(self.pages.sink, 0)?;
         self.change_all(node, &mut written);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::column::{PageOptions, write_page};
+use super::column::{PAGES_MAX, PageOptions, write_page};
 use super::splice::Splice;
 use crate::array::values_of;
 use crate::column::Element;
@@ -286,9 +286,28 @@ fn counts_of(pages: &[PageLocation]) -> Vec<u64> {
     pages.iter().map(|page| page.elements.into()).collect()
 }
 
-/// Divides elements evenly into pages of at most `full` elements.
+/// Divides elements evenly into pages of at most `full` elements, or of more if these were too many pages.
 fn even(elements: u64, full: u64) -> Vec<u64> {
-    let pages = elements.div_ceil(full);
+    let pages = elements.div_ceil(full).min(PAGES_MAX);
     let up_to = |page: u64| (u128::from(elements) * u128::from(page) / u128::from(pages)) as u64;
     (0..pages).map(|page| up_to(page + 1) - up_to(page)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_divided_evenly() {
+        assert!(even(0, 8).is_empty());
+        assert_eq!(even(8, 8), [8]);
+        assert_eq!(even(10, 4), [3, 3, 4]);
+    }
+
+    #[test]
+    fn false_numbers_of_elements_make_few_pages() {
+        let counts = even(1 << 27, 1);
+        assert_eq!(counts.len() as u64, PAGES_MAX);
+        assert_eq!(counts.iter().sum::<u64>(), 1 << 27);
+    }
 }
