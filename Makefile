@@ -157,7 +157,7 @@ site: .venv/test.stamp $(MODULE_BY)
 CHANGED = $(sort $(shell { git diff --name-only $(BASE); git ls-files --others --exclude-standard; } | \
     sed -n 's|^crates/\([^/]*\)/.*|\1|p'))
 unit-tests:
-	$(if $(CHANGED),$(STEP) 'unit tests' $(LINTED) cargo test --locked --quiet $(CHANGED:%=--package %) --lib --bins)
+	$(if $(CHANGED),$(STEP) 'unit tests' $(LINTED) cargo test --locked --quiet $(CHANGED:%=--package %) --lib --bins,@:)
 
 test-rust: .venv/test.stamp programs build
 	$(STEP) 'tests of Rust' $(LINTED) cargo test $(WORKSPACE) --lib --bins --tests --no-fail-fast

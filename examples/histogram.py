@@ -32,4 +32,6 @@ def main(file: str, picture: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python examples/histogram.py FILE.root PICTURE.png")
     main(*sys.argv[1:])

@@ -93,7 +93,7 @@ def _muons(snapshot: femtobarn.Snapshot) -> list[Picture]:
     pictures = []
     if "Zmumu/events" in snapshot:
         masses = _z_masses(snapshot["Zmumu/events"])
-        caption = f"{len(masses):,} events that CMS recorded, imported from a TTree."
+        caption = f"{len(masses):,} events that CMS recorded, imported from a TTree; the first pair of each."
         pictures.append(Picture("Real muon pairs: the Z boson", caption, svg(draw_z_peak(masses))))
     name = f"{database_name(DIMUON_NTUPLE)}/Events"
     if name in snapshot:
@@ -107,7 +107,10 @@ def _muons(snapshot: femtobarn.Snapshot) -> list[Picture]:
 
 def _z_masses(view: femtobarn.View) -> Array:
     """Masses from the energies and momenta of the two muons (GeV)."""
-    pairs = view.arrays(["E1", "px1", "py1", "pz1", "E2", "px2", "py2", "pz2"])
+    pairs = view.arrays(["Run", "Event", "E1", "px1", "py1", "pz1", "E2", "px2", "py2", "pz2"])
+    # The file has a row for each way in which the two muons were reconstructed.
+    _, first = np.unique(np.stack([pairs.Run, pairs.Event]), axis=1, return_index=True)
+    pairs = pairs[first]
     energy, px, py, pz = (
         ak.to_numpy(pairs[f"{name}1"] + pairs[f"{name}2"]) for name in ("E", "px", "py", "pz")
     )
@@ -210,5 +213,5 @@ def _notes(run: Run) -> list[str]:
         "Attaching copies nothing, sealing writes a few keys at the end of the file, and a selection reads "
         "two short columns, so these stages have no MB.",
         f"Sealed: {run.facts['sealed']}.",
-        *[f"Real events: {line}." for line in run.facts.get("samples", [])],
+        *[f"Events of experiments: {line}." for line in run.facts.get("samples", [])],
     ]

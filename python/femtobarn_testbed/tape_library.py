@@ -223,6 +223,8 @@ class Library(NamedTuple):
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """Open the state for one transaction, which no other process interrupts."""
+        if not self.folder.is_dir():
+            raise FileNotFoundError(f"folder {self.folder} does not exist; make it first")
         with closing(sqlite3.connect(self.folder / "library.sqlite", timeout=LOCK_SECONDS)) as database:
             database.isolation_level = None
             database.row_factory = sqlite3.Row

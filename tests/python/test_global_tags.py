@@ -124,6 +124,20 @@ def test_copy_with_series_keeps_all_series_of_the_copied_tag(gains: fb.Federatio
     assert tags("more")["tpc/gain"].at(50).value == 1.0
 
 
+def test_series_younger_than_the_commit_of_a_tag_is_refused(gains: fb.Federation) -> None:
+    """The tag could be made, and not be read."""
+    tags = gains.conditions
+    tags.create_tag("frozen", state="frozen")
+    with gains.transaction() as txn:
+        txn.series("tpc/test", Gain, create=True).put(Gain(value=7.0), since=0)
+    with pytest.raises(fb.NotFoundError, match=r'"tpc/test" does not exist as of commit 2'):
+        tags.create_tag("copy", {"tpc/gain": "tpc/test"}, copy_of="frozen")
+    with pytest.raises(fb.NotFoundError, match="as of commit 1"):
+        tags.create_tag("copy", {"tpc/test": 1})
+    tags.create_tag("copy", {"tpc/gain": "tpc/test"}, copy_of="frozen", csn=gains.head())
+    assert tags("copy")["tpc/gain"].at(50).value == 7.0
+
+
 def test_long_history_of_a_tag_reads_the_same(gains: fb.Federation) -> None:
     tags = gains.conditions
     tags.create_tag("busy", {"tpc/gain": 1})

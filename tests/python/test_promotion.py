@@ -85,7 +85,7 @@ def test_a_leader_that_was_left_behind_is_stopped_when_it_comes_back(tmp_path: P
             with fb.follow(url_of(server), tmp_path / "copy.fed") as follower:
                 follower.catch_up()
         put(fed, "run1/hits", 1)
-        with pytest.raises(fb.UnavailableError, match="by force"):
+        with pytest.raises(fb.UnavailableError, match="with --force"):
             fb.promote(tmp_path / "copy.fed", "root://new//lhc.fed")
         assert cli.main(["promote", str(tmp_path / "copy.fed"), "root://new//lhc.fed", "--force"]) == 0
         with fb.open(tmp_path / "copy.fed") as copy:
@@ -161,7 +161,7 @@ def test_a_promotion_that_was_interrupted_is_repeated_or_taken_back(
     with fb.open(fed.path) as former:
         with pytest.raises(fb.DeniedError):
             put(former, "run1/hits", 1)
-        with pytest.raises(fb.DeniedError, match="by force"):
+        with pytest.raises(fb.DeniedError, match="with --force"):
             fb.promote(fed.path, "root://old//lhc.fed")
         assert fb.promote(fed.path, "root://old//lhc.fed", force=True).generation == 2
         put(fb.open(fed.path), "run1/hits", 1)

@@ -134,6 +134,24 @@ def test_commands_of_the_shell(tmp_path: Path) -> None:
     assert "storage.toml" in run("migrate", fed.path, "other", "--to", "tape", code=2)
 
 
+def test_databases_in_a_store_alone_get_further_copies_when_they_are_staged(tmp_path: Path) -> None:
+    fed = fill(tmp_path / "lhc.fed", "raw-1", "raw-2", entries=100)
+    folder_store(fed)
+    fed.migrate("raw-1", "mirror")
+    fed.evict("raw-1")
+    (tmp_path / "second").mkdir()
+    second = f"[stores.second]\nkind = 'folder'\npath = '{tmp_path / 'second'}'\n"
+    folder_store(fed, second + "[[rules]]\ndatabases = '*'\nstores = ['mirror', 'second']\n")
+    text = run("migrate", fed.path, "raw-*", "--to", "second", code=2)
+    assert "second has raw-2: " in text
+    assert '"raw-1" is not on the disk; stage it first' in text
+    assert fed.apply_storage_rules().not_on_disk == [("raw-1", "second")]
+    assert "raw-1 gets its copy in second when it is staged" in run("apply-rules", fed.path)
+    fed.stage("raw-1")
+    done = fed.apply_storage_rules()
+    assert (done.migrated, done.not_on_disk) == ([("raw-1", "second")], [])
+
+
 def test_pins_end(tmp_path: Path) -> None:
     fed = fill(tmp_path / "lhc.fed", "run7", entries=10)
     folder_store(fed)

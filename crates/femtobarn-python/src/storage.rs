@@ -103,9 +103,10 @@ pub(crate) fn apply_storage_rules<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let federation = of.federation()?;
     let done = watched(py, progress, |watch| federation.apply_storage_rules(watch).or_raise())?;
-    let Applied { migrated, evicted, removed, failed, .. } = done;
+    let Applied { migrated, not_on_disk, evicted, removed, failed, .. } = done;
     let facts = PyDict::new(py);
     facts.set_item("migrated", migrated)?;
+    facts.set_item("not_on_disk", not_on_disk)?;
     facts.set_item("evicted", evicted)?;
     facts.set_item("removed", removed)?;
     facts.set_item("failed", failed)?;

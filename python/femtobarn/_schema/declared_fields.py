@@ -88,7 +88,7 @@ def declare_strictly(cls: type[Any], *, has_own_init: bool) -> None:
             if name not in declared and "__femtobarn__" in vars(kind):
                 hint = near_misses(name, declared)
                 raise AttributeError(
-                    f"class {kind.__name__} declares no field {name!r}{hint}; names of your own begin with _"
+                    f"class {kind.__name__} declares no field {name!r} (names of your own begin with _){hint}"
                 )
         set_any(self, name, value)
 

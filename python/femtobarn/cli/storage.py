@@ -128,10 +128,21 @@ def _copy_text(copy: Copy) -> str:
 def migrate(options: argparse.Namespace) -> None:
     """Copy sealed databases to a store."""
     federation = _federations.open(options.federation)
+    copies: dict[str, Copy] = {}
+    failures: list[FemtobarnError] = []
     with progress_bar() as tell:
-        copies = federation.migrate(options.databases, options.to, progress=tell)
-    lines = [f"{options.to} has {copy.key}, {human_size(copy.size)}, {copy.checksum}" for copy in copies]
-    emit(options, [asdict(copy) for copy in copies], "\n".join(lines))
+        for name in federation._named(options.databases, only_sealed=True):
+            try:
+                (copies[name],) = federation.migrate(name, options.to, progress=tell)
+            except FemtobarnError as error:
+                failures.append(error)
+    lines = [
+        f"{options.to} has {name}: {copy.key}, {human_size(copy.size)}, {copy.checksum}"
+        for name, copy in copies.items()
+    ]
+    emit(options, [asdict(copy) for copy in copies.values()], "\n".join(lines))
+    if failures:
+        raise failures[0]
 
 
 def stage(options: argparse.Namespace) -> None:
@@ -181,6 +192,9 @@ def apply_rules(options: argparse.Namespace) -> None:
     with progress_bar() as tell:
         done = federation.apply_storage_rules(progress=tell)
     lines = [f"copied {database} to {store}" for database, store in done.migrated]
+    lines += [
+        f"{database} gets its copy in {store} when it is staged" for database, store in done.not_on_disk
+    ]
     lines += [f"evicted {database}, {human_size(size)}" for database, size in done.evicted]
     if done.removed:
         lines.append(f"removed {done.removed} files of stores that the catalogue does not name any more")

@@ -125,13 +125,17 @@ class TreeFile:
         if self.trees:
             return
         if "ROOT::RNTuple" in self.others.values():
-            raise InvalidError(f"{self.location} has RNTuples and no trees; attach the file instead")
+            raise InvalidError(
+                f"{self.location} has RNTuples and no trees; attach or import the file (import_file)"
+            )
         raise UnsupportedError(f"{self.location} has no tree")
 
     def _refuse(self, name: str) -> None:
         kind = self.others.get(name)
         if kind == "ROOT::RNTuple":
-            raise InvalidError(f"{self.location}: {name!r} is an RNTuple; attach the file instead")
+            raise InvalidError(
+                f"{self.location}: {name!r} is an RNTuple; attach or import the file (import_file)"
+            )
         if kind is not None:
             raise InvalidError(f"{self.location}: {name!r} is a {kind}, not a tree")
         raise NotFoundError(f"{self.location} has no tree {name!r}{near_misses(name, self.trees)}")

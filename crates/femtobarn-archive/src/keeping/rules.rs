@@ -19,6 +19,8 @@ use crate::stores::ByteWatch;
 pub struct Applied {
     /// Copies that were made: database and store.
     pub migrated: Vec<(String, String)>,
+    /// Copies that are due, of databases that must be staged first: database and store.
+    pub not_on_disk: Vec<(String, String)>,
     /// Databases that left the disk, with their bytes.
     pub evicted: Vec<(String, u64)>,
     /// Objects that were removed from stores because nothing refers to them.
@@ -87,8 +89,16 @@ impl Archive {
         let residence = self.residence(row.id)?;
         let is_away =
             matches!(residence.state(), ResidenceState::Nearline | ResidenceState::Staging);
+        if is_away {
+            let has = |store: &String| {
+                residence.replicas.iter().any(|it| it.store == *store && it.is_complete())
+            };
+            let missing = rule.stores.iter().filter(|store| !has(store));
+            applied.not_on_disk.extend(missing.map(|store| (row.name.clone(), store.clone())));
+            return Ok(());
+        }
         let age = age(&self.path_of(row), |metadata| metadata.modified());
-        if is_away || age.is_none_or(|age| age < Duration::from_secs(rule.after_seconds)) {
+        if age.is_none_or(|age| age < Duration::from_secs(rule.after_seconds)) {
             return Ok(());
         }
         for store in &rule.stores {

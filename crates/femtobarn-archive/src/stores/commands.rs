@@ -128,7 +128,8 @@ impl CommandStore {
     ) -> Result<CommandAnswer> {
         check_key(request.key)?;
         let program = &command[0];
-        let doing = format!("{program} could not {} {}", request.operation, request.key);
+        let doing =
+            format!("{} could not {} {}", command.join(" "), request.operation, request.key);
         let failed =
             |error: std::io::Error| Error::Unavailable { what: format!("{doing}: {error}") };
         let mut output = tempfile::tempfile().map_err(failed)?;

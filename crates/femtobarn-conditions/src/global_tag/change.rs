@@ -151,6 +151,7 @@ fn changed(
     }
     check_commit(csn, &snapshot)?;
     let mut set = checked_versions(name, base, change, transaction, &snapshot)?;
+    check_existence(&set, csn, &snapshot)?;
     if change.branch || state == GlobalTagState::Frozen {
         pin_branches(base, &mut set, snapshot.csn());
     }
@@ -262,6 +263,27 @@ fn check_series(transaction: &mut Transaction, path: &str) -> Result<()> {
         _ => error,
     })?;
     Series::open(vec![view]).map(drop)
+}
+
+/// Checks that the series of a change exist as of the commits that they are read as of.
+fn check_existence(
+    set: &BTreeMap<String, SeriesVersion>,
+    of_tag: Option<Csn>,
+    snapshot: &Snapshot,
+) -> Result<()> {
+    for (series, version) in set {
+        let Some(csn) = version.csn.or(of_tag) else { continue };
+        let source = version.source.as_ref().unwrap_or(series);
+        if !snapshot.federation().snapshot(Some(csn))?.has(source)? {
+            return Err(Error::NotFound {
+                what: format!(
+                    "series {source:?} does not exist as of commit {csn}, as of which it would be read; give a later \
+                     commit (csn)"
+                ),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn check_commit(csn: Option<Csn>, snapshot: &Snapshot) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Rights of a client: actions, each at a path and below it.
 
+use std::fmt;
+
 /// An action, as in the scopes of bearer tokens (WLCG token profile 1.0, `storage.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
@@ -11,6 +13,17 @@ pub enum Action {
     Modify,
     /// Stage files from mass storage.
     Stage,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Action::Read => "read",
+            Action::Create => "create",
+            Action::Modify => "modify",
+            Action::Stage => "stage",
+        })
+    }
 }
 
 /// The rights of a client: actions, each at a path and everything below it.

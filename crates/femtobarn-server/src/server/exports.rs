@@ -145,9 +145,12 @@ fn rule_keeper(name: &str, recaller: &Recaller) -> Result<Option<RuleKeeper>, St
     let Some(seconds) = archive.settings().apply_every_seconds else { return Ok(None) };
     let export = name.to_owned();
     let report = move |applied: femtobarn_archive::Result<Applied>| match applied {
-        Ok(Applied { migrated, evicted, failed, .. }) => {
+        Ok(Applied { migrated, not_on_disk, evicted, failed, .. }) => {
             for (database, store) in migrated {
                 tracing::info!(export, database, store, "copied to a store");
+            }
+            for (database, store) in not_on_disk {
+                tracing::info!(export, database, store, "gets a copy when it is staged");
             }
             for (database, bytes) in evicted {
                 tracing::info!(export, database, bytes, "left the disk");

@@ -20,7 +20,7 @@ pub(super) fn lock(folder: &Path) -> Result<File> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => Err(femtobarn_catalog::Error::Busy {
-            what: format!("the follower in {}", folder.display()),
+            what: format!("the follower in {} (end `femtobarn follow` first)", folder.display()),
             holder: None,
             waited: Duration::ZERO,
         }

@@ -49,7 +49,7 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Role::Succeeded { by } => {
             return Err(Error::Denied {
                 what: format!(
-                    "{} was succeeded by {by}; if that leads nothing, make this lead again by force",
+                    "{} was succeeded by {by}; if that leads nothing, make this lead again with --force",
                     folder.display()
                 ),
             });
@@ -68,7 +68,7 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Err(error) if error.kind() == ErrorKind::Unavailable => {
             return Err(femtobarn_catalog::Error::Unavailable {
                 what: format!(
-                    "{error}. Start it, or promote by force: what it took after commit {} is lost then, \
+                    "{error}. Start it, or promote with --force: what it took after commit {} is lost then, \
                      unless it comes back",
                     here.head()?
                 ),

@@ -73,7 +73,7 @@ impl RequestHandler {
         if self.may(location, &path, action)? {
             self.unless_slashed_file(location, path).await
         } else {
-            Err(self.forbidden(&path))
+            Err(self.forbidden(action, &path))
         }
     }
 
@@ -107,7 +107,7 @@ impl RequestHandler {
                 return self.unless_slashed_file(location, path).await;
             }
         }
-        Err(self.forbidden(&path))
+        Err(self.forbidden(Action::Read, &path))
     }
 
     /// Whether the client has this right to a path, by its identity or by a bearer token in the opaque information.
@@ -129,9 +129,9 @@ impl RequestHandler {
         Ok(allows(&identity))
     }
 
-    pub(super) fn forbidden(&self, path: &StoragePath) -> Response {
+    pub(super) fn forbidden(&self, action: Action, path: &StoragePath) -> Response {
         let name = self.session.identity().map_or("an unknown client", |identity| &identity.name);
-        failed(ErrorCode::NOT_AUTHORIZED, format!("{name} may not do this to {path}"))
+        failed(ErrorCode::NOT_AUTHORIZED, format!("{name} has no right to {action} {path}"))
     }
 
     /// Runs work that may block: in the blocking pool, or on this thread if `is_quick`.

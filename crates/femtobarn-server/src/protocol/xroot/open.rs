@@ -160,7 +160,7 @@ impl RequestHandler {
             how.creation = Creation::New;
             return Ok((path, how));
         }
-        Err(self.forbidden(&path))
+        Err(self.forbidden(Action::Modify, &path))
     }
 
     fn redirect(
