@@ -23,6 +23,7 @@ from ._exchange.imports import Imports
 from ._femtobarn import FederationHandle, count_fork
 from ._objects.objects import Object
 from ._query.paths import Expressions
+from ._query.selection import Where
 from ._schema.types import Definition
 from ._snapshots import Snapshot
 from ._storage import Storage
@@ -336,7 +337,7 @@ class Federation(Upkeep, Storage, Imports):
         names: str | Sequence[str],
         path: str | os.PathLike[str],
         expressions: Expressions = None,
-        where: str | None = None,
+        where: Where = None,
         *,
         format: str | None = None,
         progress: ObjectProgress | None = None,

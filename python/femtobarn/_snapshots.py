@@ -18,6 +18,7 @@ from ._objects.objects import Object
 from ._oid import Oid, OidRange
 from ._query.paths import Expressions, all_paths
 from ._query.projections import Projection
+from ._query.selection import Where
 from ._schema.types import Definition, Link, Record, innermost, plain_name
 from ._views.picked import PickedView
 from ._views.view import View
@@ -226,7 +227,7 @@ class Snapshot(Mapping[str, View]):
         names: str | Sequence[str],
         path: str | os.PathLike[str],
         expressions: Expressions = None,
-        where: str | None = None,
+        where: Where = None,
         *,
         format: str | None = None,
         progress: Progress | None = None,

@@ -64,6 +64,9 @@ def excluded(text: str, sizes: list[int], **columns: Any) -> list[range]:
     [
         ("u32 == 5", [range(4)]),
         ("u32 == 7", [range(6)]),
+        ("u32 in (5, 7)", [range(4)]),
+        ("any(Muon.pt > 3) and u32 == 5", [range(4)]),
+        ("any(Muon.pt > 3) or u32 == 5", []),
         ("u32 < 3 or u32 > 100", [range(4, 6)]),
         ("not u32 < 3", [range(2)]),
         ("2 <= u32 < 5", [range(2), range(4, 6)]),

@@ -33,7 +33,7 @@ def fed(tmp_path: Path) -> Iterator[fb.Federation]:
 
 
 WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "where": (lambda fed: fed["d/events"].arrays(where=lambda event: True), "where is a text such as"),
+    "where": (lambda fed: fed["d/events"].arrays(where=7), "where is a text such as"),
     "entries": (lambda fed: fed["d/events"].entries(np.array([True])), "where is a text such as"),
     "container": (lambda fed: fed[0], r"names of containers are texts, such as fed\[.run7/events.\], not 0"),
     "snapshot": (lambda fed: fed.snapshot()[None], "names of containers are texts"),

@@ -310,6 +310,8 @@ class Function(Reduction):
         types = [{"name": name, "type": str(values.dtype)} for name, values in columns.items()]
         try:
             parsed = Selection.parse(text, definition_of({"name": "Inputs", "fields": types}))
+            if parsed.terms:
+                raise InvalidError(f"where {text!r}: rows have numbers alone")
             if role == "where":
                 return parsed.evaluate(columns, length)
             given = {name: columns[path] for name, path in parsed.variables.items()}

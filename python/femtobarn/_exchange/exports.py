@@ -30,6 +30,7 @@ from .._femtobarn import ExportHandle
 from .._lazy import ak
 from .._query.paths import Expressions, all_paths
 from .._query.projections import Projection
+from .._query.selection import Where
 from .._schema.types import Definition, Record, Variant, innermost
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def export_views(
     views: Mapping[str, View],
     path: str | os.PathLike[str],
     expressions: Expressions = None,
-    where: str | None = None,
+    where: Where = None,
     *,
     format: str | None = None,
     step_size: int | str = "64 MB",

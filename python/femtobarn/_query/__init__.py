@@ -4,6 +4,9 @@
 - ``projections``: the fields to read, and the order in which they are returned.
 - ``missing_values``: conditions on values that may be missing.
 - ``comparisons``: conditions that NumPy evaluates faster than numexpr.
+- ``array_terms``: terms that awkward computes, of texts, lists, missing values and links.
+- ``function_terms``: functions of arrays.
+- ``rewriting``: the text of a condition as an expression of numexpr.
 - ``selection``: the condition ``where``, parsed and evaluated.
 - ``intervals``: interval arithmetic on the statistics of clusters.
 - ``pruning``: the clusters that a selection leaves out by their statistics.

@@ -50,7 +50,8 @@ def excluded_ranges(
         Returns the statistics of a field by its path, of the number of items of a collection by ``#`` and its
         path, or None. The clusters are the same for all columns.
     """
-    known = {name: bounds_of(column) for name, column in selection.variables.items()}
+    fields = {name: column for name, column in selection.variables.items() if column not in selection.terms}
+    known = {name: bounds_of(column) for name, column in fields.items()}
     bounds = {name: each for name, each in known.items() if each is not None}
     if not bounds:
         return []
@@ -128,6 +129,9 @@ class _Evaluator:
 
     def _column(self, name: str) -> Interval | Truth | None:
         bounds = self._bounds.get(name)
+        term = self._selection.terms.get(self._selection.variables[name])
+        if term is not None:
+            return Truth.unknown(self._clusters) if term.is_condition else None
         if bounds is None or not len(bounds.low):
             return None
         dtype = self._dtype(self._selection.variables[name])

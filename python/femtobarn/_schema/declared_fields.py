@@ -87,8 +87,10 @@ def declare_strictly(cls: type[Any], *, has_own_init: bool) -> None:
             declared = {each.name for each in dataclasses.fields(kind)}
             if name not in declared and "__femtobarn__" in vars(kind):
                 hint = near_misses(name, declared)
+                end = "" if hint.endswith("?") else "."
                 raise AttributeError(
-                    f"class {kind.__name__} declares no field {name!r} (names of your own begin with _){hint}"
+                    f"class {kind.__name__} declares no field {name!r}{hint}{end} "
+                    "Names of your own begin with _"
                 )
         set_any(self, name, value)
 

@@ -11,7 +11,7 @@ from .._data.casts import Values
 from .._oid import OidArray
 from .._positions import Positions
 from .._query.projections import Projection
-from .._query.selection import Selection
+from .._query.selection import Selection, Where
 from .view import View
 
 if TYPE_CHECKING:
@@ -48,11 +48,10 @@ class PickedView(View):
         """OIDs of the objects, in their order."""
         return OidArray(self._handle.database, self._handle.container, self._picked.copy())
 
-    def entries(self, where: str | None = None) -> Values:
+    def entries(self, where: Where = None) -> Values:
         """Return the entries in the container of all objects, or of those that meet a condition."""
-        if where is None:
-            return self._picked.copy()
-        return self._selected(self._picked, Selection.parse(where, self.definition))
+        selection = Selection.of(where, self.definition)
+        return self._picked.copy() if selection is None else self._selected(self._picked, selection)
 
     def as_class(self, version: Any) -> View:
         """Return a view of the same objects as objects of another version of their class."""

@@ -19,13 +19,14 @@ from .._data.casts import Values
 from .._data.results import awkward_of
 from .._lazy import ak
 from .._query.paths import whole_link
+from .._query.projections import Projection
 from .._query.selection import COUNT, Selection
 from .._schema.types import DTYPES, Primitive, Reduced
 
 if TYPE_CHECKING:
     from .column_reader import ColumnReader
 
-__all__ = ["Scan", "is_flat"]
+__all__ = ["Scan", "in_threads", "is_flat", "parts_of"]
 
 CHUNK_ENTRIES = 1 << 18
 """Entries of a chunk: a few columns of a chunk fit a processor's cache."""
@@ -48,19 +49,16 @@ class Scan:
     def __init__(self, view: ColumnReader, selection: Selection, ranges: Iterable[range]) -> None:
         self._view = view
         self._selection = selection
-        self._chunks = [
-            range(start, min(start + CHUNK_ENTRIES, part.stop))
-            for part in ranges
-            for start in range(part.start, part.stop, CHUNK_ENTRIES)
-        ]
+        self._chunks = parts_of(ranges)
 
     def entries(self) -> Values:
         """Return the selected entries, in order."""
-        return np.concatenate([np.empty(0, np.uint64), *self._map(self._entries_of)])
+        return np.concatenate([np.empty(0, np.uint64), *in_threads(self._entries_of, self._chunks)])
 
     def columns(self, paths: list[str]) -> Tree:
         """Return fields with one number per entry, of the selected entries, in order."""
-        parts = [self._view.read_tree(paths, 0, 0), *self._map(lambda chunk: self._columns_of(chunk, paths))]
+        found = in_threads(lambda chunk: self._columns_of(chunk, paths), self._chunks)
+        parts = [self._view.read_tree(paths, 0, 0), *found]
         names = parts[0][2]
         contents = []
         for position in range(len(names)):
@@ -68,14 +66,6 @@ class Scan:
             numbers = [np.frombuffer(part[3][position][2], DTYPES[kind]) for part in parts if part[1]]
             contents.append(("primitive", kind, np.concatenate([np.empty(0, DTYPES[kind]), *numbers])))
         return ("record", sum(part[1] for part in parts), names, tuple(contents))
-
-    def _map(self, function: Callable[[range], T]) -> Iterator[T]:
-        threads = min(len(os.sched_getaffinity(0)), THREADS_MAX, len(self._chunks))
-        if threads < 2:
-            yield from map(function, self._chunks)
-            return
-        with ThreadPoolExecutor(threads, "femtobarn-scan") as pool:
-            yield from pool.map(function, self._chunks)
 
     def _mask(self, chunk: range, live: int) -> Values:
         """Return a mask of the selected objects of a chunk, which has `live` objects."""
@@ -107,6 +97,15 @@ class Scan:
         for path in self._selection.collections:
             counts = view._handle.counts(path, chunk.start, chunk.stop)
             columns[COUNT + path] = np.frombuffer(memoryview(counts), np.int64)
+        function = self._selection.function
+        if function is not None:
+            from .lazy_arrays import lazy_array  # This imports awkward.
+
+            return self._selection.computed(lazy_array(view, chunk, function.paths))
+        if self._selection.terms:
+            projection = Projection.of(self._selection.paths_of_terms, view.definition)
+            tree = view.read_tree(projection.paths, chunk.start, chunk.stop)
+            columns |= self._selection.computed(view._awkward(projection, tree))
         return columns
 
     def _column(self, tree: Tree, path: str) -> Values:
@@ -124,6 +123,25 @@ class Scan:
             array
         )  # A masked array where the record that holds the field is missing.
         return values
+
+
+def parts_of(ranges: Iterable[range]) -> list[range]:
+    """Divide ranges of entries into chunks."""
+    return [
+        range(start, min(start + CHUNK_ENTRIES, part.stop))
+        for part in ranges
+        for start in range(part.start, part.stop, CHUNK_ENTRIES)
+    ]
+
+
+def in_threads(function: Callable[[range], T], chunks: list[range]) -> Iterator[T]:
+    """Yield what a function returns for each chunk, in order; several threads call it."""
+    threads = min(len(os.sched_getaffinity(0)), THREADS_MAX, len(chunks))
+    if threads < 2:
+        yield from map(function, chunks)
+        return
+    with ThreadPoolExecutor(threads, "femtobarn-scan") as pool:
+        yield from pool.map(function, chunks)
 
 
 def is_flat(view: ColumnReader, paths: list[str]) -> bool:

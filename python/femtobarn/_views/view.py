@@ -20,9 +20,9 @@ from .._oid import Oid, OidRange
 from .._positions import Positions, is_number, positions_of
 from .._query.paths import Expressions
 from .._query.projections import Projection
-from .._query.selection import Selection
+from .._query.selection import Selection, Where
 from .._schema.classes import definition_of
-from .column_reader import ColumnReader
+from .summaries import Summaries
 
 if TYPE_CHECKING:
     from .._snapshots import Snapshot
@@ -33,7 +33,7 @@ BLOCK_ENTRIES = 256
 """Neighbouring objects that a loop over objects reads at once."""
 
 
-class View(ColumnReader):
+class View(Summaries):
     """A container as of a snapshot, or a range of its entries.
 
     A view never changes: later commits are seen through later snapshots.
@@ -43,17 +43,6 @@ class View(ColumnReader):
     def num_entries(self) -> int:
         """Number of objects."""
         return len(self)
-
-    def show(self) -> None:
-        """Print the names and types of the fields."""
-        types = self.typenames()
-        width = max(map(len, types), default=0)
-        print(f"{self.name}: {len(self):,} objects of class {self.definition.name}")
-        for path, text in types.items():
-            print(f"  {path:<{width}}  {text}")
-
-    def __len__(self) -> int:
-        return len(self._window) if self._live is None else len(self._live)
 
     def __repr__(self) -> str:
         try:
@@ -201,7 +190,7 @@ class View(ColumnReader):
     def arrays(
         self,
         expressions: Expressions = None,
-        where: str | None = None,
+        where: Where = None,
         *,
         entry_start: int | None = None,
         entry_stop: int | None = None,
@@ -217,10 +206,10 @@ class View(ColumnReader):
             X. All fields if not given. The result has the fields in this order; without, in the order of
             the class.
         where
-            Condition on flat fields, such as ``"nMuon == 2 and met.pt > 30"``; ``nX`` and ``len(X)`` are the
-            number of items of the collection X. A comparison with a missing value selects nothing, and
-            neither does its ``not``. The fields of the condition are read first, all others only for the
-            selected entries.
+            Condition such as ``"nMuon == 2 and any(Muon.pt > 30)"``; ``nX`` and ``len(X)`` are the number of
+            items of the collection X. A comparison with a missing value selects nothing, and neither does its
+            ``not``. Or a function that takes an array of some of the objects, and returns a truth value for
+            each. The fields of the condition are read first, all others only for the selected entries.
         entry_start, entry_stop
             Range of entries of this view; negative numbers count from the end. Entries of deleted objects are
             left out.
@@ -233,7 +222,7 @@ class View(ColumnReader):
         NotFoundError
             If a field does not exist; near misses are named.
         InvalidError
-            If the condition is malformed, or uses a field that does not have exactly one number per entry.
+            If the condition is malformed, or has several values for an entry.
         CorruptError
             If a page is damaged.
 
@@ -255,7 +244,7 @@ class View(ColumnReader):
         {'run': array([1, 1, 2], dtype=uint32)}
         """
         projection = Projection.of(expressions, self.definition)
-        selection = Selection.parse(where, self.definition) if where is not None else None
+        selection = Selection.of(where, self.definition)
         check_library(library)
         array = self._array_of(projection, selection, self._part(entry_start, entry_stop))
         return as_library(array, projection.record, library)
@@ -263,7 +252,7 @@ class View(ColumnReader):
     def iterate(
         self,
         expressions: Expressions = None,
-        where: str | None = None,
+        where: Where = None,
         *,
         step_size: int | str = "64 MB",
         entry_start: int | None = None,
@@ -290,7 +279,7 @@ class View(ColumnReader):
         [[0, 1], [2, 3], [4]]
         """
         projection = Projection.of(expressions, self.definition)
-        selection = Selection.parse(where, self.definition) if where is not None else None
+        selection = Selection.of(where, self.definition)
         check_library(library)
         batches = self._batches(projection, selection, self._part(entry_start, entry_stop), step_size)
         return (as_library(array, projection.record, library) for array in batches)
@@ -299,7 +288,7 @@ class View(ColumnReader):
         self,
         path: str | os.PathLike[str],
         expressions: Expressions = None,
-        where: str | None = None,
+        where: Where = None,
         *,
         format: str | None = None,
         step_size: int | str = "64 MB",
@@ -351,7 +340,7 @@ class View(ColumnReader):
         """Read fields of objects by their entries in the container, in the order given."""
         return self._fetched(self._handle, entries, expressions, library)
 
-    def entries(self, where: str | None = None) -> Values:
+    def entries(self, where: Where = None) -> Values:
         """Return the entries in the container of all objects, or of those that meet a condition.
 
         Examples
@@ -365,9 +354,10 @@ class View(ColumnReader):
         >>> fed["d/numbers"].entries("n > 5")
         array([1, 2], dtype=uint64)
         """
-        if where is None:
+        selection = Selection.of(where, self.definition)
+        if selection is None:
             return self._entries_within(self._window.start, self._window.stop)
-        return self._scan(Selection.parse(where, self.definition), self._window).entries()
+        return self._scan(selection, self._window).entries()
 
     def as_class(self, version: Any) -> View:
         """Return a view of the same objects as objects of another version of their class.
@@ -438,9 +428,6 @@ class View(ColumnReader):
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""
         return self._handle.indexes()
-
-    def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
-        return self._window[slice(entry_start, entry_stop)]
 
 
 def _view_at(snapshot: Snapshot, name: str, start: int, stop: int, version: int | None) -> View:

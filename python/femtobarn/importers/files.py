@@ -126,7 +126,7 @@ class TreeFile:
             return
         if "ROOT::RNTuple" in self.others.values():
             raise InvalidError(
-                f"{self.location} has RNTuples and no trees; attach or import the file (import_file)"
+                f"{self.location} has RNTuples and no trees; attach the file, or import it (import_file)"
             )
         raise UnsupportedError(f"{self.location} has no tree")
 
@@ -134,7 +134,7 @@ class TreeFile:
         kind = self.others.get(name)
         if kind == "ROOT::RNTuple":
             raise InvalidError(
-                f"{self.location}: {name!r} is an RNTuple; attach or import the file (import_file)"
+                f"{self.location}: {name!r} is an RNTuple; attach the file, or import it (import_file)"
             )
         if kind is not None:
             raise InvalidError(f"{self.location}: {name!r} is a {kind}, not a tree")

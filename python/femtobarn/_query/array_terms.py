@@ -1,0 +1,251 @@
+"""Terms of a condition that awkward computes: of texts, lists, missing values, and fields behind links.
+
+A term has one value for each entry, which may be missing. numexpr sees it as a variable, so the rest of the
+condition is evaluated, and clusters are left out, as without it. Python evaluates nothing: the tree of the
+expression is walked, and each node of it that is known is done by a function of awkward or NumPy.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._data.casts import Values
+from .._exceptions import FemtobarnError, InvalidError, NotFoundError, near_misses
+from .._lazy import ak
+from .._schema.types import Definition, ElementLink, Fixed, Link, List, Node, Optional, String, innermost
+from .paths import counted
+
+__all__ = ["REDUCERS", "ArrayTerm", "is_text", "link_before", "path_of", "term_of"]
+
+REDUCERS = ("all", "any", "count", "len", "max", "mean", "min", "sum")
+"""Functions that make one value of all items of a list."""
+
+
+@dataclass(frozen=True)
+class ArrayTerm:
+    """A part of a condition, evaluated on arrays."""
+
+    node: ast.expr
+    functions: frozenset[str]
+    """Functions of NumPy that it may call."""
+    definition: Definition
+
+    @property
+    def text(self) -> str:
+        """The part as it was written."""
+        return ast.unparse(self.node)
+
+    @property
+    def is_condition(self) -> bool:
+        """Whether it is true or false, as far as the text alone tells."""
+        is_any_or_all = isinstance(self.node, ast.Call) and ast.unparse(self.node.func) in ("any", "all")
+        return is_any_or_all or isinstance(self.node, ast.Compare)
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the fields that it reads."""
+        return list(dict.fromkeys(_paths_in(self.node, self.definition)))
+
+    def values(self, array: ak.Array) -> Values:
+        """Return a value for each entry, masked where it is missing.
+
+        Parameters
+        ----------
+        array
+            The fields of :attr:`paths`, of each entry.
+
+        Raises
+        ------
+        InvalidError
+            If it cannot be computed, or gives lists or texts.
+        """
+        from .array_evaluation import Evaluator  # This imports awkward.
+
+        try:
+            found = Evaluator(array).visit(self.node)
+        except FemtobarnError:
+            raise
+        except Exception as error:
+            reason = str(error).partition("(in compiled")[0].strip() or type(error).__name__
+            reason = reason.splitlines()[0]
+            raise InvalidError(f"{self.text!r} cannot be evaluated: {reason}") from error
+        return values_of(found, len(array), self.text)
+
+
+def values_of(found: Any, length: int, text: str) -> Values:
+    """Return what a part of a condition gave as one value for each entry, masked where it is missing."""
+    if not isinstance(found, ak.Array):
+        found = ak.Array(np.broadcast_to(found, (length,)))
+    if found.ndim > 1 or found.fields or len(found) != length:
+        raise InvalidError(
+            f"{text!r} has several values per entry; make one of them with "
+            f"{', '.join(REDUCERS[:-1])} or {REDUCERS[-1]}, or choose one, such as x[0]"
+        )
+    values: Values = ak.to_numpy(found, allow_missing=True)
+    if values.dtype.kind not in "biuf":
+        raise InvalidError(f"{text!r} is no number and no truth value; compare it")
+    return values
+
+
+def term_of(node: ast.expr, functions: frozenset[str], definition: Definition) -> ArrayTerm:
+    """Return a part of a condition as a term.
+
+    Raises
+    ------
+    InvalidError
+        If it has something that a condition may not have.
+    NotFoundError
+        If a field or function does not exist; near misses are named.
+    """
+    term = ArrayTerm(node, functions, definition)
+    _check(node, term)
+    if not term.paths:
+        raise InvalidError(f"{term.text!r} uses no field")
+    return term
+
+
+def is_text(node: ast.expr, definition: Definition) -> bool:
+    """Tell whether a part of a condition is a text: a constant, or a field."""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str)
+    path = path_of(node)
+    try:
+        return path is not None and isinstance(innermost(definition.resolve(path)), String)
+    except NotFoundError:
+        return False
+
+
+def link_before(path: str, definition: Definition) -> str | None:
+    """Return the link that a path leads through to a field of its target, or None."""
+    parts = path.split(".")
+    for count in range(1, len(parts)):
+        above = ".".join(parts[:count])
+        try:
+            node = innermost(definition.resolve(above))
+            definition.resolve(".".join(parts[: count + 1]))
+        except NotFoundError:
+            return above if isinstance(node, Link | ElementLink) else None
+    return None
+
+
+def path_of(node: ast.AST) -> str | None:
+    """Return the dotted path that a part names, whatever is chosen of lists on the way."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Subscript):
+        return path_of(node.value)
+    if isinstance(node, ast.Attribute):
+        above = path_of(node.value)
+        return None if above is None else f"{above}.{node.attr}"
+    return None
+
+
+def _paths_in(node: ast.AST, definition: Definition) -> Iterator[str]:
+    """Yield the fields that a part reads."""
+    path = path_of(node)
+    if path is None:
+        children = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+        for child in children:
+            yield from _paths_in(child, definition)
+        return
+    yield link_before(path, definition) or _stored_path(path, definition)
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Subscript):
+            yield from _paths_in(node.slice, definition)
+        node = node.value
+
+
+def _stored_path(path: str, definition: Definition) -> str:
+    """Return a path, or for ``nX`` that of X."""
+    try:
+        definition.resolve(path)
+    except NotFoundError:
+        return counted(path, definition) or path
+    return path
+
+
+def _check(node: ast.AST, term: ArrayTerm) -> None:
+    """Refuse what a condition may not have."""
+    if isinstance(node, ast.Call):
+        name = ast.unparse(node.func)
+        known = {*REDUCERS, *term.functions}
+        if name not in known:
+            raise NotFoundError(f"function {name!r} does not exist{near_misses(name, known)}")
+        if node.keywords or (name in REDUCERS and len(node.args) != 1):
+            raise InvalidError(f"{ast.unparse(node)!r}: {name} takes one argument without a name")
+        for argument in node.args:
+            _check(argument, term)
+        if name == "len":
+            _check_length(node.args[0], term.definition)
+        return
+    path = path_of(node)
+    if path is not None:
+        if link_before(path, term.definition) is None and counted(path, term.definition) is None:
+            term.definition.resolve(path)
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            if isinstance(node, ast.Subscript):
+                _check_subscript(node, term)
+            node = node.value
+        return
+    if isinstance(node, ast.Constant):
+        if not isinstance(node.value, bool | int | float | str | None):
+            raise InvalidError(f"{ast.unparse(node)!r} is neither a number nor a text")
+        return
+    if isinstance(node, ast.BinOp):
+        _check_operation(node)
+    operations = ast.BoolOp | ast.BinOp | ast.UnaryOp | ast.Compare
+    if isinstance(node, operations | ast.Subscript | ast.Slice | ast.Tuple | ast.List | ast.Set):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                _check(child, term)
+        return
+    raise InvalidError(f"{ast.unparse(node)!r} cannot be used in a condition")
+
+
+def _check_length(node: ast.expr, definition: Definition) -> None:
+    """Refuse the length of a field that is not one list for each entry."""
+    path = path_of(node)
+    is_chosen = any(isinstance(each, ast.Subscript) for each in ast.walk(node))
+    if path is None or is_chosen or link_before(path, definition) is not None:
+        return
+    parts, lists = path.split("."), 0
+    for count in range(1, len(parts) + 1):
+        above: Node = definition.resolve(".".join(parts[:count]))
+        while isinstance(above, List | Fixed | Optional):
+            lists += not isinstance(above, Optional)
+            above = above.item
+    if lists != 1:
+        raise InvalidError(f"{path!r} is {definition.resolve(path)}, which has no number of items per entry")
+
+
+def _check_subscript(node: ast.Subscript, term: ArrayTerm) -> None:
+    if is_text(node.value, term.definition) and not isinstance(node.value, ast.Attribute):
+        raise InvalidError(f"{ast.unparse(node)!r}: a part of a text cannot be chosen")
+    if isinstance(node.slice, ast.Slice):
+        ends = (node.slice.lower, node.slice.upper, node.slice.step)
+        if not all(end is None or is_integer(end) for end in ends):
+            raise InvalidError(f"{ast.unparse(node)!r}: the ends of a slice are integers")
+    elif isinstance(node.slice, ast.Constant) and not is_integer(node.slice):
+        raise InvalidError(f"{ast.unparse(node)!r}: an item is chosen by an integer")
+    else:
+        _check(node.slice, term)
+
+
+def _check_operation(node: ast.BinOp) -> None:
+    """Refuse operations on texts, and on constants alone, which could be of any size."""
+    for side in (node.left, node.right):
+        if isinstance(side, ast.Constant) and not isinstance(side.value, int | float):
+            raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(side)} is no number")
+    if not any(isinstance(each, ast.Name) for each in ast.walk(node)):
+        raise InvalidError(f"{ast.unparse(node)!r}: compute constants before")
+
+
+def is_integer(node: ast.AST) -> bool:
+    """Tell whether a part is a constant integer, perhaps with a sign."""
+    inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
+    return isinstance(inner, ast.Constant) and type(inner.value) is int

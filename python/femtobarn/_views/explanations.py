@@ -1,0 +1,39 @@
+"""What a read with a condition does: the fields it reads, and the entries that it leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Explanation"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What :meth:`femtobarn.View.arrays` reads; its text is shown where it is printed."""
+
+    entries: int
+    """Entries of the view, those of deleted objects included."""
+    excluded: int
+    """Entries in clusters without a match, as their statistics tell: nothing of them is read."""
+    condition: tuple[str, ...]
+    """Fields that are read for the condition, of other entries; ``len(x)`` is only the number of items."""
+    terms: tuple[str, ...]
+    """Parts of the condition that awkward computes, or the function."""
+    fields: tuple[str, ...]
+    """Fields that are read of the selected entries."""
+
+    def __str__(self) -> str:
+        others = self.entries - self.excluded
+        percent = f"{100 * self.excluded / self.entries:.0f} %" if self.entries else "none"
+        read = ", ".join(self.condition) or "what it uses"
+        lines = [
+            f"left out by statistics  {self.excluded:,} of {self.entries:,} entries ({percent})",
+            *[f"condition               reads {read} of {others:,} entries"][
+                : bool(self.condition or self.terms)
+            ],
+            *(f"computed by awkward     {term}" for term in self.terms),
+            f"selected entries        read {', '.join(self.fields) or 'nothing'}",
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__

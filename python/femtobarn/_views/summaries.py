@@ -1,0 +1,109 @@
+"""What a container holds, at a glance: its fields, its first objects, histograms of its fields."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from .._exceptions import ClosedError
+from .._query.selection import Where
+from .column_reader import ColumnReader
+
+if TYPE_CHECKING:
+    from .histograms import Axes
+
+__all__ = ["Summaries"]
+
+SHOWN_OBJECTS = 5
+"""Objects that a notebook shows."""
+
+SHOWN_FIELDS = 12
+"""Fields of them that a notebook shows."""
+
+SHOWN_CHARACTERS = 60
+"""Characters of a value that a notebook shows."""
+
+
+class Summaries(ColumnReader):
+    """A container as of a snapshot, with what people look at first."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError
+
+    def show(self) -> None:
+        """Print the names and types of the fields."""
+        types = self.typenames()
+        width = max(map(len, types), default=0)
+        print(f"{self.name}: {len(self):,} objects of class {self.definition.name}")
+        for path, text in types.items():
+            print(f"  {path:<{width}}  {text}")
+
+    def hist(self, *axes: Axes, where: Where = None, weight: str | None = None) -> Any:
+        """Fill histograms of the selected objects, in one pass and without keeping their arrays.
+
+        Several values of an object are counted one by one; missing values are not counted. Several threads
+        read and fill.
+
+        Parameters
+        ----------
+        axes
+            For each histogram, the name of a field, a list of names for one axis each, or a dictionary with
+            the bins of each: a number of bins from the smallest to the largest value, ``(bins, low, high)``,
+            a list of edges, or an axis of hist. 50 bins if none are given.
+        where
+            Condition on the objects, as for :meth:`View.arrays`.
+        weight
+            Field with the weight of each object, or of each value.
+
+        Returns
+        -------
+        hist.Hist or list of hist.Hist
+            One histogram, or one for each of several `axes`.
+
+        Raises
+        ------
+        NotFoundError
+            If a field does not exist; near misses are named.
+        InvalidError
+            If bins or condition are malformed, or a field has no numbers.
+        UnsupportedError
+            If the library hist is not installed.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Event", "fields": [{"name": "run", "type": "int32"},
+        ...             {"name": "pt", "type": {"list": "float32"}}]}
+        ...     events = txn.database("d", create=True).container("events", form, create=True)
+        ...     oids = events.extend({"run": [7, 7, 8], "pt": [[3, 5], [], [5]]})
+        >>> fed["d/events"].hist({"pt": (3, 0, 6)}, where="run == 7").values()
+        array([0., 1., 1.])
+        """
+        from .histograms import filled  # This imports awkward.
+
+        found = filled(self, self._part(None, None), axes, where, weight)
+        return found[0] if len(found) == 1 else found
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first objects for notebooks."""
+        try:
+            names = self.fields[:SHOWN_FIELDS]
+            first = self[:SHOWN_OBJECTS].arrays(names)
+        except ClosedError:
+            return f"<pre>{escape(repr(self))}</pre>"
+        types = self.typenames()
+        head = "".join(f"<th>{escape(name)}<br><small>{escape(types[name])}</small></th>" for name in names)
+        rows = ["".join(f"<td>{_shown(row[name])}</td>" for name in names) for row in first.to_list()]
+        further = len(self.fields) - len(names)
+        caption = f"{self.name}: {len(self):,} objects of class {self.definition.name}" + (
+            f", {further} further fields" if further else ""
+        )
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else str(value)
+    return escape(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
