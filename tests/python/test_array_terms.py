@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -34,6 +34,9 @@ class TermEvent:
     muons: list[TermMuon]
     cells: list[fb.float32]
     best: TermMuon | None
+    corner: fb.array[fb.float32, Literal[3]]
+    words: list[str]
+    some: list[fb.int32] | None
     of: fb.link[TermRun] = None
 
 
@@ -59,6 +62,9 @@ def events(fed: fb.Federation) -> fb.View:
                 muons=muons,
                 cells=[0.5 * number] * (number % 2),
                 best=muons[0] if muons else None,
+                corner=[number, 1, 2],
+                words=list("bab"[: number % 4]),
+                some=None if number % 5 == 0 else [1] * (number % 2),
             )
             event.of = None if number == 5 else run
             made.append(event)
@@ -122,6 +128,23 @@ CONDITIONS: dict[str, Callable[[Any], bool]] = {
     "of.number == 1": lambda e: e["run"] % 3 == 1 and e["run"] != 5,
     "not of.number == 1": lambda e: e["run"] % 3 != 1 and e["run"] != 5,
     "of.label == 'b' or of.label == name": lambda e: e["run"] % 3 == 1 and e["run"] != 5,
+    "any(cells > z)": lambda e: e["z"] is not None and any(cell > e["z"] for cell in e["cells"]),
+    "any(muons.pt > 15 or muons.pt > z)": lambda e: any(
+        pt > 15 or (e["z"] is not None and pt > e["z"]) for pt in pts(e)
+    ),
+    "any(corner > run)": lambda e: any(each > e["run"] for each in e["corner"]),
+    "len(corner[corner > 1]) == 2": lambda e: sum(each > 1 for each in e["corner"]) == 2,
+    "sum(muons.hits[:1]) >= 0 and words[0] == 'b'": lambda e: e["words"][:1] == ["b"],
+    "len(words[words == 'b']) == 1": lambda e: e["words"].count("b") == 1,
+    "some is None": lambda e: e["some"] is None,
+    "len(some) == 1": lambda e: e["some"] is not None and len(e["some"]) == 1,
+    "count(muons) == 1": lambda e: len(pts(e)) == 1,
+    "min(cells) < 100 and max(cells) > 2": lambda e: any(cell > 2 for cell in e["cells"]),
+    "name in ('tt', 'zz', 'longer than all')": lambda e: e["name"] in ("tt", "zz"),
+    "any(muons.pt // -1 < -10)": lambda e: any(pt // -1 < -10 for pt in pts(e)),
+    "run % -5 == -1": lambda e: e["run"] % -5 == -1,
+    "run in (1, 2.0, 2.5)": lambda e: e["run"] in (1, 2),
+    "run < 2**3 and any(cells < 10**2)": lambda e: e["run"] < 8 and bool(e["cells"]),
     "of.number + run > 4": lambda e: e["run"] != 5 and e["run"] % 3 + e["run"] > 4,
 }
 
@@ -133,6 +156,43 @@ def test_conditions_select_as_in_python(events: fb.View, condition: str) -> None
     assert events.arrays("run", where=condition).run.to_list() == expected
     assert events.arrays(where=condition).run.to_list() == expected
     assert [run for batch in events.iterate("run", condition, step_size=5) for run in batch.run] == expected
+
+
+def test_batches_without_any_target_of_a_link_have_no_match(events: fb.View) -> None:
+    assert events[5:6].arrays("run", where="of.number == 1 or of.label == 'b'").run.to_list() == []
+    found = [len(batch) for batch in events.iterate("run", "of.number == 2 or run == 5", step_size=1)]
+    assert sum(found) == 4
+
+
+def test_texts_that_end_in_a_zero_differ_from_those_without(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        form = {"name": "Text", "fields": [{"name": "name", "type": "string"}]}
+        texts = txn.database("d", create=True).container("texts", form, create=True)
+        texts.extend({"name": ["a", "a\0", "b", "", "\0"]})
+    view = fed["d/texts"]
+    assert view.entries("name in ('a', '')").tolist() == [0, 3]
+    assert view.entries(r"name in ('a\0', 'b')").tolist() == [1, 2]
+
+
+def test_nan_is_no_extremum(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        form = {"name": "Values", "fields": [{"name": "x", "type": {"list": "float64"}}]}
+        values = txn.database("d", create=True).container("values", form, create=True)
+        values.extend({"x": [[math.nan], [math.nan, 1.0], []]})
+    view = fed["d/values"]
+    assert view.entries("min(x) > -5 or max(x) < 5").tolist() == [1]
+    assert view.entries("not min(x) > 5").tolist() == [1]
+
+
+def test_large_integers_are_compared_exactly(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        form = {"name": "Number", "fields": [{"name": "n", "type": "int64"}]}
+        numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        numbers.extend({"n": [2**53 + 1, 2**53, 2**63 - 1, -(2**63)]})
+    view = fed["d/numbers"]
+    many = ", ".join(map(str, range(40)))
+    assert view.entries(f"n in (0.5, {many}, {2**53})").tolist() == [1]
+    assert view.entries("n // -1 < 0 and n % -1 == 0").tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +217,16 @@ def test_conditions_select_as_in_python(events: fb.View, condition: str) -> None
         ("any(open('x'))", fb.NotFoundError, "function 'open' does not exist"),
         ("muons.pt.sum() > 3", fb.NotFoundError, "function 'muons.pt.sum' does not exist"),
         ("any(muons.__class__ == 3)", fb.NotFoundError, "'__class__' does not exist"),
+        ("sum(muons.pt[::0]) > 1", fb.InvalidError, "the step of a slice is not 0"),
+        ("run == 9**9**9", fb.InvalidError, "is too large"),
+        ("any(cells > 1 << 100000000000)", fb.InvalidError, "is too large"),
+        ("any(cells == 9223372036854775808)", fb.InvalidError, "more than 64 bits"),
+        ("any(sqrt(cells, cells) > 1)", fb.InvalidError, "sqrt takes one argument"),
+        ("any(cells @ cells > 1)", fb.InvalidError, "cannot be used in a condition"),
+        ("name[0] == 't'", fb.InvalidError, "a part of a text cannot be chosen"),
+        ("run[0] == 1", fb.InvalidError, "an item of one value cannot be chosen"),
+        ("mouns.pt[0] > 1", fb.NotFoundError, "where 'mouns.pt.*did you mean 'muons'"),
+        ("not " * 5000 + "run > 1", fb.InvalidError, "too many parts within each other"),
         ("len(muons.hits) == 1", fb.InvalidError, "no number of items per entry"),
         ("any(muons.tag == tag)", fb.NotFoundError, "'tag' does not exist"),
     ],

@@ -151,7 +151,9 @@ def test_a_promotion_that_was_interrupted_is_repeated_or_taken_back(
             "root://new//lhc.fed",
             str(delay),
         ]
-        outcomes.add(subprocess.run(command, capture_output=True).returncode)
+        done = subprocess.run(command, capture_output=True)
+        # One may have been killed when it was done.
+        outcomes.add(0 if b"needs no promotion" in done.stderr else done.returncode)
     if 0 not in outcomes:
         with serve(fb.open(fed.path)):
             assert fb.promote(tmp_path / "copy.fed", "root://new//lhc.fed").csn == 1

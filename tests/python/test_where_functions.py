@@ -139,6 +139,20 @@ def test_a_selection_knows_what_its_function_uses(events: fb.View) -> None:
     assert selection.paths_of_terms == ["run"]
 
 
+def test_a_function_is_not_taken_for_a_text_of_its_name(fed: fb.Federation) -> None:
+    """Both left out the same clusters."""
+    with fed.transaction() as txn:
+        form = {"name": "Flag", "fields": [{"name": "good", "type": "bool"}]}
+        txn.database("d", create=True).container("flags", form, create=True).extend({"good": [False] * 3})
+
+    def good(events: ak.Array) -> Any:
+        return ~events.good
+
+    view = fed["d/flags"]
+    assert view.entries("good").tolist() == []
+    assert view.entries(good).tolist() == [0, 1, 2]
+
+
 def not_for_each(events: ak.Array) -> Any:
     return events.muons.pt > 5
 
@@ -152,6 +166,8 @@ def not_for_each(events: ak.Array) -> Any:
         (lambda ev: ev.run, "gives numbers"),
         (lambda ev: ev.run[:2] > 1, "has several values per entry"),
         (lambda ev: 1 / 0, "ZeroDivisionError"),
+        (lambda ev: None, "gives NoneType"),
+        (lambda ev: np.array([True]), "has several values per entry"),
     ],
 )
 def test_what_cannot_be_is_refused(events: fb.View, function: Callable[[Any], Any], reason: str) -> None:

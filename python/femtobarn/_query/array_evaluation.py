@@ -1,10 +1,10 @@
-"""Terms of a condition, computed with awkward: three-valued logic as in SQL, numbers as numexpr has them.
+"""Terms of a condition, computed with awkward: three-valued logic as in SQL, numbers of 64 bits.
 
 Invariants
 ----------
 1. Arrays have a value for each entry, or a list of values. A value that is unknown is missing.
 2. `and`, `or`, `any` and `all` are known if their known parts decide: ``None or True`` is True.
-3. Integers of 8 and 16 bits are computed with in 32 bits, others in 64 bits, and constants are 64 bits wide.
+3. Numbers are computed with in 64 bits. NaN is no smallest and no largest item.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Evaluator(ast.NodeVisitor):
         return ELEMENTWISE[type(node.op)](self.visit(node.operand))
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        left, right = self.visit(node.left), self.visit(node.right)
+        left, right = aligned(self.visit(node.left), self.visit(node.right))
         if isinstance(node.op, ast.BitAnd | ast.BitOr) and is_truth(left) and is_truth(right):
             return (conjunction if isinstance(node.op, ast.BitAnd) else disjunction)(left, right)
         return ELEMENTWISE[type(node.op)](left, right)
@@ -120,7 +120,8 @@ class Evaluator(ast.NodeVisitor):
 
     def _compared(self, value: Any, sign: ast.cmpop, right: ast.expr) -> Any:
         if isinstance(sign, ast.Is | ast.IsNot):
-            missing = ak.is_none(value, axis=max(value.ndim - 1, 0))
+            # An optional list, or else optional items.
+            missing = ak.is_none(value, axis=0 if value.layout.is_option else max(value.ndim - 1, 0))
             return missing if isinstance(sign, ast.Is) else ~missing
         if isinstance(sign, ast.In | ast.NotIn):
             found = is_one_of(value, ast.literal_eval(right))
@@ -149,25 +150,59 @@ def member(array: Any, name: str) -> Any:
     if isinstance(array, LinkArray):
         targets = array.fetch(name)
         # There may be no target at all: then nothing is known of the field.
-        return targets[name] if name in targets.fields else ak.full_like(ak.is_none(array, axis=-1), None)
+        return targets[name] if name in targets.fields else unknown(ak.is_none(array, axis=-1))
     raise NotFoundError(f"field {name!r} does not exist{near_misses(name, array.fields)}")
 
 
 def promoted(array: Any) -> Any:
-    """Return numbers as numexpr computes with them."""
+    """Return numbers as they are computed with."""
 
     def widened(layout: Any, **_: Any) -> Any:
         if layout.parameter("__array__") in ("string", "bytestring"):
             return layout
-        if not layout.is_numpy or layout.data.dtype.kind not in "iu":
+        if not layout.is_numpy or layout.data.dtype.kind not in "iuf":
             return None
         values = layout.data
         if values.dtype == np.uint64 and values.size and int(values.max()) > INT64_MAX:
             raise InvalidError("there are values of 2^63 or more, which where cannot compare")
-        wide = np.int32 if values.dtype.itemsize < 4 or values.dtype == np.int32 else np.int64
+        wide = np.float64 if values.dtype.kind == "f" else np.int64
         return ak.contents.NumpyArray(values.astype(wide, copy=False), parameters=layout.parameters)
 
-    return array if array.fields else ak.transform(widened, array)
+    # awkward broadcasts lists of a fixed length as NumPy does.
+    return array if array.fields else ak.from_regular(ak.transform(widened, array), axis=None)
+
+
+def unknown(flags: ak.Array) -> ak.Array:
+    """Return missing values in the lists of an array of truth values."""
+
+    def missing(layout: Any, **_: Any) -> Any:
+        if not layout.is_numpy:
+            return None
+        nowhere = ak.index.Index64(np.full(len(layout), -1))
+        return ak.contents.IndexedOptionArray(nowhere, ak.contents.EmptyArray())
+
+    return ak.transform(missing, flags)
+
+
+def aligned(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return operands of which a value that is missing for an entry is missing for each of its items."""
+    return spread(left, right), spread(right, left)
+
+
+def spread(value: Any, other: Any) -> Any:
+    """Return a value of each entry as one of each item of another operand, if it may be missing."""
+    if not isinstance(value, ak.Array) or not isinstance(other, ak.Array):
+        return value
+    if value.ndim >= other.ndim or are_known(value):
+        return value
+    # Places of the items, of which none is missing.
+    places = ak.local_index(other, axis=other.ndim - 1)
+    missing = ak.broadcast_arrays(ak.is_none(value, axis=-1), places)[0]
+    # An item in place of the missing values, of their own type.
+    present = ak.drop_none(ak.flatten(value, axis=None))
+    if not len(present):
+        return unknown(missing)
+    return ak.mask(ak.broadcast_arrays(ak.fill_none(value, present[0], axis=-1), places)[0], ~missing)
 
 
 def is_truth(value: Any) -> bool:
@@ -190,24 +225,70 @@ def are_known(value: Any) -> bool:
 
 def compared(sign: Callable[..., Any], left: Any, right: Any) -> Any:
     """Compare values, which may be texts; of what nothing is known, the result is unknown."""
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, ak.Array) and str(ak.type(ak.flatten(one, axis=None))).endswith("unknown"):
-            return sign(one, 0) if isinstance(other, str) else sign(left, right)
-    return sign(left, right)
+    left, right = aligned(left, right)
+    if not are_texts(left) and not are_texts(right):
+        return sign(left, right)
+    # awkward compares texts that are not missing.
+    is_unknown = np.logical_or(_is_unknown(left), _is_unknown(right))
+    found = sign(*(_or_empty(each) for each in (left, right)))
+    return ak.mask(found, ~is_unknown) if isinstance(is_unknown, ak.Array) else found
+
+
+def are_texts(value: Any) -> bool:
+    """Tell whether values are texts."""
+    if not isinstance(value, ak.Array):
+        return isinstance(value, str)
+    layout = value.layout
+    while (layout.is_list or layout.is_option or layout.is_indexed) and layout.parameter("__array__") is None:
+        layout = layout.content
+    return bool(layout.parameter("__array__") == "string")
+
+
+def _or_empty(value: Any) -> Any:
+    return ak.fill_none(value, "", axis=-1) if isinstance(value, ak.Array) else value
 
 
 def is_one_of(value: Any, choices: tuple[Any, ...]) -> Any:
     """Tell which values are among some numbers or texts."""
-    if any(isinstance(each, str) for each in choices):
-        found: Any = value != value
-        for each in choices:
-            found = np.logical_or(found, compared(operator.eq, value, each))
-        return found
+    texts = {each for each in choices if isinstance(each, str)}
+    # A real number equal to an integer stands for it.
+    numbers = [int(each) if each == int(each) else each for each in choices if not isinstance(each, str)]
+    fit = [each for each in numbers if isinstance(each, int) and abs(each) <= INT64_MAX]
+    integers = np.array(fit, np.int64)
 
     def among(layout: Any, **_: Any) -> Any:
-        return ak.contents.NumpyArray(np.isin(layout.data, choices)) if layout.is_numpy else None
+        if layout.parameter("__array__") == "string":
+            return ak.contents.NumpyArray(_among_texts(layout, texts))
+        if layout.is_numpy:
+            is_real = layout.data.dtype.kind == "f"
+            known = np.array(numbers, np.float64) if is_real else integers
+            return ak.contents.NumpyArray(np.isin(layout.data, known))
+        return None
 
     return ak.transform(among, value)
+
+
+def _among_texts(layout: Any, texts: set[str]) -> Any:
+    lists = ak.to_packed(ak.Array(layout)).layout.to_ListOffsetArray64(True)
+    starts, stops = lists.offsets.data[:-1], lists.offsets.data[1:]
+    fits = stops - starts <= max((len(each.encode()) for each in texts), default=-1)
+    # NumPy's texts do not keep a zero at their end.
+    ends_in_zero = np.zeros(len(fits), bool)
+    ends_in_zero[stops > starts] = lists.content.data[stops[stops > starts] - 1] == 0
+    found = np.zeros(len(fits), bool)
+    for chosen, among in ((fits & ~ends_in_zero, _among_plain), (fits & ends_in_zero, _among_any)):
+        if chosen.any():
+            found[chosen] = among(ak.Array(lists)[chosen], texts)
+    return found
+
+
+def _among_plain(values: ak.Array, texts: set[str]) -> Any:
+    plain = [each for each in texts if not each.endswith("\0")]
+    return np.isin(ak.to_numpy(values), np.array(plain, str)) if plain else False
+
+
+def _among_any(values: ak.Array, texts: set[str]) -> Any:
+    return [each in texts for each in values.to_list()]
 
 
 def conjunction(left: Any, right: Any) -> Any:
@@ -221,6 +302,7 @@ def disjunction(left: Any, right: Any) -> Any:
     """Return `or` of values that may be unknown."""
     if are_known(left) and are_known(right):
         return np.logical_or(left, right)
+    left, right = aligned(left, right)
     known = np.logical_or(_or_false(left), _or_false(right))
     unknown = np.logical_or(_is_unknown(left), _is_unknown(right))
     if not isinstance(known, ak.Array):
@@ -244,6 +326,8 @@ def reduced(name: str, items: ak.Array) -> ak.Array:
         return ak.num(items, axis=1)
     while items.ndim > 2:
         items = ak.flatten(items, axis=2)
+    if name == "count" and items.fields:
+        return ak.num(items, axis=1)
     if name in ("any", "all"):
         if are_known(items):
             return getattr(ak, name)(items, axis=-1)
@@ -257,4 +341,4 @@ def reduced(name: str, items: ak.Array) -> ak.Array:
         return ak.sum(counted, axis=-1)
     if name == "mean":
         return ak.mean(items, axis=-1, mask_identity=True)
-    return getattr(ak, name)(items, axis=-1)
+    return getattr(ak, name)(ak.nan_to_none(items) if name in ("max", "min") else items, axis=-1)

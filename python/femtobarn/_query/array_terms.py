@@ -17,10 +17,32 @@ import numpy as np
 from .._data.casts import Values
 from .._exceptions import FemtobarnError, InvalidError, NotFoundError, near_misses
 from .._lazy import ak
-from .._schema.types import Definition, ElementLink, Fixed, Link, List, Node, Optional, String, innermost
+from .._schema.types import (
+    Bitset,
+    Definition,
+    ElementLink,
+    Fixed,
+    Link,
+    List,
+    Node,
+    Optional,
+    String,
+    innermost,
+)
 from .paths import counted
 
-__all__ = ["REDUCERS", "ArrayTerm", "is_text", "link_before", "path_of", "term_of"]
+__all__ = ["OPERATORS", "REDUCERS", "ArrayTerm", "check_size", "is_text", "link_before", "path_of", "term_of"]
+
+OPERATORS = (
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor,
+    ast.LShift, ast.RShift,
+)  # fmt: skip
+
+CONSTANT_BITS_MAX = 1 << 16
+"""Most bits of a constant that is computed from others."""
+
+ARGUMENTS = {"arctan2": 2, "fmod": 2, "maximum": 2, "minimum": 2, "where": 3}
+"""Arguments of functions that do not take one."""
 
 REDUCERS = ("all", "any", "count", "len", "max", "mean", "min", "sum")
 """Functions that make one value of all items of a list."""
@@ -67,11 +89,12 @@ class ArrayTerm:
         from .array_evaluation import Evaluator  # This imports awkward.
 
         try:
-            found = Evaluator(array).visit(self.node)
+            with np.errstate(all="ignore"):
+                found = Evaluator(array).visit(self.node)
         except FemtobarnError:
             raise
         except Exception as error:
-            reason = str(error).partition("(in compiled")[0].strip() or type(error).__name__
+            reason = str(error).partition("(in compiled")[0].strip() or "its parts do not go together"
             reason = reason.splitlines()[0]
             raise InvalidError(f"{self.text!r} cannot be evaluated: {reason}") from error
         return values_of(found, len(array), self.text)
@@ -80,7 +103,10 @@ class ArrayTerm:
 def values_of(found: Any, length: int, text: str) -> Values:
     """Return what a part of a condition gave as one value for each entry, masked where it is missing."""
     if not isinstance(found, ak.Array):
-        found = ak.Array(np.broadcast_to(found, (length,)))
+        given = np.asarray(found)
+        if given.dtype.kind not in "biuf":
+            raise InvalidError(f"{text!r} gives {type(found).__name__}, not a truth value for each entry")
+        found = ak.Array(np.broadcast_to(given, (length,)) if given.ndim == 0 else given)
     if found.ndim > 1 or found.fields or len(found) != length:
         raise InvalidError(
             f"{text!r} has several values per entry; make one of them with "
@@ -122,7 +148,7 @@ def is_text(node: ast.expr, definition: Definition) -> bool:
 
 def link_before(path: str, definition: Definition) -> str | None:
     """Return the link that a path leads through to a field of its target, or None."""
-    parts = path.split(".")
+    parts, node = path.split("."), None
     for count in range(1, len(parts)):
         above = ".".join(parts[:count])
         try:
@@ -176,8 +202,9 @@ def _check(node: ast.AST, term: ArrayTerm) -> None:
         known = {*REDUCERS, *term.functions}
         if name not in known:
             raise NotFoundError(f"function {name!r} does not exist{near_misses(name, known)}")
-        if node.keywords or (name in REDUCERS and len(node.args) != 1):
-            raise InvalidError(f"{ast.unparse(node)!r}: {name} takes one argument without a name")
+        if node.keywords or len(node.args) != ARGUMENTS.get(name, 1):
+            count = ("one argument", "two arguments", "three arguments")[ARGUMENTS.get(name, 1) - 1]
+            raise InvalidError(f"{ast.unparse(node)!r}: {name} takes {count} without names")
         for argument in node.args:
             _check(argument, term)
         if name == "len":
@@ -193,6 +220,8 @@ def _check(node: ast.AST, term: ArrayTerm) -> None:
             node = node.value
         return
     if isinstance(node, ast.Constant):
+        if type(node.value) is int and abs(node.value) >= 1 << 63:
+            raise InvalidError(f"{ast.unparse(node)} has more than 64 bits")
         if not isinstance(node.value, bool | int | float | str | None):
             raise InvalidError(f"{ast.unparse(node)!r} is neither a number nor a text")
         return
@@ -209,27 +238,38 @@ def _check(node: ast.AST, term: ArrayTerm) -> None:
 
 def _check_length(node: ast.expr, definition: Definition) -> None:
     """Refuse the length of a field that is not one list for each entry."""
+    lists = _lists(node, definition)
+    if lists is not None and lists != 1:
+        path = str(path_of(node))
+        raise InvalidError(f"{path!r} is {definition.resolve(path)}, which has no number of items per entry")
+
+
+def _lists(node: ast.expr, definition: Definition) -> int | None:
+    """Return how many lists are around each value of a field; None if the types alone do not tell."""
     path = path_of(node)
     is_chosen = any(isinstance(each, ast.Subscript) for each in ast.walk(node))
     if path is None or is_chosen or link_before(path, definition) is not None:
-        return
+        return None
     parts, lists = path.split("."), 0
     for count in range(1, len(parts) + 1):
         above: Node = definition.resolve(".".join(parts[:count]))
         while isinstance(above, List | Fixed | Optional):
             lists += not isinstance(above, Optional)
             above = above.item
-    if lists != 1:
-        raise InvalidError(f"{path!r} is {definition.resolve(path)}, which has no number of items per entry")
+        lists += isinstance(above, Bitset)
+    return lists
 
 
 def _check_subscript(node: ast.Subscript, term: ArrayTerm) -> None:
-    if is_text(node.value, term.definition) and not isinstance(node.value, ast.Attribute):
-        raise InvalidError(f"{ast.unparse(node)!r}: a part of a text cannot be chosen")
+    if _lists(node.value, term.definition) == 0:
+        what = "a part of a text" if is_text(node.value, term.definition) else "an item of one value"
+        raise InvalidError(f"{ast.unparse(node)!r}: {what} cannot be chosen")
     if isinstance(node.slice, ast.Slice):
         ends = (node.slice.lower, node.slice.upper, node.slice.step)
         if not all(end is None or is_integer(end) for end in ends):
             raise InvalidError(f"{ast.unparse(node)!r}: the ends of a slice are integers")
+        if node.slice.step is not None and ast.literal_eval(node.slice.step) == 0:
+            raise InvalidError(f"{ast.unparse(node)!r}: the step of a slice is not 0")
     elif isinstance(node.slice, ast.Constant) and not is_integer(node.slice):
         raise InvalidError(f"{ast.unparse(node)!r}: an item is chosen by an integer")
     else:
@@ -237,12 +277,33 @@ def _check_subscript(node: ast.Subscript, term: ArrayTerm) -> None:
 
 
 def _check_operation(node: ast.BinOp) -> None:
-    """Refuse operations on texts, and on constants alone, which could be of any size."""
+    """Refuse unknown operations, and those on texts."""
+    if not isinstance(node.op, OPERATORS):
+        raise InvalidError(f"{ast.unparse(node)!r} cannot be used in a condition")
     for side in (node.left, node.right):
         if isinstance(side, ast.Constant) and not isinstance(side.value, int | float):
             raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(side)} is no number")
-    if not any(isinstance(each, ast.Name) for each in ast.walk(node)):
-        raise InvalidError(f"{ast.unparse(node)!r}: compute constants before")
+    check_size(node)
+
+
+def check_size(node: ast.BinOp) -> None:
+    """Refuse constants of any size, which Python would compute."""
+    if not any(isinstance(each, ast.Name) for each in ast.walk(node)) and _bits(node) > CONSTANT_BITS_MAX:
+        raise InvalidError(f"{ast.unparse(node)!r} is too large")
+
+
+def _bits(node: ast.expr) -> float:
+    """Return a bound of the bits of a constant."""
+    if isinstance(node, ast.BinOp):
+        left, right = _bits(node.left), _bits(node.right)
+        if isinstance(node.op, ast.Pow | ast.LShift):
+            times: float = 2.0 ** min(right, 1000.0)  # A bound of the right side's value.
+            return left * times if isinstance(node.op, ast.Pow) else left + times
+        return left + right
+    if isinstance(node, ast.UnaryOp):
+        return _bits(node.operand)
+    value: Any = node.value if isinstance(node, ast.Constant) else 0
+    return float(max(1, value.bit_length())) if isinstance(value, int) else 64.0
 
 
 def is_integer(node: ast.AST) -> bool:

@@ -23,7 +23,16 @@ from .._schema.types import (
     Reduced,
     innermost,
 )
-from .array_terms import REDUCERS, ArrayTerm, is_text, link_before, path_of, term_of
+from .array_terms import (
+    OPERATORS,
+    REDUCERS,
+    ArrayTerm,
+    check_size,
+    is_text,
+    link_before,
+    path_of,
+    term_of,
+)
 from .paths import counted
 
 __all__ = ["COUNT", "TERM", "Rewriter", "foreign_operator"]
@@ -68,11 +77,6 @@ FUNCTIONS = frozenset(
     ]
 )
 """Functions of numexpr that return one value for each entry."""
-
-OPERATORS = (
-    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor,
-    ast.LShift, ast.RShift,
-)  # fmt: skip
 
 COUNT = "#"
 """Prefix of the path of a collection whose number of items is meant."""
@@ -127,7 +131,7 @@ class Rewriter(ast.NodeTransformer):
         return self._variable(node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        if isinstance(node.value, ast.Subscript):
+        if any(isinstance(each, ast.Subscript) for each in ast.walk(node.value)):
             return self._term(node)
         path = self._path(node)
         return self._variable(path) if link_before(path, self.definition) is None else self._term(node)
@@ -156,6 +160,9 @@ class Rewriter(ast.NodeTransformer):
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         if not isinstance(node.op, OPERATORS):
             return self.generic_visit(node)
+        check_size(node)
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and not _is_positive(node.right):
+            return self._term(node)  # numexpr divides by -1 as the processor does, which may trap.
         return ast.BinOp(self.visit(node.left), node.op, self.visit(node.right))
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -305,7 +312,9 @@ class Rewriter(ast.NodeTransformer):
             is_list = path is not None and isinstance(self.definition.resolve(path), List)
         except NotFoundError:
             return False
-        return is_list and not self._jagged(str(path).rpartition(".")[0])
+        above = str(path).rpartition(".")[0]
+        is_optional = any(isinstance(self.definition.resolve(each), Optional) for each in _prefixes(above))
+        return is_list and not is_optional and not self._jagged(above)
 
     def _count(self, path: str) -> ast.AST:
         node = self.definition.resolve(path)
@@ -349,6 +358,10 @@ def _is_constant(node: Any) -> bool:
     """Tell whether a part is a number, perhaps with a sign, or a text."""
     inner = node.operand if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) else node
     return isinstance(inner, ast.Constant) and isinstance(inner.value, bool | int | float | str)
+
+
+def _is_positive(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value > 0
 
 
 def _prefixes(path: str) -> list[str]:

@@ -82,14 +82,19 @@ class Selection:
                 "to choose by a mask, index the view with it"
             )
         check_text(text, "where")
+        rewriter = Rewriter(text, definition)
         try:
             tree = ast.parse(text.strip(), mode="eval")
+            body = rewriter.visit(tree.body)
+            expression = ast.unparse(ast.fix_missing_locations(body))
+        except (InvalidError, NotFoundError) as error:
+            said = str(error) if str(error).startswith("where ") else f"where {text!r}: {error}"
+            raise type(error)(said) from None
         except (SyntaxError, ValueError) as error:
             reason = foreign_operator(text) or getattr(error, "msg", str(error))
             raise InvalidError(f"where {text!r} is not an expression: {reason}") from None
-        rewriter = Rewriter(text, definition)
-        body = rewriter.visit(tree.body)
-        expression = ast.unparse(ast.fix_missing_locations(body))
+        except (RecursionError, MemoryError):
+            raise InvalidError(f"where {text[:60]!r}... has too many parts within each other") from None
         return cls(text, expression, rewriter.variables, rewriter.terms)
 
     @property

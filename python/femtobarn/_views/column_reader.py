@@ -137,6 +137,8 @@ class ColumnReader:
 
     def _excluded(self, selection: Selection) -> list[range]:
         """Return the ranges of entries that no selected object can be in, by the statistics of clusters."""
+        if selection.function is not None:
+            return []
         known = self._excluded_by.get(selection.text)
         if known is None:
             known = excluded_ranges(selection, self.definition, self._cluster_bounds)
