@@ -73,7 +73,7 @@ class AppliedRules:
     migrated: list[tuple[str, str]]
     """The copies that were made, each as database and store."""
     not_on_disk: list[tuple[str, str]]
-    """Copies that are due, of databases that are in stores alone: stage them first."""
+    """Copies that are due of databases that are in stores alone, and must be staged first."""
     evicted: list[tuple[str, int]]
     """Databases that left the disk, with their bytes."""
     removed: int
