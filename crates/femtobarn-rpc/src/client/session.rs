@@ -361,8 +361,9 @@ impl RemoteSession {
                 }
                 () = self.queued.notified() => {
                     if self.send_operations(sender).await? {
-                        // The server closes the stream when it has ended the session.
-                        drop(turns.message().await);
+                        // The server closes the stream when it has ended the session. Before that it may acknowledge
+                        // earlier turns: whoever leaves then may end before the goodbye is on its way.
+                        while matches!(turns.message().await, Ok(Some(_))) {}
                         return Ok(());
                     }
                 }
