@@ -16,7 +16,7 @@ import numpy as np
 
 from .._data.casts import Values
 from .._exceptions import InvalidError, NotFoundError
-from .._lazy import numexpr
+from .._lazy import ak, numexpr
 from .._query.selection import Selection
 from .._schema.classes import definition_of
 from .._schema.types import Primitive
@@ -311,7 +311,7 @@ class Function(Reduction):
         try:
             parsed = Selection.parse(text, definition_of({"name": "Inputs", "fields": types}))
             if parsed.terms:
-                raise InvalidError(f"where {text!r}: rows have numbers alone")
+                columns = columns | parsed.computed(ak.Array(columns))
             if role == "where":
                 return parsed.evaluate(columns, length)
             given = {name: columns[path] for name, path in parsed.variables.items()}

@@ -105,10 +105,10 @@ class Evaluator(ast.NodeVisitor):
         return ELEMENTWISE[type(node.op)](self.visit(node.operand))
 
     def visit_BinOp(self, node: ast.BinOp) -> Any:
-        left, right = aligned(self.visit(node.left), self.visit(node.right))
+        left, right = self.visit(node.left), self.visit(node.right)
         if isinstance(node.op, ast.BitAnd | ast.BitOr) and is_truth(left) and is_truth(right):
             return (conjunction if isinstance(node.op, ast.BitAnd) else disjunction)(left, right)
-        return ELEMENTWISE[type(node.op)](left, right)
+        return ELEMENTWISE[type(node.op)](*aligned(left, right))
 
     def visit_Compare(self, node: ast.Compare) -> Any:
         sides = [node.left, *node.comparators]
@@ -252,7 +252,11 @@ def is_one_of(value: Any, choices: tuple[Any, ...]) -> Any:
     """Tell which values are among some numbers or texts."""
     texts = {each for each in choices if isinstance(each, str)}
     # A real number equal to an integer stands for it.
-    numbers = [int(each) if each == int(each) else each for each in choices if not isinstance(each, str)]
+    numbers = [
+        int(each) if isinstance(each, bool) or (isinstance(each, float) and each.is_integer()) else each
+        for each in choices
+        if not isinstance(each, str)
+    ]
     fit = [each for each in numbers if isinstance(each, int) and abs(each) <= INT64_MAX]
     integers = np.array(fit, np.int64)
 

@@ -25,15 +25,12 @@ class Explanation:
     def __str__(self) -> str:
         others = self.entries - self.excluded
         percent = f"{100 * self.excluded / self.entries:.0f} %" if self.entries else "none"
-        read = ", ".join(self.condition) or "what it uses"
-        lines = [
-            f"left out by statistics  {self.excluded:,} of {self.entries:,} entries ({percent})",
-            *[f"condition               reads {read} of {others:,} entries"][
-                : bool(self.condition or self.terms)
-            ],
-            *(f"computed by awkward     {term}" for term in self.terms),
-            f"selected entries        read {', '.join(self.fields) or 'nothing'}",
-        ]
+        lines = [f"left out by statistics  {self.excluded:,} of {self.entries:,} entries ({percent})"]
+        if self.condition or self.terms:
+            read = ", ".join(self.condition) or "what it uses"
+            lines.append(f"condition               reads {read} of {others:,} entries")
+        lines += [f"computed by awkward     {term}" for term in self.terms]
+        lines.append(f"selected entries        read {', '.join(self.fields) or 'nothing'}")
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -6,8 +6,7 @@ with several axes, those of one object go together as awkward broadcasts them. M
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import add
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,9 +42,8 @@ def filled(
     selection = Selection.of(where, view.definition)
     projection = Projection.of(list(paths), view.definition)
 
-    def each_part(of: Projection, work: Callable[[ak.Array], Any]) -> list[Any]:
-        parts = parts_of([window])
-        return list(in_threads(lambda part: work(view._array_of(of, selection, part)), parts))
+    def each_part(of: Projection, work: Callable[[ak.Array], Any]) -> Iterator[Any]:
+        return in_threads(lambda part: work(view._array_of(of, selection, part)), parts_of([window]))
 
     counted = {path for each in binnings for path, bins in each.items() if isinstance(bins, int)}
     ranges = _ranges(each_part, Projection.of(sorted(counted), view.definition), counted) if counted else {}
@@ -57,8 +55,10 @@ def filled(
             for hist, binning in zip(empty, binnings, strict=True)
         ]
 
-    parts = each_part(projection, fill)
-    return [reduce(add, [part[position] for part in parts], hist) for position, hist in enumerate(empty)]
+    total = empty
+    for part in each_part(projection, fill):
+        total = list(map(add, total, part))
+    return total
 
 
 def _binning(axes: Axes) -> dict[str, Any]:
@@ -79,14 +79,14 @@ def _binning(axes: Axes) -> dict[str, Any]:
 
 
 def _ranges(
-    each_part: Callable[..., list[Any]], projection: Projection, paths: Iterable[str]
+    each_part: Callable[..., Iterator[Any]], projection: Projection, paths: Iterable[str]
 ) -> dict[str, Values]:
     """Return the smallest and the largest finite value of fields, as integers if these are."""
 
     def limits(array: ak.Array) -> dict[str, Values]:
         return {path: _limits(_columns(array, [path])[0], path) for path in paths}
 
-    parts = each_part(projection, limits) or [dict.fromkeys(paths, np.empty(0))]
+    parts = list(each_part(projection, limits)) or [dict.fromkeys(paths, np.empty(0))]
     return {path: _limits(np.concatenate([part[path] for part in parts]), path) for path in paths}
 
 
