@@ -141,11 +141,13 @@ def test_reads_that_fail_and_bytes_that_differ_are_failures(tmp_path: Path) -> N
         (tmp_path / name / "a.bin").write_bytes(name[:1].encode() * 100_000)
     with fb.serve(tmp_path / "served", port=0, address="127.0.0.1") as server:
         address = server.url("/served").removeprefix("root://")
-        both = [tmp_path / "local" / "a.bin", tmp_path / "local" / "b.bin"]
+        one_each = {0: [tmp_path / "local" / "a.bin"], 1: [tmp_path / "local" / "b.bin"]}
+        visits: list[Visit] = []
         with clients.client_processes(1) as processes:
             processes.wait_until_ready()
-            visits = processes.work(Task(address, {0: both}, 1000, 3, 0.0, 1), 1.5, lambda: None)
-    assert {visit.file for visit in visits} == {"a.bin", "b.bin"}
+            # On a busy machine, a client may not have begun when its time is over.
+            while {visit.file for visit in visits} != {"a.bin", "b.bin"}:
+                visits += processes.work(Task(address, one_each, 1000, 3, 0.0, 1), 1.5, lambda: None)
     for visit in visits:
         assert ("other bytes of a.bin" if visit.file == "a.bin" else "b.bin") in visit.failure
 
