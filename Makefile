@@ -168,7 +168,7 @@ test-docs-of-crates: build
 
 test-python: export FEMTOBARN_EXAMPLES := $(CURDIR)/target/debug/examples
 test-python: .venv/test.stamp programs build
-	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=3 --dist=loadfile --no-loadscope-reorder \
+	$(STEP) 'tests of Python' python -m pytest -m 'not long' --numprocesses=4 --dist=loadfile --no-loadscope-reorder \
 	    --durations=20
 
 test-rust-long: .venv/test.stamp programs

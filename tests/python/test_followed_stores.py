@@ -93,16 +93,20 @@ def test_a_part_of_a_file_is_never_under_its_name(
         sizes, is_over = set(), threading.Event()
 
         def look() -> None:
-            while not is_over.is_set():
-                if file.exists():
-                    sizes.add((file.stat().st_size, file.stat().st_blocks))
+            if file.exists():
+                sizes.add((file.stat().st_size, file.stat().st_blocks))
 
-        looking = threading.Thread(target=look)
+        def look_until_over() -> None:
+            while not is_over.is_set():
+                look()
+
+        looking = threading.Thread(target=look_until_over)
         looking.start()
         fed.stage("run1")
         follower.catch_up()
         is_over.set()
         looking.join()
+        look()
     assert len(sizes) == 1, "it appeared as a whole"
     assert [it.name for it in file.parent.iterdir()] == ["run1.root"]
 
