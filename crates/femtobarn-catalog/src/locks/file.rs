@@ -80,6 +80,11 @@ impl Span {
         Span { start, count: 1 }
     }
 
+    #[cfg(test)]
+    pub(super) fn bytes(self) -> Range<u64> {
+        self.start..self.start + self.count
+    }
+
     /// Positions stay below 2^63, the largest that a file can have.
     fn request(self, kind: libc::c_int) -> flock {
         flock {

@@ -5,10 +5,11 @@
 //! the lowest stair it takes the slot.
 //!
 //! Invariants:
-//! 1. Waiters are served in the order of arrival. A process that frees a slot and asks for it again finds the
+//! 1. Waiters on stairs are served in the order of arrival. A process that frees a slot and asks for it again finds the
 //!    others in front of it.
 //! 2. Waiters for a shared lock stand on one stair together, but behind a waiter for an exclusive lock.
-//! 3. With more waiters than stairs, chance decides which of them gets the topmost stair next.
+//! 3. Of the waiters that find the topmost stair taken, since there are more waiters than stairs or those on the
+//!    stairs have not moved on yet, chance decides which one gets it next.
 //!
 //! The kernel cannot wait with a time limit except by a signal or another thread, so a waiter polls the one byte in
 //! front of it. It pauses for an eighth of the time that it has stood there, so it waits at most an eighth longer
@@ -107,5 +108,63 @@ impl Descent<'_> {
             clock::sleep(pause.min(self.limit - waited));
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::super::table::LockTable;
+    use super::*;
+    use crate::ids::{ContainerId, DatabaseId};
+    use crate::paths::LOCKS_FOLDER;
+
+    const DATABASE: DatabaseId = DatabaseId(3);
+    const CONTAINER: ContainerId = ContainerId(7);
+
+    /// Blocks until exactly `count` waiters stand on the stairs. One at the top that finds a stair taken does not.
+    fn until_standing(federation: &Path, count: usize) {
+        let target = LockTarget::Container(DATABASE, CONTAINER);
+        let path = federation.join(LOCKS_FOLDER).join(target.file_name());
+        let file = LockFile::open_read_only(&path).unwrap();
+        let stairs = Span::stairs(target.slot()).bytes();
+        while file.locked_between(stairs.start, stairs.end).unwrap().len() != count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Each waiter queues again as soon as it has freed the lock, so the order of the rounds is certain.
+    #[test]
+    fn waiters_are_served_in_the_order_of_arrival() {
+        const WAITERS: usize = 8;
+        const ROUNDS: usize = 3;
+        let folder = tempfile::tempdir().unwrap();
+        let table = LockTable::new(folder.path());
+        let order = Mutex::new(Vec::new());
+        let lock = || table.lock_container(DATABASE, CONTAINER, Duration::from_secs(20)).unwrap();
+        let held = lock();
+        std::thread::scope(|scope| {
+            for number in 0..WAITERS {
+                let (lock, order, folder) = (&lock, &order, folder.path());
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        let turn = lock();
+                        let left = {
+                            let mut order = order.lock().unwrap();
+                            order.push(number);
+                            WAITERS * ROUNDS - order.len()
+                        };
+                        // The previous holder is back on a stair, so its position is certain.
+                        until_standing(folder, left.min(WAITERS - 1));
+                        drop(turn);
+                    }
+                });
+                until_standing(folder, number + 1);
+            }
+            drop(held);
+        });
+        let expected: Vec<_> = (0..ROUNDS).flat_map(|_| 0..WAITERS).collect();
+        assert_eq!(order.into_inner().unwrap(), expected);
     }
 }

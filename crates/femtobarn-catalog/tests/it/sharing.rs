@@ -82,39 +82,6 @@ fn maintenance_lock_is_shared_by_backups_and_exclusive_for_vacuum() {
     drop(vacuum);
 }
 
-/// Each waiter queues again as soon as it has freed the lock, so the order of the rounds is certain.
-#[test]
-fn waiters_are_served_in_the_order_of_arrival() {
-    const WAITERS: usize = 8;
-    const ROUNDS: usize = 3;
-    let folder = tempfile::tempdir().unwrap();
-    let table = LockTable::new(folder.path());
-    let order = Mutex::new(Vec::new());
-    let held = table.lock_container(DATABASE, CONTAINER, SHORT).unwrap();
-    std::thread::scope(|scope| {
-        for number in 0..WAITERS {
-            let (table, order) = (&table, &order);
-            scope.spawn(move || {
-                for _ in 0..ROUNDS {
-                    let turn = table.lock_container(DATABASE, CONTAINER, LONG).unwrap();
-                    let left = {
-                        let mut order = order.lock().unwrap();
-                        order.push(number);
-                        WAITERS * ROUNDS - order.len()
-                    };
-                    // The previous holder is back in the queue, so its position there is certain.
-                    until_waiting(table, left.min(WAITERS - 1));
-                    drop(turn);
-                }
-            });
-            until_waiting(table, number + 1);
-        }
-        drop(held);
-    });
-    let expected: Vec<_> = (0..ROUNDS).flat_map(|_| 0..WAITERS).collect();
-    assert_eq!(order.into_inner().unwrap(), expected);
-}
-
 /// Otherwise overlapping shared locks could keep a waiter for the exclusive lock out for ever.
 #[test]
 fn shared_locks_queue_behind_a_waiter_for_the_exclusive_one() {
