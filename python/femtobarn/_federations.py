@@ -62,6 +62,7 @@ def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federati
     ('lhc', 0, [])
     """
     text = os.fspath(path)
+    check_text(text, "path")
     return Federation(FederationHandle.create(text, name or Path(text).stem))
 
 
@@ -139,6 +140,8 @@ def open(
 
 def _paths(path: str | os.PathLike[str] | Sequence[str]) -> list[str]:
     paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(path)
+    for each in paths:
+        check_text(each, "path")
     if not paths:
         raise InvalidError("no server was named: name at least one")
     return paths
@@ -194,6 +197,7 @@ class Federation(Upkeep, Storage, Imports):
         if sum(given is not None for given in (csn, time, tag)) > 1:
             raise InvalidError("give one of csn, time and tag")
         if tag is not None:
+            check_text(tag, "tag")
             return Snapshot(self, self._handle.upkeep().tagged(tag))
         if time is not None:
             return Snapshot(self, self._handle.upkeep().at_time(_microseconds(time)))

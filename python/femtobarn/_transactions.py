@@ -231,6 +231,8 @@ class Transaction:
 
         The new name of a container is its name within the database. Earlier snapshots keep the old name.
         """
+        check_text(name, "name")
+        check_text(new_name, "name")
         database, slash, container = name.partition("/")
         if slash:
             self._handle.rename_container(database, container, new_name.removeprefix(f"{database}/"))

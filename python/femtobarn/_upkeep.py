@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ._exceptions import InvalidError
+from ._exceptions import InvalidError, check_text
 from ._femtobarn import compact as _compact
 from ._femtobarn import tidy as _tidy
 from ._femtobarn import vacuum as _vacuum
@@ -202,6 +202,8 @@ class Upkeep:
         NotFoundError
             If the commit does not exist, or vacuum has given its snapshot up.
         """
+        check_text(name, "tag")
+        check_text(message, "message")
         return self._handle.upkeep().tag(name, csn, message)
 
     def untag(self, name: str) -> None:

@@ -92,9 +92,6 @@ def test_annotation_stands_for_its_type(annotation: Any, form: Any) -> None:
 @pytest.mark.parametrize(
     ("annotation", "advice"),
     [
-        (dict[str, int], "list of a persistent class"),
-        (set[int], "use list"),
-        (tuple[float, float, float], r"fb.array\[..., 3\]"),
         (complex, "two fb.float64"),
         (list, "name the type of its items"),
         (np.ndarray, "list"),

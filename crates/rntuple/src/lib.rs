@@ -143,7 +143,7 @@ pub use revise::{
 pub use schema::{AliasColumn, Column, ColumnId, ExtraTypeInfo, Field, FieldId, Schema, Structure};
 pub use source::{BlobSink, ByteSource, ReadRequest, read_verified};
 pub use summary::{Bound, Bounds, ClusterSummary};
-pub use type_map::Encoding;
+pub use type_map::{Encoding, type_name};
 pub use types::{Precision, Primitive, Type};
 pub use value::Value;
 pub use writer::{

@@ -12,6 +12,7 @@ use crate::column::ColumnType;
 use crate::error::{Error, Result};
 use crate::inheritance::{InheritedMember, PREFIX_BYTES_MAX, is_base_class, with_unique_names};
 use crate::schema::{ColumnId, Field, FieldId, Schema, Structure};
+use crate::type_map::item_class;
 use crate::types::{Precision, Primitive, Type};
 
 /// Deepest nesting of fields.
@@ -270,9 +271,13 @@ impl<'a> SchemaIndex<'a> {
 
     fn collection(&self, id: FieldId, field: &Field, depth: usize) -> Result<FieldKind> {
         let wrappers = ["std::optional<", "std::unique_ptr<"];
+        let mut item = self.only_child(id, depth)?;
+        if let FieldKind::Record { class, .. } = &mut item.kind {
+            *class = item_class(&field.type_name, class);
+        }
         Ok(FieldKind::List {
             offsets: self.one_column(id, ColumnType::is_index)?,
-            item: self.only_child(id, depth)?.into(),
+            item: item.into(),
             optional: wrappers.iter().any(|wrapper| field.type_name.starts_with(wrapper)),
         })
     }

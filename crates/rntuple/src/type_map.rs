@@ -84,7 +84,7 @@ impl Builder {
 
     fn add_field(&mut self, name: &str, of: &Type, parent: Option<FieldId>) -> Result<FieldId> {
         let id = self.schema.fields.len() as FieldId;
-        let type_name = type_name(of);
+        let type_name = type_name(of).map(stored_name);
         if let (None, Some(reason)) = (&type_name, must_be_typed(&self.schema, parent)) {
             return Err(Error::invalid(format!(
                 "field {name:?} has a record without a class name, {reason}"
@@ -206,14 +206,41 @@ fn column_type(primitive: Primitive, encoding: Encoding) -> ColumnType {
     }
 }
 
+/// How the class of the items of a map begins in a [`Type`].
+const MAP_ITEM: &str = "std::pair<const ";
+
+/// The name of a type on disk, where the items of maps are plain pairs.
+fn stored_name(name: String) -> String {
+    match name.strip_prefix(MAP_ITEM) {
+        Some(key_and_value) => format!("std::pair<{key_and_value}"),
+        None => name,
+    }
+}
+
+/// The class of the items of a collection with this name, whose class on disk is `stored`; see [`stored_name`].
+pub(crate) fn item_class(collection: &str, stored: &str) -> String {
+    match stored.strip_prefix("std::pair<") {
+        Some(key_and_value) if collection.starts_with("std::map<") => {
+            format!("{MAP_ITEM}{key_and_value}")
+        }
+        _ => stored.to_owned(),
+    }
+}
+
 /// The normalised C++ name of a type; `None` for untyped records and types that contain them.
-pub(crate) fn type_name(of: &Type) -> Option<String> {
+pub fn type_name(of: &Type) -> Option<String> {
     match of {
         Type::Primitive(primitive) | Type::Reduced(primitive, _) => {
             Some(primitive.cpp_name().to_owned())
         }
         Type::String => Some("std::string".to_owned()),
-        Type::List(item) => Some(format!("std::vector<{}>", type_name(item)?)),
+        Type::List(item) => {
+            let item = type_name(item)?;
+            Some(match item.strip_prefix(MAP_ITEM) {
+                Some(key_and_value) => format!("std::map<{key_and_value}"),
+                None => format!("std::vector<{item}>"),
+            })
+        }
         Type::Array { item, size } => Some(format!("std::array<{},{size}>", type_name(item)?)),
         Type::Bitset { size } => Some(format!("std::bitset<{size}>")),
         Type::Optional(item) => Some(format!("std::optional<{}>", type_name(item)?)),
@@ -248,5 +275,48 @@ fn check_alternatives(alternatives: &[Type]) -> Result<()> {
     match alternatives.len() {
         1..=125 => Ok(()),
         count => Err(Error::invalid(format!("a variant has 1 to 125 alternatives, not {count}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::FieldTree;
+
+    #[test]
+    fn maps_have_their_names_on_disk_and_are_read_as_they_were_declared() {
+        let pair = |class: &str| Type::Record {
+            class: class.to_owned(),
+            members: vec![
+                ("_0".to_owned(), Type::String),
+                ("_1".to_owned(), Type::Primitive(Primitive::Float32)),
+            ],
+        };
+        let list = |item: Type| Type::List(Box::new(item));
+        let members = vec![
+            ("map".to_owned(), list(pair("std::pair<const std::string,float>"))),
+            ("maps".to_owned(), list(list(pair("std::pair<const std::string,float>")))),
+            ("pairs".to_owned(), list(pair("std::pair<std::string,float>"))),
+            ("untyped".to_owned(), list(pair(""))),
+        ];
+        let schema = Schema::new(&members, Encoding::Split).expect("a schema");
+        let names = |wanted: &[&str]| {
+            let found = schema.fields.iter().filter(|field| !field.name.starts_with('_'));
+            assert_eq!(found.map(|field| field.type_name.as_str()).collect::<Vec<_>>(), wanted);
+        };
+        let map = "std::map<std::string,float>";
+        let maps = format!("std::vector<{map}>");
+        names(&[map, &maps, "std::vector<std::pair<std::string,float>>", ""]);
+        let is_pair = |field: &&Field| field.structure == Structure::Record;
+        let pairs: Vec<_> = schema.fields.iter().filter(is_pair).map(|it| &*it.type_name).collect();
+        let stored = "std::pair<std::string,float>";
+        assert_eq!(pairs, [stored, stored, stored, ""]);
+        let read: Vec<_> = FieldTree::of(&schema)
+            .expect("a tree")
+            .nodes
+            .iter()
+            .map(|node| (node.name.clone(), node.logical_type()))
+            .collect();
+        assert_eq!(read, members);
     }
 }

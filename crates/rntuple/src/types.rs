@@ -178,7 +178,8 @@ pub enum Type {
     Optional(Box<Type>),
     /// Named members of any types.
     Record {
-        /// The C++ class name; empty for an untyped record, which ROOT reads without a dictionary.
+        /// The C++ class name; empty for an untyped record, which ROOT reads without a dictionary. As in C++, a
+        /// list of `std::pair<const K,V>` is a `std::map<K,V>`.
         class: String,
         /// Members in order.
         members: Vec<(String, Type)>,

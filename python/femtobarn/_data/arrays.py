@@ -28,6 +28,7 @@ import numpy as np
 
 from .._exceptions import InvalidError, near_misses
 from .._lazy import ak
+from .._schema.meanings import Meaning
 from .._schema.types import (
     ELEMENT_LINK_MEMBERS,
     LINK_MEMBERS,
@@ -155,11 +156,15 @@ def _matched(layout: ak.contents.Content, node: Node, path: str) -> Tree:
 
 
 def _value(layout: ak.contents.Content, node: Node, path: str) -> Tree:
+    if isinstance(node, Record) and node.is_tuple and layout.is_record:
+        return _tuple(layout, node, path)
     if isinstance(node, Record) and layout.is_record and not layout.is_tuple:
         return _record(layout, node, path)
     kind = layout.parameter("__array__")
     if isinstance(node, String) and kind == "string":
         offsets, content = _lists(layout)
+        if node.meaning is not None and node.meaning.is_enumeration:
+            _check_members(set(ak.to_list(layout)), node.meaning, path)
         return ("string", _bytes_of(offsets), _bytes_of(content.data))
     as_lists = (None, "bytestring") if isinstance(node, List) and node.item in BYTES else (None,)
     if isinstance(node, List) and layout.is_list and kind in as_lists:
@@ -171,8 +176,30 @@ def _value(layout: ak.contents.Content, node: Node, path: str) -> Tree:
         return _fixed(layout, Primitive("bool"), node.size, path)
     if isinstance(node, Primitive | Reduced) and layout.is_numpy:
         numbers = cast_numbers(layout.data, node, path)
+        if isinstance(node, Primitive) and node.meaning is not None and node.meaning.kind == "enum":
+            _check_members(set(np.unique(numbers).tolist()), node.meaning, path)
         return ("primitive", node.dtype_name, _bytes_of(numbers))
     raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
+
+
+def _check_members(values: set[Any], meaning: Meaning, path: str) -> None:
+    for value in sorted(values - meaning.values)[:1]:
+        raise InvalidError(f"{_place(path)}: {value!r} is no member of {meaning.name}")
+
+
+def _tuple(layout: ak.contents.Content, node: Record, path: str) -> Tree:
+    """Return the columns of tuples: of awkward's, or of records of ``_0``..., or of ``key`` and ``value``."""
+    names = list(node.by_name)
+    if not layout.is_tuple and layout.fields not in (names, ["key", "value"]):
+        _check_names(layout.fields, node, path)
+    if len(layout.contents) != len(names):
+        raise InvalidError(f"{_place(path)} is {node}, but values have {len(layout.contents)} items")
+    ordered = not layout.is_tuple and layout.fields != ["key", "value"]
+    contents = tuple(
+        _matched(layout.content(name if ordered else number), node.by_name[name], f"{path}.{name}")
+        for number, name in enumerate(names)
+    )
+    return ("record", layout.length, tuple(names), contents)
 
 
 def _record(layout: ak.contents.Content, node: Record, path: str) -> Tree:

@@ -73,7 +73,7 @@ def layout_of_arrow(data: Any) -> ak.contents.Content:
 
 
 def _plain_type(kind: Any, decode: bool) -> Any:
-    """Return an Arrow type without views and, if asked, dictionaries; awkward 2.14 does not read them all."""
+    """Return an Arrow type without maps, views and, if asked, dictionaries: awkward 2.14 lacks some."""
     import pyarrow as pa
 
     kinds = pa.types
@@ -87,6 +87,9 @@ def _plain_type(kind: Any, decode: bool) -> Any:
     if kinds.is_struct(kind):
         fields = (kind[position] for position in range(kind.num_fields))
         return pa.struct([each.with_type(_plain_type(each.type, decode)) for each in fields])
+    if kinds.is_map(kind):
+        pair = (kind.key_field, kind.item_field)
+        return pa.list_(pa.struct([each.with_type(_plain_type(each.type, decode)) for each in pair]))
     if not any(test(kind) for test in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)):
         return kind
     item = kind.value_field.with_type(_plain_type(kind.value_type, decode))

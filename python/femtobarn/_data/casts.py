@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .._exceptions import InvalidError
+from .._schema.meanings import TIMES, Meaning, stored_times
 from .._schema.types import Primitive, Reduced
 
 __all__ = ["cast_numbers"]
@@ -48,9 +49,20 @@ def cast_numbers(values: Values, node: Primitive | Reduced, path: str) -> Values
     """
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.kind == "M" and isinstance(node, Primitive) and node.meaning is not None:
+        values = _times(values, node.meaning, path)
     if values.dtype != node.dtype:
         values = _converted(values, node, path)
     return np.require(values, requirements=["C", "A"])
+
+
+def _times(values: Values, meaning: Meaning, path: str) -> Values:
+    if meaning.kind not in TIMES:
+        raise InvalidError(f"field {path!r} is {meaning}, which cannot hold times")
+    try:
+        return stored_times(values, meaning.kind)  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise InvalidError(f"field {path!r}: {error}") from None
 
 
 def _converted(values: Values, node: Primitive | Reduced, path: str) -> Values:

@@ -89,7 +89,7 @@ def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
 
 
 def _of_numpy(data: Values) -> ak.contents.Content:
-    if data.dtype.kind in "mMcV" and data.dtype.names is None:
+    if data.dtype.kind in "mcV" and data.dtype.names is None:
         raise InvalidError(f"NumPy values of type {data.dtype} cannot be stored; convert to numbers first")
     if not data.dtype.isnative:
         data = data.astype(data.dtype.newbyteorder("="))
@@ -126,7 +126,10 @@ def _is_of(data: Any, module: str, *names: str) -> bool:
 
 
 def _plain(value: Any, node: Node) -> Any:
-    """Replace OIDs in Python objects by the records that links are stored as."""
+    """Replace what awkward does not know in Python objects by what it is stored as."""
+    meaning = getattr(node, "meaning", None)
+    if meaning is not None and value is not None:
+        value = meaning.to_stored(value)
     if isinstance(node, Link):
         oid = getattr(value, "oid", value)
         return (
@@ -134,6 +137,8 @@ def _plain(value: Any, node: Node) -> Any:
         )
     if isinstance(node, ElementLink) and isinstance(value, tuple):
         return _plain(value[0], Link("")) | {"element": value[1]}
+    if isinstance(node, List) and node.is_map and isinstance(value, dict):
+        value = list(value.items())
     if isinstance(node, List | Fixed) and isinstance(value, list | tuple | OidRange | OidArray):
         return [_plain(item, node.item) for item in value]
     if isinstance(node, Optional):
@@ -158,6 +163,10 @@ def _alternative_for(value: Any, node: Variant) -> Node:
 
 
 def _plain_record(value: Any, node: Record) -> Any:
+    if node.is_tuple and isinstance(value, tuple):
+        if len(value) != len(node.fields):
+            raise ValueError(f"{value!r} has {len(value)} items, not {len(node.fields)}")
+        return {field.name: _plain(item, field.type) for field, item in zip(node.fields, value, strict=True)}
     if hasattr(type(value), "__femtobarn__"):
         surplus, _ = surplus_of(value, list(node.by_name), node.class_name)
         if surplus is not None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from .._exceptions import InvalidError, near_misses
 from .._lazy import ak
+from .._schema.meanings import TIMES
 from .._schema.types import (
     DTYPES,
     ElementLink,
@@ -105,7 +106,7 @@ def layout_of(tree: Tree, node: Node | None) -> ak.contents.Content:
     """Return columns as an awkward layout, whose records have the names of classes if the type is given."""
     kind = tree[0]
     if kind == "primitive":
-        return ak.contents.NumpyArray(np.frombuffer(tree[2], DTYPES[tree[1]]))
+        return ak.contents.NumpyArray(numbers_of(tree, node))
     if kind == "record":
         return _record(tree, node)
     if kind == "list":
@@ -118,6 +119,15 @@ def layout_of(tree: Tree, node: Node | None) -> ak.contents.Content:
         item = node.item if isinstance(node, Fixed) else None
         return ak.contents.RegularArray(layout_of(tree[3], item), tree[1], zeros_length=tree[2])
     return _variant(tree, node)
+
+
+def numbers_of(tree: Tree, node: Node | None) -> Any:
+    """Return a column of numbers as a NumPy array: times as such, all else as it is stored."""
+    numbers = np.frombuffer(tree[2], DTYPES[tree[1]])
+    meaning = node.meaning if isinstance(node, Primitive) else None
+    if meaning is None or meaning.kind not in TIMES:
+        return numbers
+    return numbers.astype(np.int64, copy=False).view(TIMES[meaning.kind])
 
 
 def _record(tree: Tree, node: Node | None) -> ak.contents.Content:
@@ -142,6 +152,8 @@ def _members(node: Node | None) -> dict[str, Node]:
 
 def _parameters(node: Node | None) -> dict[str, Any] | None:
     name = plain_name(node.class_name) if isinstance(node, Record) else RECORD_NAMES.get(type(node), "")
+    if isinstance(node, Record) and node.is_tuple:
+        return None
     return {"__record__": name} if name else None
 
 

@@ -9,8 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from .._exceptions import CorruptError, DeniedError, InvalidError
+from .._schema.meanings import Meaning
 from .._schema.names import identifier
-from .._schema.types import Definition, Field, Fixed, List, Node, Optional, Primitive, Record, Reduced, String
+from .._schema.types import (
+    MAP_ITEM,
+    Definition,
+    Field,
+    Fixed,
+    List,
+    Node,
+    Optional,
+    Primitive,
+    Record,
+    Reduced,
+    String,
+)
 from .file_source import FileSource
 
 __all__ = ["open_table"]
@@ -109,7 +122,9 @@ def _find_nulls(array: Any, path: str, found: set[str]) -> None:
     if array.null_count:
         found.add(path)
         array = array.drop_null()
-    if _is_list(array.type):
+    if pa.types.is_map(array.type):
+        _find_nulls(array.items, f"{path}.value", found)
+    elif _is_list(array.type):
         _find_nulls(array.flatten(), f"{path}[]", found)
     elif pa.types.is_struct(array.type):
         for position in range(array.type.num_fields):
@@ -134,6 +149,14 @@ def _value_node(type_: Any, path: str, nulls: set[str], file: Path) -> Node:
         return List(Primitive("byte"))
     if kinds.is_float16(type_):
         return Reduced("float16")
+    if kinds.is_timestamp(type_):
+        return Primitive("int64", Meaning("datetime"))
+    if kinds.is_date(type_):
+        return Primitive("int32", Meaning("date"))
+    if kinds.is_map(type_):
+        key = _value_node(type_.key_type, f"{path}.key", nulls, file)
+        value = _node_of(type_.item_type, f"{path}.value", nulls, file)
+        return List(Record(MAP_ITEM, (Field("_0", key), Field("_1", value))))
     if str(type_) in ARROW_NUMBERS:
         return Primitive(ARROW_NUMBERS[str(type_)])
     if kinds.is_struct(type_) and type_.num_fields:

@@ -8,6 +8,24 @@
   awkward, and so are imported only when they are needed.
 """
 
-from .objects import ElementRef, LinkList, LinkRef, Object, RecordValue, _object_at, plain_value
+from .objects import (
+    ElementRef,
+    LinkList,
+    LinkRef,
+    Object,
+    RecordValue,
+    _object_at,
+    has_python_values,
+    plain_value,
+)
 
-__all__ = ["ElementRef", "LinkList", "LinkRef", "Object", "RecordValue", "_object_at", "plain_value"]
+__all__ = [
+    "ElementRef",
+    "LinkList",
+    "LinkRef",
+    "Object",
+    "RecordValue",
+    "_object_at",
+    "has_python_values",
+    "plain_value",
+]

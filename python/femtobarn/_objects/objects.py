@@ -14,12 +14,24 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from .._data.arrays import Tree
-from .._data.results import layout_of
+from .._data.results import layout_of, numbers_of
 from .._exceptions import InvalidError, NotFoundError, near_misses
 from .._femtobarn import Object
 from .._lazy import ak
 from .._oid import Oid
-from .._schema.types import DTYPES, ElementLink, Fixed, Link, List, Node, Optional, Record, Variant
+from .._schema.meanings import times_of
+from .._schema.types import (
+    DTYPES,
+    ElementLink,
+    Fixed,
+    Link,
+    List,
+    Node,
+    Optional,
+    Primitive,
+    Record,
+    Variant,
+)
 from .behaviours import record_class
 
 if TYPE_CHECKING:
@@ -287,10 +299,10 @@ def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
     """Return the value at an index of columns as a Python object."""
     kind = tree[0]
     if kind == "primitive":
-        return np.frombuffer(tree[2], DTYPES[tree[1]])[index].item()
+        return _meant(np.frombuffer(tree[2], DTYPES[tree[1]])[index].item(), node)
     if kind == "string":
         start, stop = np.frombuffer(tree[1], np.int64)[index : index + 2].tolist()
-        return bytes(memoryview(tree[2])[start:stop]).decode(errors="replace")
+        return _meant(bytes(memoryview(tree[2])[start:stop]).decode(errors="replace"), node)
     if kind == "list":
         return _list_value(tree, node, index, snapshot)
     if kind == "fixed":
@@ -301,7 +313,18 @@ def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
     if isinstance(node, Link | ElementLink):
         return _link_value(_link_records(tree, index, index + 1)[0], node, snapshot)
     record = node if isinstance(node, Record) else Record("", ())
+    if record.is_tuple:
+        return tuple(
+            value_of(member, record.by_name[name], index, snapshot)
+            for name, member in zip(tree[2], tree[3], strict=True)
+        )
     return _record_at(tree, record, index, snapshot)
+
+
+def _meant(value: Any, node: Node) -> Any:
+    """Return what a stored number or text stands for."""
+    meaning = getattr(node, "meaning", None)
+    return value if meaning is None else meaning.to_python(value)
 
 
 def _record_at(tree: Tree, node: Record, index: int, snapshot: Snapshot) -> RecordValue:
@@ -316,6 +339,11 @@ def _list_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
         return value_of(tree[2], node.item, start, snapshot) if stop > start else None
     if isinstance(node, List) and node.is_bytes:
         return bytes(memoryview(tree[2][2])[start:stop])
+    if isinstance(node, List) and node.is_map:
+        return dict(value_of(tree[2], node.item, item, snapshot) for item in range(start, stop))
+    if isinstance(node, List) and node.meaning is not None:
+        items = (value_of(tree[2], node.item, item, snapshot) for item in range(start, stop))
+        return node.meaning.to_python(items)
     return items_of(tree[2], node.item if isinstance(node, List) else None, start, stop, snapshot)
 
 
@@ -328,10 +356,15 @@ def _variant_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> An
 
 
 def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Snapshot) -> Any:
-    """Return a range of items: numbers as a NumPy array, links as a list, others as an awkward array."""
-    if tree[0] == "primitive":
-        return np.frombuffer(tree[2], DTYPES[tree[1]])[start:stop]
-    if tree[0] == "string" and node is not None:
+    """Return a range of items.
+
+    Numbers and times are a NumPy array; texts, links, members of enumerations, tuples, dictionaries and sets
+    are a list; all others are an awkward array.
+    """
+    is_enumeration = isinstance(node, Primitive) and node.meaning is not None and node.meaning.is_enumeration
+    if tree[0] == "primitive" and not is_enumeration:
+        return numbers_of(tree, node)[start:stop]
+    if node is not None and (is_enumeration or tree[0] == "string" or _is_of_python(node)):
         return [value_of(tree, node, index, snapshot) for index in range(start, stop)]
     if isinstance(node, Link | ElementLink):
         records = _link_records(tree, start, stop)
@@ -340,6 +373,19 @@ def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Sna
     # The layout is sliced, because slicing an array would make a second high-level object, which is costly.
     part = layout if (start, stop) == (0, layout.length) else layout[start:stop]
     return ak.Array(part, **snapshot.array_settings)
+
+
+def _is_of_python(node: Node) -> bool:
+    if isinstance(node, Record):
+        return node.is_tuple
+    return getattr(node, "meaning", None) is not None or (isinstance(node, List) and node.is_map)
+
+
+def has_python_values(node: Node) -> bool:
+    """Tell whether values, or items of collections, are what arrays do not have: times, sets, tuples..."""
+    if isinstance(node, Optional | Fixed) or (isinstance(node, List) and not _is_of_python(node)):
+        return has_python_values(node.item)
+    return _is_of_python(node)
 
 
 def _link_records(tree: Tree, start: int, stop: int) -> Any:
@@ -369,6 +415,12 @@ def plain_value(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, LinkList | list):
         return [plain_value(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain_value(item) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(map(plain_value, value))
+    if isinstance(value, set):
+        return value
     if isinstance(value, np.ndarray):
-        return value.tolist()
+        return times_of(value) if value.dtype.kind == "M" else value.tolist()
     return value.to_list() if hasattr(value, "to_list") else value

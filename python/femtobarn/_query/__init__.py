@@ -6,6 +6,7 @@
 - ``comparisons``: conditions that NumPy evaluates faster than numexpr.
 - ``array_terms``: terms that awkward computes, of texts, lists, missing values and links.
 - ``function_terms``: functions of arrays.
+- ``meant_constants``: times and members that a condition names, as fields store them.
 - ``rewriting``: the text of a condition as an expression of numexpr.
 - ``selection``: the condition ``where``, parsed and evaluated.
 - ``intervals``: interval arithmetic on the statistics of clusters.

@@ -24,6 +24,7 @@ from .._schema.types import Definition
 from .array_terms import ArrayTerm
 from .comparisons import Comparison, comparison_of
 from .function_terms import FunctionTerm
+from .meant_constants import with_stored_constants
 from .missing_values import where_known
 from .rewriting import COUNT, TERM, Rewriter, foreign_operator
 
@@ -82,10 +83,10 @@ class Selection:
                 "to choose by a mask, index the view with it"
             )
         check_text(text, "where")
-        rewriter = Rewriter(text, definition)
+        rewriter = Rewriter(text, definition.as_stored)
         try:
             tree = ast.parse(text.strip(), mode="eval")
-            body = rewriter.visit(tree.body)
+            body = rewriter.visit(with_stored_constants(tree.body, definition))
             expression = ast.unparse(ast.fix_missing_locations(body))
         except (InvalidError, NotFoundError) as error:
             said = str(error) if str(error).startswith("where ") else f"where {text!r}: {error}"

@@ -1,5 +1,6 @@
 """Classes, and the types of their fields. Imports only errors.
 
+- ``meanings``: what stored values stand for in Python, such as times; ``leaf_types``: types of single values.
 - ``types``: types of fields, class definitions, and both as the catalogue's JSON.
 - ``names``: names of fields made from names in files.
 - ``annotations``: the annotations that declare fields, and the type that each stands for.
@@ -7,5 +8,6 @@
 - ``declared_fields``: the attributes that an object may have, and fields that storing it would lose.
 - ``unions``: one class for objects whose fields differ between files.
 
-``classes`` imports ``annotations`` and ``declared_fields``; these and ``unions`` import ``types``.
+``classes`` imports ``annotations`` and ``declared_fields``; these and ``unions`` import ``types``; this imports
+``leaf_types`` and ``meanings``.
 """

@@ -7,18 +7,28 @@ stored type.
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import enum
+import pathlib
 import types
 import typing
+import uuid
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from .._exceptions import InvalidError
+from .meanings import Meaning, enumeration_meaning
 from .types import (
     DTYPES,
+    MAP_ITEM,
+    TUPLE,
     Bitset,
     ElementLink,
+    Field,
     Fixed,
     Link,
     List,
@@ -30,6 +40,7 @@ from .types import (
     String,
     Variant,
     innermost,
+    stored_type,
 )
 
 __all__ = [
@@ -188,13 +199,24 @@ PYTHON_TYPES: dict[Any, Node] = {
     float: Primitive("float64"),
     str: String(),
     bytes: List(Primitive("byte")),
+    datetime.datetime: Primitive("int64", Meaning("datetime")),
+    datetime.date: Primitive("int32", Meaning("date")),
+    pathlib.Path: String(Meaning("path")),
+    pathlib.PurePath: String(Meaning("path")),
+    pathlib.PosixPath: String(Meaning("path")),
+    pathlib.PurePosixPath: String(Meaning("path")),
 }
 
 ADVICE: dict[Any, str] = {
-    dict: "use a list of a persistent class with a key and a value",
-    set: "use list[...]",
-    frozenset: "use list[...]",
-    tuple: "use fb.array[type, size] or a persistent class",
+    dict: "name the types of keys and values, such as dict[str, fb.float32]",
+    Mapping: "name the types of keys and values, such as dict[str, fb.float32]",
+    set: "name the type of its items, such as set[int]",
+    frozenset: "name the type of its items, such as set[int]",
+    tuple: "name the types of its items, such as tuple[int, float]",
+    decimal.Decimal: "use float, or an integer of the smallest unit",
+    datetime.timedelta: "use fb.int64 for a number of nanoseconds",
+    datetime.time: "use datetime, or fb.int64 for a number of nanoseconds",
+    uuid.UUID: "use str, or bytes",
     complex: "use a persistent class with two fb.float64",
     bytearray: "use bytes",
     np.ndarray: "use list[type], or fb.array[type, size] where the size is fixed",
@@ -248,6 +270,8 @@ def _plain(annotation: Any, where: str) -> Node:
     if info is not None:
         record: Node = info.record()
         return record
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        return _enumeration(annotation, where)
     if isinstance(annotation, type) and issubclass(annotation, np.generic):
         annotation = np.dtype(annotation)
     if isinstance(annotation, np.dtype):
@@ -265,17 +289,56 @@ def _generic(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
         return stored if stored is not None else node_of(arguments[0], scope, where)
     if origin in (list, Sequence):
         return List(node_of(arguments[0], scope, where))
+    if origin in (set, frozenset, AbstractSet):
+        return _set(node_of(arguments[0], scope, where), where)
+    if origin in (dict, Mapping):
+        return _map(*(node_of(argument, scope, where) for argument in arguments), where=where)
+    if origin is tuple:
+        return _tuple(arguments, scope, where)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments, scope, where)
-    if origin is tuple and len(set(map(repr, arguments))) == 1 and len(arguments) > 1:
-        size = len(arguments)
-        raise InvalidError(f"{where} is a tuple, which cannot be stored; use fb.array[..., {size}]")
     raise _refusal(annotation, where)
+
+
+def _enumeration(cls: type[enum.Enum], where: str) -> Node:
+    meaning = enumeration_meaning(cls, where)
+    if any(isinstance(value, str) for value in meaning.values):
+        return String(meaning)
+    is_small = all(-(1 << 31) <= int(value) < 1 << 31 for value in meaning.values)
+    # A combination of flags may have the sign bit.
+    return Primitive("int32" if is_small and meaning.kind == "enum" else "int64", meaning)
+
+
+def _is_hashable(node: Node) -> bool:
+    return isinstance(node, Primitive | Reduced | String)
+
+
+def _set(item: Node, where: str) -> Node:
+    if not _is_hashable(item):
+        raise InvalidError(
+            f"{where} is a set of {item}; items of sets are numbers, texts or times; use list[...]"
+        )
+    return List(item, Meaning("set"))
+
+
+def _map(key: Node, value: Node, *, where: str) -> Node:
+    if not _is_hashable(key):
+        raise InvalidError(f"{where} is a dict whose keys are {key}; keys are numbers, texts or times")
+    return List(Record(MAP_ITEM, (Field("_0", key), Field("_1", value))))
+
+
+def _tuple(arguments: tuple[Any, ...], scope: Mapping[str, Any], where: str) -> Node:
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return List(node_of(arguments[0], scope, where))
+    if arguments in ((), ((),)):
+        raise InvalidError(f"{where} is an empty tuple, which has nothing to store; leave it out")
+    items = (node_of(argument, scope, where) for argument in arguments)
+    return Record(TUPLE, tuple(Field(f"_{number}", item) for number, item in enumerate(items)))
 
 
 def _union(arguments: tuple[Any, ...], scope: Mapping[str, Any], where: str) -> Node:
     nodes = [node_of(item, scope, where) for item in arguments if item is not type(None)]
-    node = nodes[0] if len(nodes) == 1 else Variant(tuple(nodes))
+    node = nodes[0] if len(nodes) == 1 else _variant(nodes, where)
     if len(nodes) == len(arguments):
         return node
     # Every link may be null.
@@ -284,7 +347,7 @@ def _union(arguments: tuple[Any, ...], scope: Mapping[str, Any], where: str) -> 
 
 def _resolve(unresolved: _Unresolved, scope: Mapping[str, Any], where: str) -> Node:
     if unresolved.kind == "variant":
-        return Variant(tuple(node_of(item, scope, where) for item in unresolved.parameters))
+        return _variant([node_of(item, scope, where) for item in unresolved.parameters], where)
     item, size = unresolved.parameters
     if typing.get_origin(size) is Literal:
         (size,) = typing.get_args(size)
@@ -294,6 +357,16 @@ def _resolve(unresolved: _Unresolved, scope: Mapping[str, Any], where: str) -> N
     if _holds_records(node):
         raise InvalidError(f"{where} is an array of records, which ROOT cannot name; use list[{node}]")
     return Fixed(node, size)
+
+
+def _variant(nodes: list[Node], where: str) -> Node:
+    for node in nodes:
+        if stored_type(node) != node:
+            raise InvalidError(
+                f"{where} is one of several types, of which {node} is stored as another type; use "
+                f"{innermost(stored_type(node))} there, or a field for each type"
+            )
+    return Variant(tuple(nodes))
 
 
 def _holds_records(node: Node) -> bool:

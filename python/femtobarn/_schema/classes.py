@@ -233,15 +233,26 @@ class ClassInfo:
         was = str(member.metadata.get(WAS, ""))
         if was == member.name:
             raise InvalidError(f"{where} has was={was!r}, its present name; leave was out")
-        return Field(
-            member.name, node, _description(member, annotation), was, stored_default(member.default, node)
-        )
+        try:
+            default = stored_default(member.default, node)
+        except ValueError as error:
+            raise InvalidError(f"{where} has a default that does not fit: {error}") from None
+        return Field(member.name, node, _description(member, annotation), was, default)
 
 
 def stored_default(value: Any, node: Node) -> bool | int | float | str | None:
-    """Return a default as a definition stores it: only a number or text that is not zero or empty."""
-    if not isinstance(node, Primitive | Reduced | String) or not value:
+    """Return a default as a definition stores it: only a number or text that is not zero or empty.
+
+    Raises
+    ------
+    ValueError
+        If the default does not have the meaning of the type.
+    """
+    if not isinstance(node, Primitive | Reduced | String) or not value or value is dataclasses.MISSING:
         return None
+    meaning = getattr(node, "meaning", None)
+    if meaning is not None:
+        value = meaning.to_stored(value)
     if isinstance(value, float) and not isfinite(value):
         return None
     return value if isinstance(value, bool | int | float | str) else None

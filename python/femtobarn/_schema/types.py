@@ -13,17 +13,20 @@ Invariants
 from __future__ import annotations
 
 import json
-import typing
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from .._exceptions import InvalidError, NotFoundError, near_misses
+from .leaf_types import DTYPES, NAMED_REDUCED, Node, Primitive, Reduced, String
+from .meanings import Meaning
 
 __all__ = [
+    "DTYPES",
+    "MAP_ITEM",
+    "NAMED_REDUCED",
+    "TUPLE",
     "Bitset",
     "Definition",
     "ElementLink",
@@ -40,113 +43,15 @@ __all__ = [
     "Variant",
     "paths_of",
     "plain_name",
+    "stored_type",
     "type_from_json",
 ]
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "bool": np.dtype(np.bool_),
-    "byte": np.dtype(np.uint8),
-    "char": np.dtype(np.uint8),
-    **{
-        name: np.dtype(name)
-        for name in (
-            ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"]
-        )
-    },
-}
-"""The NumPy type of each primitive in memory. The extension module reads this."""
+MAP_ITEM = "std::map::value_type"
+"""Class of the items of dictionaries: records of ``_0``, the key, and ``_1``, the value."""
 
-
-NAMED_REDUCED = ("float16", "double32")
-"""Reduced precisions without parameters: half, and ROOT's Double32_t (single on disk)."""
-
-
-class Node:
-    """A type of field."""
-
-    __slots__ = ()
-
-    def to_json(self) -> Any:
-        """Return the type in the JSON form of class definitions."""
-        raise NotImplementedError
-
-    def __str__(self) -> str:
-        raise NotImplementedError
-
-    # For annotations such as `fb.link["A"] | None`.
-    def __or__(self, other: Any) -> Any:
-        return typing.Union[self, other]  # noqa: UP007 - `|` would call this method again
-
-    def __ror__(self, other: Any) -> Any:
-        return typing.Union[other, self]  # noqa: UP007 - as above
-
-
-@dataclass(frozen=True)
-class Primitive(Node):
-    """A number, character or truth value of fixed size."""
-
-    name: str
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """NumPy type of the values."""
-        return DTYPES[self.name]
-
-    @property
-    def dtype_name(self) -> str:
-        """Name of the primitive in memory."""
-        return self.name
-
-    def to_json(self) -> Any:
-        return self.name
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Reduced(Node):
-    """A real number that has less precision on disk than in memory."""
-
-    kind: str
-    bits: int = 16
-    min: float = 0.0
-    max: float = 0.0
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """NumPy type of the values in memory."""
-        return DTYPES[self.dtype_name]
-
-    @property
-    def dtype_name(self) -> str:
-        """Name of the primitive in memory."""
-        return "float64" if self.kind == "double32" else "float32"
-
-    def to_json(self) -> Any:
-        if self.kind in NAMED_REDUCED:
-            return self.kind
-        if self.kind == "truncated":
-            return {"truncated": {"bits": self.bits}}
-        return {"quantised": {"bits": self.bits, "min": self.min, "max": self.max}}
-
-    def __str__(self) -> str:
-        if self.kind in NAMED_REDUCED:
-            return self.kind
-        if self.kind == "truncated":
-            return f"truncated({self.bits})"
-        return f"quantised({self.bits}, {self.min:g}, {self.max:g})"
-
-
-@dataclass(frozen=True)
-class String(Node):
-    """UTF-8 text."""
-
-    def to_json(self) -> Any:
-        return "string"
-
-    def __str__(self) -> str:
-        return "string"
+TUPLE = "std::tuple"
+"""Class of tuples: records of ``_0``, ``_1`` and so on."""
 
 
 @dataclass(frozen=True)
@@ -154,17 +59,26 @@ class List(Node):
     """A list of any length."""
 
     item: Node
+    meaning: Meaning | None = None
 
     @property
     def is_bytes(self) -> bool:
         """Whether values are Python's ``bytes``."""
         return self.item == Primitive("byte")
 
+    @property
+    def is_map(self) -> bool:
+        """Whether values are dictionaries, of keys ``_0`` and values ``_1``."""
+        return isinstance(self.item, Record) and self.item.class_name == MAP_ITEM
+
     def to_json(self) -> Any:
-        return {"list": self.item.to_json()}
+        form = {"list": self.item.to_json()}
+        return form if self.meaning is None else self.meaning.to_json(form)
 
     def __str__(self) -> str:
-        return "bytes" if self.is_bytes else f"list[{self.item}]"
+        if isinstance(self.item, Record) and self.is_map:
+            return str(self.item).replace("tuple", "dict", 1)
+        return "bytes" if self.is_bytes else f"{self.meaning or 'list'}[{self.item}]"
 
 
 @dataclass(frozen=True)
@@ -284,7 +198,14 @@ class Record(Node):
         fields = [field.to_json() for field in self.fields]
         return {"record": {"class": self.class_name, "fields": fields}}
 
+    @property
+    def is_tuple(self) -> bool:
+        """Whether values are tuples, also the pairs of dictionaries."""
+        return self.class_name in (TUPLE, MAP_ITEM)
+
     def __str__(self) -> str:
+        if self.is_tuple:
+            return f"tuple[{', '.join(str(field.type) for field in self.fields)}]"
         return self.class_name or f"{{{', '.join(f'{f.name}: {f.type}' for f in self.fields)}}}"
 
 
@@ -312,6 +233,11 @@ class Definition:
         """Return the definition as JSON, in the form of the catalogue."""
         fields = [field.to_json() for field in self.fields]
         return {"name": self.name, "version": self.version, "fields": fields}
+
+    @cached_property
+    def as_stored(self) -> Definition:
+        """The class without what values mean; see :func:`stored_type`."""
+        return Definition(self.name, self.version, stored_fields(self.fields))
 
     @classmethod
     def from_json(cls, form: str | dict[str, Any]) -> Definition:
@@ -394,6 +320,30 @@ def innermost(node: Node) -> Node:
     return node
 
 
+def stored_type(node: Node) -> Node:
+    """Return a type without what its values mean: that of the values as they are stored."""
+    if isinstance(node, Primitive | String):
+        return node if node.meaning is None else replace(node, meaning=None)
+    if isinstance(node, List):
+        return List(stored_type(node.item))
+    if isinstance(node, Fixed | Optional):
+        return replace(node, item=stored_type(node.item))
+    if isinstance(node, Record):
+        return Record(node.class_name, stored_fields(node.fields))
+    return node
+
+
+def stored_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return fields of stored types; see :func:`stored_type`."""
+    return tuple(replace(field, type=stored_type(field.type)) for field in fields)
+
+
+def _with_meaning(body: dict[str, Any]) -> Node:
+    stored: Any = type_from_json(body["of"])
+    made: Node = replace(stored, meaning=Meaning.from_json(body))
+    return made
+
+
 def type_from_json(form: Any) -> Node:
     """Return the type that the JSON form of class definitions describes.
 
@@ -438,6 +388,7 @@ _READERS: dict[str, Any] = {
     "bitset": lambda body: Bitset(body),
     "optional": lambda body: Optional(type_from_json(body)),
     "record": lambda body: Record(body.get("class", ""), _fields_from_json(body["fields"])),
+    "meaning": _with_meaning,
     "link": lambda body: Link(body),
     "element_link": lambda body: ElementLink(body),
     "variant": lambda body: Variant(tuple(type_from_json(form) for form in body)),

@@ -103,7 +103,7 @@ class Scan:
 
             return self._selection.computed(lazy_array(view, chunk, function.paths))
         if self._selection.terms:
-            projection = Projection.of(self._selection.paths_of_terms, view.definition)
+            projection = Projection.of(self._selection.paths_of_terms, view.definition.as_stored)
             tree = view.read_tree(projection.paths, chunk.start, chunk.stop)
             columns |= self._selection.computed(view._awkward(projection, tree))
         return columns

@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .._exceptions import ClosedError
+from .._objects import has_python_values, plain_value
 from .._query.selection import Where
 from .column_reader import ColumnReader
 
@@ -90,12 +91,18 @@ class Summaries(ColumnReader):
         """Return a table of the first objects for notebooks."""
         try:
             names = self.fields[:SHOWN_FIELDS]
-            first = self[:SHOWN_OBJECTS].arrays(names)
+            first = self[:SHOWN_OBJECTS]
+            values = first.arrays(names).to_list()
+            types = self.definition.record.by_name
+            for name in (name for name in names if has_python_values(types[name])):
+                for row, each in zip(values, first, strict=True):
+                    row[name] = plain_value(each[name])
         except ClosedError:
             return f"<pre>{escape(repr(self))}</pre>"
-        types = self.typenames()
-        head = "".join(f"<th>{escape(name)}<br><small>{escape(types[name])}</small></th>" for name in names)
-        rows = ["".join(f"<td>{_shown(row[name])}</td>" for name in names) for row in first.to_list()]
+        head = "".join(
+            f"<th>{escape(name)}<br><small>{escape(str(types[name]))}</small></th>" for name in names
+        )
+        rows = ["".join(f"<td>{_shown(row[name])}</td>" for name in names) for row in values]
         further = len(self.fields) - len(names)
         caption = f"{self.name}: {len(self):,} objects of class {self.definition.name}" + (
             f", {further} further fields" if further else ""

@@ -18,6 +18,7 @@ from .._objects.behaviours import object_maker
 from .._objects.objects import LinkRef, Object, value_of
 from .._oid import Oid, OidRange
 from .._positions import Positions, is_number, positions_of
+from .._query.meant_constants import stored_values
 from .._query.paths import Expressions
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
@@ -406,7 +407,7 @@ class View(Summaries):
         >>> fed["d/numbers"].find(n=6).oid
         Oid(1, 1, 1)
         """
-        entry = self._first_found(values)
+        entry = self._first_found(stored_values(values, self.definition))
         if entry is None:
             shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
             raise NotFoundError(f"{self.name} has no object with {shown} as of this snapshot")
@@ -414,7 +415,7 @@ class View(Summaries):
 
     def find_all(self, /, **values: Any) -> list[Object]:
         """Return all objects with the given values of fields, in order; see :meth:`find`."""
-        return [self.object_at(entry) for entry in self._found(values)]
+        return [self.object_at(entry) for entry in self._found(stored_values(values, self.definition))]
 
     def _first_found(self, values: dict[str, Any]) -> int | None:
         if len(self._window) == self._handle.entries:

@@ -15,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::columns::{NAMES, tree_of};
 use crate::error::exception;
 use crate::oid::PyOid;
+use crate::read::object_fields::ObjectField;
 
 /// The values of one field.
 pub(crate) enum FieldColumn {
@@ -50,11 +51,14 @@ impl ItemRanges {
 }
 
 impl FieldColumn {
-    /// The values of an array.
+    /// The values of a field.
     ///
     /// # Errors
     /// If Python is out of memory.
-    pub(crate) fn new(py: Python<'_>, array: Array, is_link: bool) -> PyResult<Self> {
+    pub(crate) fn new(py: Python<'_>, array: Array, field: &ObjectField) -> PyResult<Self> {
+        if field.has_meaning {
+            return Ok(FieldColumn::Tree(tree_of(py, array)?.into_any().unbind()));
+        }
         Ok(match array {
             Array::Primitive { primitive, values } => FieldColumn::Number(primitive, values),
             Array::String { offsets, bytes } => {
@@ -66,7 +70,7 @@ impl FieldColumn {
             Array::Fixed { size, content, .. } if is_primitive(&content) => {
                 Self::of_numbers(ItemRanges::Fixed(size as usize), *content)
             }
-            other => match is_link.then(|| link_of(&other)).flatten() {
+            other => match field.is_link.then(|| link_of(&other)).flatten() {
                 Some(members) => FieldColumn::Link(members),
                 None => FieldColumn::Tree(tree_of(py, other)?.into_any().unbind()),
             },

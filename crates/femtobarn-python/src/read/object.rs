@@ -56,7 +56,7 @@ impl EntryBlock {
             return Ok(column);
         }
         let read = self.read(py, view, member)?;
-        let column = Arc::new(FieldColumn::new(py, read, member.is_link)?);
+        let column = Arc::new(FieldColumn::new(py, read, member)?);
         self.columns.lock().push((key, column.clone()));
         Ok(column)
     }

@@ -26,6 +26,8 @@ pub struct ObjectField {
     /// Whether it is an attribute; not if the Python class has another of that name.
     is_attribute: bool,
     pub is_link: bool,
+    /// Whether values stand for something else, which only Python knows.
+    pub has_meaning: bool,
     selection: OnceLock<Selection>,
     /// Reads it from single objects; none if it is read as an array.
     reader: OnceLock<Option<Mutex<ForkGuard<FieldReader>>>>,
@@ -84,6 +86,7 @@ impl ObjectField {
             name: PyString::intern(py, &field.name).unbind(),
             is_attribute: !reserved.contains(&field.name),
             is_link: matches!(field.of, FieldType::Link(_)),
+            has_meaning: field.of.has_meaning(),
             selection: OnceLock::new(),
             reader: OnceLock::new(),
         }
@@ -131,7 +134,11 @@ impl ObjectField {
         if let Some(reader) = self.reader.get() {
             return Ok(reader.as_ref());
         }
-        let made = view.get()?.field_reader(self.name.to_str(py)?).or_raise()?;
+        let made = if self.has_meaning {
+            None
+        } else {
+            view.get()?.field_reader(self.name.to_str(py)?).or_raise()?
+        };
         let made = made.map(|made| Mutex::new(ForkGuard::new(made, view.group())));
         Ok(self.reader.get_or_init(|| made).as_ref())
     }

@@ -1,7 +1,9 @@
 //! The columns of one field, of any type.
 
 use femtobarn::FieldType;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyList, PyString};
 use rntuple::{Array, Primitive, bytes_of};
 
@@ -21,10 +23,19 @@ pub(super) enum ColumnBuilder {
     Record(RecordBuilder),
     Link(LinkBuilder),
     Variant(VariantBuilder),
+    Meaning(MeaningBuilder),
 }
 
 pub(super) struct ListBuilder {
     offsets: Vec<i64>,
+    content: Box<ColumnBuilder>,
+}
+
+/// Values that stand for something else, which Python turns into their stored form.
+pub(super) struct MeaningBuilder {
+    /// The type, as JSON.
+    meaning: String,
+    to_stored: PyOnceLock<Py<PyAny>>,
     content: Box<ColumnBuilder>,
 }
 
@@ -48,6 +59,11 @@ impl ColumnBuilder {
             FieldType::Link(_) => ColumnBuilder::Link(LinkBuilder::new(false)),
             FieldType::ElementLink(_) => ColumnBuilder::Link(LinkBuilder::new(true)),
             FieldType::Variant(items) => ColumnBuilder::Variant(VariantBuilder::new(py, items)),
+            FieldType::Meaning { of: stored, .. } => ColumnBuilder::Meaning(MeaningBuilder {
+                meaning: serde_json::to_string(of).expect("a type has only names and numbers"),
+                to_stored: PyOnceLock::new(),
+                content: Box::new(ColumnBuilder::new(py, stored)),
+            }),
             FieldType::Float16 => ColumnBuilder::Number(NumberBuilder::Half(vec![])),
             FieldType::Double32 => ColumnBuilder::Number(NumberBuilder::Single(vec![])),
             number => ColumnBuilder::Number(NumberBuilder::new(primitive_of(number))),
@@ -81,6 +97,7 @@ impl ColumnBuilder {
             ColumnBuilder::Record(record) => record.push(value),
             ColumnBuilder::Link(column) => column.push(value),
             ColumnBuilder::Variant(variant) => variant.push(value),
+            ColumnBuilder::Meaning(column) => column.push(value),
         }
     }
 
@@ -94,6 +111,11 @@ impl ColumnBuilder {
             && let Some(added) = column.push_buffer(values)?
         {
             return Ok(added);
+        }
+        if let (ColumnBuilder::Record(record), Ok(map)) = (&*self, values.cast::<PyDict>())
+            && record.is_of_pairs()
+        {
+            return self.push_items(map.items().iter().map(Ok));
         }
         if values.is_instance_of::<PyString>() || values.is_instance_of::<PyDict>() {
             return Err(RejectedValue::of(values, "a list"));
@@ -132,6 +154,7 @@ impl ColumnBuilder {
             ColumnBuilder::Record(record) => record.truncate(length),
             ColumnBuilder::Link(column) => column.truncate(length),
             ColumnBuilder::Variant(variant) => variant.truncate(length),
+            ColumnBuilder::Meaning(column) => column.content.truncate(length),
         }
     }
 
@@ -146,6 +169,7 @@ impl ColumnBuilder {
             ColumnBuilder::Record(record) => record.size(),
             ColumnBuilder::Link(column) => column.size(),
             ColumnBuilder::Variant(variant) => variant.size(),
+            ColumnBuilder::Meaning(column) => column.content.size(),
         }
     }
 
@@ -166,6 +190,7 @@ impl ColumnBuilder {
             ColumnBuilder::Record(record) => record.take(length),
             ColumnBuilder::Link(column) => column.take(),
             ColumnBuilder::Variant(variant) => variant.take(),
+            ColumnBuilder::Meaning(column) => column.content.take(length),
         }
     }
 }
@@ -194,6 +219,23 @@ impl ListBuilder {
         let content = Box::new(self.content.take(last(&self.offsets)));
         let offsets = bytes_of(std::mem::replace(&mut self.offsets, vec![0]));
         Array::List { offsets, content, optional }
+    }
+}
+
+impl MeaningBuilder {
+    fn push(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
+        static STORING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let py = value.py();
+        let to_stored = self.to_stored.get_or_try_init(py, || {
+            let storing = STORING.import(py, "femtobarn._schema.meanings", "storing")?;
+            storing.call1((&self.meaning,)).map(Bound::unbind)
+        })?;
+        let stored = to_stored.bind(py).call1((value,)).map_err(|error| {
+            let refused =
+                error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py);
+            if refused { RejectedValue::because(error.value(py).to_string()) } else { error.into() }
+        })?;
+        self.content.push(&stored)
     }
 }
 

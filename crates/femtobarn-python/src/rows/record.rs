@@ -1,10 +1,10 @@
 //! The columns of records: dictionaries, or objects with the fields as attributes.
 
-use femtobarn::Field;
+use femtobarn::{Field, MAP_ITEM, TUPLE};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 use rntuple::Array;
 
 use super::column::ColumnBuilder;
@@ -14,6 +14,8 @@ use crate::read::object::Object;
 pub(super) struct RecordBuilder {
     class: String,
     members: Vec<(Py<PyString>, String, ColumnBuilder)>,
+    /// Whether values are tuples.
+    is_tuple: bool,
     /// The declaration of the last value's fields, if it was checked; see [`declaration_of`].
     known: Option<Py<PyAny>>,
 }
@@ -25,10 +27,32 @@ impl RecordBuilder {
             (name, field.name.clone(), ColumnBuilder::new(py, &field.of))
         };
         let members = fields.iter().map(member).collect();
-        Self { class: class.to_owned(), members, known: None }
+        let is_tuple = [TUPLE, MAP_ITEM].contains(&class);
+        Self { class: class.to_owned(), members, is_tuple, known: None }
+    }
+
+    /// Whether the records are the items of a dictionary.
+    pub(super) fn is_of_pairs(&self) -> bool {
+        self.class == MAP_ITEM
+    }
+
+    fn push_tuple(&mut self, values: &Bound<'_, PyTuple>) -> PushResult {
+        let (given, wanted) = (values.len(), self.members.len());
+        if given != wanted {
+            return Err(RejectedValue::because(format!("it has {given} items, not {wanted}")));
+        }
+        for ((_, text, columns), value) in self.members.iter_mut().zip(values.iter()) {
+            columns.push(&value).map_err(|rejection| rejection.within(text))?;
+        }
+        Ok(())
     }
 
     pub(super) fn push(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
+        if self.is_tuple
+            && let Ok(values) = value.cast::<PyTuple>()
+        {
+            return self.push_tuple(values);
+        }
         if let Ok(dictionary) = value.cast::<PyDict>() {
             return self.push_dictionary(dictionary);
         }

@@ -11,7 +11,8 @@ use rntuple::{
 
 use crate::error::{Error, Result};
 use crate::links::translate;
-use crate::schema::class::{Class, Field, FieldType};
+use crate::schema::class::{Class, Field};
+use crate::schema::field_type::FieldType;
 
 /// A plan by which objects of one version of a class become those of another.
 pub struct Evolution {
@@ -251,7 +252,7 @@ fn check_all<'a>(
 }
 
 fn check_field(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'static str> {
-    match (nesting(from, to), from, to) {
+    match (nesting(from, to), from.stored(), to.stored()) {
         (Nesting::Wrapped, _, FieldType::Optional(to)) => check(from, to),
         (Nesting::Unwrapped, FieldType::Optional(from), _) => check(from, to),
         _ => check(from, to),
@@ -261,8 +262,8 @@ fn check_field(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'st
 /// Whether a list is wrapped into an optional list or unwrapped. An optional list of records is stored as a
 /// list of lists, so the stored types do not tell.
 fn nesting(from: &FieldType, to: &FieldType) -> Nesting {
-    let is_list = |of: &FieldType| matches!(of, FieldType::List(_));
-    match (from, to) {
+    let is_list = |of: &FieldType| matches!(of.stored(), FieldType::List(_));
+    match (from.stored(), to.stored()) {
         (FieldType::List(_), FieldType::Optional(to)) if is_list(to) => Nesting::Wrapped,
         (FieldType::Optional(from), FieldType::List(_)) if is_list(from) => Nesting::Unwrapped,
         _ => Nesting::ByType,
@@ -270,7 +271,7 @@ fn nesting(from: &FieldType, to: &FieldType) -> Nesting {
 }
 
 fn check(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'static str> {
-    match (from, to) {
+    match (from.stored(), to.stored()) {
         (FieldType::List(_), FieldType::Optional(_)) => Err("a list may have several items"),
         (FieldType::Record { .. }, FieldType::Link(_) | FieldType::ElementLink(_))
         | (FieldType::Link(_) | FieldType::ElementLink(_), FieldType::Record { .. }) => {
@@ -299,7 +300,7 @@ fn default(field: &Field, json: Option<&serde_json::Value>) -> Result<Option<Val
 
 /// The value of a JSON text; none if its structure does not fit the type. Ranges are checked later.
 fn value_of(json: &serde_json::Value, of: &FieldType) -> Option<Value> {
-    Some(match (json, of) {
+    Some(match (json, of.stored()) {
         (serde_json::Value::Null, _) => Value::Null,
         (_, FieldType::Optional(of)) => value_of(json, of)?,
         (serde_json::Value::Bool(truth), _) => Value::Bool(*truth),

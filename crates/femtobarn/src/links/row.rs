@@ -7,7 +7,7 @@
 use femtobarn_catalog::{ContainerId, DatabaseId, Oid};
 use rntuple::{Cell, CellType, FromCell, Renumbering, RowReader, RowWriter, Type};
 
-use crate::schema::class::FieldType;
+use crate::schema::field_type::FieldType;
 
 /// A link to an object, or the null link, as a member of rows.
 ///

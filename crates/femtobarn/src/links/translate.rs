@@ -9,7 +9,8 @@ use rntuple::{Array, Primitive, Value, bytes_of, values_of};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
-use crate::schema::class::{Class, Field, FieldType};
+use crate::schema::class::{Class, Field};
+use crate::schema::field_type::FieldType;
 
 /// Translates the `database` of links one way or the other.
 pub(crate) trait Translate {

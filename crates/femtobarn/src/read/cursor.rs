@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::read::snapshot::Snapshot;
 use crate::read::version::OpenVersion;
 use crate::read::view::View;
-use crate::schema::class::LINK_CLASS;
+use crate::schema::field_type::LINK_CLASS;
 
 /// Reads objects of one container as structures that `rntuple::row!` declares.
 ///

@@ -12,7 +12,7 @@ use crate::links::translate::{ToFederation, Translate};
 use crate::read::cursor::VersionHandle;
 use crate::read::version::OpenVersion;
 use crate::read::view::View;
-use crate::schema::class::FieldType;
+use crate::schema::field_type::FieldType;
 
 /// Reads one field of the objects of a container, one at a time.
 pub struct FieldReader {

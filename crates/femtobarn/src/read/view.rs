@@ -15,7 +15,8 @@ use crate::read::selection::Selection;
 use crate::read::snapshot::Snapshot;
 use crate::read::statistics::VersionStatistics;
 use crate::read::version::{ContainerVersion, OpenVersion};
-use crate::schema::class::{Class, FieldType};
+use crate::schema::class::Class;
+use crate::schema::field_type::FieldType;
 
 /// A container in a snapshot.
 #[derive(Clone)]

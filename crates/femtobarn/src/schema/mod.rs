@@ -2,3 +2,4 @@
 
 pub(crate) mod class;
 pub(crate) mod class_names;
+pub(crate) mod field_type;

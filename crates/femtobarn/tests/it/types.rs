@@ -97,6 +97,7 @@ fn type_of(of: &FieldType) -> Type {
         FieldType::Bitset(size) => return Type::Bitset { size: *size },
         FieldType::Optional(item) => return Type::Optional(type_of(item).into()),
         FieldType::Record { fields, .. } => return record(fields),
+        FieldType::Meaning { of, .. } => return type_of(of),
         FieldType::Variant(of) => return Type::Variant(of.iter().map(type_of).collect()),
         FieldType::Link(_) | FieldType::ElementLink(_) => panic!("links have tests of their own"),
     })

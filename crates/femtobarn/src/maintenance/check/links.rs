@@ -9,7 +9,8 @@ use rntuple::{Array, Primitive, values_of};
 use crate::deletion::Deletions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Inner;
-use crate::schema::class::{Class, FieldType};
+use crate::schema::class::Class;
+use crate::schema::field_type::FieldType;
 use crate::storage::file::DatabaseFile;
 use crate::storage::nearline;
 

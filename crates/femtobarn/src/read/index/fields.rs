@@ -11,7 +11,8 @@ use rntuple::{Array, Primitive, Projection, Reader, values_of};
 
 use super::key::{self, KeyKind};
 use crate::error::{Error, Result};
-use crate::schema::class::{Class, Field, FieldType};
+use crate::schema::class::{Class, Field};
+use crate::schema::field_type::FieldType;
 
 /// The fields that make up a key, in the key's order.
 pub(crate) struct KeyFields {
@@ -101,7 +102,7 @@ impl KeyField {
                 Error::NotFound { what: format!("class {} has no field {path}", class.name) }
             })?;
             walked = if walked.is_empty() { name.to_owned() } else { format!("{walked}.{name}") };
-            let mut of = &field.of;
+            let mut of = field.of.stored();
             while let FieldType::List(item)
             | FieldType::Optional(item)
             | FieldType::Array { of: item, .. } = of
@@ -111,7 +112,7 @@ impl KeyField {
                         "{path} is in nested collections and cannot be part of a key"
                     )));
                 }
-                of = item;
+                of = item.stored();
             }
             match (of, names.peek()) {
                 (FieldType::Record { fields: members, .. }, Some(_)) => fields = members,
@@ -146,6 +147,7 @@ fn kind_of(of: &FieldType) -> Option<KeyKind> {
         List(_) | Array { .. } | Bitset(_) | Optional(_) | Record { .. } | Variant(_) => {
             return None;
         }
+        Meaning { of, .. } => return kind_of(of),
     })
 }
 

@@ -9,8 +9,9 @@ use super::ENTRIES_AT_ONCE;
 use crate::error::{Error, ErrorKind, Result};
 use crate::read::snapshot::Snapshot;
 use crate::read::view::View;
-use crate::schema::class::{Class, Field, FieldType};
+use crate::schema::class::{Class, Field};
 use crate::schema::class_names::plain;
+use crate::schema::field_type::FieldType;
 
 /// An object that links to another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,0 +1,99 @@
+"""Texts of a condition that stand for a time, or for a member of an enumeration: ``when > '2026-11-27'``.
+
+They become the numbers or texts that the field stores, so that the rest of a condition, and what is known of
+clusters, needs to know nothing of times.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from .._exceptions import InvalidError, NotFoundError
+from .._schema.meanings import Meaning
+from .._schema.types import Definition, innermost
+from .array_terms import path_of
+
+__all__ = ["stored_values", "with_stored_constants"]
+
+
+def stored_values(values: Mapping[str, Any], definition: Definition) -> dict[str, Any]:
+    """Return values of fields, by dotted names, as the fields store them; unknown fields keep theirs.
+
+    Raises
+    ------
+    InvalidError
+        If a value is no time, or no member.
+    """
+    return {name: _stored_value(name, value, definition) for name, value in values.items()}
+
+
+def _stored_value(name: str, value: Any, definition: Definition) -> Any:
+    meaning = _meaning_of(name, definition)
+    if meaning is None or value is None:
+        return value
+    try:
+        return meaning.constant(value) if isinstance(value, str) else meaning.to_stored(value)
+    except ValueError as error:
+        raise InvalidError(f"field {name!r}: {error}") from None
+
+
+def _meaning_of(path: str, definition: Definition) -> Meaning | None:
+    try:
+        return getattr(innermost(definition.resolve(path)), "meaning", None)
+    except NotFoundError:
+        return None
+
+
+def with_stored_constants(condition: ast.expr, definition: Definition) -> ast.expr:
+    """Return a condition with constants as the fields that they are compared with store them.
+
+    Raises
+    ------
+    InvalidError
+        If a text is no time, or names no member.
+
+    Examples
+    --------
+    >>> when = {"name": "when", "type": {"meaning": {"of": "int64", "is": "datetime"}}}
+    >>> form = {"name": "Run", "fields": [when]}
+    >>> condition = ast.parse("when >= '1970-01-01 00:00:01'", mode="eval").body
+    >>> ast.unparse(with_stored_constants(condition, Definition.from_json(form)))
+    'when >= 1000000000'
+    """
+    replaced: ast.expr = _Replacer(definition).visit(condition)
+    return replaced
+
+
+class _Replacer(ast.NodeTransformer):
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        sides = [node.left, *node.comparators]
+        meaning = next(filter(None, map(self._meaning, sides)), None)
+        if meaning is None:
+            return node
+        left, *comparators = (_stored(side, meaning) for side in sides)
+        return ast.copy_location(ast.Compare(left, node.ops, comparators), node)
+
+    def _meaning(self, side: ast.expr) -> Meaning | None:
+        path = path_of(side)
+        return None if path is None else _meaning_of(path, self._definition)
+
+
+def _stored(side: ast.expr, meaning: Meaning) -> ast.expr:
+    if isinstance(side, ast.Tuple | ast.List | ast.Set):
+        items = [_stored(item, meaning) for item in side.elts]
+        return ast.copy_location(type(side)(items), side)
+    if not isinstance(side, ast.Constant) or not isinstance(side.value, str):
+        return side
+    try:
+        stored = ast.Constant(meaning.constant(side.value))
+    except ValueError as error:
+        raise InvalidError(str(error)) from None
+    negative = isinstance(stored.value, int) and stored.value < 0
+    made = ast.UnaryOp(ast.USub(), ast.Constant(-stored.value)) if negative else stored  # type: ignore[operator]
+    return ast.fix_missing_locations(ast.copy_location(made, side))
