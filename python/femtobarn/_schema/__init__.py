@@ -8,6 +8,6 @@
 - ``declared_fields``: the attributes that an object may have, and fields that storing it would lose.
 - ``unions``: one class for objects whose fields differ between files.
 
-``classes`` imports ``annotations`` and ``declared_fields``; these and ``unions`` import ``types``; this imports
-``leaf_types`` and ``meanings``.
+``classes`` imports ``annotations`` and ``declared_fields``. These and ``unions`` import ``types``, this
+``leaf_types``, and this ``meanings``.
 """
