@@ -38,6 +38,7 @@ from ._conditions.reductions import DeadBand, Function, Mean, RawField
 from ._conditions.run_tables import RunTable
 from ._conditions.series import Interval, Series
 from ._conditions.series_writers import SeriesWriter
+from ._containers import concat
 from ._exceptions import (
     BusyError,
     ClosedError,
@@ -104,6 +105,7 @@ from ._upkeep import (
     RepairReport,
     VacuumReport,
 )
+from ._views.collection import Collection
 from ._views.view import View
 from ._writers import ContainerWriter, Database
 from .datamodel import Model, load_model
@@ -119,6 +121,7 @@ __all__ = [
     "BusyError",
     "CheckReport",
     "ClosedError",
+    "Collection",
     "Compacted",
     "Conditions",
     "ConditionsFile",
@@ -190,6 +193,7 @@ __all__ = [
     "byte",
     "changed",
     "char",
+    "concat",
     "conditions",
     "create",
     "definition_of",

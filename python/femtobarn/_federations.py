@@ -17,6 +17,7 @@ from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from ._conditions.global_tags import Conditions
+from ._containers import Containers
 from ._exceptions import InvalidError, check_text
 from ._exchange.exports import Progress as ObjectProgress
 from ._exchange.imports import Imports
@@ -31,7 +32,6 @@ from ._tiers import TierStatistics
 from ._transactions import Transaction
 from ._upkeep import Attached, Upkeep
 from ._upkeep import seconds as _seconds
-from ._views.view import View
 from .datamodel import Model, load_model
 
 __all__ = ["Federation", "create", "open"]
@@ -147,7 +147,7 @@ def _paths(path: str | os.PathLike[str] | Sequence[str]) -> list[str]:
     return paths
 
 
-class Federation(Upkeep, Storage, Imports):
+class Federation(Containers, Upkeep, Storage, Imports):
     """An open federation.
 
     Threads may share it. A pickle of it holds its path, and opens it again where it is unpickled. After a
@@ -233,22 +233,6 @@ class Federation(Upkeep, Storage, Imports):
     def conditions(self) -> Conditions:
         """The conditions of the federation, as in ``fed.conditions("prod-2026")["tpc/gain"].at(time)``."""
         return Conditions(self)
-
-    def databases(self) -> list[dict[str, Any]]:
-        """Return name, number, state and file of each database."""
-        return self.snapshot().databases()
-
-    def __getitem__(self, name: str) -> View:
-        """Return a container, such as ``fed["run7/events"]``, as of the newest commit."""
-        return self.snapshot()[name]
-
-    def __iter__(self) -> Any:
-        """Iterate over the names of all containers as of the newest commit."""
-        return iter(self.snapshot())
-
-    def keys(self) -> list[str]:
-        """Return the names of all containers as of the newest commit."""
-        return list(self.snapshot())
 
     def find(self, name: str, /, **values: Any) -> Object:
         """Return the first object with the given values of fields, as of the newest commit.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._data.casts import Values
 from ._data.results import as_library
-from ._exceptions import ClosedError, WrongTypeError, check_text, is_text
+from ._exceptions import ClosedError, NotFoundError, WrongTypeError, check_text, is_text, near_misses
 from ._exchange.exports import Progress, export_views
+from ._html import html_table
 from ._lazy import ak
 from ._objects.behaviours import array_behavior
 from ._objects.objects import Object
@@ -20,6 +23,7 @@ from ._query.paths import Expressions, all_paths
 from ._query.projections import Projection
 from ._query.selection import Where
 from ._schema.types import Definition, Link, Record, innermost, plain_name
+from ._views.collection import Collection
 from ._views.picked import PickedView
 from ._views.view import View
 
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
     from ._femtobarn import SnapshotHandle
 
 __all__ = ["Snapshot"]
+
+SHOWN_CONTAINERS = 50
+"""Containers that a notebook shows."""
 
 VIEWS_MAX = 4096
 """Most views that a snapshot caches: a bound on its memory."""
@@ -71,6 +78,60 @@ class Snapshot(Mapping[str, View]):
     def __getitem__(self, name: str) -> View:
         check_container_path(name)
         return self._cached(View(self, name, self._handle.view(name)))
+
+    def collection(self, *names: str, source: str = "source") -> Collection:
+        """Return the containers with some names as one.
+
+        Parameters
+        ----------
+        names
+            Names of containers, or globs such as ``"run*/events"``.
+        source
+            Name of a further field, which has the name of the container of each object.
+
+        Raises
+        ------
+        NotFoundError
+            If a name or glob matches no container; near misses are named.
+        InvalidError
+            If a field has types that cannot be merged.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     for name in ("run1", "run2"):
+        ...         numbers = txn.database(name, create=True).container("numbers", form, create=True)
+        ...         oids = numbers.extend({"n": [1, 2]})
+        >>> fed.collection("run*/numbers").arrays(where="n > 1").to_list()
+        [{'n': 2, 'source': 'run1/numbers'}, {'n': 2, 'source': 'run2/numbers'}]
+        """
+        known = list(self)
+        found: dict[str, None] = {}
+        for name in names:
+            matching = [each for each in known if fnmatch.fnmatchcase(each, name)]
+            if not matching:
+                raise NotFoundError(f"no container matches {name!r}{near_misses(name, known)}")
+            found |= dict.fromkeys(matching)
+        return Collection([self[each] for each in found], source)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the containers for notebooks."""
+        try:
+            rows = [
+                (f"{database['name']}/{each['name']}", each["class"], f"{each['entries']:,}")
+                for database in self.databases()
+                for each in self.containers(database["name"])
+            ]
+            caption = f"{self.federation.name} as of csn {self.csn}: {len(rows):,} containers"
+        except ClosedError:
+            return f"<pre>{escape(repr(self))}</pre>"
+        return html_table(caption, ("container", "class", "objects"), rows[:SHOWN_CONTAINERS])
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and is_text(name) and self._handle.has(name)

@@ -13,12 +13,14 @@ from ._exceptions import InvalidError, NotFoundError, check_text
 from ._objects.changes import Chosen, entries_of, new_values
 from ._oid import OidRange
 from ._schema.classes import definition_of
-from ._schema.types import Definition
+from ._schema.types import Definition, ElementLink, Link, innermost, paths_of
 from ._sizes import bytes_of_size
+from ._views.columns import Columns
 from ._views.view import View
 
 if TYPE_CHECKING:
     from ._femtobarn import WriterHandle
+    from ._objects.objects import Object
     from ._transactions import Transaction
 
 __all__ = ["ContainerWriter", "Database", "definition_json", "hint_to_create"]
@@ -167,8 +169,8 @@ class ContainerWriter:
         ----------
         data
             A record array of awkward, a structured NumPy array, a pandas data frame, Arrow data (such as a
-            table or a reader of pyarrow, or a data frame of polars), a mapping of fields to arrays, or
-            objects of a persistent class.
+            table or a reader of pyarrow, or a data frame of polars), a mapping of fields to arrays, objects
+            of a persistent class, or a view, which is copied batch by batch.
 
         Raises
         ------
@@ -195,9 +197,27 @@ class ContainerWriter:
         if _are_objects(data):
             for item in data:
                 self._handle.append(item)
+        elif isinstance(data, Columns):
+            self._check_links(data)
+            for batch in data.iterate([field.name for field in self.definition.fields]):
+                self._handle.extend(columns_of(batch, self.definition.record))
         else:
             self._handle.extend(columns_of(data, self.definition.record))
         return OidRange(self._handle.database, self._handle.container, first, self._handle.entries)
+
+    def _check_links(self, data: Columns) -> None:
+        """Refuse links of another federation, which would lead to other objects here."""
+        if data.snapshot.federation.uuid != self.database.transaction.federation.uuid:
+            links = [
+                path
+                for path, node in paths_of(self.definition.record)
+                if isinstance(innermost(node), Link | ElementLink)
+            ]
+            if links:
+                raise InvalidError(
+                    f"field {links[0]!r} has links, which lead to objects of another federation; copy these "
+                    "first, or attach their databases"
+                )
 
     def extend_columns(self, columns: Tree) -> None:
         """Append many objects as columns, which have been matched against the class before."""
@@ -320,6 +340,13 @@ class ContainerWriter:
 
     def __len__(self) -> int:
         return self._handle.entries
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an object, a field or a view as :class:`View` does, with the changes so far."""
+        return self.view()[index]
+
+    def __iter__(self) -> Iterator[Object]:
+        return iter(self.view())
 
     def __repr__(self) -> str:
         return f"<ContainerWriter {self.database.name}/{self.name}: {len(self):,} objects>"

@@ -34,7 +34,7 @@ from .._query.selection import Where
 from .._schema.types import Definition, Record, Variant, innermost
 
 if TYPE_CHECKING:
-    from .._views.view import View
+    from .._views.columns import Columns
 
 __all__ = ["Progress", "export_views"]
 
@@ -61,7 +61,7 @@ class _Sink(Protocol):
 
 
 def export_views(
-    views: Mapping[str, View],
+    views: Mapping[str, Columns],
     path: str | os.PathLike[str],
     expressions: Expressions = None,
     where: Where = None,

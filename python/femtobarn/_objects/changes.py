@@ -72,7 +72,7 @@ def _check_place(found: tuple[int, int], place: tuple[int, int]) -> None:
     if found != place:
         raise InvalidError(
             f"the object is in container {found[0]}-{found[1]}, not in this one, {place[0]}-{place[1]}; "
-            "change objects through the container that they are in"
+            "use the container that it is in"
         )
 
 

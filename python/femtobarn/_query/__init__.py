@@ -8,6 +8,7 @@
 - ``function_terms``: functions of arrays.
 - ``meant_constants``: times and members that a condition names, as fields store them.
 - ``rewriting``: the text of a condition as an expression of numexpr.
+- ``aliases``: columns that are computed as conditions are.
 - ``selection``: the condition ``where``, parsed and evaluated.
 - ``intervals``: interval arithmetic on the statistics of clusters.
 - ``pruning``: the clusters that a selection leaves out by their statistics.

@@ -74,7 +74,17 @@ class ArrayTerm:
         return list(dict.fromkeys(_paths_in(self.node, self.definition)))
 
     def values(self, array: ak.Array) -> Values:
-        """Return a value for each entry, masked where it is missing.
+        """Return a value for each entry, masked where it is missing; see :meth:`evaluated`.
+
+        Raises
+        ------
+        InvalidError
+            If it cannot be computed, or gives lists or texts.
+        """
+        return values_of(self.evaluated(array), len(array), self.text)
+
+    def evaluated(self, array: ak.Array) -> Any:
+        """Return what it gives: an array, or one value for all entries.
 
         Parameters
         ----------
@@ -84,20 +94,19 @@ class ArrayTerm:
         Raises
         ------
         InvalidError
-            If it cannot be computed, or gives lists or texts.
+            If it cannot be computed.
         """
         from .array_evaluation import Evaluator  # This imports awkward.
 
         try:
             with np.errstate(all="ignore"):
-                found = Evaluator(array).visit(self.node)
+                return Evaluator(array).visit(self.node)
         except FemtobarnError:
             raise
         except Exception as error:
             reason = str(error).partition("(in compiled")[0].strip() or "its parts do not go together"
             reason = reason.splitlines()[0]
             raise InvalidError(f"{self.text!r} cannot be evaluated: {reason}") from error
-        return values_of(found, len(array), self.text)
 
 
 def values_of(found: Any, length: int, text: str) -> Values:

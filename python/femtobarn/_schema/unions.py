@@ -98,7 +98,8 @@ def fitted(layout: Any, node: Node) -> Any:
         fitted(layout.content(field.name), field.type) if field.name in there else _missing(layout.length)
         for field in node.fields
     ]
-    return ak.contents.RecordArray(contents, list(node.by_name), length=layout.length)
+    names = list(node.by_name)
+    return ak.contents.RecordArray(contents, names, length=layout.length, parameters=layout.parameters)
 
 
 def required(node: Node) -> Node:

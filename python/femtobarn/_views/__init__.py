@@ -5,9 +5,14 @@
 - ``explanations``: what a read with a condition does.
 - ``batches``: a range of entries part by part, read ahead.
 - ``column_reader``: columns of a range of entries, whole or of the entries that a condition selects.
+- ``requests``: what a call reads, and what it returns: also computed columns, and fields behind links.
+- ``columns``: fields of many objects as arrays: at once, in batches, and in files.
 - ``histograms``: histograms of the entries that a condition selects.
 - ``summaries``: what people look at first.
+- ``descriptions``: how many values fields have, between what limits.
+- ``ordering``: the order of objects by the values of fields.
 - ``view``: a container, or a range of its entries.
 - ``picked``: the objects that a mask or positions pick, as a view. ``view`` and ``picked`` know each other:
   to index one gives the other.
+- ``collection``: several views as one.
 """

@@ -6,11 +6,16 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .._exceptions import ClosedError
+from .._html import html_table
 from .._objects import has_python_values, plain_value
+from .._query.paths import Expressions
+from .._query.projections import Projection
 from .._query.selection import Where
-from .column_reader import ColumnReader
+from .._schema.types import Primitive, Reduced, String, innermost, paths_of
+from .columns import Columns
 
 if TYPE_CHECKING:
+    from .descriptions import Description
     from .histograms import Axes
 
 __all__ = ["Summaries"]
@@ -21,11 +26,8 @@ SHOWN_OBJECTS = 5
 SHOWN_FIELDS = 12
 """Fields of them that a notebook shows."""
 
-SHOWN_CHARACTERS = 60
-"""Characters of a value that a notebook shows."""
 
-
-class Summaries(ColumnReader):
+class Summaries(Columns):
     """A container as of a snapshot, with what people look at first."""
 
     def __getitem__(self, index: Any) -> Any:
@@ -87,6 +89,38 @@ class Summaries(ColumnReader):
         found = filled(self, self._part(None, None), axes, where, weight)
         return found[0] if len(found) == 1 else found
 
+    def describe(self, expressions: Expressions = None, where: Where = None) -> Description:
+        """Return how many values each field has, between what limits, their mean and standard deviation.
+
+        Values in lists are counted one by one. Records and links are not described, but their members are.
+
+        Parameters
+        ----------
+        expressions, where
+            As for :meth:`View.arrays`; all fields and objects if not given.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7]})
+        >>> fed["d/numbers"].describe()
+        field  type   values  missing  least  mean  deviation  most
+        n      int32       3        0      5     6   0.816497     7
+        """
+        from .descriptions import described  # This imports awkward.
+
+        projection = Projection.of(expressions, self.definition)
+        simple = Primitive | Reduced | String
+        found = {
+            path: node for path, node in paths_of(projection.record) if isinstance(innermost(node), simple)
+        }
+        batches = self.iterate(list(found), where) if found else iter(())
+        return described({path: str(node) for path, node in found.items()}, batches)
+
     def _repr_html_(self) -> str:
         """Return a table of the first objects for notebooks."""
         try:
@@ -99,18 +133,9 @@ class Summaries(ColumnReader):
                     row[name] = plain_value(each[name])
         except ClosedError:
             return f"<pre>{escape(repr(self))}</pre>"
-        head = "".join(
-            f"<th>{escape(name)}<br><small>{escape(str(types[name]))}</small></th>" for name in names
-        )
-        rows = ["".join(f"<td>{_shown(row[name])}</td>" for name in names) for row in values]
         further = len(self.fields) - len(names)
         caption = f"{self.name}: {len(self):,} objects of class {self.definition.name}" + (
             f", {further} further fields" if further else ""
         )
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><caption>{escape(caption)}</caption><tr>{head}</tr>{body}</table>"
-
-
-def _shown(value: Any) -> str:
-    text = f"{value:.6g}" if isinstance(value, float) else str(value)
-    return escape(text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}...")
+        head = [(name, str(types[name])) for name in names]
+        return html_table(caption, head, ([row[name] for name in names] for row in values))

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from .._data.arrays import Tree
 from .._data.casts import Values
-from .._data.results import as_library, check_library
-from .._exceptions import ClosedError, NotFoundError, near_misses
-from .._exchange.exports import Progress, export_views
+from .._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
 from .._lazy import ak
 from .._objects.behaviours import object_maker
+from .._objects.changes import entries_of
 from .._objects.objects import LinkRef, Object, value_of
-from .._oid import Oid, OidRange
+from .._oid import Oid, OidArray, OidRange
 from .._positions import Positions, is_number, positions_of
 from .._query.meant_constants import stored_values
-from .._query.paths import Expressions
-from .._query.projections import Projection
 from .._query.selection import Selection, Where
 from .._schema.classes import definition_of
 from .summaries import Summaries
@@ -69,8 +65,9 @@ class View(Summaries):
         Parameters
         ----------
         index
-            A position, or the dotted name of a field; for a view, as in NumPy: a slice, a mask with a truth
-            value for each object, or positions. Positions may be negative. A new view reads nothing yet.
+            A position, an OID, or the dotted name of a field; for a view, as in NumPy: a slice, a mask with
+            a truth value for each object, positions, which may be negative, or OIDs. A new view reads nothing
+            yet.
 
         Raises
         ------
@@ -102,9 +99,80 @@ class View(Summaries):
             return self.object_at(self._entry(index))
         if isinstance(index, slice) and index.step in (None, 1):
             return self._sliced(index)
+        if isinstance(index, Oid):
+            return self.object_at(int(entries_of(index, self._place)[0][0]))
+        if _are_oids(index):
+            return self._with_entries(entries_of(index, self._place)[0])
+        return self._at(positions_of(index, len(self), self.name))
+
+    def _at(self, positions: Positions) -> View:
+        return self._with_entries(self._entries_at(positions))
+
+    def _with_entries(self, entries: Values) -> View:
         from .picked import PickedView  # That module imports this one.
 
-        return PickedView(self, self._entries_at(positions_of(index, len(self), self.name)))
+        return PickedView(self, entries)
+
+    def head(self, count: int = 5) -> View:
+        """Return a view of the first objects."""
+        return self._sliced(slice(0, count))
+
+    def sample(self, count: int, *, seed: int | None = None) -> View:
+        """Return a view of some objects that chance chooses, in their order; of all if there are not as many.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(100)})
+        >>> len(fed["d/numbers"].sample(10, seed=1))
+        10
+        """
+        chosen = np.random.default_rng(seed).choice(len(self), min(count, len(self)), replace=False)
+        return self._at(np.sort(chosen))
+
+    def sort_by(self, *keys: str, descending: bool = False, aliases: Mapping[str, str] | None = None) -> View:
+        """Return a view of the objects in the order of fields with one value per object.
+
+        Objects with equal values keep their order. Missing values and NaN come last.
+
+        Parameters
+        ----------
+        keys
+            Dotted names of fields, also behind links, or names of `aliases`; the first one counts most.
+        descending
+            Whether the greatest values come first.
+        aliases
+            Computed columns, as for :meth:`arrays`.
+
+        Raises
+        ------
+        InvalidError
+            If a key has several values per object, or values without an order.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 7, 6]})
+        >>> fed["d/numbers"].sort_by("n", descending=True)["n"].to_list()
+        [7, 6, 5]
+        """
+        from .ordering import order_of  # This imports awkward.
+
+        if not keys:
+            raise InvalidError("sort_by takes the name of a field, such as sort_by('pt')")
+        return self._at(order_of(self.arrays(list(keys), aliases=aliases), keys, descending))
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        return self._handle.database, self._handle.container
 
     def _sliced(self, index: slice) -> View:
         return self._within(self._slice(index))
@@ -185,161 +253,6 @@ class View(Summaries):
         if self._live is None or not positions:
             return self._window[index] if self._live is None else self._window[:0]
         return range(self._live.entry(positions[0]), self._live.entry(positions[-1]) + 1)
-
-    # Columns.
-
-    def arrays(
-        self,
-        expressions: Expressions = None,
-        where: Where = None,
-        *,
-        entry_start: int | None = None,
-        entry_stop: int | None = None,
-        library: str = "ak",
-    ) -> Any:
-        """Read fields of many objects as arrays.
-
-        Parameters
-        ----------
-        expressions
-            Dotted names, globs (``"Muon_*"``), regular expressions (``"/Muon_.*/"``), a list of
-            these, or a function that chooses by name; ``nX`` is the number of items of the collection
-            X. All fields if not given. The result has the fields in this order; without, in the order of
-            the class.
-        where
-            Condition such as ``"nMuon == 2 and any(Muon.pt > 30)"``; ``nX`` and ``len(X)`` are the number of
-            items of the collection X. A comparison with a missing value selects nothing, and neither does its
-            ``not``. Or a function that takes an array of some of the objects, and returns a truth value for
-            each. The fields of the condition are read first, all others only for the selected entries.
-        entry_start, entry_stop
-            Range of entries of this view; negative numbers count from the end. Entries of deleted objects are
-            left out.
-        library
-            ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
-            ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
-
-        Raises
-        ------
-        NotFoundError
-            If a field does not exist; near misses are named.
-        InvalidError
-            If the condition is malformed, or has several values for an entry.
-        CorruptError
-            If a page is damaged.
-
-        Examples
-        --------
-        >>> import femtobarn as fb, tempfile
-        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
-        >>> @fb.persistent
-        ... class Event:
-        ...     run: fb.uint32
-        ...     pt: list[fb.float32]
-        >>> with fed.transaction() as txn:
-        ...     events = txn.database("mc", create=True).container("events", Event, create=True)
-        ...     oids = events.extend({"run": [1, 1, 2], "pt": [[3.5], [], [1.0, 2.0]]})
-        >>> view = fed["mc/events"]
-        >>> view.arrays(["pt"], where="run == 1 and npt > 0").to_list()
-        [{'pt': [3.5]}]
-        >>> view.arrays("run", library="np")
-        {'run': array([1, 1, 2], dtype=uint32)}
-        """
-        projection = Projection.of(expressions, self.definition)
-        selection = Selection.of(where, self.definition)
-        check_library(library)
-        array = self._array_of(projection, selection, self._part(entry_start, entry_stop))
-        return as_library(array, projection.record, library)
-
-    def iterate(
-        self,
-        expressions: Expressions = None,
-        where: Where = None,
-        *,
-        step_size: int | str = "64 MB",
-        entry_start: int | None = None,
-        entry_stop: int | None = None,
-        library: str = "ak",
-    ) -> Iterator[Any]:
-        """Read fields batch by batch, with read-ahead of one batch.
-
-        Parameters
-        ----------
-        step_size
-            Entries per batch, or memory per batch, such as ``"64 MB"``. Each batch gives the size of an entry
-            for the next one. The other parameters are those of :meth:`arrays`.
-
-        Examples
-        --------
-        >>> import femtobarn as fb, tempfile
-        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
-        >>> with fed.transaction() as txn:
-        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
-        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
-        ...     oids = numbers.extend({"n": range(5)})
-        >>> [batch.n.to_list() for batch in fed["d/numbers"].iterate(step_size=2)]
-        [[0, 1], [2, 3], [4]]
-        """
-        projection = Projection.of(expressions, self.definition)
-        selection = Selection.of(where, self.definition)
-        check_library(library)
-        batches = self._batches(projection, selection, self._part(entry_start, entry_stop), step_size)
-        return (as_library(array, projection.record, library) for array in batches)
-
-    def export(
-        self,
-        path: str | os.PathLike[str],
-        expressions: Expressions = None,
-        where: Where = None,
-        *,
-        format: str | None = None,
-        step_size: int | str = "64 MB",
-        progress: Progress | None = None,
-    ) -> int:
-        """Export objects to a file of another format, and return their number.
-
-        Parameters
-        ----------
-        path
-            A new file: ``.root`` (an RNTuple named after the container), ``.parquet``, ``.arrow`` or
-            ``.feather``.
-        expressions, where, step_size
-            As for :meth:`iterate`. A link is exported as the record of its numbers.
-        format
-            ``"root"``, ``"parquet"`` or ``"arrow"``; by default that of the suffix of `path`.
-        progress
-            Called with the objects exported so far and the objects in all.
-
-        Raises
-        ------
-        ExistsError
-            If the file exists.
-        StorageError
-            If the disk is full or fails; nothing of the file is left.
-        UnsupportedError
-            If the format has no type for a field.
-
-        Examples
-        --------
-        >>> import femtobarn as fb, tempfile
-        >>> folder = tempfile.mkdtemp()
-        >>> fed = fb.create(folder + "/lhc.fed")
-        >>> with fed.transaction() as txn:
-        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
-        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
-        ...     oids = numbers.extend({"n": range(5)})
-        >>> fed["d/numbers"].export(folder + "/large.parquet", where="n > 2")
-        2
-        """
-        name = self.name.rpartition("/")[2]
-        return export_views(
-            {name: self}, path, expressions, where, format=format, step_size=step_size, progress=progress
-        )
-
-    def fetch(
-        self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"
-    ) -> Any:
-        """Read fields of objects by their entries in the container, in the order given."""
-        return self._fetched(self._handle, entries, expressions, library)
 
     def entries(self, where: Where = None) -> Values:
         """Return the entries in the container of all objects, or of those that meet a condition.
@@ -429,6 +342,12 @@ class View(Summaries):
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""
         return self._handle.indexes()
+
+
+def _are_oids(index: Any) -> bool:
+    return isinstance(index, OidRange | OidArray) or (
+        isinstance(index, list | tuple) and bool(index) and all(isinstance(each, Oid) for each in index)
+    )
 
 
 def _view_at(snapshot: Snapshot, name: str, start: int, stop: int, version: int | None) -> View:

@@ -1,0 +1,47 @@
+"""The types of computed columns, as of fields: what the conversion to other libraries goes by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._lazy import ak
+from .._schema.meanings import TIMES, Meaning
+from .._schema.types import Field, Fixed, List, Node, Optional, Primitive, Record, String, Variant
+
+__all__ = ["type_of_layout"]
+
+
+def type_of_layout(layout: ak.contents.Content) -> Node:
+    """Return the type that a field with the values of a layout would have.
+
+    Examples
+    --------
+    >>> import awkward as ak
+    >>> str(type_of_layout(ak.Array([[1.5], [], None]).layout))
+    'list[float64] | None'
+    """
+    if layout.is_option:
+        return Optional(type_of_layout(layout.content))
+    if layout.is_indexed:
+        return type_of_layout(layout.content)
+    if layout.is_record:
+        members = (Field(name, type_of_layout(layout.content(name))) for name in layout.fields)
+        return Record(layout.parameter("__record__") or "", tuple(members))
+    if layout.is_union:
+        return Variant(tuple(map(type_of_layout, layout.contents)))
+    kind = layout.parameter("__array__")
+    if kind in ("string", "bytestring"):
+        return String() if kind == "string" else List(Primitive("byte"))
+    if layout.is_list:
+        item = type_of_layout(layout.content)
+        return Fixed(item, layout.size) if layout.is_regular else List(item)
+    if layout.is_numpy:
+        return _of_numbers(layout.data.dtype)
+    return Primitive("float64")  # Of nothing.
+
+
+def _of_numbers(dtype: np.dtype[np.generic]) -> Node:
+    for meaning, stored in TIMES.items():
+        if dtype == stored:
+            return Primitive("int64", Meaning(meaning))
+    return Primitive(dtype.name)

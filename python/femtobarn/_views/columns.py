@@ -1,0 +1,193 @@
+"""Fields of many objects as arrays: at once, in batches, and in files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from .._data.casts import Values
+from .._exchange.exports import Progress, export_views
+from .._query.paths import Expressions
+from .._query.selection import Where
+from .column_reader import ColumnReader
+from .requests import Request
+
+__all__ = ["Columns"]
+
+
+class Columns(ColumnReader):
+    """The fields of the objects of a container as of a snapshot, or of a range of them."""
+
+    def arrays(
+        self,
+        expressions: Expressions = None,
+        where: Where = None,
+        *,
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        library: str = "ak",
+        aliases: Mapping[str, str] | None = None,
+        filter_name: Expressions = None,
+        cut: Where = None,
+    ) -> Any:
+        """Read fields of many objects as arrays.
+
+        Parameters
+        ----------
+        expressions
+            Dotted names, globs (``"Muon_*"``), regular expressions (``"/Muon_.*/"``), a list of
+            these, or a function that chooses by name; ``nX`` is the number of items of the collection
+            X, ``link.field`` a field of the objects that a link leads to. All fields if not given. The result
+            has the fields in this order; without, in the order of the class.
+        where
+            Condition such as ``"nMuon == 2 and any(Muon.pt > 30)"``; ``nX`` and ``len(X)`` are the number of
+            items of the collection X. A comparison with a missing value selects nothing, and neither does its
+            ``not``. Or a function that takes an array of some of the objects, and returns a truth value for
+            each. The fields of the condition are read first, all others only for the selected entries.
+        entry_start, entry_stop
+            Range of entries of this view; negative numbers count from the end. Entries of deleted objects are
+            left out.
+        library
+            ``"ak"`` for an awkward array (no copy), ``"np"`` for a dictionary of NumPy arrays,
+            ``"pd"`` for a pandas data frame, ``"pa"`` for an Arrow table.
+        aliases
+            Columns that are computed, such as ``{"mass": "sqrt(2 * Muon.pt[0] * Muon.pt[1])"}``, with what a
+            condition can compute. Expressions and condition may name them; without expressions, they come
+            after the fields.
+        filter_name, cut
+            The same as `expressions` and `where`, as uproot calls them.
+
+        Raises
+        ------
+        NotFoundError
+            If a field does not exist; near misses are named.
+        InvalidError
+            If the condition is malformed, or has several values for an entry.
+        CorruptError
+            If a page is damaged.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Event:
+        ...     run: fb.uint32
+        ...     pt: list[fb.float32]
+        >>> with fed.transaction() as txn:
+        ...     events = txn.database("mc", create=True).container("events", Event, create=True)
+        ...     oids = events.extend({"run": [1, 1, 2], "pt": [[3.5], [], [1.0, 2.0]]})
+        >>> view = fed["mc/events"]
+        >>> view.arrays(["pt"], where="run == 1 and npt > 0").to_list()
+        [{'pt': [3.5]}]
+        >>> view.arrays("run", library="np")
+        {'run': array([1, 1, 2], dtype=uint32)}
+        """
+        request = Request.of(self.definition, expressions, where, library, aliases, filter_name, cut)
+        part = self._part(entry_start, entry_stop)
+        return request.result(self._array_of(request.projection, request.selection, part))
+
+    def iterate(
+        self,
+        expressions: Expressions = None,
+        where: Where = None,
+        *,
+        step_size: int | str = "64 MB",
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        library: str = "ak",
+        aliases: Mapping[str, str] | None = None,
+        filter_name: Expressions = None,
+        cut: Where = None,
+    ) -> Iterator[Any]:
+        """Read fields batch by batch, with read-ahead of one batch.
+
+        Parameters
+        ----------
+        step_size
+            Entries per batch, or memory per batch, such as ``"64 MB"``. Each batch gives the size of an entry
+            for the next one. The other parameters are those of :meth:`arrays`.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> [batch.n.to_list() for batch in fed["d/numbers"].iterate(step_size=2)]
+        [[0, 1], [2, 3], [4]]
+        """
+        request = Request.of(self.definition, expressions, where, library, aliases, filter_name, cut)
+        part = self._part(entry_start, entry_stop)
+        return map(request.result, self._batches(request.projection, request.selection, part, step_size))
+
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        expressions: Expressions = None,
+        where: Where = None,
+        *,
+        format: str | None = None,
+        step_size: int | str = "64 MB",
+        progress: Progress | None = None,
+    ) -> int:
+        """Export objects to a file of another format, and return their number.
+
+        Parameters
+        ----------
+        path
+            A new file: ``.root`` (an RNTuple named after the container), ``.parquet``, ``.arrow`` or
+            ``.feather``.
+        expressions, where, step_size
+            As for :meth:`iterate`. A link is exported as the record of its numbers.
+        format
+            ``"root"``, ``"parquet"`` or ``"arrow"``; by default that of the suffix of `path`.
+        progress
+            Called with the objects exported so far and the objects in all.
+
+        Raises
+        ------
+        ExistsError
+            If the file exists.
+        StorageError
+            If the disk is full or fails; nothing of the file is left.
+        UnsupportedError
+            If the format has no type for a field.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> fed["d/numbers"].export(folder + "/large.parquet", where="n > 2")
+        2
+        """
+        name = self.name.rpartition("/")[2]
+        return export_views(
+            {name: self}, path, expressions, where, format=format, step_size=step_size, progress=progress
+        )
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the objects as a stream of Arrow's PyCapsule interface: ``polars.from_arrow(view)``.
+
+        It is read batch by batch. pyarrow, polars, DuckDB and others take such objects as tables.
+        """
+        import pyarrow as pa
+
+        schema = self.arrays(entry_stop=0, library="pa").schema
+        tables = (table.cast(schema) for table in self.iterate(library="pa"))
+        batches = (batch for table in tables for batch in table.to_batches())
+        return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
+
+    def fetch(
+        self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"
+    ) -> Any:
+        """Read fields of objects by their entries in the container, in the order given."""
+        return self._fetched(self._handle, entries, expressions, library)

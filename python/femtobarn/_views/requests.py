@@ -1,0 +1,150 @@
+"""What one call reads, and what it returns: fields, computed columns, fields behind links.
+
+Most calls return what they read. For computed columns the fields that they use are read as well, and left out
+of the result unless they were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._data.layout_types import type_of_layout
+from .._data.results import as_library, check_library
+from .._exceptions import InvalidError
+from .._lazy import ak
+from .._query.aliases import aliases_of, field_behind_link, with_aliases
+from .._query.array_terms import ArrayTerm, link_before
+from .._query.paths import Expressions, expand
+from .._query.projections import Projection
+from .._query.selection import Selection, Where
+from .._schema.types import Definition, Field, Record
+from .._schema.unions import fitted
+
+__all__ = ["Request"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The fields to read, and how the result is made of them."""
+
+    projection: Projection
+    selection: Selection | None
+    library: str
+    computed: Mapping[str, ArrayTerm]
+    """Computed columns by their names; dotted ones are fields behind links."""
+    kept: Record
+    """The fields of the result that are read as they are."""
+    order: tuple[str, ...]
+    """Names of the result's fields."""
+
+    @classmethod
+    def of(
+        cls,
+        definition: Definition,
+        expressions: Expressions,
+        where: Where = None,
+        library: str = "ak",
+        aliases: Mapping[str, str] | None = None,
+        filter_name: Expressions = None,
+        cut: Where = None,
+    ) -> Request:
+        """Return the request of a call; see :meth:`femtobarn.View.arrays`.
+
+        Raises
+        ------
+        InvalidError
+            If an expression or a condition is malformed, or a parameter is given by both of its names.
+        NotFoundError
+            If a field does not exist; near misses are named.
+        """
+        check_library(library)
+        expressions = _one_of("expressions", expressions, "filter_name", filter_name)
+        where = _one_of("where", where, "cut", cut)
+        known = aliases_of(aliases or {}, definition)
+        if isinstance(where, str):
+            where = with_aliases(where, known)
+        fields, computed, order = _chosen(expressions, known, definition)
+        kept = Projection.of(fields, definition).record if fields or not computed else Record("", ())
+        paths = [*fields, *(path for term in computed.values() for path in term.paths)]
+        return cls(
+            Projection.of(paths, definition),
+            Selection.of(where, definition),
+            library,
+            computed,
+            kept,
+            tuple(order),
+        )
+
+    def result(self, array: ak.Array) -> Any:
+        """Return what was read as data of the library that was asked for."""
+        if not self.computed:
+            return as_library(array, self.projection.record, self.library)
+        fields = dict(zip(array.fields, ak.unzip(array), strict=True)) if self.kept.fields else {}
+        columns: dict[str, Any] = {
+            field.name: ak.Array(fitted(fields[field.name].layout, field.type), attrs=array.attrs)
+            for field in self.kept.fields
+        }
+        behind: dict[str, dict[str, Any]] = {}
+        for name, term in self.computed.items():
+            values = ak.broadcast_arrays(term.evaluated(array), np.zeros(len(array)), depth_limit=1)[0]
+            top, _, rest = name.partition(".")
+            if rest and top not in self.kept.by_name:
+                behind.setdefault(top, {})[rest] = values
+            else:
+                columns[name] = values
+        columns |= {top: ak.zip(members, depth_limit=1) for top, members in behind.items()}
+        found = ak.zip({name: columns[name] for name in self.order}, depth_limit=1)
+        found = ak.Array(found.layout, behavior=array.behavior, attrs=array.attrs)
+        types = self.kept.by_name | {
+            name: type_of_layout(columns[name].layout) for name in columns if name not in self.kept.by_name
+        }
+        record = Record("", tuple(Field(name, types[name]) for name in self.order))
+        return as_library(found, record, self.library)
+
+
+def _one_of(name: str, value: Any, other: str, same: Any) -> Any:
+    """Return the value of a parameter with two names."""
+    if value is not None and same is not None:
+        raise InvalidError(f"{name} and {other} are the same; give one of them")
+    return same if value is None else value
+
+
+def _chosen(
+    expressions: Expressions, known: Mapping[str, ArrayTerm], definition: Definition
+) -> tuple[list[str], dict[str, ArrayTerm], list[str]]:
+    """Return the fields that expressions stand for, the computed columns, and the names in the result."""
+    if expressions is None or callable(expressions):
+        fields = expand(expressions, definition, counts=True)
+        computed = {name: term for name, term in known.items() if expressions is None or expressions(name)}
+        return fields, computed, [*dict.fromkeys(path.partition(".")[0] for path in fields), *computed]
+    fields, computed = [], {}
+    order: dict[str, None] = {}
+    for item in [expressions] if isinstance(expressions, str) else list(expressions):
+        if isinstance(item, str) and item in known:
+            computed[item] = known[item]
+            order[item] = None
+        elif isinstance(item, str) and _leads_through_link(item, definition):
+            computed[item] = field_behind_link(item, definition)
+            order[item] = None
+        else:
+            found = expand(item if isinstance(item, str) else [item], definition, counts=True)
+            fields += found
+            order |= dict.fromkeys(path.partition(".")[0] for path in found)
+    tops = {path.partition(".")[0] for path in fields}
+    names = (name if name in tops else _shown(name, tops) for name in order)
+    return fields, computed, list(dict.fromkeys(names))
+
+
+def _shown(name: str, tops: set[str]) -> str:
+    """Return the field of the result that has a computed column: a field behind a link is in a record."""
+    top = name.partition(".")[0]
+    return name if top in tops else top
+
+
+def _leads_through_link(item: str, definition: Definition) -> bool:
+    is_path = all(part.isidentifier() for part in item.split("."))
+    return is_path and link_before(item, definition) is not None
