@@ -108,10 +108,9 @@ def read_branches(
 class Object:
     """One object of a container, as of a snapshot.
 
-    Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell.
-    Lists of numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using
-    it: ``event.raw.hits``.
-    If the class is declared in this program, the object is an instance of it, too, and has its methods.
+    Fields are attributes, and items too (``event["run"]``) for names that Python cannot spell. Lists of
+    numbers are NumPy arrays, lists of records awkward arrays. A link is followed by using it:
+    ``event.raw.hits``. If the class is declared in this program, the object is an instance of it, too.
     """
 
     def __new__(cls, like: Object, entry: int) -> Self: ...
@@ -141,6 +140,7 @@ class Object:
     def keys(self) -> list[str]:
         """Names of the fields, for ``dict(object)``."""
 
+    def _repr_html_(self) -> str: ...
     def __getattribute__(self, name: str, /) -> Any: ...
     def __setattr__(self, name: str, value: Any, /) -> None: ...
     def __getitem__(self, name: str, /) -> Any: ...

@@ -84,7 +84,7 @@ def _advice(source: str, target: str) -> str:
     if source == "f":
         return "; round and convert first, such as numpy.rint(x).astype(...)"
     if source in "mM":
-        return "; convert to a number of seconds or microseconds first"
+        return "; declare the field datetime, or convert to numbers first, such as x.astype('int64')"
     return ""
 
 

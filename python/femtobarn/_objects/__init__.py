@@ -15,6 +15,7 @@ from .objects import (
     Object,
     RecordValue,
     _object_at,
+    _object_html,
     has_python_values,
     plain_value,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "Object",
     "RecordValue",
     "_object_at",
+    "_object_html",
     "has_python_values",
     "plain_value",
 ]

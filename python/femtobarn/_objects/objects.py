@@ -17,6 +17,7 @@ from .._data.arrays import Tree
 from .._data.results import layout_of, numbers_of
 from .._exceptions import InvalidError, NotFoundError, near_misses
 from .._femtobarn import Object
+from .._html import html_table
 from .._lazy import ak
 from .._oid import Oid
 from .._schema.meanings import times_of
@@ -88,6 +89,22 @@ class _Members:
 
 def _object_at(view: View, entry: int) -> Object:
     return view.object_at(entry)
+
+
+def _object_html(found: Object) -> str:
+    """Return a table of the fields of an object."""
+    view = found._view
+    rows = (
+        (field.name, field.type, _shown(found[field.name]), field.description)
+        for field in view.definition.fields
+    )
+    return html_table(
+        f"{found.class_name} {found.oid} of {view.name}", ("field", "type", "value", "meaning"), rows
+    )
+
+
+def _shown(value: Any) -> Any:
+    return value if isinstance(value, float | str) else repr(value)
 
 
 class RecordValue(_Members):

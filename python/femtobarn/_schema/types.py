@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any
 
 from .._exceptions import InvalidError, NotFoundError, near_misses
+from .._html import html_table
 from .leaf_types import DTYPES, NAMED_REDUCED, Node, Primitive, Reduced, String
 from .meanings import Meaning
 
@@ -245,6 +246,11 @@ class Definition:
         body = json.loads(form) if isinstance(form, str) else form
         fields = _fields_from_json(body["fields"])
         return cls(body["name"], body.get("version", 1), fields)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the fields for notebooks."""
+        rows = ((field.name, field.type, field.description) for field in self.fields)
+        return html_table(f"class {self.name}, version {self.version}", ("field", "type", "meaning"), rows)
 
     def resolve(self, path: str) -> Node:
         """Return the type of the field at a dotted path, which may lead through collections.

@@ -88,6 +88,8 @@ def fitted(layout: Any, node: Node) -> Any:
     """Return an awkward layout with all fields of a type; those that it lacks have only missing values."""
     if isinstance(node, Optional):
         return fitted(layout, node.item)
+    if layout.is_indexed and not layout.is_option:
+        layout = layout.project()
     if layout.is_option or (isinstance(node, List | Fixed) and layout.is_list):
         inner = node.item if isinstance(node, List | Fixed) and not layout.is_option else node
         return layout.copy(content=fitted(layout.content, inner))

@@ -73,6 +73,9 @@ class ColumnReader:
         """Return the dotted names of all fields, members of records included."""
         return list(all_paths(self.definition))
 
+    def _ipython_key_completions_(self) -> list[str]:
+        return self.keys()
+
     def typenames(self) -> dict[str, str]:
         """Return the type of each field by its dotted name."""
         return {path: str(node) for path, node in all_paths(self.definition).items()}

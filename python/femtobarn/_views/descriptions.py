@@ -33,9 +33,8 @@ class FieldValues:
 
     def add(self, values: Any) -> None:
         """Count the values of an awkward array."""
-        flat = ak.flatten(values, axis=None) if values.ndim > 1 else values
-        there = ak.drop_none(flat)
-        self.missing += len(flat) - len(there)
+        self.missing += int(ak.sum(ak.is_none(values, axis=-1), axis=None))
+        there = ak.flatten(values, axis=None) if values.ndim > 1 else ak.drop_none(values)
         if "string" in str(there.type):
             self.count += len(there)
             return

@@ -40,4 +40,5 @@ def _ranks(column: ak.Array, descending: bool) -> list[Any]:
         ranks[~is_missing] = np.unique(values, return_inverse=True)[1].reshape(-1)
     if values.dtype.kind == "f":
         is_missing[~is_missing] = np.isnan(values)
+    ranks[is_missing] = 0  # Their order stays.
     return [-ranks if descending else ranks, is_missing]

@@ -334,6 +334,11 @@ impl Object {
         Ok(format!("<{} {}: {fields}>", self.class_name(py)?, oid.__str__()))
     }
 
+    /// A table of the fields, for notebooks.
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("femtobarn._objects")?.getattr("_object_html")?.call1((slf,))
+    }
+
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let at = py.import("femtobarn._objects")?.getattr("_object_at")?;
         (at, (self._view(py), self.entry)).into_pyobject(py)
