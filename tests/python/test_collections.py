@@ -282,3 +282,62 @@ def test_descriptions(fed: fb.Federation) -> None:
         "0",
     ]
     assert "<td>many</td>" in fed["d/c"].describe()._repr_html_()
+
+
+def test_joins_give_what_dictionaries_give(fed: fb.Federation) -> None:
+    random = np.random.default_rng(11)
+    types = {"a": "int32", "b": {"optional": "float32"}, "c": "string", "u": "uint64"}
+    fields = [{"name": name, "type": type_} for name, type_ in types.items()]
+    names = ["x", "yy", "é"]
+
+    def row() -> dict[str, Any]:
+        real = [None, float("nan"), 0.5, -2.0][random.integers(4)]
+        text, number = names[random.integers(3)], int(random.integers(4))
+        return {"a": int(random.integers(5)), "b": real, "c": text, "u": number}
+
+    rows = [row() for _ in range(300)]
+    # One of each key, in any order; the greatest number has no partner among signed ones.
+    by_a_c = {(each["a"], each["c"]): each for each in (row() | {"u": 1 << 63} for _ in range(40))}
+    with fed.transaction() as txn:
+        database = txn.database("d", create=True)
+        form = {"name": "N", "fields": fields}
+        database.container("ours", form, create=True).extend([*rows])
+        others = database.container("theirs", form, create=True)
+        for each in by_a_c.values():
+            others.append(each)
+    ours, theirs = fed["d/ours"], fed["d/theirs"]
+    joined = ours.join(
+        theirs, ["a", "c"], expressions=["a", "c"], other_expressions=["a", "c", "u"], where="a != 1"
+    )
+    wanted = [by_a_c.get((each["a"], each["c"])) for each in rows if each["a"] != 1]
+    assert [each["other"] and each["other"]["u"] for each in joined.to_list()] == [
+        each and 1 << 63 for each in wanted
+    ]
+    for own, other in zip(joined.to_list(), wanted, strict=True):
+        assert other is None or (own["a"], own["c"]) == (own["other"]["a"], own["other"]["c"]) == (
+            other["a"],
+            other["c"],
+        )
+    halves = theirs.sort_by("b")[:1]  # The least real number, which is no NaN and not missing.
+    [half] = halves["b"].to_list()
+    found = ours.join(halves, "b", name="half", expressions="b", other_expressions="b")
+    assert [each is not None for each in found.half.to_list()] == [each["b"] == half for each in rows]
+    assert ours.join(theirs[:1], {"a": "u"}, expressions="a").other.to_list() == [None] * 300
+    assert list(ours.join(theirs, ["a", "c"], expressions="a", other_expressions="b", library="pd")) == [
+        "a",
+        "other.b",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("on", "told"),
+    [
+        ({"run": "name"}, "'run' is int32, and 'name' is string: these are never equal"),
+        ("muons.pt", "has several values per object"),
+        ("run", "several objects of run1/events have run 1; join"),
+        ({}, "join takes names of fields"),
+    ],
+)
+def test_impossible_joins_are_refused(runs: fb.Federation, on: Any, told: str) -> None:
+    with pytest.raises(fb.FemtobarnError, match=told):
+        runs["run1/events"].join(runs["run1/events"], on)

@@ -82,7 +82,12 @@ def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
         return ak.from_iter(_plain(list(data), List(node)), highlevel=False)
     except (TypeError, ValueError) as error:
         raise InvalidError(f"the list cannot be converted to an array of {node}: {error}") from error
-    except RuntimeError as error:  # From a cast of text to UTF-8.
+    except RuntimeError as error:  # awkward cannot cast a value.
+        if "'int'" in str(error):
+            raise InvalidError(
+                "the list has an integer that does not fit into int64; append its objects one by one, or give "
+                "a NumPy array of uint64"
+            ) from error
         raise InvalidError(
             "a text in the list has half of a surrogate pair, which UTF-8 cannot hold"
         ) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .._data.casts import Values
 from .._exchange.exports import Progress, export_views
@@ -12,6 +12,9 @@ from .._query.paths import Expressions
 from .._query.selection import Where
 from .column_reader import ColumnReader
 from .requests import Request
+
+if TYPE_CHECKING:
+    from .joins import Keys
 
 __all__ = ["Columns"]
 
@@ -123,6 +126,63 @@ class Columns(ColumnReader):
         request = Request.of(self.definition, expressions, where, library, aliases, filter_name, cut)
         part = self._part(entry_start, entry_stop)
         return map(request.result, self._batches(request.projection, request.selection, part, step_size))
+
+    def join(
+        self,
+        other: Columns,
+        on: Keys,
+        *,
+        name: str = "other",
+        expressions: Expressions = None,
+        where: Where = None,
+        other_expressions: Expressions = None,
+        library: str = "ak",
+    ) -> Any:
+        """Read objects together with those of another view that have the same keys.
+
+        A link does the same without keys, and without reading those of the other view.
+
+        Parameters
+        ----------
+        other
+            Another view or collection, in which at most one object has each key.
+        on
+            Fields with one value per object, such as ``["run", "event"]``; or a mapping of names in this view
+            to names in the other one.
+        name
+            Name of a field of the result with the fields of the other object; missing if there is none.
+        expressions, where, library
+            As for :meth:`arrays`.
+        other_expressions
+            The fields of the other view, all if not given.
+
+        Raises
+        ------
+        InvalidError
+            If a key has several values per object, several objects of `other` have one key, or a field is
+            called `name`.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> def form(*names):
+        ...     return {"name": names[-1], "fields": [{"name": each, "type": "int32"} for each in names]}
+        >>> with fed.transaction() as txn:
+        ...     database = txn.database("d", create=True)
+        ...     events = database.container("events", form("run", "event"), create=True)
+        ...     oids = events.extend({"run": [1, 1, 2], "event": [1, 2, 1]})
+        ...     book = database.container("book", form("number", "shift"), create=True)
+        ...     oids = book.extend({"number": [1], "shift": [7]})
+        >>> array = fed["d/events"].join(fed["d/book"], on={"run": "number"}, name="book")
+        >>> array.book.shift.to_list()
+        [7, 7, None]
+        """
+        from .joins import joined  # This imports awkward.
+
+        request = Request.of(self.definition, expressions, where)
+        chosen = Request.of(other.definition, other_expressions)
+        return joined(self, other, on, name, request, chosen, library)
 
     def export(
         self,

@@ -1,4 +1,4 @@
-"""The order of objects by the values of fields."""
+"""Objects in the order of the values of fields, and which of them have the same values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .._exceptions import InvalidError
 
-__all__ = ["order_of"]
+__all__ = ["key_column", "order_of", "ranked"]
 
 
 def order_of(array: ak.Array, keys: Sequence[str], descending: bool) -> Any:
@@ -19,20 +19,38 @@ def order_of(array: ak.Array, keys: Sequence[str], descending: bool) -> Any:
     Raises
     ------
     InvalidError
-        If a key has several values per object, or values without an order.
+        If a key has several values per object, or members.
     """
     columns: list[Any] = []
     for key in reversed(keys):
-        column = array[key] if key in array.fields else array[tuple(key.split("."))]
-        if column.ndim > 1 or column.fields:
-            what = "members" if column.fields else "several values per object"
-            raise InvalidError(f"{key!r} has {what}, which have no order; name one of them, or an alias")
-        columns += _ranks(column, descending)
+        ranks, is_missing = ranked(key_column(array, key))
+        columns += [-ranks if descending else ranks, is_missing]
     return np.lexsort(columns)
 
 
-def _ranks(column: ak.Array, descending: bool) -> list[Any]:
-    """Return the places of values among all different ones, and above that, which values come last."""
+def key_column(array: ak.Array, path: str) -> ak.Array:
+    """Return a field with one value per object, by its dotted name.
+
+    Raises
+    ------
+    InvalidError
+        If it has several values per object, or members.
+    """
+    column = array[path] if path in array.fields else array[tuple(path.split("."))]
+    if column.ndim > 1 or column.fields:
+        what = "members" if column.fields else "several values per object"
+        raise InvalidError(f"{path!r} has {what}, which have no order; name one of them, or an alias")
+    return column
+
+
+def ranked(column: ak.Array) -> tuple[Any, Any]:
+    """Return the place of each value among all different ones, and which values are missing or NaN.
+
+    Returns
+    -------
+    tuple
+        int64 and bool, shape (n,) each. The places of missing values are 0.
+    """
     is_missing = ak.to_numpy(ak.is_none(column)).astype(bool)
     values = np.asarray(ak.to_numpy(ak.drop_none(column)))
     ranks = np.zeros(len(column), np.int64)
@@ -40,5 +58,5 @@ def _ranks(column: ak.Array, descending: bool) -> list[Any]:
         ranks[~is_missing] = np.unique(values, return_inverse=True)[1].reshape(-1)
     if values.dtype.kind == "f":
         is_missing[~is_missing] = np.isnan(values)
-    ranks[is_missing] = 0  # Their order stays.
-    return [-ranks if descending else ranks, is_missing]
+    ranks[is_missing] = 0
+    return ranks, is_missing
