@@ -7,12 +7,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._data.arrays import Tree, columns_of
+from ._data.arrays import Tree, columns_of, tree_length
 from ._data.arrow import is_arrow_stream
-from ._exceptions import InvalidError, NotFoundError, check_text
+from ._exceptions import ExistsError, InvalidError, NotFoundError, check_text
 from ._objects.changes import Chosen, entries_of, new_values
 from ._oid import OidRange
-from ._schema.classes import definition_of
+from ._schema.classes import definition_of, with_field
 from ._schema.types import Definition, ElementLink, Link, innermost, paths_of
 from ._sizes import bytes_of_size
 from ._views.columns import Columns
@@ -294,6 +294,76 @@ class ContainerWriter:
             raise InvalidError("give the objects to delete, or a condition as where, but not both")
         entries = self.view().entries(where) if where is not None else entries_of(objects, self._place)[0]
         return self._handle.delete(entries.tobytes())
+
+    def add_field(
+        self, name: str, type: Any, values: Any = None, *, default: Any = None, description: str = ""
+    ) -> None:
+        """Add a field to all objects, in a newer version of their class; earlier snapshots do not have it.
+
+        Other containers of the class may get the same field, and then have the same version.
+
+        Parameters
+        ----------
+        type
+            Its type, as in a persistent class: ``fb.float32``, ``list[int]``.
+        values
+            An array with a value for each object, or a text that tells how it is computed, such as
+            ``"sum(Jet.pt)"``; see the `aliases` of :meth:`View.arrays`.
+        default
+            Without `values`, a number or text that all objects have; zero, empty or missing if not given.
+        description
+            What the field means, with its unit.
+
+        Raises
+        ------
+        ExistsError
+            If the objects have such a field.
+        InvalidError
+            If the values do not fit, or the type cannot be stored.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [1, 2, 3]})
+        ...     numbers.add_field("square", fb.int64, "n * n")
+        >>> fed["d/numbers"]["square"].to_list()
+        [1, 4, 9]
+        """
+        newer = with_field(self.definition, name, type, default, description)
+        tree, entries = None, self.view().entries()
+        if isinstance(values, str):
+            values = self.view().arrays("new_value", aliases={"new_value": values}).new_value
+        if values is not None:
+            tree = new_values({name: values}, {}, newer, single=False)
+            if tree_length(tree) != len(entries):
+                raise InvalidError(f"{tree_length(tree)} values were given for {len(entries)} objects")
+        self._evolve(newer)
+        if tree is not None and len(entries):
+            self._handle.update(entries.tobytes(), tree)
+
+    def _evolve(self, wanted: Definition) -> None:
+        """Convert the objects to a newer version of their class: one with the same fields if there is one."""
+        known = map(Definition.from_json, self.database.transaction.federation.classes())
+        versions = {each.version: each.fields for each in known if each.name == wanted.name}
+        newer = [number for number in versions if number > wanted.version]
+        last = max([wanted.version, *newer])
+        # Beyond those that are known, this transaction may have made some.
+        for number in [
+            *(each for each in newer if versions[each] == wanted.fields),
+            *range(last + 1, last + 100),
+        ]:
+            with contextlib.suppress(ExistsError):
+                made = Definition(wanted.name, number, wanted.fields)
+                evolved = self.database.container(self.name, made, evolve=True)
+                self._handle, self._definition, self.append = evolved._handle, None, evolved.append
+                return
+        raise InvalidError(
+            f"class {wanted.name} has too many new versions in this transaction; commit it first"
+        )
 
     def view(self) -> View:
         """Return the container with the changes of this transaction so far."""

@@ -85,7 +85,7 @@ def _of_python(data: Iterable[Any], node: Node) -> ak.contents.Content:
     except RuntimeError as error:  # awkward cannot cast a value.
         if "'int'" in str(error):
             raise InvalidError(
-                "the list has an integer that does not fit into int64; append its objects one by one, or give "
+                "the list has an integer that int64 cannot hold; append the objects one by one, or give "
                 "a NumPy array of uint64"
             ) from error
         raise InvalidError(

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
 from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_origin, overload
 
-from .._exceptions import InvalidError, NotFoundError, WrongTypeError
+from .._exceptions import ExistsError, InvalidError, NotFoundError, WrongTypeError
 from .annotations import evaluate, node_of
 from .declared_fields import declare_strictly
 from .types import Definition, Field, Node, Primitive, Record, Reduced, String
 
-__all__ = ["definition_of", "field", "is_persistent", "persistent"]
+__all__ = ["definition_of", "field", "is_persistent", "persistent", "with_field"]
 
 C = TypeVar("C", bound=type[Any])
 
@@ -256,6 +256,29 @@ def stored_default(value: Any, node: Node) -> bool | int | float | str | None:
     if isinstance(value, float) and not isfinite(value):
         return None
     return value if isinstance(value, bool | int | float | str) else None
+
+
+def with_field(definition: Definition, name: str, type: Any, default: Any, description: str) -> Definition:
+    """Return a class with one more field, which is declared as in a persistent class.
+
+    Raises
+    ------
+    ExistsError
+        If the class has a field of that name.
+    InvalidError
+        If the name or the type is none of a field, or the default does not fit.
+    """
+    where = f"field {name!r} of class {definition.name}"
+    if name in definition.record.by_name:
+        raise ExistsError(f"{where} exists; choose another name, or change its values with update")
+    if name.startswith("_") or name in RESERVED or not name.isidentifier():
+        raise InvalidError(f"{where} has a name that fields cannot have; choose another one")
+    node = node_of(type, {}, where)
+    try:
+        added = Field(name, node, description, default=stored_default(default, node))
+    except ValueError as error:
+        raise InvalidError(f"{where} has a default that does not fit: {error}") from None
+    return Definition(definition.name, definition.version, (*definition.fields, added))
 
 
 def _description(member: dataclasses.Field[Any], annotation: Any) -> str:
