@@ -38,7 +38,6 @@ from ._conditions.reductions import DeadBand, Function, Mean, RawField
 from ._conditions.run_tables import RunTable
 from ._conditions.series import Interval, Series
 from ._conditions.series_writers import SeriesWriter
-from ._containers import concat
 from ._exceptions import (
     BusyError,
     ClosedError,
@@ -105,7 +104,7 @@ from ._upkeep import (
     RepairReport,
     VacuumReport,
 )
-from ._views.collection import Collection
+from ._views.collection import Collection, concat
 from ._views.view import View
 from ._writers import ContainerWriter, Database
 from .datamodel import Model, load_model

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ._views.collection import Collection
-from ._views.view import View
+from ._exceptions import ClosedError
 
 if TYPE_CHECKING:
     from ._snapshots import Snapshot
+    from ._views.collection import Collection
+    from ._views.view import View
 
-__all__ = ["Containers", "concat"]
+__all__ = ["Containers"]
 
 
 class Containers:
@@ -54,35 +56,7 @@ class Containers:
         return self.keys()
 
     def _repr_html_(self) -> str:
-        return self.snapshot()._repr_html_()
-
-
-def concat(views: Sequence[View], *, source: str = "source") -> Collection:
-    """Return the objects of several views, also of several federations, as if they were in one container.
-
-    Fields that some lack are missing in the objects of these.
-
-    Parameters
-    ----------
-    source
-        Name of a field with the name of the container of each object.
-
-    Raises
-    ------
-    InvalidError
-        If there is no view, or a field has types that cannot be merged.
-
-    Examples
-    --------
-    >>> import femtobarn as fb, tempfile
-    >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
-    >>> with fed.transaction() as txn:
-    ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
-    ...     for name in ("run1", "run2"):
-    ...         numbers = txn.database(name, create=True).container("numbers", form, create=True)
-    ...         oids = numbers.extend({"n": [1, 2]})
-    >>> numbers = fb.concat([fed["run1/numbers"], fed["run2/numbers"][1:]])
-    >>> numbers.arrays().to_list()[1:]
-    [{'n': 2, 'source': 'run1/numbers'}, {'n': 2, 'source': 'run2/numbers'}]
-    """
-    return Collection(views, source)
+        try:
+            return self.snapshot()._repr_html_()
+        except ClosedError:
+            return f"<pre>{escape(repr(self))}</pre>"

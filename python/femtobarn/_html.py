@@ -27,7 +27,8 @@ def html_table(caption: str, head: Sequence[str | tuple[str, str]], rows: Iterab
     """
     names = "".join(f"<th>{_head(each)}</th>" for each in head)
     body = "".join("<tr>" + "".join(f"<td>{_shown(value)}</td>" for value in row) + "</tr>" for row in rows)
-    return f"<table><caption>{escape(caption)}</caption><tr>{names}</tr>{body}</table>"
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<tr>{names}</tr>{body}</table>"
 
 
 def _head(name: str | tuple[str, str]) -> str:

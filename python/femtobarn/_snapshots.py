@@ -23,7 +23,7 @@ from ._query.paths import Expressions, all_paths
 from ._query.projections import Projection
 from ._query.selection import Where
 from ._schema.types import Definition, Link, Record, innermost, plain_name
-from ._views.collection import Collection
+from ._views.collection import Collection, concat
 from ._views.picked import PickedView
 from ._views.view import View
 
@@ -111,11 +111,12 @@ class Snapshot(Mapping[str, View]):
         known = list(self)
         found: dict[str, None] = {}
         for name in names:
+            check_container_path(name)
             matching = [each for each in known if fnmatch.fnmatchcase(each, name)]
             if not matching:
                 raise NotFoundError(f"no container matches {name!r}{near_misses(name, known)}")
             found |= dict.fromkeys(matching)
-        return Collection([self[each] for each in found], source)
+        return concat([self[each] for each in found], source=source)
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)

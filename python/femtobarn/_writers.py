@@ -13,7 +13,7 @@ from ._exceptions import ExistsError, InvalidError, NotFoundError, check_text
 from ._objects.changes import Chosen, entries_of, new_values
 from ._oid import OidRange
 from ._schema.classes import definition_of, with_field
-from ._schema.types import Definition, ElementLink, Link, innermost, paths_of
+from ._schema.types import Definition, has_links, paths_of
 from ._sizes import bytes_of_size
 from ._views.columns import Columns
 from ._views.view import View
@@ -175,8 +175,8 @@ class ContainerWriter:
         Raises
         ------
         InvalidError
-            If names or values do not fit the class. Nothing of arrays is appended then; of objects, those
-            before the refused one are.
+            If names or values do not fit the class. Nothing of arrays is appended then; of objects and views,
+            those before the refused ones are.
 
         Examples
         --------
@@ -199,7 +199,7 @@ class ContainerWriter:
                 self._handle.append(item)
         elif isinstance(data, Columns):
             self._check_links(data)
-            for batch in data.iterate([field.name for field in self.definition.fields]):
+            for batch in data.iterate(data.stored_fields):
                 self._handle.extend(columns_of(batch, self.definition.record))
         else:
             self._handle.extend(columns_of(data, self.definition.record))
@@ -207,12 +207,9 @@ class ContainerWriter:
 
     def _check_links(self, data: Columns) -> None:
         """Refuse links of another federation, which would lead to other objects here."""
-        if data.snapshot.federation.uuid != self.database.transaction.federation.uuid:
-            links = [
-                path
-                for path, node in paths_of(self.definition.record)
-                if isinstance(innermost(node), Link | ElementLink)
-            ]
+        ours = self.database.transaction.federation.uuid
+        if any(snapshot.federation.uuid != ours for snapshot in data.snapshots):
+            links = [path for path, node in paths_of(self.definition.record) if has_links(node)]
             if links:
                 raise InvalidError(
                     f"field {links[0]!r} has links, which lead to objects of another federation; copy these "

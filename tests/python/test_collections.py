@@ -100,7 +100,7 @@ def test_parts_of_collections(runs: fb.Federation) -> None:
     assert pickle.loads(pickle.dumps(events))["name"].to_list() == events["name"].to_list()
     assert events.hist({"muons.pt": (3, 0, 30)}).values().sum() == len(ak.flatten(events["muons.pt"]))
     assert str(events.explain("run", where="run > 2")).startswith("left out by statistics  8 of 12 entries")
-    assert "run1/events and 2 others: 11 objects" in events._repr_html_()
+    assert "run1/events and 2 more: 11 objects" in events._repr_html_()
     [run] = events.describe("run")
     assert (run.count, run.least, run.most) == (11, 1, 3)
 

@@ -16,6 +16,7 @@ from .._conditions.payloads import LinkedPayload, payload_bytes
 from .._conditions.series import Interval, Series
 from .._exceptions import ExistsError, InvalidError, StorageError, check_progress
 from .._schema.classes import definition_of
+from .._schema.meanings import json_value
 from .._schema.types import List, String
 from .json_values import check_exportable, to_json
 from .row_files import text_moment
@@ -160,7 +161,7 @@ def _write_csv(job: Job, file: Path, wanted: dict[str, Series], progress: Progre
 def _cell(value: Any, node: Any) -> Any:
     if isinstance(node, String) or (isinstance(node, List) and node.is_bytes) or value is None:
         return value
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=json_value)
 
 
 def _write_json(job: Job, file: Path, wanted: dict[str, Series], progress: Progress) -> int:
@@ -182,7 +183,7 @@ def _write_json(job: Job, file: Path, wanted: dict[str, Series], progress: Progr
                     }
                     data = base64.b64encode(payload_bytes(payload)).decode()
                     value = {"payload": {**texts, "data": data}, "source_hash": value["source_hash"]}
-                out.write(json.dumps({**moments, "channel": channel, **value}) + "\n")
+                out.write(json.dumps({**moments, "channel": channel, **value}, default=json_value) + "\n")
                 count += 1
             progress(number, len(wanted))
     return count
@@ -224,9 +225,8 @@ def _write_table(
         if one.entry not in stored:
             if _is_linked(series):
                 value["payload"] = _payload_number(connection, series, one.entry, value["payload"], payloads)
-            cursor = connection.execute(
-                "INSERT INTO value (series, condition) VALUES (?, ?)", (number, json.dumps(value))
-            )
+            text = json.dumps(value, default=json_value)
+            cursor = connection.execute("INSERT INTO value (series, condition) VALUES (?, ?)", (number, text))
             stored[one.entry] = int(cursor.lastrowid or 0)
         texts = (series.shown(one.since), series.shown(one.until))
         row = (number, channel, one.since, one.until, *texts, stored[one.entry])

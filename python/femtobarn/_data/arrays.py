@@ -50,7 +50,7 @@ from .._schema.types import (
 from .casts import Values, cast_numbers
 from .layouts import layout_of, named_parts
 
-__all__ = ["Tree", "columns_of", "tree_length"]
+__all__ = ["Tree", "columns_of", "empty_tree", "tree_length"]
 
 Tree = tuple[Any, ...]
 """Columns in the form that the extension module takes and returns."""
@@ -137,7 +137,7 @@ def _matched(layout: ak.contents.Content, node: Node, path: str) -> Tree:
     if isinstance(layout, ak.contents.NumpyArray) and layout.purelist_depth > 1:
         layout = layout.to_RegularArray()
     if layout.is_unknown and not isinstance(node, Optional):
-        return _empty(node)
+        return empty_tree(node)
     if isinstance(node, Optional):
         return _optional(layout, node, path)
     if isinstance(node, Link | ElementLink):
@@ -168,6 +168,8 @@ def _value(layout: ak.contents.Content, node: Node, path: str) -> Tree:
         return ("string", _bytes_of(offsets), _bytes_of(content.data))
     as_lists = (None, "bytestring") if isinstance(node, List) and node.item in BYTES else (None,)
     if isinstance(node, List) and layout.is_list and kind in as_lists:
+        if node.meaning is not None or node.is_map:
+            layout = _with_unique_items(layout, node, path)
         offsets, content = _lists(layout)
         return ("list", _bytes_of(offsets), _matched(content, node.item, path), False)
     if isinstance(node, Fixed) and layout.is_list and kind is None:
@@ -176,28 +178,60 @@ def _value(layout: ak.contents.Content, node: Node, path: str) -> Tree:
         return _fixed(layout, Primitive("bool"), node.size, path)
     if isinstance(node, Primitive | Reduced) and layout.is_numpy:
         numbers = cast_numbers(layout.data, node, path)
-        if isinstance(node, Primitive) and node.meaning is not None and node.meaning.kind == "enum":
-            _check_members(set(np.unique(numbers).tolist()), node.meaning, path)
+        if isinstance(node, Primitive) and node.meaning is not None and node.meaning.is_enumeration:
+            values = set(np.unique(numbers).tolist())
+            if node.meaning.kind == "flag":
+                values = {value for value in values if value & ~node.meaning.mask}
+            _check_members(values, node.meaning, path)
         return ("primitive", node.dtype_name, _bytes_of(numbers))
     raise InvalidError(f"{_place(path)} is {node}, which cannot hold {_described(layout)}")
 
 
+def _with_unique_items(layout: ak.contents.Content, node: List, path: str) -> ak.contents.Content:
+    """Return lists of sets in ascending order without duplicates; refuse equal keys of a dictionary."""
+    offsets, content = _lists(layout)
+    keys = _direct(content)
+    if node.is_map and keys.is_record and keys.contents:
+        names = keys.fields
+        keys = _direct(keys.content(next((name for name in ("_0", "key", "0") if name in names), names[0])))
+    if not len(keys) or keys.is_option or not (keys.is_numpy or keys.parameter("__array__") == "string"):
+        return layout
+    values = keys.data if keys.is_numpy else np.array(ak.to_list(keys), object)
+    ranks = np.unique(values, return_inverse=True)[1].reshape(-1)
+    owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = np.lexsort((ranks, owners))
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (owners[order][1:] != owners[order][:-1]) | (ranks[order][1:] != ranks[order][:-1])
+    if node.is_map:
+        if not is_new.all():
+            at = int(order[np.flatnonzero(~is_new)[0]])
+            raise InvalidError(f"{_place(path)}: value {int(owners[at])} has key {values[at]!r} twice")
+        return layout
+    kept = order[is_new]
+    counts = np.bincount(owners[kept], minlength=len(offsets) - 1)
+    ends = ak.index.Index64(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+    return ak.contents.ListOffsetArray(ends, content[kept])
+
+
 def _check_members(values: set[Any], meaning: Meaning, path: str) -> None:
-    for value in sorted(values - meaning.values)[:1]:
-        raise InvalidError(f"{_place(path)}: {value!r} is no member of {meaning.name}")
+    wrong = sorted(values - meaning.values)
+    if wrong:
+        raise InvalidError(f"{_place(path)}: {wrong[0]!r} is no member of {meaning.name}")
 
 
 def _tuple(layout: ak.contents.Content, node: Record, path: str) -> Tree:
     """Return the columns of tuples: of awkward's, or of records of ``_0``..., or of ``key`` and ``value``."""
     names = list(node.by_name)
-    if not layout.is_tuple and layout.fields not in (names, ["key", "value"]):
-        _check_names(layout.fields, node, path)
+    given = dict(zip(names, layout.fields, strict=False))
+    if not layout.is_tuple:
+        given = {"_0": "key", "_1": "value"} if set(layout.fields) == {"key", "value"} else {}
+        if not given:
+            _check_names(layout.fields, node, path)
     if len(layout.contents) != len(names):
         raise InvalidError(f"{_place(path)} is {node}, but values have {len(layout.contents)} items")
-    ordered = not layout.is_tuple and layout.fields != ["key", "value"]
     contents = tuple(
-        _matched(layout.content(name if ordered else number), node.by_name[name], f"{path}.{name}")
-        for number, name in enumerate(names)
+        _matched(layout.content(given.get(name, name)), node.by_name[name], f"{path}.{name}")
+        for name in names
     )
     return ("record", layout.length, tuple(names), contents)
 
@@ -226,6 +260,9 @@ def _fixed(layout: ak.contents.Content, item: Node, size: int, path: str) -> Tre
 
 
 def _optional(layout: ak.contents.Content, node: Optional, path: str) -> Tree:
+    if layout.is_numpy and layout.data.dtype.kind == "M" and np.isnat(layout.data).any():
+        there = ak.index.Index8((~np.isnat(layout.data)).view(np.int8))
+        layout = ak.contents.ByteMaskedArray(there, layout, valid_when=True)
     if layout.is_option:
         offsets = _counted(layout.mask_as_bool(valid_when=True))
         layout = _direct(layout.project())
@@ -237,7 +274,7 @@ def _optional(layout: ak.contents.Content, node: Optional, path: str) -> Tree:
 def _link(layout: ak.contents.Content, node: Link | ElementLink, path: str) -> Tree:
     record = LINK_RECORDS[type(node)]
     if layout.is_unknown:
-        return _empty(node)
+        return empty_tree(node)
     if layout.is_option:
         # A missing link is stored as a null link, all of whose members are 0.
         layout = _null(layout, record)
@@ -316,7 +353,7 @@ def _loss(layout: ak.contents.Content, node: Node) -> int:
 
 def _variant_tree(node: Variant, tags: Values, positions: Values, contents: dict[int, Tree]) -> Tree:
     alternatives = enumerate(node.alternatives)
-    trees = tuple(contents[n] if n in contents else _empty(item) for n, item in alternatives)
+    trees = tuple(contents[n] if n in contents else empty_tree(item) for n, item in alternatives)
     return ("variant", _bytes_of(tags), _bytes_of(positions.astype(np.int64)), trees)
 
 
@@ -377,23 +414,23 @@ def _counted(valid: Values) -> Values:
     return offsets
 
 
-def _empty(node: Node) -> Tree:
-    """Return columns without entries."""
+def empty_tree(node: Node) -> Tree:
+    """Return columns of a type without entries."""
     none, start = np.empty(0, np.uint8), np.zeros(8, np.uint8)
     if isinstance(node, Primitive | Reduced):
         return ("primitive", node.dtype_name, none)
     if isinstance(node, String):
         return ("string", start, none)
     if isinstance(node, List | Optional):
-        return ("list", start, _empty(node.item), isinstance(node, Optional))
+        return ("list", start, empty_tree(node.item), isinstance(node, Optional))
     if isinstance(node, Fixed):
-        return ("fixed", node.size, 0, _empty(node.item))
+        return ("fixed", node.size, 0, empty_tree(node.item))
     if isinstance(node, Bitset):
-        return ("fixed", node.size, 0, _empty(Primitive("bool")))
+        return ("fixed", node.size, 0, empty_tree(Primitive("bool")))
     if isinstance(node, Variant):
-        return ("variant", none, none, tuple(_empty(item) for item in node.alternatives))
+        return ("variant", none, none, tuple(empty_tree(item) for item in node.alternatives))
     record = node if isinstance(node, Record) else LINK_RECORDS[type(node)]
-    return ("record", 0, tuple(record.by_name), tuple(_empty(f.type) for f in record.fields))
+    return ("record", 0, tuple(record.by_name), tuple(empty_tree(f.type) for f in record.fields))
 
 
 def _bytes_of(values: Values) -> Values:

@@ -6,7 +6,7 @@ import numpy as np
 
 from .._lazy import ak
 from .._schema.meanings import TIMES, Meaning
-from .._schema.types import Field, Fixed, List, Node, Optional, Primitive, Record, String, Variant
+from .._schema.types import DTYPES, Field, Fixed, List, Node, Optional, Primitive, Record, String, Variant
 
 __all__ = ["type_of_layout"]
 
@@ -44,4 +44,5 @@ def _of_numbers(dtype: np.dtype[np.generic]) -> Node:
     for meaning, stored in TIMES.items():
         if dtype == stored:
             return Primitive("int64", Meaning(meaning))
-    return Primitive(dtype.name)
+    # What is no type of a field, such as a duration, is read as a number.
+    return Primitive(dtype.name if dtype.name in DTYPES else "int64")

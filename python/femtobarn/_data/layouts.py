@@ -6,7 +6,7 @@ Optional libraries are not imported to recognise their data: a caller that has s
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -135,16 +135,20 @@ def _plain(value: Any, node: Node) -> Any:
     meaning = getattr(node, "meaning", None)
     if meaning is not None and value is not None:
         value = meaning.to_stored(value)
+    if isinstance(node, Optional) and _is_no_time(value):
+        return None
     if isinstance(node, Link):
         oid = getattr(value, "oid", value)
         return (
             dict(zip(("database", "container", "entry"), oid, strict=True)) if isinstance(oid, Oid) else value
         )
+    if isinstance(node, ElementLink) and hasattr(value, "element"):
+        value = (value.oid, value.element)
     if isinstance(node, ElementLink) and isinstance(value, tuple):
         return _plain(value[0], Link("")) | {"element": value[1]}
     if isinstance(node, List) and node.is_map and isinstance(value, dict):
         value = list(value.items())
-    if isinstance(node, List | Fixed) and isinstance(value, list | tuple | OidRange | OidArray):
+    if isinstance(node, List | Fixed) and isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return [_plain(item, node.item) for item in value]
     if isinstance(node, Optional):
         return _plain(value, node.item)
@@ -153,6 +157,11 @@ def _plain(value: Any, node: Node) -> Any:
     if isinstance(node, Variant):
         return _plain(value, _alternative_for(value, node))
     return value.tolist() if isinstance(value, np.generic) else value
+
+
+def _is_no_time(value: Any) -> bool:
+    """Whether a value is NaT, of NumPy or pandas."""
+    return type(value).__name__ == "NaTType" or (isinstance(value, np.datetime64) and bool(np.isnat(value)))
 
 
 def _alternative_for(value: Any, node: Variant) -> Node:

@@ -84,7 +84,12 @@ class _Members:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all members as plain Python values; links become OIDs or None."""
-        return {name: plain_value(self[name]) for name in self.fields}
+        types = self._types()
+        return {name: plain_value(self[name], types.get(name)) for name in self.fields}
+
+    def _types(self) -> dict[str, Node]:
+        """Return the types of members, as far as they are known."""
+        return {}
 
 
 def _object_at(view: View, entry: int) -> Object:
@@ -139,6 +144,9 @@ class RecordValue(_Members):
     def fields(self) -> list[str]:
         """Names of the members."""
         return list(self._tree[2])
+
+    def _types(self) -> dict[str, Node]:
+        return self._node.by_name
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._tree[2]:
@@ -381,7 +389,7 @@ def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Sna
     is_enumeration = isinstance(node, Primitive) and node.meaning is not None and node.meaning.is_enumeration
     if tree[0] == "primitive" and not is_enumeration:
         return numbers_of(tree, node)[start:stop]
-    if node is not None and (is_enumeration or tree[0] == "string" or _is_of_python(node)):
+    if node is not None and (is_enumeration or tree[0] == "string" or has_python_values(node)):
         return [value_of(tree, node, index, snapshot) for index in range(start, stop)]
     if isinstance(node, Link | ElementLink):
         records = _link_records(tree, start, stop)
@@ -398,11 +406,19 @@ def _is_of_python(node: Node) -> bool:
     return getattr(node, "meaning", None) is not None or (isinstance(node, List) and node.is_map)
 
 
-def has_python_values(node: Node) -> bool:
-    """Tell whether values, or items of collections, are what arrays do not have: times, sets, tuples..."""
+def has_python_values(node: Node | None, *, in_records: bool = False) -> bool:
+    """Tell whether values, or items of collections, are what arrays do not have: times, sets, tuples...
+
+    Parameters
+    ----------
+    in_records
+        Whether members of records count, too.
+    """
     if isinstance(node, Optional | Fixed) or (isinstance(node, List) and not _is_of_python(node)):
-        return has_python_values(node.item)
-    return _is_of_python(node)
+        return has_python_values(node.item, in_records=in_records)
+    if in_records and isinstance(node, Record) and not node.is_tuple:
+        return any(has_python_values(each.type, in_records=True) for each in node.fields)
+    return node is not None and _is_of_python(node)
 
 
 def _link_records(tree: Tree, start: int, stop: int) -> Any:
@@ -422,8 +438,14 @@ def _link_value(record: Any, node: Link | ElementLink, snapshot: Snapshot) -> Li
     return ElementRef(oid, members[3], node.target, snapshot) if len(members) > 3 else LinkRef(oid, snapshot)
 
 
-def plain_value(value: Any) -> Any:
-    """Return a value in Python's own types, with links as OIDs."""
+def plain_value(value: Any, node: Node | None = None) -> Any:
+    """Return a value in Python's own types, with links as OIDs.
+
+    Parameters
+    ----------
+    node
+        Its type, by which items of arrays are what they stand for.
+    """
     if isinstance(value, LinkRef):
         return value.oid
     if isinstance(value, ElementRef):
@@ -436,8 +458,29 @@ def plain_value(value: Any) -> Any:
         return {key: plain_value(item) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(map(plain_value, value))
-    if isinstance(value, set):
-        return value
     if isinstance(value, np.ndarray):
         return times_of(value) if value.dtype.kind == "M" else value.tolist()
-    return value.to_list() if hasattr(value, "to_list") else value
+    if not hasattr(value, "to_list"):
+        return value
+    return (
+        _meant_items(value.to_list(), node) if has_python_values(node, in_records=True) else value.to_list()
+    )
+
+
+def _meant_items(value: Any, node: Node | None) -> Any:
+    """Return what awkward has made of an array, with what its values stand for."""
+    if value is None or node is None:
+        return value
+    meaning = getattr(node, "meaning", None)
+    if isinstance(node, Optional):
+        return _meant_items(value, node.item)
+    if isinstance(node, List | Fixed):
+        items = [_meant_items(item, node.item) for item in value]
+        if isinstance(node, List) and node.is_map:
+            return dict(items)
+        return items if meaning is None else meaning.to_python(items)
+    if isinstance(node, Record):
+        members = {name: _meant_items(item, node.by_name.get(name)) for name, item in value.items()}
+        return tuple(members.values()) if node.is_tuple else members
+    # awkward has dates of Python, and integers of times.
+    return value if meaning is None or not isinstance(value, int | str) else meaning.to_python(value)

@@ -9,9 +9,13 @@ from collections.abc import Mapping
 from .._exceptions import InvalidError, NotFoundError, WrongTypeError
 from .._schema.types import Definition
 from .array_terms import ArrayTerm, term_of
+from .meant_constants import with_stored_constants
 from .rewriting import FUNCTIONS
 
 __all__ = ["Aliases", "aliases_of", "field_behind_link", "with_aliases"]
+
+PARTS_MAX = 10_000
+"""Most parts of an expression, with those of the aliases in it."""
 
 Aliases = Mapping[str, ArrayTerm]
 """Computed columns by their names."""
@@ -35,6 +39,8 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
     ('2 * (x + 1)', ['x'])
     """
     found: dict[str, ArrayTerm] = {}
+    if not isinstance(texts, Mapping):
+        raise WrongTypeError(f"aliases are texts by names, such as {{'pt2': 'pt ** 2'}}, not {texts!r}")
     for name, text in texts.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise WrongTypeError(f"aliases are texts by names, such as {{'pt2': 'pt ** 2'}}, not {text!r}")
@@ -43,7 +49,9 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
             raise InvalidError(f"alias {name!r} {reason}; choose another name")
         try:
             node = _substituted(ast.parse(text.strip(), mode="eval").body, found)
-            found[name] = term_of(node, FUNCTIONS, definition)
+            if sum(1 for _ in ast.walk(node)) > PARTS_MAX:
+                raise InvalidError("it has too many parts, with those of the aliases that it uses")
+            found[name] = term_of(with_stored_constants(node, definition, times=False), FUNCTIONS, definition)
         except (InvalidError, NotFoundError) as error:
             raise type(error)(f"alias {name!r}: {error}") from None
         except (SyntaxError, ValueError) as error:

@@ -18,6 +18,7 @@ import awkward as ak
 import numpy as np
 
 from .._exceptions import InvalidError, NotFoundError, near_misses
+from .._schema.meanings import time_of
 from .array_terms import REDUCERS, is_integer
 
 __all__ = ["Evaluator"]
@@ -69,13 +70,14 @@ class Evaluator(ast.NodeVisitor):
         return promoted(member(self.array, node.id))
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        return promoted(member(self._records(node.value), node.attr))
+        return promoted(member(self.field(node.value), node.attr))
 
-    def _records(self, node: ast.expr) -> Any:
+    def field(self, node: ast.expr) -> Any:
+        """Return a field, or records, as they are stored."""
         if isinstance(node, ast.Name):
             return member(self.array, node.id)
         if isinstance(node, ast.Attribute):
-            return member(self._records(node.value), node.attr)
+            return member(self.field(node.value), node.attr)
         return self.visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> Any:
@@ -124,9 +126,10 @@ class Evaluator(ast.NodeVisitor):
             missing = ak.is_none(value, axis=0 if value.layout.is_option else max(value.ndim - 1, 0))
             return missing if isinstance(sign, ast.Is) else ~missing
         if isinstance(sign, ast.In | ast.NotIn):
-            found = is_one_of(value, ast.literal_eval(right))
+            choices = tuple(_as_times(value, each)[1] for each in ast.literal_eval(right))
+            found = is_one_of(value, choices)
             return found if isinstance(sign, ast.In) else np.logical_not(found)
-        return compared(ELEMENTWISE[type(sign)], value, self.visit(right))
+        return compared(ELEMENTWISE[type(sign)], *_as_times(value, self.visit(right)))
 
     def visit_Call(self, node: ast.Call) -> Any:
         name = ast.unparse(node.func)
@@ -137,6 +140,17 @@ class Evaluator(ast.NodeVisitor):
         if not isinstance(items, ak.Array) or items.ndim < 2:
             raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(node.args[0])!r} is no list")
         return reduced(name, items)
+
+
+def _as_times(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return both sides of a comparison; a text beside times is one of them."""
+    sides = (left, right)
+    if any(isinstance(side, ak.Array) and "datetime64" in str(side.type) for side in sides):
+        try:
+            left, right = (time_of(side) if isinstance(side, str) else side for side in sides)
+        except ValueError as error:
+            raise InvalidError(str(error)) from None
+    return left, right
 
 
 def member(array: Any, name: str) -> Any:
@@ -151,6 +165,8 @@ def member(array: Any, name: str) -> Any:
         targets = array.fetch(name)
         # There may be no target at all: then nothing is known of the field.
         return targets[name] if name in targets.fields else unknown(ak.is_none(array, axis=-1))
+    if "unknown" in str(array.type):
+        return array  # Nothing is known of a field of unknown targets, either.
     raise NotFoundError(f"field {name!r} does not exist{near_misses(name, array.fields)}")
 
 
@@ -164,7 +180,7 @@ def promoted(array: Any) -> Any:
             return None
         values = layout.data
         if values.dtype == np.uint64 and values.size and int(values.max()) > INT64_MAX:
-            raise InvalidError("there are values of 2^63 or more, which where cannot compare")
+            raise InvalidError("there are values of 2^63 or more, which cannot be computed with")
         wide = np.float64 if values.dtype.kind == "f" else np.int64
         return ak.contents.NumpyArray(values.astype(wide, copy=False), parameters=layout.parameters)
 
@@ -264,8 +280,12 @@ def is_one_of(value: Any, choices: tuple[Any, ...]) -> Any:
         if layout.parameter("__array__") == "string":
             return ak.contents.NumpyArray(_among_texts(layout, texts))
         if layout.is_numpy:
-            is_real = layout.data.dtype.kind == "f"
-            known = np.array(numbers, np.float64) if is_real else integers
+            kind = layout.data.dtype.kind
+            known: Any = np.array(numbers, np.float64) if kind == "f" else integers
+            if kind == "M":
+                known = np.array(
+                    [each for each in numbers if isinstance(each, np.datetime64)], layout.data.dtype
+                )
             return ak.contents.NumpyArray(np.isin(layout.data, known))
         return None
 
@@ -330,6 +350,8 @@ def reduced(name: str, items: ak.Array) -> ak.Array:
         return ak.num(items, axis=1)
     while items.ndim > 2:
         items = ak.flatten(items, axis=2)
+    if name != "count" and "string" in str(items.type):
+        raise InvalidError(f"{name} is of numbers, and the items are texts; compare them, or count them")
     if name == "count" and items.fields:
         return ak.num(items, axis=1)
     if name in ("any", "all"):

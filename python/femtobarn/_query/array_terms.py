@@ -83,6 +83,13 @@ class ArrayTerm:
         """
         return values_of(self.evaluated(array), len(array), self.text)
 
+    def column(self, array: ak.Array) -> Any:
+        """Return what it gives; a field behind links is as it is stored. See :meth:`evaluated`."""
+        from .array_evaluation import Evaluator  # This imports awkward.
+
+        is_path = not any(isinstance(each, ast.Subscript) for each in ast.walk(self.node))
+        return Evaluator(array).field(self.node) if is_path and path_of(self.node) else self.evaluated(array)
+
     def evaluated(self, array: ak.Array) -> Any:
         """Return what it gives: an array, or one value for all entries.
 

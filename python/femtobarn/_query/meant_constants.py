@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._exceptions import InvalidError, NotFoundError
-from .._schema.meanings import Meaning
+from .._schema.meanings import TIMES, Meaning
 from .._schema.types import Definition, innermost
 from .array_terms import path_of
 
@@ -46,8 +46,13 @@ def _meaning_of(path: str, definition: Definition) -> Meaning | None:
         return None
 
 
-def with_stored_constants(condition: ast.expr, definition: Definition) -> ast.expr:
+def with_stored_constants(condition: ast.expr, definition: Definition, *, times: bool = True) -> ast.expr:
     """Return a condition with constants as the fields that they are compared with store them.
+
+    Parameters
+    ----------
+    times
+        Whether texts become the numbers that times are stored as; not where arrays have times.
 
     Raises
     ------
@@ -62,19 +67,28 @@ def with_stored_constants(condition: ast.expr, definition: Definition) -> ast.ex
     >>> ast.unparse(with_stored_constants(condition, Definition.from_json(form)))
     'when >= 1000000000'
     """
-    replaced: ast.expr = _Replacer(definition).visit(condition)
+    replaced: ast.expr = _Replacer(definition, times).visit(condition)
     return replaced
 
 
 class _Replacer(ast.NodeTransformer):
-    def __init__(self, definition: Definition) -> None:
+    def __init__(self, definition: Definition, times: bool) -> None:
         self._definition = definition
+        self._times = times
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         sides = [node.left, *node.comparators]
-        meaning = next(filter(None, map(self._meaning, sides)), None)
-        if meaning is None:
+        meanings = list(filter(None, map(self._meaning, sides)))
+        if not meanings:
+            return node
+        meaning = meanings[0]
+        if any(each != meaning for each in meanings):
+            shown = " and ".join(dict.fromkeys(map(str, meanings)))
+            raise InvalidError(
+                f"{ast.unparse(node)!r} compares {shown}, which are stored as different numbers"
+            )
+        if meaning.kind in TIMES and not self._times:
             return node
         left, *comparators = (_stored(side, meaning) for side in sides)
         return ast.copy_location(ast.Compare(left, node.ops, comparators), node)

@@ -291,7 +291,7 @@ def _generic(annotation: Any, scope: Mapping[str, Any], where: str) -> Node:
         return List(node_of(arguments[0], scope, where))
     if origin in (set, frozenset, AbstractSet):
         return _set(node_of(arguments[0], scope, where), where)
-    if origin in (dict, Mapping):
+    if origin in (dict, Mapping) and len(arguments) == 2:
         return _map(*(node_of(argument, scope, where) for argument in arguments), where=where)
     if origin is tuple:
         return _tuple(arguments, scope, where)
@@ -363,8 +363,8 @@ def _variant(nodes: list[Node], where: str) -> Node:
     for node in nodes:
         if stored_type(node) != node:
             raise InvalidError(
-                f"{where} is one of several types, of which {node} is stored as another type; use "
-                f"{innermost(stored_type(node))} there, or a field for each type"
+                f"{where} is one of several types, and {node} is stored as {stored_type(node)}; use that, or "
+                "a field for each type"
             )
     return Variant(tuple(nodes))
 

@@ -21,16 +21,27 @@ import datetime
 import enum
 import json
 import pathlib
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, reduce
+from operator import or_
 from typing import Any
 
 import numpy as np
 
 from .._exceptions import InvalidError, near_misses
 
-__all__ = ["TIMES", "Meaning", "enumeration_meaning", "storing"]
+__all__ = [
+    "TIMES",
+    "Meaning",
+    "enumeration_meaning",
+    "json_value",
+    "stored_times",
+    "storing",
+    "time_of",
+    "times_of",
+]
 
 TIMES = {"datetime": np.dtype("datetime64[ns]"), "date": np.dtype("datetime64[D]")}
 """NumPy's type of each kind of time."""
@@ -38,8 +49,8 @@ TIMES = {"datetime": np.dtype("datetime64[ns]"), "date": np.dtype("datetime64[D]
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 
-_ENUMERATIONS: dict[str, type[enum.Enum]] = {}
-"""Enumerations of declared classes by name; a later one of a name replaces an earlier one."""
+_ENUMERATIONS: dict[tuple[str, str], list[type[enum.Enum]]] = {}
+"""Enumerations of declared classes by kind and name, those declared last first."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +90,17 @@ class Meaning:
         return frozenset(value for _, value in self.members)
 
     @cached_property
+    def mask(self) -> int:
+        """The sum of all flags."""
+        return reduce(or_, (value for _, value in self.members if isinstance(value, int)), 0)
+
+    @property
     def enumeration(self) -> type[enum.Enum]:
-        """The enumeration: the declared one with the same members, or else one made of the names."""
-        declared = _ENUMERATIONS.get(self.name)
-        if declared is not None and enumeration_meaning(declared, "").members == self.members:
-            return declared
-        make: Any = enum.Flag if self.kind == "flag" else enum.Enum
-        made: type[enum.Enum] = make(self.name, list(self.members))
-        return made
+        """The enumeration: a declared one that has these members, or else one made of them."""
+        for declared in _ENUMERATIONS.get((self.kind, self.name), ()):
+            if set(self.members) <= set(_members_of(declared)):
+                return declared
+        return _made(self)
 
     def to_stored(self, value: Any) -> Any:
         """Return the stored form of a value.
@@ -103,14 +117,17 @@ class Meaning:
         if self.kind == "datetime":
             return EPOCH + datetime.timedelta(microseconds=value // 1000)
         if self.kind == "date":
-            return EPOCH.date() + datetime.timedelta(days=value)
+            try:
+                return EPOCH.date() + datetime.timedelta(days=value)
+            except OverflowError:  # Beyond the years of Python's dates.
+                return np.datetime64(value, "D")
         if self.kind == "path":
             return pathlib.Path(value)
         if self.kind == "set":
             return set(value)
         try:
             return self.enumeration(value)
-        except ValueError:
+        except Exception:  # Its own `_missing_` may raise anything.
             return value
 
     def constant(self, text: str) -> int | str:
@@ -127,7 +144,7 @@ class Meaning:
                 return named.get(text, text)
             raise ValueError(f"{text!r} is no member of {self.name}{near_misses(text, named)}")
         if self.kind in TIMES:
-            stored: int = self.to_stored(_time_of(text, self.kind))
+            stored: int = self.to_stored(time_of(text, self.kind))
             return stored
         return text
 
@@ -151,7 +168,11 @@ def enumeration_meaning(cls: type[enum.Enum], where: str) -> Meaning:
     InvalidError
         If its values are not integers of 64 bits, nor texts.
     """
-    members = tuple((name, member.value) for name, member in cls.__members__.items())
+    members = _members_of(cls)
+    if not members:
+        raise InvalidError(
+            f"{where} is of {cls.__name__}, which has no members; name an enumeration with some"
+        )
     kinds = {type(value) for _, value in members}
     fit = kinds == {str} or (kinds == {int} and all(-(1 << 63) <= value < 1 << 63 for _, value in members))
     if not fit:
@@ -159,23 +180,93 @@ def enumeration_meaning(cls: type[enum.Enum], where: str) -> Meaning:
             f"{where} is of {cls.__name__}, whose values are not all integers of 64 bits, nor all texts; "
             "give its members such values"
         )
-    if where:
-        _ENUMERATIONS[cls.__name__] = cls
-    return Meaning("flag" if issubclass(cls, enum.Flag) else "enum", cls.__name__, members)
+    kind = "flag" if issubclass(cls, enum.Flag) else "enum"
+    known = _ENUMERATIONS.setdefault((kind, cls.__name__), [])
+    if cls in known:
+        known.remove(cls)
+    known.insert(0, cls)
+    return Meaning(kind, cls.__name__, members)
 
 
-def _time_of(text: str, kind: str) -> np.datetime64:
+def _members_of(cls: type[enum.Enum]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, member.value) for name, member in cls.__members__.items())
+
+
+@cache
+def _made(meaning: Meaning) -> type[enum.Enum]:
+    """Return an enumeration for a program that declares none; its members can be pickled."""
+    make: Any = enum.Flag if meaning.kind == "flag" else enum.Enum
+    made: Any = make(meaning.name, list(meaning.members))
+    made.__reduce_ex__ = lambda member, _: (_member_of, (meaning, member.value))
+    return made  # type: ignore[no-any-return]
+
+
+def _member_of(meaning: Meaning, value: Any) -> Any:
+    return meaning.to_python(value)
+
+
+FRACTION = re.compile(r"(\.\d{6})(\d+)")
+"""Digits of a time in ISO 8601 that Python's times do not have."""
+
+
+def time_of(text: str, kind: str = "datetime") -> np.datetime64:
+    """Return the time that a text in ISO 8601 names; one without a zone is in UTC.
+
+    Raises
+    ------
+    ValueError
+        If it names none.
+
+    Examples
+    --------
+    >>> time_of("2026-11-27T10:00:00.123456789+01:00")
+    numpy.datetime64('2026-11-27T09:00:00.123456789')
+    """
+    finer = FRACTION.search(text)
     try:
-        moment = datetime.datetime.fromisoformat(text)
+        moment = datetime.datetime.fromisoformat(FRACTION.sub(r"\1", text))
+        if finer is not None and len(finer[2]) > 3:
+            raise ValueError("more than nanoseconds")
     except ValueError:
         raise ValueError(f"{text!r} is no {kind}; write it as in ISO 8601, such as '2026-11-27'") from None
     if moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    return np.datetime64(moment)
+    nanoseconds = int(finer[2].ljust(3, "0")) if finer is not None else 0
+    return np.datetime64(moment) + np.timedelta64(nanoseconds, "ns") if nanoseconds else np.datetime64(moment)
+
+
+def _parsed(cls: Any, text: str) -> Any:
+    try:
+        return cls.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no {cls.__name__}; write it as in ISO 8601") from None
+
+
+def json_value(value: Any) -> Any:
+    """Return a value that JSON lacks as one that it has, from which it can be stored again.
+
+    Raises
+    ------
+    TypeError
+        If there is none.
+    """
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, pathlib.PurePath):
+        return value.as_posix()
+    if isinstance(value, set):
+        return _stored_set(Meaning("set"), value)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
 def _stored_datetime(_: Meaning, value: Any) -> int:
+    if isinstance(value, str):  # As JSON has it.
+        value = _parsed(datetime.datetime, value)
     if isinstance(value, datetime.datetime):
+        if value != value:  # pandas' NaT
+            raise ValueError(MISSING)
         if value.tzinfo is None:
             raise ValueError(
                 f"{value!r} has no time zone; make it with datetime.now(timezone.utc), or add one with "
@@ -184,7 +275,7 @@ def _stored_datetime(_: Meaning, value: Any) -> int:
         # A time of pandas has nanoseconds as well.
         stored = (value - EPOCH) // MICROSECOND * 1000 + getattr(value, "nanosecond", 0)
     elif isinstance(value, np.datetime64):
-        stored = _checked_time(np.asarray(value), "datetime").item()
+        stored = stored_times(np.asarray(value), "datetime").item()
     else:
         raise ValueError(
             f"{value!r} is no datetime; give a datetime with a time zone, or numpy.datetime64 in UTC"
@@ -195,11 +286,30 @@ def _stored_datetime(_: Meaning, value: Any) -> int:
 
 
 def _stored_date(_: Meaning, value: Any) -> int:
+    if value is not None and value != value:
+        raise ValueError(MISSING)
+    if isinstance(value, str):
+        value = _parsed(datetime.date, value)
     if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
         return (value - EPOCH.date()).days
     if isinstance(value, np.datetime64):
-        return int(_checked_time(np.asarray(value), "date").item())
+        return int(stored_times(np.asarray(value), "date").item())
     raise ValueError(f"{value!r} is no date; give a datetime.date, or numpy.datetime64")
+
+
+def times_of(values: Any) -> list[datetime.datetime | datetime.date]:
+    """Return times of NumPy as those of Python, as :meth:`Meaning.to_python` does.
+
+    Examples
+    --------
+    >>> times_of(np.array(["2026-11-27"], "M8[D]"))
+    [datetime.date(2026, 11, 27)]
+    """
+    kind = next(kind for kind, dtype in TIMES.items() if dtype == values.dtype)
+    return list(map(Meaning(kind).to_python, values.astype(np.int64).tolist()))
+
+
+MISSING = "a time is missing (NaT); declare the field | None, and give None"
 
 
 def stored_times(values: Any, kind: str) -> Any:
@@ -215,50 +325,52 @@ def stored_times(values: Any, kind: str) -> Any:
     >>> stored_times(np.array(["1970-01-02"], "M8[D]"), "datetime")
     array([86400000000000])
     """
-    return _checked_time(values, kind)
-
-
-def times_of(values: Any) -> list[datetime.datetime | datetime.date]:
-    """Return times of NumPy as those of Python, as :meth:`Meaning.to_python` does.
-
-    Examples
-    --------
-    >>> times_of(np.array(["2026-11-27"], "M8[D]"))
-    [datetime.date(2026, 11, 27)]
-    """
-    kind = next(kind for kind, dtype in TIMES.items() if dtype == values.dtype)
-    return list(map(Meaning(kind).to_python, values.astype(np.int64).tolist()))
-
-
-def _checked_time(values: Any, kind: str) -> Any:
     if np.isnat(values).any():
-        raise ValueError("a time is missing (NaT); declare the field | None, and give None")
+        raise ValueError(MISSING)
     converted = values.astype(TIMES[kind])
-    if kind == "datetime" and (converted.astype(values.dtype) != values).any():
+    if (converted.astype(values.dtype) != values).any():
+        if kind == "date":
+            raise ValueError("a date has a time of day; convert it first, such as x.astype('datetime64[D]')")
+        if np.datetime_data(values.dtype)[0] in ("ps", "fs", "as"):
+            raise ValueError("a time is finer than nanoseconds")
         raise ValueError("a time is not between 1677-09-21 and 2262-04-12")
     stored = converted.astype(np.int64)
-    if kind == "date" and stored.size and (abs(stored) >= 1 << 31).any():
-        raise ValueError("a date is more than 2^31 days from 1970")
+    if kind == "date" and stored.size and (stored.min() < DAYS[0] or stored.max() > DAYS[1]):
+        raise ValueError("a date is not between the years 1 and 9999")
     return stored
+
+
+DAYS = ((datetime.date.min - EPOCH.date()).days, (datetime.date.max - EPOCH.date()).days)
 
 
 def _stored_path(_: Meaning, value: Any) -> str:
     if isinstance(value, pathlib.PurePath):
         return value.as_posix()
     if isinstance(value, str):
-        return value
+        return pathlib.PurePath(value).as_posix()
     raise ValueError(f"{value!r} is no path; give a pathlib.Path, or a text")
 
 
 def _stored_member(meaning: Meaning, value: Any) -> int | str:
     stored = value.value if isinstance(value, enum.Enum) else value
     stored = stored.item() if isinstance(stored, np.generic) else stored
-    if isinstance(value, enum.Enum) and type(value).__name__ != meaning.name:
-        raise ValueError(f"{value!r} is of {type(value).__name__}, not of {meaning.name}")
-    is_combination = meaning.kind == "flag" and isinstance(stored, int) and not isinstance(stored, bool)
-    if is_combination or (type(stored) in (int, str) and stored in meaning.values):
-        return stored  # type: ignore[no-any-return]
+    if isinstance(value, enum.Enum) and not _is_member(value, meaning):
+        raise ValueError(f"{value!r} is of {type(value).__qualname__}, not of {meaning.name} as it is stored")
+    if isinstance(stored, int | str) and not isinstance(stored, bool):
+        is_combination = meaning.kind == "flag" and isinstance(stored, int) and not stored & ~meaning.mask
+        if is_combination or stored in meaning.values:
+            return stored
     raise ValueError(f"{value!r} is no member of {meaning.name}")
+
+
+def _is_member(value: enum.Enum, meaning: Meaning) -> bool:
+    """Whether a member of an enumeration is one of that which is stored: another one may have its name."""
+    known, of = dict(meaning.members), type(value)
+    if of.__name__ != meaning.name:
+        return False
+    if meaning.kind == "enum":
+        return bool(known.get(value.name) == value.value)
+    return all(known.get(name, flag) == flag for name, flag in _members_of(of))
 
 
 def _stored_set(_: Meaning, value: Any) -> list[Any]:

@@ -350,6 +350,16 @@ def _with_meaning(body: dict[str, Any]) -> Node:
     return made
 
 
+def has_links(node: Node) -> bool:
+    """Tell whether values are links, or have some in them."""
+    node = innermost(node)
+    if isinstance(node, Variant):
+        return any(map(has_links, node.alternatives))
+    if isinstance(node, Record):
+        return any(has_links(field.type) for field in node.fields)
+    return isinstance(node, Link | ElementLink)
+
+
 def type_from_json(form: Any) -> Node:
     """Return the type that the JSON form of class definitions describes.
 

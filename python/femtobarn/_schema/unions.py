@@ -15,7 +15,7 @@ import numpy as np
 
 from .._exceptions import InvalidError
 from .._lazy import ak
-from .types import ElementLink, Fixed, Link, List, Node, Optional, Primitive, Record, Variant
+from .types import ElementLink, Fixed, Link, List, Node, Optional, Primitive, Record, Variant, plain_name
 
 __all__ = ["fitted", "required", "union"]
 
@@ -78,8 +78,8 @@ class _Merge:
         wider = _wider(ours, theirs)
         if wider is None:
             raise InvalidError(
-                f"field {path!r} is {ours} in {self.first} and {theirs} in {self.origin}; leave it out with "
-                "only=, or import them into different containers"
+                f"field {path!r} is {ours} in {self.first} and {theirs} in {self.origin}; they cannot "
+                "be in one; leave it out, with only= when importing"
             )
         return wider
 
@@ -101,7 +101,10 @@ def fitted(layout: Any, node: Node) -> Any:
         for field in node.fields
     ]
     names = list(node.by_name)
-    return ak.contents.RecordArray(contents, names, length=layout.length, parameters=layout.parameters)
+    parameters = (
+        {"__record__": plain_name(node.class_name)} if node.class_name and not node.is_tuple else None
+    )
+    return ak.contents.RecordArray(contents, names, length=layout.length, parameters=parameters)
 
 
 def required(node: Node) -> Node:
@@ -121,7 +124,7 @@ def _optional(node: Node) -> Node:
 
 def _wider(ours: Node, theirs: Node) -> Node | None:
     """Return the type of integers, or of real numbers, that holds both without loss, or None."""
-    if not isinstance(ours, Primitive) or not isinstance(theirs, Primitive):
+    if not isinstance(ours, Primitive) or not isinstance(theirs, Primitive) or ours.meaning != theirs.meaning:
         return None
     wider = np.promote_types(ours.dtype, theirs.dtype)
     are_real = {kind == "f" for kind in (ours.dtype.kind, theirs.dtype.kind, wider.kind)}

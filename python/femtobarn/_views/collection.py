@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._data.casts import Values
-from .._exceptions import InvalidError, NotFoundError
+from .._data.typed_layouts import widened
+from .._exceptions import ClosedError, InvalidError, NotFoundError, UnsupportedError, WrongTypeError
 from .._lazy import ak
 from .._positions import is_number
-from .._query.paths import Expressions
+from .._query.paths import Expressions, all_paths, counted
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
 from .._schema.types import Definition, Field, Record, String, paths_of
-from .._schema.unions import fitted, union
+from .._schema.unions import union
 from .explanations import Explanation
 from .summaries import Summaries
 
 if TYPE_CHECKING:
     from .._objects.objects import Object
+    from .._snapshots import Snapshot
     from .view import View
 
-__all__ = ["Collection"]
+__all__ = ["Collection", "concat"]
 
 
 class Collection(Summaries):
@@ -35,19 +37,18 @@ class Collection(Summaries):
     wider type. A further field, :attr:`source`, has the name of the container of each object.
     """
 
-    def __init__(self, views: Sequence[View], source: str = "source") -> None:
+    def __init__(self, views: Sequence[View], source: str = "source", _fields: Record | None = None) -> None:
         """Make one of views; see :func:`femtobarn.concat`."""
-        if not views:
-            raise InvalidError("a collection needs at least one container")
         self.views = list(views)
         """The containers, or parts of them."""
         self.source = source
         """Name of the field with the name of the container."""
         first = self.views[0]
-        super().__init__(first.snapshot, f"{first.name} and {len(self.views) - 1} others", first._handle)
+        others = f" and {len(self.views) - 1} more" if len(self.views) > 1 else ""
+        super().__init__(first.snapshot, first.name + others, first._handle)
         self._starts = [0, *itertools.accumulate(len(view._part(None, None)) for view in self.views)]
         self._window = range(self._starts[-1])
-        self._joined = union([(view.name, view.definition.record) for view in self.views])
+        self._joined = _fields or union([(view.name, view.definition.record) for view in self.views])
         if source in self._joined.by_name:
             raise InvalidError(f"{source!r} is a field of the objects; give another name as source=")
 
@@ -56,6 +57,16 @@ class Collection(Summaries):
         """The fields of all objects."""
         first = self.views[0].definition
         return Definition(first.name, first.version, (*self._joined.fields, Field(self.source, String())))
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """The snapshots of the containers."""
+        return [view.snapshot for view in self.views]
+
+    @property
+    def stored_fields(self) -> list[str]:
+        """Names of the fields that are stored in the objects: all but :attr:`source`."""
+        return list(self._joined.by_name)
 
     def __len__(self) -> int:
         return sum(map(len, self.views))
@@ -80,7 +91,9 @@ class Collection(Summaries):
             start, stop = wanted.start - before, wanted.stop - before
             parts.append(view[max(start, 0) : max(stop, 0)])
             before += len(view)
-        return Collection([part for part in parts if len(part)] or parts[:1], self.source)
+        return Collection(
+            [part for part in parts if len(part)] or parts[:1], self.source, _fields=self._joined
+        )
 
     def _object(self, index: int) -> Object:
         ends = list(itertools.accumulate(map(len, self.views)))
@@ -92,27 +105,56 @@ class Collection(Summaries):
         return self.views[which][position - (ends[which - 1] if which else 0)]
 
     def __repr__(self) -> str:
-        first = self.views[0].name
-        return f"<Collection of {len(self.views)} containers, {first!r} first: {len(self):,} objects>"
+        try:
+            size = f"{len(self):,} objects"
+        except ClosedError:
+            size = "of a closed federation"
+        return f"<Collection {self.name!r}: {size}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Collection, (self.views, self.source)
+        return Collection, (self.views, self.source, self._joined)
 
     def explain(self, expressions: Expressions = None, where: Where = None) -> Explanation:
         """Tell what :meth:`arrays` would read of all containers."""
         parts = [view.explain(self._known(expressions, view), where) for view in self.views]
-        excluded = sum(part.excluded for part in parts)
-        return Explanation(len(self._window), excluded, parts[0].condition, parts[0].terms, parts[0].fields)
+        entries, excluded = sum(part.entries for part in parts), sum(part.excluded for part in parts)
+        return Explanation(entries, excluded, parts[0].condition, parts[0].terms, parts[0].fields)
+
+    def fetch(self, entries: Any, expressions: Expressions = None, *, library: str = "ak") -> Any:
+        """Refuse: each container counts its own entries. Use :meth:`arrays`, or ``collection[position]``.
+
+        Raises
+        ------
+        UnsupportedError
+            Always.
+        """
+        raise UnsupportedError("each container has entries of its own; use arrays, or views[0].fetch")
 
     def _known(self, expressions: Expressions, view: View) -> list[str]:
         record = Projection.of(expressions, self.definition).record
-        return [path for path in _leaves(record) if path != self.source and _has(view.definition, path)]
+        return self._paths_in(view, self._without_source(record))
+
+    def _without_source(self, record: Record) -> Record:
+        fields = (field for field in record.fields if field.name != self.source)
+        return Record(record.class_name, tuple(fields))
+
+    def _paths_in(self, view: View, record: Record) -> list[str]:
+        """Return the fields of a record that a container has, or else the records around them."""
+        if record is view.definition.record or record.fields == view.definition.record.fields:
+            return list(record.by_name)
+        known = {*all_paths(view.definition)}
+        found: dict[str, None] = {}
+        for path in _leaves(record):
+            if path in known or counted(path, view.definition) is not None:
+                found[path] = None
+                continue
+            above = next((each for each in _above(path) if each in known), None)
+            if above is not None:
+                found[above] = None
+        return list(found)
 
     def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
-        kept = Record(
-            projection.record.class_name,
-            tuple(field for field in projection.record.fields if field.name != self.source),
-        )
+        kept = self._without_source(projection.record)
         arrays = []
         for number, view in enumerate(self.views):
             start = max(part.start, self._starts[number]) - self._starts[number]
@@ -129,18 +171,17 @@ class Collection(Summaries):
         self, view: View, part: range, projection: Projection, kept: Record, selection: Selection | None
     ) -> ak.Array:
         """Return the fields of one container, with those that it lacks and the source."""
-        names = [path for path in _leaves(kept) if _has(view.definition, path)]
         chosen = None if selection is None else self._selection_in(view, selection)
+        names = self._paths_in(view, kept)
         array = view._array_of(Projection.of(names, view.definition), chosen, part)
-        layout = fitted(array.layout, kept)
-        contents = {name: layout.content(name) for name in layout.fields}
+        layout = widened(array.layout, kept)
+        contents = dict(zip(layout.fields, layout.contents, strict=True))
         if self.source in projection.record.by_name:
             contents[self.source] = _repeated(view.name, len(array))
-        ordered = [contents[name] for name in projection.record.by_name]
+        names = list(projection.record.by_name)
+        ordered = [contents[name] for name in names]
         return ak.Array(
-            ak.contents.RecordArray(
-                ordered, list(projection.record.by_name), length=len(array), parameters=layout.parameters
-            )
+            ak.contents.RecordArray(ordered, names, length=len(array), parameters=layout.parameters)
         )
 
     def _selection_in(self, view: View, selection: Selection) -> Selection | None:
@@ -152,7 +193,8 @@ class Collection(Summaries):
 
     def _settings(self) -> dict[str, Any]:
         """Return the snapshot in which links are followed; none if there are several."""
-        snapshots = {view.snapshot for view in self.views}
+        # Copies of a federation have its identity, and may have gone different ways.
+        snapshots = {(id(snapshot.federation), snapshot.csn) for snapshot in self.snapshots}
         settings = self.snapshot.array_settings
         return settings if len(snapshots) == 1 else {"behavior": settings["behavior"]}
 
@@ -164,14 +206,55 @@ def _leaves(record: Record) -> list[str]:
     return [path for path in paths if path not in above]
 
 
-def _has(definition: Definition, path: str) -> bool:
-    try:
-        Projection.of(path, definition)
-    except NotFoundError:
-        return False
-    return True
+def _above(path: str) -> list[str]:
+    """Return the paths of the records around a field, the innermost first."""
+    parts = path.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1)]
 
 
 def _repeated(text: str, count: int) -> Any:
     index: Values = np.zeros(count, np.int64)
     return ak.contents.IndexedArray(ak.index.Index64(index), ak.Array([text]).layout)
+
+
+def concat(views: Sequence[View], *, source: str = "source") -> Collection:
+    """Return the objects of several views, also of several federations, as if they were in one container.
+
+    Fields that some lack are missing in the objects of these.
+
+    Parameters
+    ----------
+    source
+        Name of a field with the name of the container of each object.
+
+    Raises
+    ------
+    InvalidError
+        If there is no view, or a field has types that cannot be merged.
+    WrongTypeError
+        If these are no views.
+
+    Examples
+    --------
+    >>> import femtobarn as fb, tempfile
+    >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+    >>> with fed.transaction() as txn:
+    ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+    ...     for name in ("run1", "run2"):
+    ...         numbers = txn.database(name, create=True).container("numbers", form, create=True)
+    ...         oids = numbers.extend({"n": [1, 2]})
+    >>> numbers = fb.concat([fed["run1/numbers"], fed["run2/numbers"][1:]])
+    >>> numbers.arrays().to_list()[1:]
+    [{'n': 2, 'source': 'run1/numbers'}, {'n': 2, 'source': 'run2/numbers'}]
+    """
+    from .view import View  # That module is not needed to read a collection.
+
+    is_list = isinstance(views, Iterable) and not isinstance(views, View | Collection)
+    given: list[Any] = list(views) if is_list else [views]
+    if not all(isinstance(view, View) for view in given):
+        raise WrongTypeError("concat takes a list of views, such as [fed['run1/events'], fed['run2/events']]")
+    if not isinstance(source, str) or not source or "." in source:
+        raise InvalidError(f"{source!r} cannot be the name of a field; give another one as source=")
+    if not given:
+        raise InvalidError("a collection needs at least one container")
+    return Collection(given, source)

@@ -14,7 +14,7 @@ import numpy as np
 from .._data.arrays import Tree
 from .._data.casts import Values
 from .._data.results import as_library, awkward_of, check_library, tree_nbytes
-from .._exceptions import InvalidError
+from .._exceptions import InvalidError, NotFoundError
 from .._lazy import ak
 from .._objects.live_entries import LiveEntries
 from .._query.paths import Expressions, all_paths
@@ -63,6 +63,16 @@ class ColumnReader:
         if self._definition is None:
             self._definition = Definition.from_json(self._handle.definition)
         return self._definition
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """The snapshots that the objects are read from."""
+        return [self.snapshot]
+
+    @property
+    def stored_fields(self) -> list[str]:
+        """Names of the fields that are stored in the objects."""
+        return self.fields
 
     @property
     def fields(self) -> list[str]:
@@ -124,7 +134,11 @@ class ColumnReader:
         array = self._awkward(projection, self.read_tree(paths, first, last + 1))
         if len(entries) == len(array):
             return array
-        return array[np.searchsorted(self._entries_within(first, last + 1), entries)]
+        known = self._entries_within(first, last + 1)
+        places = np.searchsorted(known, entries)
+        if not np.array_equal(known[places], entries):
+            raise NotFoundError(f"an object of {self.name} was deleted, or does not exist")
+        return array[places]
 
     def _is_sparse(self, paths: list[str], entries: Values) -> bool:
         """Tell whether seeking each entry costs less than reading on over the entries between them."""

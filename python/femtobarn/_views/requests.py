@@ -64,20 +64,17 @@ class Request:
         check_library(library)
         expressions = _one_of("expressions", expressions, "filter_name", filter_name)
         where = _one_of("where", where, "cut", cut)
-        known = aliases_of(aliases or {}, definition)
+        known = aliases_of({} if aliases is None else aliases, definition)
         if isinstance(where, str):
             where = with_aliases(where, known)
+        selection = Selection.of(where, definition)
+        if not known and not _leads_through_links(expressions, definition):
+            plain = Projection.of(expressions, definition)
+            return cls(plain, selection, library, {}, plain.record, ())
         fields, computed, order = _chosen(expressions, known, definition)
         kept = Projection.of(fields, definition).record if fields or not computed else Record("", ())
         paths = [*fields, *(path for term in computed.values() for path in term.paths)]
-        return cls(
-            Projection.of(paths, definition),
-            Selection.of(where, definition),
-            library,
-            computed,
-            kept,
-            tuple(order),
-        )
+        return cls(Projection.of(paths, definition), selection, library, computed, kept, tuple(order))
 
     def result(self, array: ak.Array) -> Any:
         """Return what was read as data of the library that was asked for."""
@@ -88,15 +85,15 @@ class Request:
             field.name: ak.Array(fitted(fields[field.name].layout, field.type), attrs=array.attrs)
             for field in self.kept.fields
         }
-        behind: dict[str, dict[str, Any]] = {}
+        behind: dict[str, Any] = {}
         for name, term in self.computed.items():
-            values = ak.broadcast_arrays(term.evaluated(array), np.zeros(len(array)), depth_limit=1)[0]
-            top, _, rest = name.partition(".")
+            values = ak.broadcast_arrays(term.column(array), np.zeros(len(array)), depth_limit=1)[0]
+            top, *rest = name.split(".")
             if rest and top not in self.kept.by_name:
-                behind.setdefault(top, {})[rest] = values
+                _put(behind.setdefault(top, {}), rest, values)
             else:
                 columns[name] = values
-        columns |= {top: ak.zip(members, depth_limit=1) for top, members in behind.items()}
+        columns |= {top: _nested(members) for top, members in behind.items()}
         found = ak.zip({name: columns[name] for name in self.order}, depth_limit=1)
         found = ak.Array(found.layout, behavior=array.behavior, attrs=array.attrs)
         types = self.kept.by_name | {
@@ -143,6 +140,31 @@ def _shown(name: str, tops: set[str]) -> str:
     """Return the field of the result that has a computed column: a field behind a link is in a record."""
     top = name.partition(".")[0]
     return name if top in tops else top
+
+
+def _put(members: dict[str, Any], path: list[str], values: Any) -> None:
+    """Put the values of a column at a path of names."""
+    for name in path[:-1]:
+        members = members.setdefault(name, {})
+    members[path[-1]] = values
+
+
+def _nested(members: dict[str, Any]) -> ak.Array:
+    """Return columns as records, one for each entry."""
+    columns = {name: _nested(each) if isinstance(each, dict) else each for name, each in members.items()}
+    return ak.zip(columns, depth_limit=1)
+
+
+def _leads_through_links(expressions: Expressions, definition: Definition) -> bool:
+    """Whether an expression is a field of the targets of links."""
+    if expressions is None or callable(expressions):
+        return False
+    items = [expressions] if isinstance(expressions, str) else expressions
+    if not isinstance(items, list | tuple):
+        return True  # Something that can be walked once.
+    return any(
+        isinstance(item, str) and "." in item and _leads_through_link(item, definition) for item in items
+    )
 
 
 def _leads_through_link(item: str, definition: Definition) -> bool:

@@ -128,9 +128,9 @@ class Summaries(Columns):
             first = self[:SHOWN_OBJECTS]
             values = first.arrays(names).to_list()
             types = self.definition.record.by_name
-            for name in (name for name in names if has_python_values(types[name])):
+            for name in (name for name in names if has_python_values(types[name], in_records=True)):
                 for row, each in zip(values, first, strict=True):
-                    row[name] = plain_value(each[name])
+                    row[name] = plain_value(each[name], types[name])
         except ClosedError:
             return f"<pre>{escape(repr(self))}</pre>"
         further = len(self.fields) - len(names)

@@ -13,7 +13,7 @@ from .._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
 from .._lazy import ak
 from .._objects.behaviours import object_maker
 from .._objects.changes import entries_of
-from .._objects.objects import LinkRef, Object, value_of
+from .._objects.objects import LinkRef, Object, plain_value, value_of
 from .._oid import Oid, OidArray, OidRange
 from .._positions import Positions, is_number, positions_of
 from .._query.meant_constants import stored_values
@@ -100,10 +100,21 @@ class View(Summaries):
         if isinstance(index, slice) and index.step in (None, 1):
             return self._sliced(index)
         if isinstance(index, Oid):
-            return self.object_at(int(entries_of(index, self._place)[0][0]))
+            return self.object_at(int(self._entries_of_oids([index])[0]))
         if _are_oids(index):
-            return self._with_entries(entries_of(index, self._place)[0])
+            return self._with_entries(self._entries_of_oids(index))
         return self._at(positions_of(index, len(self), self.name))
+
+    def _entries_of_oids(self, oids: Any) -> Values:
+        """Return the entries of OIDs, each of which is an object of this view."""
+        entries = entries_of(oids, self._place)[0]
+        strange = entries[~np.isin(entries, self.entries())]
+        if len(strange):
+            self.object_at(int(strange[0]))  # It does not exist, or was deleted.
+            raise NotFoundError(
+                f"object {self.oid(int(strange[0]))} of {self.name} is not in this view of it"
+            )
+        return entries
 
     def _at(self, positions: Positions) -> View:
         return self._with_entries(self._entries_at(positions))
@@ -118,7 +129,7 @@ class View(Summaries):
         return self._sliced(slice(0, count))
 
     def sample(self, count: int, *, seed: int | None = None) -> View:
-        """Return a view of some objects that chance chooses, in their order; of all if there are not as many.
+        """Return a view of `count` objects chosen at random, in their order; of all if there are fewer.
 
         Examples
         --------
@@ -131,6 +142,8 @@ class View(Summaries):
         >>> len(fed["d/numbers"].sample(10, seed=1))
         10
         """
+        if count < 0:
+            raise InvalidError(f"a sample of {count} objects: must be 0 or more")
         chosen = np.random.default_rng(seed).choice(len(self), min(count, len(self)), replace=False)
         return self._at(np.sort(chosen))
 
@@ -219,6 +232,10 @@ class View(Summaries):
     def _value_of(self, name: str, tree: Tree, index: int) -> Any:
         """Return a value of a type that the extension module does not convert itself."""
         return value_of(tree, self.definition.record.by_name[name], index, self.snapshot)
+
+    def _plain_value(self, name: str, value: Any) -> Any:
+        """Return a value in Python's own types; the extension module calls this."""
+        return plain_value(value, self.definition.record.by_name[name])
 
     def _link_to(self, oid: Oid) -> LinkRef:
         return LinkRef(oid, self.snapshot)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import enum
 import json
 import math
 import sys
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
+from .._schema.meanings import json_value
 from .._schema.types import ElementLink, Fixed, Link, List, Node, Optional, Record
 
 __all__ = [
@@ -114,11 +116,20 @@ def plain(value: Any, node: Node) -> Any:
     """Return a value as JSON has it. Links are OIDs, bytes are hexadecimal, NaN and infinity are null."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
+    if isinstance(node, Optional):
+        return plain(value, node.item)
+    meaning = getattr(node, "meaning", None)
+    if meaning is not None and isinstance(value, int | str):
+        value = meaning.to_python(value)
+        return value.name if isinstance(value, enum.Enum) and value.name else _without_types(value)
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, list):
         item = node.item if isinstance(node, List | Fixed) else node
-        return [plain(each, item) for each in value]
+        items = [plain(each, item) for each in value]
+        return {str(key): each for key, each in items} if isinstance(node, List) and node.is_map else items
     if isinstance(value, dict):
         return _plain_record(value, node)
     return value
@@ -131,7 +142,13 @@ def _plain_record(value: dict[str, Any], node: Node) -> Any:
         oid = f"{value['database']}-{value['container']}-{value['entry']}"
         return {"oid": oid, "element": value["element"]} if "element" in value else oid
     members = node.by_name if isinstance(node, Record) else {}
+    if isinstance(node, Record) and node.is_tuple:
+        return [plain(item, members[name]) for name, item in value.items()]
     return {name: plain(item, members.get(name, node)) for name, item in value.items()}
+
+
+def _without_types(value: Any) -> Any:
+    return value if isinstance(value, int | str) else json_value(value)
 
 
 def _text(value: Any) -> str:

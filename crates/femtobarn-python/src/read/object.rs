@@ -245,10 +245,10 @@ impl Object {
 
     /// Return all fields as plain Python values; links become OIDs or None.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let plain = py.import("femtobarn._objects")?.getattr("plain_value")?;
-        let values = PyDict::new(py);
+        let (view, values) = (self.view.bind(py), PyDict::new(py));
         for member in self.handle.get().fields(py)?.members() {
-            values.set_item(&member.name, plain.call1((self.value(py, member)?,))?)?;
+            let value = (&member.name, self.value(py, member)?);
+            values.set_item(&member.name, view.call_method1("_plain_value", value)?)?;
         }
         Ok(values)
     }

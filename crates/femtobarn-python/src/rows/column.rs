@@ -120,10 +120,28 @@ impl ColumnBuilder {
         if values.is_instance_of::<PyString>() || values.is_instance_of::<PyDict>() {
             return Err(RejectedValue::of(values, "a list"));
         }
-        // Iterating over a NumPy or awkward array is slow.
-        let plain =
-            if values.hasattr("tolist")? { values.call_method0("tolist")? } else { values.clone() };
+        let is_of_times = values.getattr_opt("dtype")?.is_some_and(|dtype| is_time(&dtype));
+        if is_of_times && matches!(self, ColumnBuilder::Number(_)) {
+            return Err(RejectedValue::of(values, "a list of numbers"));
+        }
+        // Iterating over a NumPy or awkward array is slow, but Python's integers of times are times no more.
+        let plain = if values.hasattr("tolist")? && !self.has_meaning() {
+            values.call_method0("tolist")?
+        } else {
+            values.clone()
+        };
         self.push_items(plain.try_iter().map_err(|_| RejectedValue::of(values, "a list"))?)
+    }
+
+    /// Whether Python knows what values stand for: those of the column, or of columns in it.
+    fn has_meaning(&self) -> bool {
+        match self {
+            ColumnBuilder::Meaning(_) => true,
+            ColumnBuilder::List(list) | ColumnBuilder::Optional(list) => list.content.has_meaning(),
+            ColumnBuilder::Fixed { content, .. } => content.has_meaning(),
+            ColumnBuilder::Record(record) => record.columns().any(ColumnBuilder::has_meaning),
+            _ => false,
+        }
     }
 
     fn push_items<'py>(
@@ -237,6 +255,11 @@ impl MeaningBuilder {
         })?;
         self.content.push(&stored)
     }
+}
+
+fn is_time(dtype: &Bound<'_, PyAny>) -> bool {
+    let kind = dtype.getattr("kind").and_then(|kind| kind.extract::<String>());
+    kind.is_ok_and(|kind| kind == "M" || kind == "m")
 }
 
 fn last(offsets: &[i64]) -> usize {

@@ -31,6 +31,11 @@ impl RecordBuilder {
         Self { class: class.to_owned(), members, is_tuple, known: None }
     }
 
+    /// The columns of the members.
+    pub(super) fn columns(&self) -> impl Iterator<Item = &ColumnBuilder> {
+        self.members.iter().map(|(_, _, columns)| columns)
+    }
+
     /// Whether the records are the items of a dictionary.
     pub(super) fn is_of_pairs(&self) -> bool {
         self.class == MAP_ITEM
@@ -48,10 +53,13 @@ impl RecordBuilder {
     }
 
     pub(super) fn push(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
-        if self.is_tuple
-            && let Ok(values) = value.cast::<PyTuple>()
-        {
-            return self.push_tuple(values);
+        if self.is_tuple {
+            if let Ok(values) = value.cast::<PyTuple>() {
+                return self.push_tuple(values);
+            }
+            if let Ok(values) = value.cast::<PyList>() {
+                return self.push_tuple(&values.to_tuple());
+            }
         }
         if let Ok(dictionary) = value.cast::<PyDict>() {
             return self.push_dictionary(dictionary);

@@ -271,6 +271,9 @@ fn nesting(from: &FieldType, to: &FieldType) -> Nesting {
 }
 
 fn check(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'static str> {
+    if !from.may_mean(to) {
+        return Err("its values would mean something else; add a new field instead");
+    }
     match (from.stored(), to.stored()) {
         (FieldType::List(_), FieldType::Optional(_)) => Err("a list may have several items"),
         (FieldType::Record { .. }, FieldType::Link(_) | FieldType::ElementLink(_))

@@ -182,6 +182,15 @@ impl FieldType {
         }
     }
 
+    /// Whether values of this type may become those of `to` as they are stored: one of the two has no meaning, or
+    /// both have the same, and an enumeration has further members.
+    pub(crate) fn may_mean(&self, to: &FieldType) -> bool {
+        let FieldType::Meaning { is, members: ours, .. } = self else { return true };
+        let FieldType::Meaning { is: other, members: theirs, .. } = to else { return true };
+        let has_all = |all: &[_], of: &[_]| of.iter().all(|member| all.contains(member));
+        is == other && (has_all(ours, theirs) || has_all(theirs, ours))
+    }
+
     /// Whether values, or the items of collections, have a meaning.
     pub fn has_meaning(&self) -> bool {
         match self {
