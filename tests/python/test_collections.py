@@ -15,6 +15,9 @@ import pytest
 
 import femtobarn as fb
 
+an: Any = fb
+"""The package, for arguments of wrong types."""
+
 
 @fb.persistent
 class Muon:
@@ -341,3 +344,142 @@ def test_joins_give_what_dictionaries_give(fed: fb.Federation) -> None:
 def test_impossible_joins_are_refused(runs: fb.Federation, on: Any, told: str) -> None:
     with pytest.raises(fb.FemtobarnError, match=told):
         runs["run1/events"].join(runs["run1/events"], on)
+
+
+def numbers(fed: fb.Federation, path: str, form: Any, values: Any, *, name: str = "N") -> fb.View:
+    """Return a new container of a class with the given fields."""
+    fields = [{"name": each, "type": type_} for each, type_ in form.items()]
+    database, container = path.split("/")
+    with fed.transaction() as txn:
+        made = txn.database(database, create=True).container(
+            container, {"name": name, "fields": fields}, create=True
+        )
+        made.extend(values)
+    return fed[path]
+
+
+def test_oids_of_other_objects_are_refused(runs: fb.Federation) -> None:
+    view = runs["run2/events"]  # Without its second event.
+    with pytest.raises(fb.NotFoundError, match="was deleted"):
+        view[view.oids]
+    with pytest.raises(fb.NotFoundError, match="is not in this view of run2/events"):
+        view[2:][[view[0].oid]]
+    with pytest.raises(fb.NotFoundError, match="is not in this view"):
+        view[2:][view[0].oid]
+    with pytest.raises(fb.NotFoundError, match="does not exist"):
+        view[[fb.Oid(view.oids.database, view.oids.container, 77)]]
+
+
+def test_parts_have_the_types_of_the_collection(fed: fb.Federation) -> None:
+    one = numbers(
+        fed, "a/e", {"f": "float32", "i": "uint8", "x": "int32"}, {"f": [1], "i": [1], "x": [1]}, name="A"
+    )
+    two = numbers(
+        fed,
+        "b/e",
+        {"f": "float64", "i": "int64", "x": {"optional": "int32"}, "late": {"list": "string"}},
+        {"f": [0.1], "i": [-(1 << 40)], "x": [None], "late": [["z"]]},
+        name="B",
+    )
+    for views in ((one, two), (two, one), (one[:0], two), (two, one[:0])):
+        both = fb.concat(views)
+        rows = both.arrays().to_list()
+        assert (
+            str(both.arrays().type).partition("*")[2] == str(both.arrays(entry_stop=0).type).partition("*")[2]
+        )
+        assert pa.table(both).to_pylist() == rows
+        assert [row for batch in both.iterate(step_size=1) for row in batch.to_list()] == rows
+        assert both.arrays(library="pa").to_pylist() == rows
+        assert [row["f"] for row in rows if row["source"] == "b/e"] == [0.1]
+    assert [each.fields for each in (fb.concat((one, two))[:1], fb.concat((one, two)))] == [
+        ["f", "i", "x", "late", "source"]
+    ] * 2
+    assert "<small>list[string] | None</small>" in fb.concat((one, two))[:1]._repr_html_()
+
+
+def test_classes_of_one_shape_and_members_that_some_lack(fed: fb.Federation) -> None:
+    def jets(name: str, *members: str) -> Any:
+        fields = [{"name": each, "type": "float32"} for each in members]
+        return {"jets": {"list": {"record": {"class": name, "fields": fields}}}}
+
+    one = numbers(fed, "a/e", jets("Jet", "pt"), {"jets": [[{"pt": 1}, {"pt": 2}]]}, name="A")
+    two = numbers(fed, "b/e", jets("Jet2", "pt", "eta"), {"jets": [[{"pt": 3, "eta": 4}]]}, name="B")
+    both = fb.concat([one, two])
+    assert "union" not in str(both.arrays().type)
+    assert both.arrays("jets.eta").jets.eta.to_list() == [[None, None], [4.0]]
+    assert [len(each) for each in both.arrays("jets.eta", library="np")["jets.eta"]] == [2, 1]
+
+
+def test_times_and_numbers_do_not_mix(fed: fb.Federation) -> None:
+    day = {"meaning": {"of": "int32", "is": "date"}}
+    one = numbers(fed, "a/e", {"d": day}, {"d": np.array(["2026-01-01"], "M8[D]")}, name="A")
+    two = numbers(fed, "b/e", {"d": "int32"}, {"d": [1]}, name="B")
+    with pytest.raises(fb.InvalidError, match="'d' is date in a/e and int32 in b/e; they cannot be"):
+        fb.concat([one, two])
+
+
+def test_links_of_any_view_and_in_variants_are_noticed(fed: fb.Federation, tmp_path: Path) -> None:
+    form = {"to": {"variant": [{"link": "N"}, "int32"]}}
+    with fb.create(tmp_path / "other.fed") as other:
+        here, there = (numbers(each, "d/e", form, {"to": [1, 2]}) for each in (fed, other))
+        for data in (there, fb.concat([here, there])):
+            with fed.transaction() as txn, pytest.raises(fb.InvalidError, match="another federation"):
+                txn.database("d").container("e").extend(data)
+
+
+def test_views_of_other_classes_are_not_copied(runs: fb.Federation) -> None:
+    with runs.transaction() as txn:
+        container = txn.database("run1").container("events")
+        with pytest.raises(fb.InvalidError, match="has no field 'extra'"):
+            container.extend(runs["other/things"])
+
+
+@pytest.mark.parametrize(
+    ("act", "error", "told"),
+    [
+        (lambda _: an.concat(["run1/events"]), fb.WrongTypeError, "takes a list of views"),
+        (lambda view: an.concat([fb.concat([view])]), fb.WrongTypeError, "takes a list of views"),
+        (lambda view: fb.concat([view], source="a.b"), fb.InvalidError, "cannot be the name of a field"),
+        (lambda view: fb.concat([view]).fetch([0]), fb.UnsupportedError, "entries of its own"),
+        (lambda view: view.sample(-1), fb.InvalidError, "must be 0 or more"),
+        (lambda view: view.sort_by("r*"), fb.InvalidError, "is not the name of one field"),
+        (lambda view: view.arrays(aliases=["x"]), fb.WrongTypeError, "aliases are texts by names"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    runs: fb.Federation, act: Callable[[fb.View], Any], error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error, match=told):
+        act(runs["run1/events"])
+
+
+def test_long_texts_and_bytes(fed: fb.Federation) -> None:
+    names = ["b" * 3_000_000, *(f"a{i:05}" for i in range(20_000)), "a\0"]
+    view = numbers(
+        fed, "d/e", {"name": "string", "raw": {"list": "byte"}}, {"name": names, "raw": [b"x"] * len(names)}
+    )
+    assert view.sort_by("name").head(2)["name"].to_list() == ["a\0", "a00000"]
+    assert [each.name for each in view.describe()] == ["name"]
+    with pytest.raises(fb.InvalidError, match="have no order"):
+        view.sort_by("raw")
+
+
+def test_chains_of_aliases_are_bounded(fed: fb.Federation) -> None:
+    view = numbers(fed, "d/e", {"x": "int32"}, {"x": [1]})
+    aliases = {"a0": "x + 1"} | {f"a{i}": f"a{i - 1} + a{i - 1}" for i in range(1, 40)}
+    with pytest.raises(fb.InvalidError, match="too many parts"):
+        view.arrays("a39", aliases=aliases)
+
+
+def test_closed_federations_in_notebooks(runs: fb.Federation) -> None:
+    events = runs.collection("run*/events")
+    runs.close()
+    for shown in (runs._repr_html_(), events._repr_html_(), repr(events)):
+        assert "closed" in shown
+
+
+def test_picked_parts_are_explained(runs: fb.Federation) -> None:
+    picked = fb.concat([runs["run1/events"][[3, 0]], runs["run3/events"]])
+    told = picked.explain("run", where="run > 2")
+    assert told.entries - told.excluded == 4
+    assert picked.arrays("name").name.to_list() == ["d", "a", "a", "b", "c", "d"]

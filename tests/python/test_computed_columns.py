@@ -183,3 +183,52 @@ def test_random_expressions_give_what_awkward_does(fed: fb.Federation) -> None:
             wanted = eval(text, names)
         found = fed["d/c"].arrays("x", aliases={"x": text}).x
         assert ak.all(ak.isclose(found, wanted, equal_nan=True), axis=None), text
+
+
+def test_fields_behind_two_links(fed: fb.Federation) -> None:
+    fields = [
+        {"name": "next", "type": {"link": "Node"}},
+        {"name": "n", "type": "uint64"},
+        {
+            "name": "inner",
+            "type": {"record": {"class": "Inner", "fields": [{"name": "f", "type": "float32"}]}},
+        },
+    ]
+    with fed.transaction() as txn:
+        form = {"name": "Node", "fields": fields}
+        nodes = txn.database("d", create=True).container("nodes", form, create=True)
+        last = None
+        for n in range(4):
+            last = nodes.append({"next": last, "n": (1 << 63) + n, "inner": {"f": 0.1}})
+    view = fed["d/nodes"]
+    array = view.arrays(["n", "next.next.n", "next.inner.f"])
+    first = 1 << 63
+    assert array.next.next.n.to_list() == [None, None, first, first + 1]
+    assert str(array.next.inner.f.type) == "4 * ?float32"
+    assert view["next.next.n"].to_list() == array.next.next.n.to_list()
+    assert view.sort_by("next.next.n", descending=True).entries().tolist() == [3, 2, 0, 1]
+    # Nothing is known of what a null link leads to.
+    assert view.arrays("next.next.n", entry_stop=1).next.next.n.to_list() == [None]
+    batches = [batch.next.next.n.to_list()[0] for batch in view.iterate("next.next.n", step_size=1)]
+    assert batches == array.next.next.n.to_list()
+
+
+def test_members_that_were_not_asked_for_are_left_out_of_selections(events: fb.View) -> None:
+    array = events.arrays(["muons.eta", "two"], where="nmuons > 0", aliases={"two": "2 * sum(muons.pt)"})
+    assert [set(each) for each in array.muons[0].to_list()] == [{"eta"}]
+    assert set(
+        events.arrays(["muons.eta", "two"], aliases={"two": "run"}, where="nmuons > 0", library="np")
+    ) == {
+        "muons.eta",
+        "two",
+    }
+
+
+def test_texts_are_not_summed(fed: fb.Federation) -> None:
+    form = {"name": "T", "fields": [{"name": "names", "type": {"list": "string"}}]}
+    with fed.transaction() as txn:
+        txn.database("d", create=True).container("c", form, create=True).extend(
+            {"names": [["q"], ["a", "b"]]}
+        )
+    with pytest.raises(fb.InvalidError, match="min is of numbers, and the items are texts"):
+        fed["d/c"].arrays("x", aliases={"x": "min(names)"})

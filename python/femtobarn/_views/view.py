@@ -110,10 +110,8 @@ class View(Summaries):
         entries = entries_of(oids, self._place)[0]
         strange = entries[~np.isin(entries, self.entries())]
         if len(strange):
-            self.object_at(int(strange[0]))  # It does not exist, or was deleted.
-            raise NotFoundError(
-                f"object {self.oid(int(strange[0]))} of {self.name} is not in this view of it"
-            )
+            oid = self.object_at(int(strange[0])).oid  # Unless it does not exist, or was deleted.
+            raise NotFoundError(f"object {oid} is not in this view of {self.name}")
         return entries
 
     def _at(self, positions: Positions) -> View:
