@@ -2,6 +2,7 @@
 
 - ``live_entries``: the entries that have objects where some were deleted.
 - ``objects``: values, records and links of one object. The extension module uses the names imported below.
+- ``plain_values``: values in Python's own types; it and ``objects`` know each other.
 - ``changes``: the arguments of updates and deletions: which objects, which new values.
 - ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
 - ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import
@@ -15,10 +16,9 @@ from .objects import (
     Object,
     RecordValue,
     _object_at,
-    _object_html,
     has_python_values,
-    plain_value,
 )
+from .plain_values import _object_html, plain_value
 
 __all__ = [
     "ElementRef",

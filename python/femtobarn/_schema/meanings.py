@@ -220,7 +220,7 @@ def time_of(text: str, kind: str = "datetime") -> np.datetime64:
     Examples
     --------
     >>> time_of("2026-11-27T10:00:00.123456789+01:00")
-    numpy.datetime64('2026-11-27T09:00:00.123456789')
+    np.datetime64('2026-11-27T09:00:00.123456789')
     """
     finer = FRACTION.search(text)
     try:

@@ -11,7 +11,7 @@ from .._objects import has_python_values, plain_value
 from .._query.paths import Expressions
 from .._query.projections import Projection
 from .._query.selection import Where
-from .._schema.types import Primitive, Reduced, String, innermost, paths_of
+from .._schema.types import Node, Primitive, Reduced, String, innermost, paths_of
 from .columns import Columns
 
 if TYPE_CHECKING:
@@ -114,12 +114,9 @@ class Summaries(Columns):
         from .descriptions import described  # This imports awkward.
 
         projection = Projection.of(expressions, self.definition)
-        simple = Primitive | Reduced | String
-        found = {
-            path: node for path, node in paths_of(projection.record) if isinstance(innermost(node), simple)
-        }
-        batches = self.iterate(list(found), where) if found else iter(())
-        return described({path: str(node) for path, node in found.items()}, batches)
+        paths = paths_of(projection.record)
+        found = {path: str(node) for path, node in paths if _is_described(innermost(node))}
+        return described(found, self.iterate(list(found), where) if found else iter(()))
 
     def _repr_html_(self) -> str:
         """Return a table of the first objects for notebooks."""
@@ -139,3 +136,8 @@ class Summaries(Columns):
         )
         head = [(name, str(types[name])) for name in names]
         return html_table(caption, head, ([row[name] for name in names] for row in values))
+
+
+def _is_described(node: Node) -> bool:
+    """Whether values are numbers, times or texts; bytes have no meaning one by one."""
+    return isinstance(node, Primitive | Reduced | String) and node != Primitive("byte")

@@ -13,7 +13,8 @@ from .._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
 from .._lazy import ak
 from .._objects.behaviours import object_maker
 from .._objects.changes import entries_of
-from .._objects.objects import LinkRef, Object, plain_value, value_of
+from .._objects.objects import LinkRef, Object, value_of
+from .._objects.plain_values import plain_value
 from .._oid import Oid, OidArray, OidRange
 from .._positions import Positions, is_number, positions_of
 from .._query.meant_constants import stored_values
