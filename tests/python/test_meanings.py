@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+import json
 import pathlib
 import pickle
 from typing import Any
@@ -174,3 +175,13 @@ def test_times_and_members_behind_links_and_in_computed_columns(fed: fb.Federati
     for name in aliases:
         assert array[name].to_list() == [False, True]
         assert view.entries(aliases[name]).tolist() == [1]
+
+
+def test_numbers_that_no_member_has_stay_numbers() -> None:
+    form = {"meaning": {"of": "int32", "is": "enum", "name": "Quality", "members": [["BAD", 0], ["OLD", 9]]}}
+    field = fb.definition_of({"name": "A", "fields": [{"name": "q", "type": form}]}).fields[0].type
+    assert json.loads(json.dumps(field.to_json())) == form
+    meaning: Any = field
+    # The enumeration of this module has other members, so one is made of the names.
+    assert meaning.meaning.to_python(9).name == "OLD"
+    assert meaning.meaning.to_python(5) == 5

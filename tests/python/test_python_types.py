@@ -367,16 +367,6 @@ print(found.quality, found.detector, found.triggers.value, found.begun, sorted(m
     )
 
 
-def test_numbers_that_no_member_has_stay_numbers() -> None:
-    form = {"meaning": {"of": "int32", "is": "enum", "name": "Quality", "members": [["BAD", 0], ["OLD", 9]]}}
-    field = fb.definition_of({"name": "A", "fields": [{"name": "q", "type": form}]}).fields[0].type
-    assert json.loads(json.dumps(field.to_json())) == form
-    meaning: Any = field
-    # The enumeration that this module declares has other members, so one is made of the names.
-    assert meaning.meaning.to_python(9).name == "OLD"
-    assert meaning.meaning.to_python(5) == 5
-
-
 def test_notebooks_show_such_values(runs: fb.View) -> None:
     page = runs._repr_html_()
     assert "2026-11-27 09:03:00+00:00" in page

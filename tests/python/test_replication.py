@@ -166,7 +166,7 @@ def test_a_follower_goes_on_after_kills_and_cut_connections(
             time.sleep(generator.uniform(0.0, 0.3))
             process.send_signal(signal.SIGKILL)
             process.wait()
-            if not (tmp_path / "copy.fed").exists():
+            if not (tmp_path / "copy.fed/catalogue.sqlite").exists():  # Killed before it had copied anything.
                 continue
             with fb.open(tmp_path / "copy.fed") as copy:
                 csn = copy.snapshot().csn

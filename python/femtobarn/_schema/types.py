@@ -237,7 +237,7 @@ class Definition:
 
     @cached_property
     def as_stored(self) -> Definition:
-        """The class without what values mean; see :func:`stored_type`."""
+        """The class with the types that values are stored as, without what they mean."""
         return Definition(self.name, self.version, stored_fields(self.fields))
 
     @classmethod

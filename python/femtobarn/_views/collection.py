@@ -34,7 +34,7 @@ class Collection(Summaries):
     """The objects of several containers, in their order.
 
     Fields that some containers lack are missing in the objects of these; numbers of different widths get the
-    wider type. A further field, :attr:`source`, has the name of the container of each object.
+    wider type. A further field, `source`, has the name of the container of each object.
     """
 
     def __init__(self, views: Sequence[View], source: str = "source", _fields: Record | None = None) -> None:
