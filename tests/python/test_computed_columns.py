@@ -207,6 +207,8 @@ def test_fields_behind_two_links(fed: fb.Federation) -> None:
     assert str(array.next.inner.f.type) == "4 * ?float32"
     assert view["next.next.n"].to_list() == array.next.next.n.to_list()
     assert view.sort_by("next.next.n", descending=True).entries().tolist() == [3, 2, 0, 1]
+    for wanted in (["next.inner", "next.inner.f"], ["next.inner.f", "next.inner"]):
+        assert view.arrays(wanted).next.inner.f.to_list() == array.next.inner.f.to_list()
     # Nothing is known of what a null link leads to.
     assert view.arrays("next.next.n", entry_stop=1).next.next.n.to_list() == [None]
     batches = [batch.next.next.n.to_list()[0] for batch in view.iterate("next.next.n", step_size=1)]

@@ -143,9 +143,11 @@ def _shown(name: str, tops: set[str]) -> str:
 
 
 def _put(members: dict[str, Any], path: list[str], values: Any) -> None:
-    """Put the values of a column at a path of names."""
+    """Put the values of a column at a path of names; a whole record has its members already."""
     for name in path[:-1]:
         members = members.setdefault(name, {})
+        if not isinstance(members, dict):
+            return
     members[path[-1]] = values
 
 
