@@ -34,7 +34,7 @@ def widened(layout: ak.contents.Content, node: Node) -> ak.contents.Content:
         return _record(layout, node)
     if isinstance(node, List | Fixed) and layout.is_list and layout.parameter("__array__") is None:
         return layout.copy(content=widened(layout.content, node.item))
-    if isinstance(node, Primitive) and node.meaning is None and layout.is_numpy:
+    if isinstance(node, Primitive) and layout.is_numpy and np.can_cast(layout.data.dtype, node.dtype, "safe"):
         return ak.contents.NumpyArray(layout.data.astype(node.dtype, copy=False))
     return layout
 

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._data.arrays import Tree, columns_of
+from .._data.typed_layouts import widened
 from .._exceptions import StorageError
 from .._schema.types import Definition, Record
-from .._schema.unions import fitted
 
 if TYPE_CHECKING:
     from ..importers import TreeSource
@@ -56,7 +56,7 @@ class _Reader:
         source, record = self._sources[number], self._records[number]
         layout = source.read(start, stop, threads=self._threads).layout
         if Definition.from_json(source.definition).fields != record.fields:
-            layout = fitted(layout, record)
+            layout = widened(layout, record)
         return columns_of(layout, record)
 
 

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from .._exceptions import InvalidError
-from .._lazy import ak
-from .types import ElementLink, Fixed, Link, List, Node, Optional, Primitive, Record, Variant, plain_name
+from .types import ElementLink, Fixed, Link, List, Node, Optional, Primitive, Record, Variant
 
-__all__ = ["fitted", "required", "union"]
+__all__ = ["required", "union"]
 
 
 def union(classes: Sequence[tuple[str, Record]]) -> Record:
@@ -84,37 +82,9 @@ class _Merge:
         return wider
 
 
-def fitted(layout: Any, node: Node) -> Any:
-    """Return an awkward layout with all fields of a type; those that it lacks have only missing values."""
-    if isinstance(node, Optional):
-        return fitted(layout, node.item)
-    if layout.is_indexed and not layout.is_option:
-        layout = layout.project()
-    if layout.is_option or (isinstance(node, List | Fixed) and layout.is_list):
-        inner = node.item if isinstance(node, List | Fixed) and not layout.is_option else node
-        return layout.copy(content=fitted(layout.content, inner))
-    if not isinstance(node, Record) or not layout.is_record:
-        return layout
-    there = set(layout.fields)
-    contents = [
-        fitted(layout.content(field.name), field.type) if field.name in there else _missing(layout.length)
-        for field in node.fields
-    ]
-    names = list(node.by_name)
-    parameters = (
-        {"__record__": plain_name(node.class_name)} if node.class_name and not node.is_tuple else None
-    )
-    return ak.contents.RecordArray(contents, names, length=layout.length, parameters=parameters)
-
-
 def required(node: Node) -> Node:
     """Return a type without the possibility that values are missing."""
     return node.item if isinstance(node, Optional) else node
-
-
-def _missing(length: int) -> Any:
-    index = ak.index.Index64(np.full(length, -1, np.int64))
-    return ak.contents.IndexedOptionArray(index, ak.contents.EmptyArray())
 
 
 def _optional(node: Node) -> Node:

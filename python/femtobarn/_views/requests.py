@@ -14,6 +14,7 @@ import numpy as np
 
 from .._data.layout_types import type_of_layout
 from .._data.results import as_library, check_library
+from .._data.typed_layouts import widened
 from .._exceptions import InvalidError
 from .._lazy import ak
 from .._query.aliases import aliases_of, field_behind_link, with_aliases
@@ -22,7 +23,6 @@ from .._query.paths import Expressions, expand
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
 from .._schema.types import Definition, Field, Record
-from .._schema.unions import fitted
 
 __all__ = ["Request"]
 
@@ -82,7 +82,7 @@ class Request:
             return as_library(array, self.projection.record, self.library)
         fields = dict(zip(array.fields, ak.unzip(array), strict=True)) if self.kept.fields else {}
         columns: dict[str, Any] = {
-            field.name: ak.Array(fitted(fields[field.name].layout, field.type), attrs=array.attrs)
+            field.name: ak.Array(widened(fields[field.name].layout, field.type), attrs=array.attrs)
             for field in self.kept.fields
         }
         behind: dict[str, Any] = {}
