@@ -87,9 +87,8 @@ impl CachedFile {
         }
     }
 
-    /// The fetches of these pages, those that run already and new ones. Pages that were kept meanwhile have none, unless
-    /// they `are_damaged`.
-    fn fetches_of(self: &Arc<Self>, lacking: &[Range<u64>], are_damaged: bool) -> Vec<Arc<Fetch>> {
+    /// The fetches of these pages, those that run already and new ones. Pages that were kept meanwhile have none.
+    fn fetches_of(self: &Arc<Self>, lacking: &[Range<u64>], reason: Lack) -> Vec<Arc<Fetch>> {
         let mut running = self.fetches.lock();
         let mut found = vec![];
         for run in lacking {
@@ -103,9 +102,10 @@ impl CachedFile {
                 }
                 let next = running.range(page..).next().map_or(run.end, |(first, _)| *first);
                 let end = next.min(run.end);
-                let gap = match &self.pages {
-                    // A fetch may have ended since they were found missing.
-                    Some(pages) if !are_damaged => pages.lacking(page..end),
+                // A fetch may have ended since they were found lacking.
+                let gap = match (&self.pages, reason) {
+                    (Some(pages), Lack::Missing) => pages.lacking(page..end),
+                    (Some(_), Lack::Damaged) => self.damaged_in(page..end),
                     _ => vec![page..end],
                 };
                 for part in gap.into_iter().flat_map(parts) {
@@ -117,6 +117,14 @@ impl CachedFile {
             }
         }
         found
+    }
+
+    /// The pages whose bytes are not those that came from the origin, and those that are not kept.
+    fn damaged_in(&self, pages: Range<u64>) -> Vec<Range<u64>> {
+        let offset = pages.start * PAGE_BYTES;
+        let mut bytes = vec![0; ((pages.end - pages.start) * PAGE_BYTES) as usize];
+        let bytes = within(self.version.size, offset, &mut bytes);
+        self.fill(offset, bytes, ReadMode::Blocking).unwrap_or_default()
     }
 
     fn begin(self: &Arc<Self>, pages: Range<u64>) -> Arc<Fetch> {
@@ -188,6 +196,17 @@ impl CachedFile {
     }
 }
 
+/// Why pages are fetched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// They were not kept.
+    Missing,
+    /// They were kept, but not as they came from the origin.
+    Damaged,
+    /// Whatever is kept by now.
+    Any,
+}
+
 /// A fetch that ends when it is dropped, whatever happened.
 struct RunningFetch {
     file: Arc<CachedFile>,
@@ -249,12 +268,13 @@ impl CachedFile {
             return Ok(0);
         }
         let mut lacking = self.fill(offset, buffer, ReadMode::Blocking).unwrap_or_default();
-        // A page that is missing now may have been kept a moment later, or be damaged there: it is fetched then.
-        for are_damaged in [false, true] {
-            if are_damaged {
+        // A page that is missing now may have been kept a moment later, or be damaged there: it is fetched then. One that
+        // was damaged may have been replaced by then.
+        for reason in [Lack::Missing, Lack::Damaged, Lack::Any] {
+            if reason == Lack::Damaged {
                 self.count_damaged(&lacking);
             }
-            let fetches = self.fetches_of(&lacking, are_damaged);
+            let fetches = self.fetches_of(&lacking, reason);
             if let Some(ahead) = ahead.take() {
                 self.will_need(ahead.start, ahead.end - ahead.start);
             }
@@ -296,7 +316,10 @@ impl CachedFile {
             return;
         }
         let (file, range) = (Arc::clone(self), pages_of(offset, size));
-        self.shared.origin.tasks.spawn_blocking(move || drop(file.fetches_of(&[range], false)));
+        self.shared
+            .origin
+            .tasks
+            .spawn_blocking(move || drop(file.fetches_of(&[range], Lack::Missing)));
     }
 
     /// Counts pages that are kept, but whose bytes are not those that came from the origin.
