@@ -64,8 +64,10 @@ def aliases_of(texts: Mapping[str, str], definition: Definition) -> dict[str, Ar
 
 def with_aliases(condition: str, aliases: Aliases) -> str:
     """Return a condition with what aliases stand for in their places; a malformed one stays as it is."""
+    if not aliases:
+        return condition
     try:
-        tree = ast.parse(condition.strip() if aliases else "0", mode="eval").body
+        tree = ast.parse(condition.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return condition
     used = {each.id for each in ast.walk(tree) if isinstance(each, ast.Name)} & set(aliases)

@@ -83,10 +83,13 @@ class Selection:
                 "to choose by a mask, index the view with it"
             )
         check_text(text, "where")
-        rewriter = Rewriter(text, definition.as_stored)
+        stored = definition.as_stored
+        rewriter = Rewriter(text, stored)
         try:
-            tree = ast.parse(text.strip(), mode="eval")
-            body = rewriter.visit(with_stored_constants(tree.body, definition))
+            condition = ast.parse(text.strip(), mode="eval").body
+            if stored is not definition:
+                condition = with_stored_constants(condition, definition)
+            body = rewriter.visit(condition)
             expression = ast.unparse(ast.fix_missing_locations(body))
         except (InvalidError, NotFoundError) as error:
             said = str(error) if str(error).startswith("where ") else f"where {text!r}: {error}"

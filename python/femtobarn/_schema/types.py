@@ -237,8 +237,9 @@ class Definition:
 
     @cached_property
     def as_stored(self) -> Definition:
-        """The class with the types that values are stored as, without what they mean."""
-        return Definition(self.name, self.version, stored_fields(self.fields))
+        """The class with the types that values are stored as; itself if none of them means something else."""
+        fields = stored_fields(self.fields)
+        return self if fields == self.fields else Definition(self.name, self.version, fields)
 
     @classmethod
     def from_json(cls, form: str | dict[str, Any]) -> Definition:
