@@ -46,8 +46,24 @@ __all__ = [
 TIMES = {"datetime": np.dtype("datetime64[ns]"), "date": np.dtype("datetime64[D]")}
 """NumPy's type of each kind of time."""
 
+STORED = {
+    "datetime": ("int64",),
+    "date": ("int32",),
+    "enum": ("int32", "int64", "string"),
+    "flag": ("int64",),
+    "path": ("string",),
+}
+"""Types that values with each meaning are stored as; a set is a list."""
+
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
+DAYS = ((datetime.date.min - EPOCH.date()).days, (datetime.date.max - EPOCH.date()).days)
+"""First and last date that Python has."""
+
+FRACTION = re.compile(r"(\.\d{6})(\d+)")
+"""Digits of a time in ISO 8601 that Python's times do not have."""
+
+MISSING = "a time is missing (NaT); declare the field | None, and give None"
 
 _ENUMERATIONS: dict[tuple[str, str], list[type[enum.Enum]]] = {}
 """Enumerations of declared classes by kind and name, those declared last first."""
@@ -78,6 +94,10 @@ class Meaning:
 
     def __str__(self) -> str:
         return self.name or self.kind
+
+    def is_of(self, stored: str) -> bool:
+        """Whether values of a stored type, in its JSON form, can have this meaning."""
+        return stored in STORED.get(self.kind, ()) or (self.kind == "set" and stored.startswith("{"))
 
     @property
     def is_enumeration(self) -> bool:
@@ -110,7 +130,8 @@ class Meaning:
         ValueError
             If the value does not have this meaning.
         """
-        return _TO_STORED[self.kind](self, value)
+        to_stored = _TO_STORED.get(self.kind)
+        return value if to_stored is None else to_stored(self, value)
 
     def to_python(self, value: Any) -> Any:
         """Return what a stored value stands for. A number that no member of an enumeration has stays one."""
@@ -203,10 +224,6 @@ def _made(meaning: Meaning) -> type[enum.Enum]:
 
 def _member_of(meaning: Meaning, value: Any) -> Any:
     return meaning.to_python(value)
-
-
-FRACTION = re.compile(r"(\.\d{6})(\d+)")
-"""Digits of a time in ISO 8601 that Python's times do not have."""
 
 
 def time_of(text: str, kind: str = "datetime") -> np.datetime64:
@@ -309,9 +326,6 @@ def times_of(values: Any) -> list[datetime.datetime | datetime.date]:
     return list(map(Meaning(kind).to_python, values.astype(np.int64).tolist()))
 
 
-MISSING = "a time is missing (NaT); declare the field | None, and give None"
-
-
 def stored_times(values: Any, kind: str) -> Any:
     """Return times of NumPy, shape (n,), as the integers that they are stored as, int64.
 
@@ -338,9 +352,6 @@ def stored_times(values: Any, kind: str) -> Any:
     if kind == "date" and stored.size and (stored.min() < DAYS[0] or stored.max() > DAYS[1]):
         raise ValueError("a date is not between the years 1 and 9999")
     return stored
-
-
-DAYS = ((datetime.date.min - EPOCH.date()).days, (datetime.date.max - EPOCH.date()).days)
 
 
 def _stored_path(_: Meaning, value: Any) -> str:

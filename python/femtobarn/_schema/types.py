@@ -346,9 +346,11 @@ def stored_fields(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 
 def _with_meaning(body: dict[str, Any]) -> Node:
-    stored: Any = type_from_json(body["of"])
-    made: Node = replace(stored, meaning=Meaning.from_json(body))
-    return made
+    """Return a type with its meaning; without it if this release does not know that."""
+    stored, meaning = type_from_json(body["of"]), Meaning.from_json(body)
+    if isinstance(stored, Primitive | String | List) and meaning.is_of(str(body["of"])):
+        return replace(stored, meaning=meaning)
+    return stored
 
 
 def has_links(node: Node) -> bool:

@@ -77,10 +77,7 @@ class Collection(Summaries):
     def __getitem__(self, index: Any) -> Any:
         """Return an object by its position, a field by its name, or a collection of a slice without steps."""
         if isinstance(index, str):
-            array = self.arrays(index)
-            for name in index.split("."):
-                array = array[name]
-            return array
+            return self._field(index)
         if is_number(index):
             return self._object(index)
         if not isinstance(index, slice) or index.step not in (None, 1):

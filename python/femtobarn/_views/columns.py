@@ -127,6 +127,13 @@ class Columns(ColumnReader):
         part = self._part(entry_start, entry_stop)
         return map(request.result, self._batches(request.projection, request.selection, part, step_size))
 
+    def _field(self, path: str) -> Any:
+        """Return a field by its dotted name as an array."""
+        array = self.arrays(path)
+        for name in path.split("."):
+            array = array[name]
+        return array
+
     def join(
         self,
         other: Columns,

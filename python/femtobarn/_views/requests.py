@@ -33,7 +33,8 @@ class Request:
 
     projection: Projection
     selection: Selection | None
-    library: str
+    made_for: str
+    """The library that the result is for."""
     computed: Mapping[str, ArrayTerm]
     """Computed columns by their names; dotted ones are fields behind links."""
     kept: Record
@@ -79,7 +80,7 @@ class Request:
     def result(self, array: ak.Array) -> Any:
         """Return what was read as data of the library that was asked for."""
         if not self.computed:
-            return as_library(array, self.projection.record, self.library)
+            return as_library(array, self.projection.record, self.made_for)
         fields = dict(zip(array.fields, ak.unzip(array), strict=True)) if self.kept.fields else {}
         columns: dict[str, Any] = {
             field.name: ak.Array(widened(fields[field.name].layout, field.type), attrs=array.attrs)
@@ -100,7 +101,7 @@ class Request:
             name: type_of_layout(columns[name].layout) for name in columns if name not in self.kept.by_name
         }
         record = Record("", tuple(Field(name, types[name]) for name in self.order))
-        return as_library(found, record, self.library)
+        return as_library(found, record, self.made_for)
 
 
 def _one_of(name: str, value: Any, other: str, same: Any) -> Any:

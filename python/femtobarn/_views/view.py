@@ -92,10 +92,7 @@ class View(Summaries):
         ([8, 5], [7, 8])
         """
         if isinstance(index, str):
-            array = self.arrays(index)
-            for name in index.split("."):
-                array = array[name]
-            return array
+            return self._field(index)
         if is_number(index):
             return self.object_at(self._entry(index))
         if isinstance(index, slice) and index.step in (None, 1):
