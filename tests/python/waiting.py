@@ -6,8 +6,9 @@ import signal
 import socket
 import subprocess
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from random import SystemRandom
 from time import monotonic, sleep
 from typing import Any
 
@@ -21,10 +22,16 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """Ports that nothing listens on now."""
+    """Ports that nothing listens on now, and that the system gives to no connection meanwhile."""
+    found: list[int] = []
     with ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
-        return [int(each.getsockname()[1]) for each in taken]
+        while len(found) < count:
+            # Those of connections begin at 32768.
+            port = SystemRandom().randrange(10_000, 32_000)
+            with suppress(OSError):
+                stack.enter_context(socket.create_server((host, port)))
+                found.append(port)
+    return found
 
 
 def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
