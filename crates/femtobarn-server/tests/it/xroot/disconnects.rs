@@ -48,11 +48,14 @@ fn wait_until_read(logical: &Logical, is_read: bool) {
     wait_until("a file's checksum", || (logical.files.count() > 0) == is_read);
 }
 
-/// Requests `count` checksums, each of which is answered with a delay.
+/// Requests `count` checksums, each of which is answered with a delay. They are sent together: a connection that computes
+/// as many as it may reads no request that comes later.
 fn ask(peer: &mut Peer, count: usize) {
+    let mut bytes = Vec::new();
     for _ in 0..count {
-        peer.send(checksum(), &[]);
+        Request::from(checksum()).encode(StreamId([0, 9]), &mut bytes).unwrap();
     }
+    peer.send_bytes(&bytes);
     for _ in 0..count {
         assert!(matches!(peer.response().response, Ok(Response::WaitResp(_))));
     }
