@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -211,12 +212,11 @@ def test_http_shows_status_metrics_and_federations(served: Served) -> None:
     assert 'femtobarn_request_seconds_count{export="/store",kind="read"}' in metrics
     assert "# TYPE femtobarn_read_bytes_total counter" in metrics
     assert json.loads(ask(served, "/api/federations")[1]) == ["/lhc.fed"]
-    contents = json.loads(ask(served, "/api/federations/lhc.fed")[1])
-    [database] = contents["databases"]
-    assert (database["name"], database["state"]) == ("run7", "open")
-    assert database["containers"][0]["objects"] == EVENTS
-    old = json.loads(ask(served, "/api/federations/lhc.fed?csn=1")[1])
-    assert old["databases"][0]["containers"][0]["objects"] == EVENTS // 4
+    contents = json.loads(ask(served, "/api/containers/lhc.fed")[1])["rows"]
+    assert {(row["database"], row["state"]) for row in contents} == {("run7", "open")}
+    assert contents[0]["objects"] == EVENTS
+    old = json.loads(ask(served, "/api/containers/lhc.fed?csn=1")[1])["rows"]
+    assert old[0]["objects"] == EVENTS // 4
     assert ask(served, "/api/federations/none")[0] == 404
     assert ask(served, "/nowhere")[0] == 404
 
@@ -231,17 +231,20 @@ def test_tokens_are_refused_where_others_could_read_them(served: Served) -> None
         assert "over TLS" in json.load(answer)["error"]
 
 
-def test_status_page_shows_the_federation_in_a_browser(served: Served, tmp_path: Path) -> None:
+def test_pages_show_the_federation_in_a_browser(served: Served, tmp_path: Path) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("chromium is not installed")
     command = [chromium, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
-    page = run(
-        *command, "--virtual-time-budget=5000", "--dump-dom", f"http://127.0.0.1:{served.server.port}/"
-    )
+    address = f"http://127.0.0.1:{served.server.port}/"
+    status = run(*command, "--virtual-time-budget=5000", "--dump-dom", address)
+    assert 'role="alert" hidden' in status
+    (link,) = re.findall(r'href="(catalogue[^"]*)"', status)
+    page = run(*command, "--virtual-time-budget=5000", "--dump-dom", f"{address}{link}&view=history")
+    assert "a part" in page
+    page = run(*command, "--virtual-time-budget=5000", "--dump-dom", f"{address}{link}")
     assert "run7/events" in page
     assert f"{EVENTS:,}" in page
-    assert "a part" in page
     assert 'role="alert" hidden' in page
 
 

@@ -155,7 +155,7 @@ def test_people_see_copies_and_how_far_they_are_behind(tmp_path: Path) -> None:
             wait_for(lambda: [it["behind"] for it in leader.status()["copy_servers"]] == [0])
             shown, listed = page(leader.port, tmp_path / "browser"), top(leader.port)
     assert "Servers to which readers are sent" in shown
-    assert "run1/hits" in shown
+    assert "catalogue?federation=%2Flhc.fed" in shown
     assert f"127.0.0.1:{port}" in shown
     assert any(
         line.split()[:4] == [f"127.0.0.1:{port}", "/lhc.fed", "0", "commits"] for line in listed.splitlines()
@@ -170,3 +170,29 @@ def test_what_a_cache_keeps_is_not_for_everybody(tmp_path: Path) -> None:
         told(server.port, "/api/caches")
     with refused.value as answer:
         assert answer.code in (401, 403)
+
+
+REWRITE = """
+import sys
+import femtobarn as fb
+with fb.open(sys.argv[1]) as fed, fed.transaction() as txn:
+    txn.database("run1").container("hits")
+"""
+
+
+def test_people_see_who_waits_for_whom(tmp_path: Path) -> None:
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        put(fed, "run1/hits", 5)
+        with (
+            fb.serve(fed.path, port=0, address="127.0.0.1", anonymous="all", config=QUICK_STOP) as server,
+            fb.open(url_of(server)) as first,
+        ):
+            with first.transaction() as txn:
+                txn.database("run1").container("hits")
+                waiting = subprocess.Popen([sys.executable, "-c", REWRITE, url_of(server)])
+                wait_for(lambda: len(server.status()["waits"]) == 1)
+                shown = page(server.port, tmp_path / "browser")
+            assert waiting.wait(60) == 0
+    assert '<g class="edge"><title>container run1/hits</title>' in shown
+    assert f"process {waiting.pid}" in shown
+    assert "does not wait" in shown

@@ -100,6 +100,7 @@ pub use residence::{
     DiskState, FilePin, ReplicaRow, ReplicaState, Residence, ResidenceState, StoredObject,
 };
 pub use rows::{
-    BlobRange, ClassRow, CommitRow, ContainerRecord, ContainerRow, Counts, DatabaseRecord,
-    DatabaseRow, DatabaseState, EnvelopeRange, NameRow, Retention, TagRow, VersionRow,
+    BlobRange, ClassRow, CommitAction, CommitChange, CommitRow, ContainerRecord, ContainerRow,
+    ContainerSummary, Counts, DatabaseRecord, DatabaseRow, DatabaseState, EnvelopeRange,
+    GrowthPoint, NameRow, Retention, TagRow, VersionRow,
 };

@@ -127,6 +127,73 @@ pub struct ClassRow {
     pub definition: String,
 }
 
+/// A container as of a snapshot, with what people look for; or a database without containers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ContainerSummary {
+    /// The name of its database.
+    pub database: String,
+    /// The state of its database.
+    pub state: DatabaseState,
+    /// Its name; empty if the row is that of a database without containers.
+    pub container: String,
+    /// The class of its objects.
+    pub class: String,
+    /// The version of that class that the objects have.
+    pub class_version: u32,
+    /// Objects that are not deleted.
+    pub objects: u64,
+    /// Bytes of the file that it uses.
+    pub bytes: u64,
+    /// The newest commit that changed its objects, or that created it.
+    pub csn: Csn,
+}
+
+/// What a commit did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CommitAction {
+    /// It made a database or container.
+    Created,
+    /// It changed the objects of a container.
+    Changed,
+    /// It gave a database or container another name.
+    Renamed,
+    /// It made a database read-only.
+    Sealed,
+    /// It dropped a database or container.
+    Dropped,
+}
+
+/// A database or container that a commit changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CommitChange {
+    /// The name of the database.
+    pub database: String,
+    /// The name of the container; empty if the database itself was changed.
+    pub container: String,
+    /// The class of its objects.
+    pub class: String,
+    /// What was done to it.
+    pub kind: CommitAction,
+    /// Objects added, less those deleted.
+    pub objects: i64,
+    /// Bytes of the file that it uses now, less those that it used before.
+    pub bytes: i64,
+}
+
+/// The size of a federation after a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GrowthPoint {
+    /// The commit.
+    pub csn: Csn,
+    /// When it was made, in microseconds since 1970.
+    pub time_us: i64,
+    /// Objects that are not deleted.
+    pub objects: u64,
+    /// Bytes of the files that they use.
+    pub bytes: u64,
+}
+
 /// A name of a database or container, and the commits between which it held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NameRow {

@@ -12,19 +12,22 @@ use crate::rows::{
 };
 
 pub(super) fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
-    let state: String = row.get(4)?;
     Ok(DatabaseRow {
         id: DatabaseId(row.get(0)?),
         uuid: uuid(row, 1)?,
         name: row.get(2)?,
         path: row.get(3)?,
-        state: match state.as_str() {
-            "sealed" => DatabaseState::Sealed,
-            "attached" => DatabaseState::Attached,
-            _ => DatabaseState::Open,
-        },
+        state: database_state(row, 4)?,
         created: Csn(number(row, 5)?),
         epoch: number(row, 6)?,
+    })
+}
+
+pub(super) fn database_state(row: &Row<'_>, column: usize) -> rusqlite::Result<DatabaseState> {
+    Ok(match row.get::<_, String>(column)?.as_str() {
+        "sealed" => DatabaseState::Sealed,
+        "attached" => DatabaseState::Attached,
+        _ => DatabaseState::Open,
     })
 }
 

@@ -14,11 +14,12 @@
 //!
 //! Modules, from below: `connection`, one SQLite connection; `role`, who may write; `log`, the write-ahead log; `commit_queue`, group
 //! commit within a process; `connections`, all connections of a process; `target_names`; `catalogue`, with
-//! [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `changes`,
-//! `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`, `backup`, `leading` and `following` (copies at
+//! [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `changes`, `browsing` (for
+//! people), `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`, `backup`, `leading` and `following` (copies at
 //! other servers); `creation` makes the folder.
 
 mod backup;
+mod browsing;
 mod catalogue;
 mod changes;
 mod commit_queue;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Tests may, but clippy knows only the functions marked as such.
 
+mod browsing;
 mod child;
 mod commits;
 mod contention;

@@ -2,35 +2,35 @@
 //!
 //! | path | answers |
 //! |---|---|
-//! | `/` | the page |
+//! | `/` | the page of what the server does |
+//! | `/catalogue` | the page of what is in the federations |
 //! | `/healthz` | `ok`, or 503 while the server is stopping |
 //! | `/metrics` | metrics for Prometheus, restricted by `http.metrics` of the configuration |
 //! | `/api/status` | [`ServerStatus`] as JSON |
 //! | `/api/caches` | [`CacheContents`] of each cache of another server |
 //! | `/api/recalls` | [`RecallQueueStatus`] of each federation with stores |
-//! | `/api/federations` | the names of the served federations |
-//! | `/api/federations/NAME?csn=` | the contents of one, as of a commit |
+//! | `/api/federations`, `/api/containers/NAME`, ... | what is in the federations: [`catalogue`] |
 //! | `/.well-known/wlcg-tape-rest-api`, `/api/tape/v1/...` | the WLCG Tape REST API: `tape` |
 //! | `/PREFIX/NAME/...` | pages of a federation that others make: its mounts |
 //! | every other path | files and folders, to read and to change: [`files`] |
 //!
 //! The server's own pages only read. Contents of catalogues and the status are for clients that may read the path; a
-//! request without a token has the rights of anonymous clients. `catalogue` has the contents, `metrics` their text
-//! format, `mounts` the rights to pages that others make; `clients` knows who sends a request.
+//! request without a token has the rights of anonymous clients. `pages` has the pages, `metrics` the text format
+//! of the status, `mounts` the rights to pages that others make; `clients` knows who sends a request.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::handler::Handler;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use femtobarn_catalog::{ErrorKind, LocalCatalogue};
-use http::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
+use femtobarn_catalog::LocalCatalogue;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::auth::{Action, Authenticator};
@@ -45,11 +45,8 @@ mod clients;
 pub mod files;
 mod metrics;
 pub mod mounts;
+mod pages;
 mod tape;
-
-const PAGE: &str = include_str!("page/index.html");
-const SCRIPT: &str = include_str!("page/page.js");
-const STYLE: &str = include_str!("page/page.css");
 
 /// The turn of one thread at a time to read something, so that a file system which does not answer blocks only one.
 #[derive(Clone)]
@@ -92,30 +89,17 @@ type SharedSite = State<Arc<Site>>;
 /// The pages of a site, and `/` as the folder of its exports for methods other than `GET`.
 pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
     let tape_files = Arc::clone(&files);
-    let top = get(|| async { file("text/html; charset=utf-8", PAGE) });
     Router::new()
-        .route("/", top.fallback_service(files::answer.with_state(files)))
-        .route("/page.js", get(|| async { file("text/javascript; charset=utf-8", SCRIPT) }))
-        .route("/page.css", get(|| async { file("text/css; charset=utf-8", STYLE) }))
+        .route("/", get(pages::status).fallback_service(files::answer.with_state(files)))
         .route("/healthz", get(health))
         .route("/metrics", get(metrics))
         .route("/api/status", get(status))
         .route("/api/caches", get(caches))
         .route("/api/recalls", get(recalls))
-        .route("/api/federations", get(federations))
-        .route("/api/federations/{*name}", get(federation))
-        .with_state(site)
+        .with_state(Arc::clone(&site))
+        .merge(catalogue::routes(site))
+        .merge(pages::routes())
         .merge(tape::routes(tape_files))
-}
-
-fn file(kind: &'static str, text: &'static str) -> Response {
-    let policy = "default-src 'self'";
-    let headers = [
-        (CONTENT_TYPE, kind),
-        (CONTENT_SECURITY_POLICY, policy),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, text).into_response()
 }
 
 async fn health(State(site): SharedSite) -> Response {
@@ -203,49 +187,6 @@ async fn told<T: Serialize + Send + 'static>(
     match read(&site, turn, what).await {
         Ok(status) => Json(status).into_response(),
         Err(answer) => answer,
-    }
-}
-
-async fn federations(
-    State(site): SharedSite,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-) -> Response {
-    let names = site.federations.iter().map(|(name, _)| name);
-    let readable: Vec<_> =
-        names.filter(|name| refused(&site, &headers, peer, name).is_none()).cloned().collect();
-    Json(readable).into_response()
-}
-
-#[derive(Deserialize)]
-struct CommitQuery {
-    csn: Option<u64>,
-}
-
-async fn federation(
-    State(site): SharedSite,
-    Path(name): Path<String>,
-    Query(moment): Query<CommitQuery>,
-    Extension(peer): Extension<Peer>,
-    headers: HeaderMap,
-) -> Response {
-    let name = format!("/{name}");
-    if let Some(answer) = refused(&site, &headers, peer, &name) {
-        return answer;
-    }
-    let Some((_, catalog)) = site.federations.iter().find(|(known, _)| *known == name) else {
-        return said(StatusCode::NOT_FOUND, &format!("no federation is served as {name:?}"));
-    };
-    let catalog = Arc::clone(catalog);
-    let contents =
-        tokio::task::spawn_blocking(move || catalogue::contents(&catalog, moment.csn)).await;
-    match contents {
-        Ok(Ok(contents)) => Json(contents).into_response(),
-        Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
-            said(StatusCode::NOT_FOUND, &error.to_string())
-        }
-        Ok(Err(error)) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-        Err(error) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
 }
 

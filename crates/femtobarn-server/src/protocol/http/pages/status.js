@@ -1,56 +1,13 @@
-// Shows what /api/status, /api/recalls and /api/federations tell, every two seconds, and /api/caches if somebody looks there.
-"use strict";
+// The page of what the server does: shows what /api/status and /api/recalls tell, every two seconds, and /api/caches if
+// somebody looks there.
+import { $, ask, count, drawn, duration, element, fill, showError, size } from "./elements.js";
+import { drawGraph } from "./graph.js";
 
 const PERIOD_MS = 2000;
 // The server reads the whole folder of a cache to tell what leaves next.
 const LEAVING_PERIOD_MS = 30000;
 const POINTS = 60;
-const $ = (id) => document.getElementById(id);
 const past = [];
-
-function size(bytes) {
-  const units = ["B", "KB", "MB", "GB", "TB", "PB"];
-  let unit = 0;
-  while (bytes >= 1000 && unit < units.length - 1) { bytes /= 1000; unit += 1; }
-  return `${unit && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
-}
-
-function duration(seconds) {
-  if (seconds < 60) return `${seconds} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} min`;
-  return `${Math.floor(seconds / 86400)} d`;
-}
-
-const count = (number) => number.toLocaleString("en");
-
-// Cells that are numbers stand to the right. Texts are set as texts: they come from clients. A table without rows has a
-// line that says so; if there is none, its section is not shown.
-function fill(id, rows, none) {
-  const table = $(id);
-  const heads = [...table.tHead.rows[0].cells];
-  const body = document.createElement("tbody");
-  for (const row of rows) {
-    const line = body.insertRow();
-    row.forEach((text, at) => {
-      const cell = line.insertCell();
-      const value = document.createElement("span");
-      value.textContent = text;
-      if (text !== "") cell.append(value);
-      cell.className = heads[at].className;
-      // Shown before the text where there is no room for columns.
-      cell.dataset.head = heads[at].textContent;
-    });
-  }
-  if (none === undefined) table.closest("section").hidden = !rows.length;
-  else if (!rows.length) {
-    const cell = body.insertRow().insertCell();
-    cell.colSpan = heads.length;
-    cell.className = "none";
-    cell.textContent = none;
-  }
-  table.replaceChild(body, table.tBodies[0]);
-}
 
 function rate(name) {
   if (past.length < 2) return 0;
@@ -65,15 +22,8 @@ function showRates(totals) {
     ["sessions", count(totals.open_sessions)], ["open files", count(totals.open_files)],
     ["locks", count(totals.locks_held)], ["waiting", count(totals.locks_waited)],
   ];
-  $("rates").replaceChildren(...shown.map(([name, value]) => {
-    const box = document.createElement("div");
-    const term = document.createElement("dt");
-    const data = document.createElement("dd");
-    term.textContent = name;
-    data.textContent = value;
-    box.append(term, data);
-    return box;
-  }));
+  $("rates").replaceChildren(...shown.map(([name, value]) =>
+    element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
 function showCurve() {
@@ -82,13 +32,9 @@ function showCurve() {
   const curves = { read: steps("bytes_read"), written: steps("bytes_written") };
   const peak = Math.max(1, ...curves.read, ...curves.written);
   $("peak").textContent = `${size(peak)}/s`;
-  $("curve").replaceChildren(...Object.entries(curves).map(([name, values]) => {
-    const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-    const x = (at) => 600 - (values.length - 1 - at) * 600 / (POINTS - 1);
-    path.setAttribute("class", name);
-    path.setAttribute("d", values.map((value, at) => `${at ? "L" : "M"}${x(at)} ${78 - 76 * value / peak}`).join(""));
-    return path;
-  }));
+  const x = (at, values) => 600 - (values.length - 1 - at) * 600 / (POINTS - 1);
+  $("curve").replaceChildren(...Object.entries(curves).map(([name, values]) => drawn("path", { class: name,
+    d: values.map((value, at) => `${at ? "L" : "M"}${x(at, values)} ${78 - 76 * value / peak}`).join("") })));
 }
 
 function showStatus(status) {
@@ -112,28 +58,23 @@ function showStatus(status) {
   fill("caches", status.caches.map((c) => [c.name, size(c.used_bytes), size(c.limit_bytes), size(c.read_bytes),
     size(c.fetched_bytes), size(c.evicted_bytes), count(c.damaged_pages)]));
   const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
+  showWaiting(status);
   fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
   fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),
     size(f.bytes_read), size(f.bytes_written)]), "no file is open");
 }
 
-function showFederation(federation) {
-  $("moment").textContent = `${federation.name}, as of commit ${count(federation.csn)}` +
-    (federation.is_cut ? "; there is more than is listed here" : "");
-  fill("containers", federation.databases.flatMap((database) => database.containers.length
-    ? database.containers.map((c) => [`${database.name}/${c.name}`, `${c.class} ${c.class_version}`,
-      count(c.objects), size(c.bytes), count(c.csn), database.state])
-    : [[`${database.name}/`, "", "", "", "", database.state]]), "there is no database yet");
-  const tags = (csn) => federation.tags.filter((tag) => tag.csn === csn).map((tag) => tag.name).join(", ");
-  fill("commits", federation.commits.map((c) => [count(c.csn), new Date(c.time_us / 1000).toLocaleString(),
-    `${c.user}@${c.host}`, c.message, tags(c.csn)]), "nothing was committed yet");
-}
-
-async function ask(path) {
-  const answer = await fetch(path);
-  const told = await answer.json();
-  if (!answer.ok) throw new Error(told.error || answer.statusText);
-  return told;
+// Who waits for whom, if anybody waits. A client that waits for itself has two transactions.
+function showWaiting({ waits, locks }) {
+  const arrows = waits.flatMap((waiter) => locks
+    .filter((held) => held.federation === waiter.federation && held.target === waiter.target)
+    .map((held) => ({ from: waiter.by, to: held.by, label: waiter.target })));
+  const names = [...new Set(arrows.flatMap(({ from, to }) => [from, to]))];
+  const waited = new Map(waits.map((waiter) => [waiter.by, waiter.seconds]));
+  const box = (name) => ({ name, facts: waited.has(name) ? `waits for ${duration(waited.get(name))}` : "does not wait" });
+  // An attribute: elements of SVG have no property of this name.
+  $("waiting").toggleAttribute("hidden", !arrows.length);
+  drawGraph($("waiting"), names.map(box), arrows);
 }
 
 let askedForLeaving = 0;
@@ -177,9 +118,8 @@ async function showRecalls(status) {
 async function showFederations() {
   const names = await ask("api/federations");
   $("federations").hidden = !names.length;
-  const choice = $("federation");
-  if (choice.options.length !== names.length) choice.replaceChildren(...names.map((name) => new Option(name)));
-  if (choice.value) showFederation(await ask(`api/federations${encodeURI(choice.value)}`));
+  const link = (name) => element("li", {}, element("a", { href: `catalogue?federation=${encodeURIComponent(name)}` }, name));
+  $("names").replaceChildren(...names.map(link));
 }
 
 async function refresh() {
@@ -189,14 +129,12 @@ async function refresh() {
     showLeaving(status);
     await showRecalls(status);
     await showFederations();
-    $("error").hidden = true;
+    showError("");
   } catch (error) {
-    $("error").textContent = `The server does not answer: ${error.message}`;
-    $("error").hidden = false;
+    showError(`The server does not answer: ${error.message}`);
   }
 }
 
-$("federation").addEventListener("change", refresh);
 $("leaving-of-caches").addEventListener("toggle", () => { askedForLeaving = 0; refresh(); });
 refresh();
 setInterval(refresh, PERIOD_MS);

@@ -1,0 +1,183 @@
+//! What people look at: all containers of a snapshot in one list, the commits page by page, the changes of one commit, and
+//! how the federation has grown.
+//!
+//! Each look-up is one statement over the whole catalogue, which takes a fraction of a second for 10^5 containers; none
+//! is for programs that read data.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Row, params};
+
+use super::LocalCatalogue;
+use super::decode::{commit_row, database_state, number};
+use super::lookup::COMMIT;
+use crate::error::Result;
+use crate::ids::Csn;
+use crate::numbers::signed;
+use crate::rows::{CommitAction, CommitChange, CommitRow, ContainerSummary, GrowthPoint};
+
+/// `?1` is the snapshot.
+const CONTAINERS: &str = "SELECT m.name, \
+    CASE WHEN d.sealed <= ?1 THEN 'sealed' ELSE d.state END, coalesce(n.name, ''), \
+    coalesce(c.class, ''), coalesce(v.class_version, c.class_version, 0), \
+    coalesce(v.entries - v.deleted, 0), coalesce(v.bytes, 0), coalesce(v.csn, c.created, d.created) \
+    FROM database_names m JOIN databases d ON d.id = m.database \
+    LEFT JOIN container_names n ON n.database = d.id AND n.since <= ?1 \
+     AND (n.until IS NULL OR n.until > ?1) \
+    LEFT JOIN containers c ON c.database = n.database AND c.id = n.container \
+    LEFT JOIN versions v ON v.database = c.database AND v.container = c.id AND v.csn = \
+     (SELECT max(w.csn) FROM versions w WHERE w.database = c.database AND w.container = c.id AND w.csn <= ?1) \
+    WHERE m.since <= ?1 AND (m.until IS NULL OR m.until > ?1) ORDER BY m.database, n.container";
+
+/// `?1` is the commit. A dropped container is shown with its last name.
+const CHANGED_CONTAINERS: &str = "SELECT m.name, n.name, c.class, \
+    CASE WHEN c.dropped = ?1 THEN 'dropped' WHEN c.created = ?1 THEN 'created' \
+     WHEN n.since = ?1 THEN 'renamed' ELSE 'changed' END, \
+    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 THEN 0 \
+     ELSE coalesce(v.entries - v.deleted, 0) - coalesce(p.entries - p.deleted, 0) END, \
+    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 THEN 0 \
+     ELSE coalesce(v.bytes, 0) - coalesce(p.bytes, 0) END \
+    FROM containers c JOIN databases d ON d.id = c.database \
+    JOIN container_names n ON n.database = c.database AND n.container = c.id AND n.since <= ?1 \
+     AND (n.until IS NULL OR n.until > ?1 OR (n.until = ?1 AND c.dropped = ?1)) \
+    JOIN database_names m ON m.database = c.database AND m.since <= ?1 \
+     AND (m.until IS NULL OR m.until > ?1 OR (m.until = ?1 AND d.dropped = ?1)) \
+    LEFT JOIN versions v ON v.database = c.database AND v.container = c.id AND v.csn = ?1 \
+    LEFT JOIN versions p ON p.database = c.database AND p.container = c.id AND p.csn = \
+     (SELECT max(w.csn) FROM versions w WHERE w.database = c.database AND w.container = c.id AND w.csn < ?1) \
+    WHERE v.csn IS NOT NULL OR n.since = ?1 OR c.dropped = ?1 ORDER BY c.database, c.id";
+const CHANGED_DATABASES: &str = "SELECT m.name, '', '', \
+    CASE WHEN d.dropped = ?1 THEN 'dropped' WHEN d.created = ?1 THEN 'created' \
+     WHEN d.sealed = ?1 THEN 'sealed' ELSE 'renamed' END, 0, 0 \
+    FROM databases d JOIN database_names m ON m.database = d.id AND m.since <= ?1 \
+     AND (m.until IS NULL OR m.until > ?1 OR (m.until = ?1 AND d.dropped = ?1)) \
+    WHERE m.since = ?1 OR d.dropped = ?1 OR d.sealed = ?1 ORDER BY d.id";
+
+const SIZES: &str = "SELECT v.csn, v.entries - v.deleted, v.bytes, v.database, v.container, \
+    coalesce(c.dropped, d.dropped) FROM versions v \
+    JOIN containers c ON c.database = v.database AND c.id = v.container \
+    JOIN databases d ON d.id = v.database ORDER BY v.database, v.container, v.csn";
+
+impl LocalCatalogue {
+    /// All containers of a snapshot, in the order of their databases; a database without containers has one row, with an
+    /// empty name of a container.
+    pub fn listed_containers(&self, at: Csn) -> Result<Vec<ContainerSummary>> {
+        self.all(CONTAINERS, [signed(at.0)], |row| {
+            Ok(ContainerSummary {
+                database: row.get(0)?,
+                state: database_state(row, 1)?,
+                container: row.get(2)?,
+                class: row.get(3)?,
+                class_version: row.get(4)?,
+                objects: number(row, 5)?,
+                bytes: number(row, 6)?,
+                csn: Csn(number(row, 7)?),
+            })
+        })
+    }
+
+    /// The newest `limit` commits not later than `at` with `text` in their message or author (`user@host`), in capital or
+    /// small letters; the newest first.
+    pub fn commits_until(&self, at: Csn, text: &str, limit: u64) -> Result<Vec<CommitRow>> {
+        let sql = format!(
+            "{COMMIT} WHERE csn <= ?1 \
+             AND instr(lower(message || char(10) || user_name || '@' || host), lower(?2)) \
+             ORDER BY csn DESC LIMIT ?3"
+        );
+        self.all(&sql, params![signed(at.0), text, signed(limit)], commit_row)
+    }
+
+    /// What a commit did to databases and containers.
+    pub fn changes_of_commit(&self, csn: Csn) -> Result<Vec<CommitChange>> {
+        self.commit_by_csn(csn)?;
+        let mut changes = self.all(CHANGED_DATABASES, [signed(csn.0)], change)?;
+        changes.extend(self.all(CHANGED_CONTAINERS, [signed(csn.0)], change)?);
+        Ok(changes)
+    }
+
+    /// The objects and bytes of the whole federation after each commit that changed them, thinned out to at most `points`.
+    /// Versions that vacuum has removed are not in it.
+    pub fn growth(&self, points: usize) -> Result<Vec<GrowthPoint>> {
+        // What each commit added, or took away if negative.
+        let mut added: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
+        let mut add = |csn: u64, (objects, bytes): (i64, i64)| {
+            let sum = added.entry(csn).or_default();
+            *sum = (sum.0 + objects, sum.1 + bytes);
+        };
+        let mut last: Option<(SizeRow, Option<u64>)> = None;
+        for (size, dropped) in self.all(SIZES, [], size_row)? {
+            let before = match &last {
+                Some((before, _)) if before.container == size.container => before.sizes,
+                _ => {
+                    drop_container(&mut add, last.take());
+                    (0, 0)
+                }
+            };
+            add(size.csn, (size.sizes.0 - before.0, size.sizes.1 - before.1));
+            last = Some((size, dropped));
+        }
+        drop_container(&mut add, last);
+        let mut total = (0, 0);
+        let totals = added.into_iter().map(|(csn, (objects, bytes))| {
+            total = (total.0 + objects, total.1 + bytes);
+            (csn, total)
+        });
+        let totals: Vec<_> = totals.collect();
+        thinned(&totals, points).into_iter().map(|(csn, total)| self.point(csn, total)).collect()
+    }
+
+    fn point(&self, csn: u64, (objects, bytes): (i64, i64)) -> Result<GrowthPoint> {
+        let time_us = self.commit_by_csn(Csn(csn))?.time_us;
+        let natural = |sum: i64| u64::try_from(sum).unwrap_or(0);
+        Ok(GrowthPoint { csn: Csn(csn), time_us, objects: natural(objects), bytes: natural(bytes) })
+    }
+}
+
+/// A version's objects and bytes.
+struct SizeRow {
+    csn: u64,
+    sizes: (i64, i64),
+    container: (u32, u32),
+}
+
+fn size_row(row: &Row<'_>) -> rusqlite::Result<(SizeRow, Option<u64>)> {
+    let size = SizeRow {
+        csn: number(row, 0)?,
+        sizes: (row.get(1)?, row.get(2)?),
+        container: (row.get(3)?, row.get(4)?),
+    };
+    Ok((size, row.get::<_, Option<i64>>(5)?.map(crate::numbers::unsigned)))
+}
+
+/// Takes the last sizes of a container away at the commit that dropped it.
+fn drop_container(add: &mut impl FnMut(u64, (i64, i64)), last: Option<(SizeRow, Option<u64>)>) {
+    if let Some((SizeRow { sizes: (objects, bytes), .. }, Some(dropped))) = last {
+        add(dropped, (-objects, -bytes));
+    }
+}
+
+/// At most `points` of some values, evenly spaced, the last one among them.
+fn thinned<T: Copy>(values: &[T], points: usize) -> Vec<T> {
+    let step = values.len().div_ceil(points.max(1)).max(1);
+    let mut kept: Vec<T> = values.iter().rev().step_by(step).copied().collect();
+    kept.reverse();
+    kept
+}
+
+fn change(row: &Row<'_>) -> rusqlite::Result<CommitChange> {
+    let kind: String = row.get(3)?;
+    Ok(CommitChange {
+        database: row.get(0)?,
+        container: row.get(1)?,
+        class: row.get(2)?,
+        kind: match kind.as_str() {
+            "created" => CommitAction::Created,
+            "dropped" => CommitAction::Dropped,
+            "renamed" => CommitAction::Renamed,
+            "sealed" => CommitAction::Sealed,
+            _ => CommitAction::Changed,
+        },
+        objects: row.get(4)?,
+        bytes: row.get(5)?,
+    })
+}

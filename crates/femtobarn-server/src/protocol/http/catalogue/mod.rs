@@ -1,0 +1,154 @@
+//! What people look at in the catalogues of the served federations, as JSON for the page `/catalogue`.
+//!
+//! | path | answers |
+//! |---|---|
+//! | `/api/federations` | the names of the federations that the client may read |
+//! | `/api/federations/NAME?csn=` | [`overview`]: identity, commit, sums, classes, tags |
+//! | `/api/containers/NAME?csn=&search=&class=&state=&sort=&descending=&offset=&limit=` | [`listing`]: a page of containers |
+//! | `/api/container/NAME?csn=&database=&container=` | [`details`]: one container with its class, its past and its links |
+//! | `/api/commits/NAME?until=&search=&limit=` | [`history`]: commits, the newest first |
+//! | `/api/commits/NAME?of=` | what one commit changed |
+//! | `/api/growth/NAME` | objects and bytes over time |
+//!
+//! 1. Every answer is for clients that may read the federation.
+//! 2. A look-up reads the whole catalogue, so at most [`LOOKS_MAX`] run at once, and a snapshot that was looked at is kept:
+//!    turning pages, sorting and searching read no catalogue.
+
+mod details;
+mod history;
+mod listing;
+mod overview;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use femtobarn_catalog::{ContainerSummary, Csn, ErrorKind, LocalCatalogue, Result};
+use http::{HeaderMap, StatusCode};
+use quick_cache::sync::Cache;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Semaphore;
+
+use super::Site;
+use super::clients::{refused_to, said};
+use crate::auth::Action;
+use crate::protocol::listener::Peer;
+
+/// Look-ups of all federations at once.
+const LOOKS_MAX: usize = 2;
+/// How long a request waits for its look-up to begin.
+const LOOK_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Snapshots whose containers are kept.
+const SNAPSHOTS_KEPT: usize = 8;
+
+/// The catalogues, and what was read of them.
+struct Catalogues {
+    site: Arc<Site>,
+    /// The containers of snapshots, by the name of the federation and the commit.
+    kept: Cache<(String, Csn), Arc<Vec<ContainerSummary>>>,
+    looks: Semaphore,
+}
+
+/// A federation that is looked at, as of a commit.
+struct Looked {
+    containers: Arc<Vec<ContainerSummary>>,
+    head: Csn,
+    at: Csn,
+}
+
+/// The routes.
+pub(super) fn routes(site: Arc<Site>) -> Router {
+    let looks = Semaphore::new(LOOKS_MAX);
+    let catalogues = Arc::new(Catalogues { site, kept: Cache::new(SNAPSHOTS_KEPT), looks });
+    Router::new()
+        .route("/api/federations", get(federations))
+        .route("/api/federations/{*name}", get(answer::<overview::OverviewQuery>))
+        .route("/api/containers/{*name}", get(answer::<listing::ListingQuery>))
+        .route("/api/container/{*name}", get(answer::<details::DetailsQuery>))
+        .route("/api/commits/{*name}", get(answer::<history::CommitsQuery>))
+        .route("/api/growth/{*name}", get(answer::<history::GrowthQuery>))
+        .with_state(catalogues)
+}
+
+/// What a request asks of a catalogue.
+trait Question: DeserializeOwned + Send + 'static {
+    type Shown: Serialize + Send + 'static;
+
+    /// Reads the answer. May take a second.
+    ///
+    /// # Errors
+    /// Those of the catalogue: `NotFound` if the snapshot is gone or there is no such container or commit.
+    fn look(
+        &self,
+        catalogues: &Catalogues,
+        name: &str,
+        catalog: &LocalCatalogue,
+    ) -> Result<Self::Shown>;
+}
+
+async fn federations(
+    State(catalogues): State<Arc<Catalogues>>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    let site = &catalogues.site;
+    let names = site.federations.iter().map(|(name, _)| name);
+    let is_readable = |name: &&String| {
+        refused_to(Action::Read, &site.authenticator, &headers, peer, name).is_none()
+    };
+    Json(names.filter(is_readable).collect::<Vec<_>>()).into_response()
+}
+
+async fn answer<Q: Question>(
+    State(catalogues): State<Arc<Catalogues>>,
+    Path(name): Path<String>,
+    Query(question): Query<Q>,
+    Extension(peer): Extension<Peer>,
+    headers: HeaderMap,
+) -> Response {
+    let (site, name) = (&catalogues.site, format!("/{name}"));
+    if let Some(answer) = refused_to(Action::Read, &site.authenticator, &headers, peer, &name) {
+        return answer;
+    }
+    let Some((_, catalog)) = site.federations.iter().find(|(known, _)| *known == name) else {
+        return said(StatusCode::NOT_FOUND, &format!("no federation is served as {name:?}"));
+    };
+    let catalog = Arc::clone(catalog);
+    let turn = tokio::time::timeout(LOOK_WAIT_MAX, catalogues.looks.acquire());
+    let Ok(Ok(_turn)) = turn.await else {
+        let what = "too many clients look at catalogues now";
+        return said(StatusCode::SERVICE_UNAVAILABLE, what);
+    };
+    let shared = Arc::clone(&catalogues);
+    let look = move || question.look(&shared, &name, &catalog);
+    match tokio::task::spawn_blocking(look).await {
+        Ok(Ok(told)) => Json(told).into_response(),
+        Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
+            said(StatusCode::NOT_FOUND, &error.to_string())
+        }
+        Ok(Err(error)) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        Err(error) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+    }
+}
+
+impl Catalogues {
+    /// A federation as of a commit, by default the newest.
+    ///
+    /// # Errors
+    /// `NotFound` if the snapshot is gone; otherwise those of reading the catalogue.
+    fn at(&self, name: &str, catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Looked> {
+        let head = catalog.head()?;
+        let at = csn.map_or(head, |csn| Csn(csn.min(head.0)));
+        let read = || {
+            // Fails for a snapshot that vacuum may have removed, of which only a part is left.
+            let _pinned = catalog.pin(at)?;
+            catalog.listed_containers(at).map(Arc::new)
+        };
+        let containers = self.kept.get_or_insert_with(&(name.to_owned(), at), read)?;
+        Ok(Looked { containers, head, at })
+    }
+}

@@ -1,0 +1,96 @@
+// The page of what is in the federations. The address has all that is chosen, so that a link to it shows the same.
+import { $, ask, count, moment, showError, size } from "./elements.js";
+import { showClasses } from "./classes.js";
+import { beginContainers, showContainers } from "./containers.js";
+import { beginDetails, showDetails } from "./details.js";
+import { beginHistory, showHistory } from "./history.js";
+
+const DEFAULTS = { federation: "", csn: "", view: "containers", search: "", class: "", state: "", sort: "created",
+  descending: "", offset: "0", container: "" };
+const VIEWS = { containers: showContainers, classes: showClasses, history: showHistory };
+
+const chosen = { ...DEFAULTS };
+let overview = null;
+
+// Changes what is chosen, and shows it. What is typed or dragged does not become a step back.
+export async function choose(changes, isStep = true) {
+  Object.assign(chosen, changes);
+  const given = Object.entries(chosen).filter(([name, value]) => `${value}` !== DEFAULTS[name]);
+  const address = `${location.pathname}?${new URLSearchParams(given)}`;
+  history[isStep ? "pushState" : "replaceState"](null, "", address);
+  await show();
+}
+
+async function show() {
+  try {
+    const named = encodeURI(chosen.federation);
+    const told = await ask(`api/federations${named}`, { csn: chosen.csn });
+    // Another choice may have been made meanwhile.
+    if (named !== encodeURI(chosen.federation) || chosen.csn !== "" && told.csn !== Math.min(chosen.csn, told.head)) return;
+    overview = told;
+    showMoment();
+    for (const link of document.querySelectorAll("nav a")) {
+      link.href = `?${new URLSearchParams({ federation: chosen.federation, csn: chosen.csn, view: link.dataset.view })}`;
+      link.toggleAttribute("aria-current", link.dataset.view === chosen.view);
+    }
+    for (const view of Object.keys(VIEWS)) $(`view-${view}`).hidden = view !== chosen.view;
+    await VIEWS[chosen.view](chosen, overview);
+    await showDetails(chosen, overview);
+    showError("");
+  } catch (error) {
+    showError(`The catalogue cannot be shown: ${error.message}`);
+  }
+}
+
+function showMoment() {
+  $("sums").textContent = `${overview.name}: ${count(overview.databases)} databases, ${count(overview.containers)} containers, ` +
+    `${count(overview.objects)} objects, ${size(overview.bytes)}`;
+  $("csn").max = overview.head;
+  $("csn").value = overview.csn;
+  $("commit-number").textContent = `${count(overview.csn)} of ${count(overview.head)}`;
+  $("newest").disabled = chosen.csn === "";
+  const tags = overview.tags.map((tag) => new Option(`${tag.name} (${count(tag.csn)})`, tag.csn));
+  $("tag").replaceChildren(new Option(tags.length ? "tags" : "no tags", ""), ...tags);
+  $("tag").disabled = !tags.length;
+  $("tag").value = overview.tags.some((tag) => tag.csn === overview.csn) ? overview.csn : "";
+  const commit = overview.commit;
+  $("commit").textContent = commit
+    ? `${moment(commit.time_us)}, ${commit.user}@${commit.host}${commit.message && `: ${commit.message}`}` : "nothing was committed yet";
+}
+
+function read() {
+  const given = Object.fromEntries(new URLSearchParams(location.search));
+  Object.assign(chosen, DEFAULTS, given);
+  chosen.view = chosen.view in VIEWS ? chosen.view : DEFAULTS.view;
+}
+
+async function begin() {
+  read();
+  try {
+    const names = await ask("api/federations");
+    if (!names.length) throw new Error("the server has no federation that you may read");
+    $("federation").replaceChildren(...names.map((name) => new Option(name)));
+    chosen.federation ||= names[0];
+    $("federation").value = chosen.federation;
+  } catch (error) {
+    showError(`The catalogue cannot be shown: ${error.message}`);
+    return;
+  }
+  $("federation").addEventListener("change", () => choose({ ...DEFAULTS, federation: $("federation").value, view: chosen.view }));
+  $("csn").addEventListener("input", () => { $("commit-number").textContent = `${count(Number($("csn").value))} of ${count(overview.head)}`; });
+  $("csn").addEventListener("change", () => choose({ csn: Number($("csn").value) === overview.head ? "" : $("csn").value, offset: 0 }, false));
+  $("tag").addEventListener("change", () => choose({ csn: $("tag").value, offset: 0 }));
+  $("newest").addEventListener("click", () => choose({ csn: "", offset: 0 }));
+  for (const link of document.querySelectorAll("nav a")) {
+    link.addEventListener("click", (event) => { event.preventDefault(); choose({ view: link.dataset.view }); });
+  }
+  $("moment").addEventListener("submit", (event) => event.preventDefault());
+  for (const form of document.querySelectorAll(".filters")) form.addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("popstate", () => { const federation = chosen.federation; read(); chosen.federation ||= federation; show(); });
+  beginContainers(choose);
+  beginHistory(choose);
+  beginDetails(choose);
+  await show();
+}
+
+begin();

@@ -1,0 +1,78 @@
+// What the pages share: numbers for people, tables, elements, and questions to the server.
+
+export const $ = (id) => document.getElementById(id);
+export const count = (number) => number.toLocaleString("en");
+
+export function size(bytes) {
+  const units = ["B", "KB", "MB", "GB", "TB", "PB"];
+  let unit = 0;
+  while (Math.abs(bytes) >= 1000 && unit < units.length - 1) { bytes /= 1000; unit += 1; }
+  return `${unit && Math.abs(bytes) < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[unit]}`;
+}
+
+export function duration(seconds) {
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d`;
+}
+
+export const moment = (microseconds) => new Date(microseconds / 1000).toLocaleString();
+
+// An element with attributes and children. Texts are set as texts: they come from clients.
+export function element(tag, attributes = {}, ...children) {
+  return furnish(document.createElement(tag), attributes, children);
+}
+
+export function drawn(tag, attributes = {}, ...children) {
+  return furnish(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+function furnish(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+// Fills a table with rows of texts and elements. Cells are aligned as their heads are. A table without rows has a line
+// that says so; if there is none, its section is not shown.
+export function fill(id, rows, none) {
+  const table = $(id);
+  const heads = [...table.tHead.rows[0].cells];
+  const body = element("tbody");
+  for (const row of rows) {
+    const line = body.insertRow();
+    row.forEach((content, at) => {
+      const cell = line.insertCell();
+      if (content !== "") cell.append(element("span", {}, content));
+      cell.className = heads[at].className;
+      // Shown before the text where there is no room for columns.
+      cell.dataset.head = heads[at].textContent;
+    });
+  }
+  if (none === undefined) table.closest("section").hidden = !rows.length;
+  else if (!rows.length) {
+    const cell = body.insertRow().insertCell();
+    cell.colSpan = heads.length;
+    cell.className = "none";
+    cell.textContent = none;
+  }
+  table.replaceChild(body, table.tBodies[0]);
+}
+
+// The server's answer to a question; parameters without a value are left out.
+export async function ask(path, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
+  const answer = await fetch(given.length ? `${path}?${new URLSearchParams(given)}` : path);
+  const told = await answer.json();
+  if (!answer.ok) throw new Error(told.error || answer.statusText);
+  return told;
+}
+
+export function showError(text) {
+  $("error").textContent = text;
+  $("error").hidden = !text;
+}

@@ -1,0 +1,83 @@
+// The view of the history: the curve of growth, the commits, and what each of them changed.
+import { $, ask, count, drawn, element, fill, moment, size } from "./elements.js";
+
+const PAGE = 50;
+const TYPING_MS = 200;
+const CURVE = { width: 1000, height: 220, left: 8, right: 8, top: 26, bottom: 24 };
+
+let shown = [];
+
+export function beginHistory(choose) {
+  let typed = 0;
+  $("commit-search").addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(() => choose({}, false), TYPING_MS);
+  });
+  $("older").addEventListener("click", async () => {
+    await extend($("older").dataset.federation, Number($("older").dataset.until));
+    list();
+  });
+  $("commits").addEventListener("click", (event) => {
+    const link = event.target.closest("a[data-csn]");
+    if (!link) return;
+    event.preventDefault();
+    showChanges($("older").dataset.federation, Number(link.dataset.csn), choose);
+  });
+}
+
+export async function showHistory(chosen, overview) {
+  $("older").dataset.federation = chosen.federation;
+  $("older").tags = overview.tags;
+  shown = [];
+  await extend(chosen.federation, overview.csn);
+  list();
+  showGrowth(await ask(`api/growth${encodeURI(chosen.federation)}`), overview.csn);
+}
+
+async function extend(federation, until) {
+  const page = await ask(`api/commits${encodeURI(federation)}`, { until, search: $("commit-search").value, limit: PAGE });
+  shown.push(...page);
+  $("older").disabled = page.length < PAGE || page.at(-1).csn <= 1;
+  $("older").dataset.until = page.length ? page.at(-1).csn - 1 : 0;
+}
+
+function list() {
+  const tagsAt = (csn) => $("older").tags.filter((tag) => tag.csn === csn).map((tag) => tag.name).join(", ");
+  fill("commits", shown.map((c) => [element("a", { href: "#", "data-csn": c.csn }, count(c.csn)), moment(c.time_us),
+    `${c.user}@${c.host}`, c.message, tagsAt(c.csn)]), "no commit is like that");
+}
+
+async function showChanges(federation, csn, choose) {
+  const changes = await ask(`api/commits${encodeURI(federation)}`, { of: csn });
+  const commit = shown.find((it) => it.csn === csn);
+  $("changes-name").textContent = `Commit ${count(csn)}`;
+  const look = element("button", { type: "button" }, "look at the federation as of it");
+  look.addEventListener("click", () => { $("changes").close(); choose({ csn, view: "containers", offset: 0 }); });
+  $("changes-facts").replaceChildren(`${moment(commit.time_us)}, ${commit.user}@${commit.host}${commit.message && `: ${commit.message}`} `, look);
+  const signed = (text, number) => number > 0 ? `+${text(number)}` : number ? text(number) : "";
+  fill("changed", changes.map((c) => [`${c.database}/${c.container}`, c.class, c.kind, signed(count, c.objects), signed(size, c.bytes)]),
+    "it changed nothing that is kept");
+  $("changes").showModal();
+}
+
+// Bytes over time, a step at each commit, and a line at the commit that is looked at.
+function showGrowth(points, at) {
+  const growth = $("growth");
+  growth.closest("section").classList.toggle("is-empty", points.length < 2);
+  if (points.length < 2) { growth.replaceChildren(); return; }
+  const [first, last] = [points[0].time_us, points.at(-1).time_us];
+  const most = Math.max(1, ...points.map((point) => point.bytes));
+  const x = (time) => CURVE.left + (CURVE.width - CURVE.left - CURVE.right) * (time - first) / Math.max(1, last - first);
+  const y = (bytes) => CURVE.height - CURVE.bottom - (CURVE.height - CURVE.top - CURVE.bottom) * bytes / most;
+  const steps = points.map((point, n) => `${n ? `H${x(point.time_us)}V` : `M${x(first)} `}${y(point.bytes)}`).join("");
+  const now = points.findLast((point) => point.csn <= at) ?? points[0];
+  const mark = x(now.time_us);
+  growth.replaceChildren(
+    drawn("path", { class: "area", d: `${steps}V${y(0)}H${x(first)}z` }), drawn("path", { class: "read", d: steps }),
+    drawn("line", { class: "mark", x1: mark, x2: mark, y1: CURVE.top, y2: y(0) }),
+    drawn("text", { x: CURVE.left, y: CURVE.height - 6 }, moment(first)),
+    drawn("text", { x: CURVE.width - CURVE.right, y: CURVE.height - 6, class: "end" }, moment(last)),
+    drawn("text", { x: CURVE.left, y: 16 }, `${size(most)} at most`),
+    drawn("text", { x: Math.min(Math.max(mark, 240), CURVE.width - 240), y: 16, class: "middle" },
+      `commit ${count(now.csn)}: ${size(now.bytes)}, ${count(now.objects)} objects`));
+}
