@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import conditions, exchange, planning, replication, serving, storage, testbed, top, upkeep
+from . import conditions, exchange, planning, replication, serving, shell, storage, testbed, top, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
 __all__ = ["ALL", "Command"]
@@ -441,5 +441,7 @@ ALL = (
     Command("queue", "show which files a server brings back", storage.queue_arguments, storage.queue),
     Command("testbed", "find limits with workloads of real jobs", testbed.arguments, testbed.run),
     Command("plan", "tell what hardware an experiment takes", planning.arguments, planning.run),
+    Command("completion", "print completions for a shell", shell.completion_arguments, shell.completion),
+    Command("man", "print the manual page of all commands", shell.manual_arguments, shell.manual),
 )
 """The commands in the order in which ``--help`` lists them."""
