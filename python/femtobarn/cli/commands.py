@@ -11,8 +11,9 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import conditions, exchange, planning, replication, serving, shell, storage, testbed, top, upkeep
+from . import conditions, doctor, exchange, planning, replication, serving, storage, testbed, top, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
+from .shell import completion, completion_arguments, manual, manual_arguments
 
 __all__ = ["ALL", "Command"]
 
@@ -406,6 +407,7 @@ ALL = (
     Command("catalogue", "print the content of the catalogue", _catalogue_arguments, upkeep.catalogue),
     Command("what", "print what files are", _file_arguments, upkeep.what),
     Command("check", "check catalogue, files, pages, links", _check_arguments, upkeep.check),
+    Command("doctor", "tell what is wrong and what to do", doctor.arguments, doctor.run),
     Command("repair", "repair what a check finds", _repair_arguments, upkeep.repair),
     Command("rebuild-catalogue", "rebuild the catalogue from files", _create_arguments, upkeep.rebuild),
     Command("vacuum", "remove what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
@@ -441,7 +443,7 @@ ALL = (
     Command("queue", "show which files a server brings back", storage.queue_arguments, storage.queue),
     Command("testbed", "find limits with workloads of real jobs", testbed.arguments, testbed.run),
     Command("plan", "tell what hardware an experiment takes", planning.arguments, planning.run),
-    Command("completion", "print completions for a shell", shell.completion_arguments, shell.completion),
-    Command("man", "print the manual page of all commands", shell.manual_arguments, shell.manual),
+    Command("completion", "print completions for a shell", completion_arguments, completion),
+    Command("man", "print the manual page of all commands", manual_arguments, manual),
 )
 """The commands in the order in which ``--help`` lists them."""
