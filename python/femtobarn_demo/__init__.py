@@ -13,7 +13,8 @@ f. seals a database and opens it with ROOT and uproot;
 g. copies that database to an object store, removes it from the disk, and reads it by a selection of tags;
 h. writes ``report.html`` and prints the numbers.
 
-Needs the extra `demo`. `steps` has these steps, over `acquisition` (b and c) and `reprocessing` (d), in
+Needs the extra `demo`. The command ``femtobarn demo`` makes a smaller federation without it, of steps b to d
+(`small_federation`). `steps` has these steps, over `acquisition` (b and c) and `reprocessing` (d), in
 processes of `workers`, `calibration` (d), `external_readers` (f), `object_store` (g) and `demo_report` (h);
 `sources` simulates events, `reconstruction` reconstructs them, `report` draws plain arrays.
 """

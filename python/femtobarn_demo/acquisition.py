@@ -32,8 +32,10 @@ __all__ = [
     "prepare_reconstruction",
     "prepare_writer",
     "reconstruct_block",
+    "reconstruction_of",
     "target_of",
     "write_block",
+    "writer_of",
 ]
 
 BATCH_EVENTS = 12
@@ -77,7 +79,11 @@ def prepare_writer(
 ) -> Work:
     """Prepare a process that writes the raw events of one run, at a mean distance of `period` (ns)."""
     pool = EventPool.load(cache, events=pool_events, progress=False)
-    fed = femtobarn.open(federation)
+    return writer_of(femtobarn.open(federation), pool, run, events, period)
+
+
+def writer_of(fed: femtobarn.Federation, pool: EventPool, run: int, events: int, period: int) -> Work:
+    """Return what writes the raw events of one run from a pool."""
     first = (run - 1) * events
     batches = [
         batch.as_measured()
@@ -114,7 +120,11 @@ def _write(
 
 def prepare_reconstruction(federation: str, blocks: list[Block], global_tag: str) -> Work:
     """Prepare a process that reconstructs blocks with the constants of a global tag."""
-    fed = femtobarn.open(federation)
+    return reconstruction_of(femtobarn.open(federation), blocks, global_tag)
+
+
+def reconstruction_of(fed: femtobarn.Federation, blocks: list[Block], global_tag: str) -> Work:
+    """Return what reconstructs blocks, as of now, with the constants of a global tag."""
     job = fed.conditions(global_tag)
     snapshot = fed.snapshot()
 

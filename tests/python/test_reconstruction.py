@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -193,3 +194,13 @@ def test_batch_and_single_events_give_equal_results(case: Case) -> None:
     together = case.found.tracks()[3]
     assert ak.num(alone.tracks().tracks).to_list() == [len(together.tracks)]
     np.testing.assert_allclose(alone.tracks().tracks[0].pt, together.tracks.pt, rtol=1e-6)
+
+
+def test_jets_without_fastjet_are_the_same(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastjet", None)
+    with_numpy, with_fastjet = run(case.pool.events).found_jets, case.found.found_jets
+    for name in ("pt", "eta", "phi"):
+        np.testing.assert_allclose(with_numpy.rows[name], with_fastjet.rows[name], rtol=1e-6, atol=1e-6)
+    for name in ("tracks", "clusters"):
+        ours, theirs = (getattr(jets, name).to_awkward()["index"] for jets in (with_numpy, with_fastjet))
+        assert ak.sort(ours).to_list() == ak.sort(theirs).to_list()

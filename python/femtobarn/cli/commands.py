@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import conditions, doctor, exchange, planning, replication, serving, storage, testbed, top, upkeep
+from . import conditions, demo, doctor, exchange, planning, replication, serving, storage, testbed, top, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 from .shell import completion, completion_arguments, manual, manual_arguments
 
@@ -384,6 +384,7 @@ def _drop_arguments(sub: argparse.ArgumentParser) -> None:
 
 
 ALL = (
+    Command("demo", "make a small federation to try things on", demo.arguments, demo.run),
     Command("create", "make a federation", _create_arguments, create),
     Command("ls", "list databases and containers", _ls_arguments, ls),
     Command("info", "show facts about a federation or a container", _container_arguments, info),

@@ -18,10 +18,12 @@ from femtobarn_demo.sources.detector.geometry import ECAL_SECTORS, ecal_sector
 __all__ = ["REFERENCE", "measure_gains"]
 
 REFERENCE = 0.2221
-"""Median energy of a cell in a perfect detector (GeV), of 500 other simulated events."""
+"""Median energy of a cell in a perfect detector (GeV), of 500 other events of Pythia."""
 
 
-def measure_gains(snapshot: femtobarn.Snapshot, raw: Sequence[str], edges: Array) -> Array:
+def measure_gains(
+    snapshot: femtobarn.Snapshot, raw: Sequence[str], edges: Array, reference: float = REFERENCE
+) -> Array:
     """Measure the gain of each sector in each interval.
 
     Parameters
@@ -30,6 +32,8 @@ def measure_gains(snapshot: femtobarn.Snapshot, raw: Sequence[str], edges: Array
         The containers of `RawEvent` objects.
     edges
         Shape (intervals + 1,): where the intervals begin and end (ns since 1970).
+    reference
+        Median energy of a cell in a perfect detector (GeV).
 
     Returns
     -------
@@ -48,6 +52,6 @@ def measure_gains(snapshot: femtobarn.Snapshot, raw: Sequence[str], edges: Array
         for sample, energies in zip(samples, np.split(cells["energy"][order], ends[:-1]), strict=True):
             sample.append(energies)
     medians = [
-        np.median(energies) if len(energies) else REFERENCE for energies in map(np.concatenate, samples)
+        np.median(energies) if len(energies) else reference for energies in map(np.concatenate, samples)
     ]
-    return np.array(medians, np.float64).reshape(intervals, ECAL_SECTORS) / REFERENCE
+    return np.array(medians, np.float64).reshape(intervals, ECAL_SECTORS) / reference

@@ -8,7 +8,7 @@ import numpy as np
 
 import femtobarn
 from femtobarn_demo.calibration.constants import PROMPT, put_final
-from femtobarn_demo.calibration.gains import measure_gains
+from femtobarn_demo.calibration.gains import REFERENCE, measure_gains
 from femtobarn_demo.calibration.residuals import PointsOfTracks, read_points
 from femtobarn_demo.calibration.shifts import measure_shifts
 from femtobarn_demo.sources import START
@@ -23,7 +23,14 @@ TRACK_EVENTS = 20
 """Events of each interval whose tracks measure the shifts."""
 
 
-def calibrate(fed: femtobarn.Federation, raw: Sequence[str], tracks: Sequence[str], hours: int) -> int:
+def calibrate(
+    fed: femtobarn.Federation,
+    raw: Sequence[str],
+    tracks: Sequence[str],
+    hours: int,
+    *,
+    reference: float = REFERENCE,
+) -> int:
     """Measure constants by intervals of the run, put them, and freeze the tag of the second pass.
 
     Parameters
@@ -32,6 +39,8 @@ def calibrate(fed: femtobarn.Federation, raw: Sequence[str], tracks: Sequence[st
         The containers of `RawEvent` and `Tracks` objects of the first pass.
     hours
         Length of the run.
+    reference
+        Median energy of a cell of the electromagnetic calorimeter in a perfect detector (GeV).
 
     Returns
     -------
@@ -46,7 +55,7 @@ def calibrate(fed: femtobarn.Federation, raw: Sequence[str], tracks: Sequence[st
     points = PointsOfTracks.concatenate(
         [read_points(snapshot, snapshot[name][::step], job) for name in tracks]
     )
-    gains = measure_gains(snapshot, raw, edges)
+    gains = measure_gains(snapshot, raw, edges, reference)
     shifts = measure_shifts(points, edges, job)
     put_final(fed, edges, gains, shifts)
     return gains.size + shifts[:, :, 0].size

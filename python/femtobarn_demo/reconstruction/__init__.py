@@ -2,14 +2,13 @@
 
 Works on batches, so that many events share the cost of a NumPy call, and reads the raw objects and their
 `constants` of calibration, never the labels of the simulation. From below: `space_points`,
-`track_candidates`, `track_finding`, `track_fitting`; `clusters`, `vertices`, `muons` and `jets` use their
-results, and `events` puts all together into the classes of `model`. ::
+`track_candidates`, `track_finding`, `track_fitting`; `clusters`, `vertices`, `muons` and `jets` (by
+`anti_kt` where FastJet is not installed) use their results, and `events` puts all together into the
+classes of `model`. ::
 
     constants = Constants.at(fed.conditions("final"), headers.time.to_numpy())
     found = reconstruct(headers, raw_links, parts, constants)
     tracks = found.tracks()                        # awkward, of the class Tracks
-
-Needs the extra `demo`.
 """
 
 from femtobarn_demo.reconstruction.constants import GAINS, SERIES, SHIFTS, Constants

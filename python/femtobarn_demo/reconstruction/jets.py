@@ -1,4 +1,6 @@
-"""Jets: FastJet's anti-kT algorithm with radius 0.4 on tracks and the neutral energy of clusters.
+"""Jets: the anti-kT algorithm with radius 0.4 on tracks and the neutral energy of clusters.
+
+FastJet clusters if it is installed, otherwise `anti_kt` does, which finds the same jets more slowly.
 
 The neutral energy of a cluster is its energy minus that of the tracks that point to it. Tracks of pile-up
 vertices are excluded from jets, but their energy is subtracted from clusters, too.
@@ -6,12 +8,15 @@ vertices are excluded from jets, but their energy is subtracted from clusters, t
 
 from __future__ import annotations
 
+import importlib.util
 from dataclasses import dataclass
+from itertools import pairwise
 
 import awkward as ak
 import numpy as np
 
 from femtobarn.jagged import Array, Jagged, offsets_of
+from femtobarn_demo.reconstruction.anti_kt import anti_kt
 from femtobarn_demo.reconstruction.clusters import Clusters
 from femtobarn_demo.reconstruction.space_points import wrap
 from femtobarn_demo.reconstruction.track_fitting import FittedTracks
@@ -27,6 +32,9 @@ NEUTRAL_MIN = 0.5
 
 NEUTRAL_SIGNIFICANCE = 0.8
 """Factor of the square root of the tracks' energy that is added to `NEUTRAL_MIN` (GeV ** 0.5)."""
+
+MOMENTA = {"px": "px", "py": "py", "pz": "pz", "E": "energy"}
+"""The components of a momentum as FastJet names them, and as candidates do."""
 
 
 @dataclass(frozen=True)
@@ -106,17 +114,9 @@ def _neutral_energy(tracks: FittedTracks, clusters: Clusters) -> Array:
 
 
 def _cluster(candidates: Jagged) -> tuple[Jagged, Jagged]:
-    """Run FastJet on all events; return the jets, and the candidates of each, numbered over all events."""
-    import fastjet
-
-    # The banner would go to standard output, where a client may write JSON.
-    fastjet._swig.ClusterSequence.set_fastjet_banner_stream(None)
-    names = {"px": "px", "py": "py", "pz": "pz", "E": "energy"}
-    momenta = Jagged(candidates.offsets, {name: candidates[source] for name, source in names.items()})
-    definition = fastjet.JetDefinition(fastjet.antikt_algorithm, RADIUS)
-    sequence = fastjet.ClusterSequence(momenta.to_awkward("Momentum4D"), definition)
-    jets = sequence.inclusive_jets(min_pt=MOMENTUM_MIN)
-    members = sequence.constituent_index(min_pt=MOMENTUM_MIN)
+    """Cluster all events; return the jets, and the candidates of each, numbered over all events."""
+    find = _with_fastjet if importlib.util.find_spec("fastjet") else _with_numpy
+    jets, members = find(candidates)
     order = ak.argsort(jets.px**2 + jets.py**2, ascending=False)
     jets, members = jets[order], members[order]
     counts = ak.to_numpy(ak.num(jets))
@@ -126,6 +126,33 @@ def _cluster(candidates: Jagged) -> tuple[Jagged, Jagged]:
     candidate = candidates.offsets[event] + ak.to_numpy(ak.flatten(members, axis=None))
     member_offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     return Jagged(offsets, _kinematics(ak.flatten(jets))), Jagged(member_offsets, {"candidate": candidate})
+
+
+def _with_fastjet(candidates: Jagged) -> tuple[ak.Array, ak.Array]:
+    """The momenta of the jets of each event, and the indices of their candidates, by FastJet."""
+    import fastjet
+
+    # The banner would go to standard output, where a client may write JSON.
+    fastjet._swig.ClusterSequence.set_fastjet_banner_stream(None)
+    momenta = Jagged(candidates.offsets, {name: candidates[source] for name, source in MOMENTA.items()})
+    definition = fastjet.JetDefinition(fastjet.antikt_algorithm, RADIUS)
+    sequence = fastjet.ClusterSequence(momenta.to_awkward("Momentum4D"), definition)
+    return sequence.inclusive_jets(min_pt=MOMENTUM_MIN), sequence.constituent_index(min_pt=MOMENTUM_MIN)
+
+
+def _with_numpy(candidates: Jagged) -> tuple[ak.Array, ak.Array]:
+    """The same with NumPy, event by event."""
+    momenta = np.column_stack([candidates[source] for source in MOMENTA.values()])
+    jets, members, counts = [], [], []
+    for start, stop in pairwise(candidates.offsets):
+        found, indices = anti_kt(momenta[start:stop], RADIUS)
+        hard = np.flatnonzero(np.hypot(found[:, 0], found[:, 1]) >= MOMENTUM_MIN)
+        jets.append(found[hard])
+        members += [indices[jet] for jet in hard]
+        counts.append(len(hard))
+    columns = dict(zip(MOMENTA, np.concatenate(jets).T, strict=True))
+    lists = ak.unflatten(np.concatenate([[], *members]).astype(np.int64), [len(each) for each in members])
+    return ak.unflatten(ak.zip(columns), counts), ak.unflatten(lists, counts)
 
 
 def _kinematics(jets: ak.Array) -> dict[str, Array]:

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from femtobarn.jagged import Array, Jagged
 from femtobarn_demo.sources.detector import simulate
 from femtobarn_demo.sources.model import PARTS
+from femtobarn_demo.sources.parametric import ParametricGenerator
 from femtobarn_demo.sources.pythia import Generator, GeneratorSettings
 from femtobarn_demo.sources.raw import EVENT_PERIOD, RawEvents
 
@@ -80,8 +81,14 @@ class EventPool:
     def generate(
         cls, *, events: int, seed: int, settings: GeneratorSettings | None = None, progress: bool = False
     ) -> EventPool:
-        """Generate a pool without keeping it."""
-        generator = Generator(seed, settings)
+        """Generate a pool with Pythia, without keeping it."""
+        return cls.made_by(Generator(seed, settings), events=events, seed=seed, progress=progress)
+
+    @classmethod
+    def made_by(
+        cls, generator: Generator | ParametricGenerator, *, events: int, seed: int, progress: bool = False
+    ) -> EventPool:
+        """Generate a pool with a given generator; the seed is that of the detector."""
         random = np.random.default_rng([seed, FORMAT])
         batches: list[tuple[Jagged, Array, Array, dict[str, Jagged]]] = []
         with tqdm(total=events, desc="generating events", unit="event", disable=not progress) as bar:
