@@ -54,7 +54,7 @@ def test_links_have_targets(path: Path) -> None:
 @pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_named_files_exist(path: Path) -> None:
     named = re.findall(
-        r"`((?:crates|docs|examples|python|tests/python|tools)/[\w./-]+)`", (ROOT / path).read_text()
+        r"`((?:crates|deploy|docs|examples|python|tests/python|tools)/[\w./-]+)`", (ROOT / path).read_text()
     )
     absent = [each for each in named if not (ROOT / each).exists() and not (ROOT / f"{each}.rs").exists()]
     assert not absent, f"{path} names {', '.join(absent)}"
