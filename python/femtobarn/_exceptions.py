@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -201,6 +202,23 @@ def near_misses(name: str, candidates: Iterable[str], *, further: Iterable[str] 
         return "; there are none"
     shown = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
     return f"; there {'is' if len(known) == 1 else 'are'} {shown}"
+
+
+def missing_file(path: Path, pattern: str) -> NotFoundError:
+    """Return the error of a file that does not exist, which names similar files of its folder.
+
+    Parameters
+    ----------
+    pattern
+        The files that could have been meant, such as ``"*.root"``.
+    """
+    folder = path.parent.absolute()
+    others = [each.name for each in folder.glob(pattern)]
+    if others:
+        hint = near_misses(path.name, others)
+    else:
+        hint = f"; {folder} has no file {pattern}" if folder.is_dir() else f"; nor does the folder {folder}"
+    return NotFoundError(f"file {path} does not exist{hint}")
 
 
 def is_text(text: str) -> bool:

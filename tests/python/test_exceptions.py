@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
 import femtobarn as fb
-from femtobarn._exceptions import BY_KIND, near_misses
+from femtobarn._exceptions import BY_KIND, missing_file, near_misses
 
 KINDS = {
     "busy": fb.BusyError,
@@ -62,3 +63,13 @@ def test_near_misses_suggest_or_list() -> None:
     assert near_misses("zzz", ["muons"]) == "; there is muons"
     assert near_misses("zzz", []) == "; there are none"
     assert near_misses("zzz", map(str, range(20))).endswith(", ...")
+
+
+def test_missing_file_is_said_with_similar_ones_or_with_what_its_folder_lacks(tmp_path: Path) -> None:
+    def error(name: str) -> str:
+        return str(missing_file(tmp_path / name, "*.root"))
+
+    assert error("run7.root").endswith(f"run7.root does not exist; {tmp_path} has no file *.root")
+    assert error("raw/run7.root").endswith(f"; nor does the folder {tmp_path / 'raw'}")
+    (tmp_path / "run8.root").touch()
+    assert error("run7.root").endswith("; did you mean 'run8.root'?")

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .._exceptions import InvalidError, NotFoundError, check_progress, near_misses
+from .._exceptions import InvalidError, check_progress, missing_file
 from .._femtobarn import identify
 from .._query.paths import Expressions, expand
 from .._query.projections import part_of
@@ -55,8 +55,7 @@ def _open(
     federation: ImportTarget, file: Path, kind: str, ntuple: str | None
 ) -> AbstractContextManager[FileSource]:
     if not file.exists():
-        known = [each.name for each in file.parent.glob("*.*")] if file.parent.is_dir() else []
-        raise NotFoundError(f"file {file} does not exist{near_misses(file.name, known)}")
+        raise missing_file(file, f"*{file.suffix}")
     if kind == "root":
         return open_ntuple(file, ntuple, federation._attached_alone)
     if ntuple is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._exceptions import InvalidError, NotFoundError, near_misses
+from .._exceptions import InvalidError, missing_file, near_misses
 
 __all__ = ["read_outline", "section"]
 
@@ -67,8 +67,7 @@ def _read(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        known = [each.name for each in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        raise NotFoundError(f"file {path} does not exist{near_misses(path.name, known)}") from None
+        raise missing_file(path, "*.y*ml") from None
     except (UnicodeDecodeError, IsADirectoryError) as error:
         raise InvalidError(f"{path} is not a text file: {error}") from None
     try:

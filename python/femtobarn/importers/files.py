@@ -19,6 +19,7 @@ from femtobarn._exceptions import (
     NotFoundError,
     StorageError,
     UnsupportedError,
+    missing_file,
     near_misses,
 )
 
@@ -149,8 +150,7 @@ def _check_header(path: Path) -> None:
         with path.open("rb") as file:
             header = file.read(20)
     except FileNotFoundError as error:
-        others = [other.name for other in path.parent.glob("*.root")]
-        raise NotFoundError(f"file {path} does not exist{near_misses(path.name, others)}") from error
+        raise missing_file(path, "*.root") from error
     except PermissionError as error:
         raise DeniedError(f"{path} may not be read: {error.strerror}") from error
     if not header.startswith(MAGIC):
