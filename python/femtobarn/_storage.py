@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _femtobarn
-from ._exceptions import FemtobarnError, InvalidError, NotFoundError
+from ._exceptions import FemtobarnError, InvalidError, NotFoundError, near_misses
 from ._upkeep import Progress, seconds
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Storage:
         Raises
         ------
         NotFoundError
-            If there is no such database.
+            If there is no such database; near misses are named.
         """
         rows = _femtobarn.residences(self._handle.upkeep())
         known = {row["database"]: _residence(row) for row in rows}
@@ -278,7 +278,7 @@ def _matching(known: Mapping[str, Residence], wanted: Sequence[str]) -> list[str
     for pattern in wanted:
         names = [pattern] if pattern in known else fnmatch.filter(known, pattern)
         if not names:
-            raise NotFoundError(f"database {pattern!r} does not exist")
+            raise NotFoundError(f"database {pattern!r} does not exist{near_misses(pattern, known)}")
         found.update(dict.fromkeys(names))
     return list(found)
 

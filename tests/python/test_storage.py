@@ -129,7 +129,10 @@ def test_commands_of_the_shell(tmp_path: Path) -> None:
     assert run("stage", fed.path, "raw-?").splitlines() == ["raw-1: both", "raw-2: both"]
     assert "no copy" not in run("migrate", fed.path, "other", "--to", "mirror")
     assert "there are: mirror" in run("migrate", fed.path, "other", "--to", "tape", code=3)
-    assert "does not exist" in run("stage", fed.path, "nowhere", code=3)
+    assert "does not exist; there are other, raw-1, raw-2" in run("stage", fed.path, "xyz", code=3)
+    for command in (["where"], ["stage"], ["evict"], ["pin"], ["migrate", "--to", "mirror"]):
+        name, *more = command
+        assert "; did you mean 'other'?" in run(name, fed.path, "othre", *more, code=3)
     (Path(fed.path) / "storage.toml").write_text("[stores.tape]\nkind = 'tape'")
     assert "storage.toml" in run("migrate", fed.path, "other", "--to", "tape", code=2)
 
