@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import femtobarn as fb
+from femtobarn.cli import main
 
 an: Any = fb
 UTC = dt.UTC
@@ -204,3 +205,39 @@ def test_a_meaning_that_is_not_known_leaves_what_is_stored(
         container.append({"x": value})
     assert fed["d/c"][0].x == value
     assert fed["d/c"].arrays().x.to_list() == [value]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "values", "text", "shown"),
+    [
+        (Quality, [Quality.BAD, Quality.GOOD], "GOOD", "GOOD"),
+        (Quality, [Quality.BAD, Quality.GOOD], "1", "GOOD"),
+        (enumeration("Detector", TPC="tpc", ITS="its"), ["tpc", "its"], "ITS", "ITS"),
+        (
+            dt.datetime,
+            [dt.datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2)],
+            "2026-01-02",
+            "2026-01-02T00",
+        ),
+        (dt.date, [dt.date(2026, 1, day) for day in (1, 2)], "20260102", "2026-01-02"),
+    ],
+)
+def test_command_line_finds_objects_by_what_values_stand_for(
+    fed: fb.Federation,
+    capsys: pytest.CaptureFixture[str],
+    annotation: Any,
+    values: list[Any],
+    text: str,
+    shown: str,
+) -> None:
+    view = one(fed, annotation, *values)
+    assert main(["find", fed.path, view.name, f"x={text}"]) == 0
+    assert capsys.readouterr().out.startswith(f'1-1-1  x="{shown}')
+
+
+def test_command_line_suggests_members_of_an_enumeration(
+    fed: fb.Federation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = one(fed, Quality, Quality.GOOD)
+    assert main(["find", fed.path, view.name, "x=GOOOD"]) == 2
+    assert "'GOOOD' is no member of Quality; did you mean 'GOOD'?" in capsys.readouterr().err

@@ -359,7 +359,9 @@ def _export_arguments(sub: argparse.ArgumentParser) -> None:
 def _find_arguments(sub: argparse.ArgumentParser) -> None:
     _reader(sub)
     sub.add_argument("container", metavar="DATABASE/CONTAINER")
-    sub.add_argument("values", metavar="FIELD=VALUE", nargs="+", help="such as run=7; a link by its OID")
+    sub.add_argument(
+        "values", metavar="FIELD=VALUE", nargs="+", help="such as run=7, quality=GOOD; a link by its OID"
+    )
     sub.add_argument("-n", "--number", type=int, help="objects to print at most")
 
 

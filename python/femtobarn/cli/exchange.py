@@ -12,6 +12,7 @@ from tqdm import tqdm
 from .. import _federations
 from .._exceptions import InvalidError
 from .._oid import Oid
+from .._schema.meanings import TIMES, Meaning
 from .._schema.types import ElementLink, Link, Node, Primitive, String, innermost
 from .._snapshots import Snapshot
 from .output import emit, emit_line, human_size, plain_entry, table, text_entry
@@ -116,13 +117,19 @@ def _snapshot(options: argparse.Namespace) -> Snapshot:
 def _value(text: str, field: str, node: Node) -> Any:
     """Return the value that a text on the command line stands for, for a field of a type."""
     inner = innermost(node)
+    meaning: Meaning | None = getattr(inner, "meaning", None)
     try:
         if isinstance(inner, Link | ElementLink):
             return None if text in ("", "null") else Oid.parse(text)
-        if isinstance(inner, String):
+        if isinstance(inner, String) or (meaning is not None and _is_meant(text, meaning)):
             return text
         if isinstance(inner, Primitive) and inner.name == "bool":
             return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
         return int(text) if isinstance(inner, Primitive) and inner.dtype.kind in "iu" else float(text)
     except (KeyError, ValueError):
         raise InvalidError(f"invalid value {text!r} of field {field!r}, which is {node}") from None
+
+
+def _is_meant(text: str, meaning: Meaning) -> bool:
+    """Whether a text is a time or the name of a member, not the number that a field stores."""
+    return meaning.kind in TIMES or not text.lstrip("-").isdecimal()
