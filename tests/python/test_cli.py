@@ -172,6 +172,28 @@ def test_errors_are_one_line_with_the_code_of_their_kind(run: Command, location:
     assert run.error("ls", str(tmp_path / "none.fed"))[0] == EXIT_CODES["not-found"]
 
 
+def test_json_may_stand_before_the_command(run: Command, location: str, tmp_path: Path) -> None:
+    assert run.text("--json", "ls", location) == run.text("ls", location, "--json")
+    series = ["conditions", "ls", location]
+    assert run.text("--json", *series) == run.text(*series, "--json") == "[]\n"
+    code, text = run.error("--json", "ls", str(tmp_path / "none.fed"))
+    assert code == EXIT_CODES["not-found"]
+    assert json.loads(text)["error"]["kind"] == "not-found"
+
+
+@pytest.mark.parametrize(("line", "command"), [([], "rebuild-catalogue"), (["conditions"], "job-file")])
+def test_help_is_the_error_without_a_command(
+    capsys: pytest.CaptureFixture[str], line: list[str], command: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(line)
+    assert stopped.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(" ".join(["usage: femtobarn", *line]))
+    assert f"    {command}" in err
+
+
 def test_wrong_command_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["cta"])

@@ -1,7 +1,7 @@
 """The command line: ``femtobarn <command> ...``.
 
 Each command prints text or, with ``--json``, one JSON document (``cat``: one for each line). An error is one
-line on standard error, and the exit code gives its kind.
+line on standard error, and the exit code gives its kind. Without a command, the error is the help.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from .. import __version__
 from .._exceptions import FemtobarnError
@@ -35,6 +35,8 @@ EXIT_CODES = {
     "denied": 12,
 }
 """Exit code of each kind of error. 0 is success, 2 also a malformed command line, 130 Ctrl-C, 143 `kill`."""
+
+JSON_HELP = "print JSON for machines"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,6 +75,13 @@ def _fail(options: argparse.Namespace, kind: str, text: str) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        # argparse calls this for the parsers of commands, too.
+        given = sys.argv[1:] if args is None else args
+        if not given and self._subparsers is not None:
+            self.exit(2, self.format_help())
+        return super().parse_known_args(given, namespace)
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
@@ -81,10 +90,12 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     top = _Parser(prog="femtobarn", description="An object database for physics events.")
     top.add_argument("--version", action="version", version=f"femtobarn {__version__}")
+    top.add_argument("--json", action="store_true", help=JSON_HELP)
     subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in commands.ALL:
         sub = subparsers.add_parser(command.name, help=command.help, description=command.help)
         command.arguments(sub)
-        sub.add_argument("--json", action="store_true", help="print JSON for machines")
+        # No default: it would replace what stands before the command.
+        sub.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help=JSON_HELP)
         sub.set_defaults(run=command.run)
     return top
