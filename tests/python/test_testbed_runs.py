@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 from faulty_tiers import MEMCACHED
+from matplotlib.figure import Figure
 from waiting import wait_for
 
 import femtobarn as fb
 from femtobarn.cli import main
 from femtobarn_testbed import latest, load, read, run, save
+from femtobarn_testbed.conditions_plots import draw_event_costs
 from femtobarn_testbed.event_costs import event_costs_of
 from femtobarn_testbed.report import write_report
 from femtobarn_testbed.sources import sources_table
@@ -118,6 +120,18 @@ def test_jobs_look_up_the_conditions_of_their_events(tmp_path: Path) -> None:
     page = write_report([done], tmp_path / "report")
     assert (tmp_path / "report" / "conditions-sparse-events.png").is_file()
     assert "times less" in page.read_text()
+    assert_no_text_is_struck_through(draw_event_costs(done))
+
+
+def assert_no_text_is_struck_through(figure: Figure) -> None:
+    """Check that the paper's line passes the texts of the rows on their left."""
+    figure.draw_without_rendering()
+    axes = figure.axes[1]
+    (line,) = axes.lines
+    *of_rows, _ = axes.texts
+    assert len(of_rows) == 3
+    for text in of_rows:
+        assert text.get_window_extent().x0 > line.get_window_extent().x1
 
 
 def test_jobs_look_up_conditions_on_a_simulated_disk(tmp_path: Path) -> None:
