@@ -51,7 +51,7 @@ def make_report(run: Run) -> Report:
         tiles=[
             (f"{writing.events:,}", "raw events written"),
             (f"{objects:,}", "objects in the federation"),
-            (f"{size / 1e6:,.0f} MB", "payload"),
+            (f"{size / 1e6:,.0f} MB", "in their database files"),
             (f"{writing.megabytes_per_second:,.0f} MB/s", f"by {writing.processes} writers at once"),
             (f"{writing.cpu_per_100_megabytes:.2f} s", "CPU to write 100 MB"),
             (f"{run.facts['selected']:,}", "events selected by tag"),

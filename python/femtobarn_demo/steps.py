@@ -58,7 +58,7 @@ NTUPLES = ("nano_dimuon_rntuple.root", "nano_dy_rntuple.root", "pfnano_rntuple.r
 DIMUON_NTUPLE = "Run2012BC_DoubleMuParked_Muons_1000evts_rntuple_v1-0-0-0.root"
 """CMS Open Data of 2012, which no package ships; attached if the folder of extra data has it."""
 
-NO_ROOT = "not checked with ROOT, which is not installed; `make setup` installs it (570 MB)"
+NO_ROOT = "not checked with ROOT, which is not installed; make setup installs it (570 MB)"
 """Printed where ROOT is not installed."""
 
 RUN_HOURS = 12
@@ -376,7 +376,7 @@ class Run:
         ]
 
     def totals(self) -> tuple[int, int]:
-        """Numbers of objects and payload bytes in the federation."""
+        """Numbers of objects in the federation, and of the bytes of files that they take."""
         snapshot = self.fed.snapshot()
         containers = [
             entry for database in snapshot.databases() for entry in snapshot.containers(database["name"])

@@ -83,14 +83,27 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def figures(pictures: Iterable[Picture]) -> str:
-    """Pictures, two side by side, wide ones alone."""
-    return '<div class="pictures">\n' + "\n".join(map(_figure, pictures)) + "\n</div>"
+    """Pictures, two side by side; wide ones alone, and one without a neighbour alone in the middle."""
+    rows: list[list[Picture]] = []
+    for picture in pictures:
+        if rows and not picture.wide and [each.wide for each in rows[-1]] == [False]:
+            rows[-1].append(picture)
+        else:
+            rows.append([picture])
+    shown = [_figure(picture, _placing(row)) for row in rows for picture in row]
+    return '<div class="pictures">\n' + "\n".join(shown) + "\n</div>"
 
 
-def _figure(picture: Picture) -> str:
+def _placing(row: list[Picture]) -> str:
+    if row[0].wide:
+        return "wide"
+    return "half" if len(row) == 2 else "single"
+
+
+def _figure(picture: Picture, placing: str) -> str:
     title, caption = html.escape(picture.title), html.escape(picture.caption)
     return (
-        f'<figure class="{"wide" if picture.wide else "half"}"><h2>{title}</h2>'
+        f'<figure class="{placing}"><h2>{title}</h2>'
         f'<div class="pan"><img alt="{title}" src="{picture.source}"></div>'
         f"<figcaption>{caption}</figcaption></figure>"
     )

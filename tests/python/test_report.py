@@ -35,7 +35,7 @@ from femtobarn_demo.report import (
     invariant_mass,
     table,
 )
-from femtobarn_reports.page import Picture
+from femtobarn_reports.page import Picture, figures
 from femtobarn_reports.style import png, style, svg
 
 WRITE = Stage("write <raw>", 4, 2000, 14000, 500_000_000, 2.0, 3.0)
@@ -193,3 +193,9 @@ def test_page_is_valid_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
     ):
         assert shown in text
     assert "<tr><th>copied</th><td>both</td><td>3.0</td><td>1.50</td><td>2</td></tr>" in text
+
+
+def test_picture_without_a_neighbour_stands_alone() -> None:
+    pictures = [Picture(name, "", "data:,", wide=name == "wide") for name in ("a", "b", "c", "wide", "d")]
+    placings = re.findall(r'class="(\w+)"><h2>(\w+)', figures(pictures))
+    assert placings == [("half", "a"), ("half", "b"), ("single", "c"), ("wide", "wide"), ("single", "d")]
