@@ -3,6 +3,10 @@
 import os
 import sys
 
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinxarg.ext import ArgParseDirective
+
 import femtobarn
 from femtobarn.importers import Samples
 
@@ -40,3 +44,25 @@ html_title = "Femtobarn"
 html_theme_options = {"sidebar_hide_name": False}
 html_copy_source = False
 html_show_copyright = False
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
+
+
+class Commands(ArgParseDirective):
+    """The commands, each with its arguments and options below it, without the headings of sphinx-argparse."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the page's sections: one for each command."""
+        page = nodes.section("", *super().run())
+        for section in list(page.findall(nodes.section))[1:]:
+            heading = section.next_node(nodes.title).astext()
+            if heading == "commands":  # A list of what follows.
+                section.parent.remove(section)
+            elif heading in ("Positional Arguments", "Named Arguments", "Sub-commands"):
+                section.replace_self(section.children[1:])
+        return page.children
+
+
+def setup(app: Sphinx) -> None:
+    """Add the directive of the page of commands."""
+    app.add_directive("commands", Commands)
