@@ -204,7 +204,10 @@ pub(super) fn check_sealed(row: &DatabaseRow) -> Result<()> {
     let why = match row.state {
         DatabaseState::Sealed => return Ok(()),
         DatabaseState::Open => "takes commits; seal it first",
-        DatabaseState::Attached => "is attached: its file belongs to whoever made it",
+        DatabaseState::Attached => {
+            "is attached: its file belongs to whoever made it; import the file instead (femtobarn import \
+             --ntuples), and seal that database"
+        }
     };
     Err(Error::Invalid { what: format!("database {:?} {why}", row.name) })
 }

@@ -13,6 +13,9 @@ use super::store::{
 };
 use crate::error::{Error, Result};
 
+/// What to look at if the folder is no store.
+const HINT: &str = "is its disk mounted?";
+
 /// Objects as files below a folder.
 #[derive(Debug)]
 pub struct FolderStore {
@@ -40,7 +43,7 @@ impl FolderStore {
 
     /// Fails if the folder is not there, or is not the store.
     fn check_mounted(&self) -> Result<()> {
-        if self.folder.join(MARK).is_file() { Ok(()) } else { Err(not_mounted(self)) }
+        if self.folder.join(MARK).is_file() { Ok(()) } else { Err(not_mounted(self, HINT)) }
     }
 
     /// The folder of an object, which is created.
@@ -93,7 +96,7 @@ impl Store for FolderStore {
         let cannot = |error| Error::io("list", &self.folder, error);
         for entry in fs::read_dir(&self.folder).map_err(cannot)? {
             if entry.map_err(cannot)?.file_name() != LOST_AND_FOUND {
-                return Err(not_mounted(self));
+                return Err(not_mounted(self, HINT));
             }
         }
         let mark = self.folder.join(MARK);

@@ -115,12 +115,10 @@ pub(super) fn no_object(store: &dyn Store, key: &str) -> Error {
     Error::NoObject { what: format!("{} has no object {key}", store.place()) }
 }
 
-/// The error of a folder that is not there, or is not the store.
-pub(super) fn not_mounted(store: &dyn Store) -> Error {
-    let what = format!(
-        "{} is not there or has no file {MARK}, which a store has; is its disk mounted?",
-        store.place()
-    );
+/// The error of a folder that is not there, or is not the store. The hint says what to look at.
+pub(super) fn not_mounted(store: &dyn Store, hint: &str) -> Error {
+    let what =
+        format!("{} is not there or has no file {MARK}, which a store has; {hint}", store.place());
     Error::Unavailable { what }
 }
 

@@ -265,7 +265,9 @@ fn a_server_whose_disk_is_not_mounted_has_lost_nothing() {
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     fs::write(server.store().join("something"), b"").unwrap();
     fs::remove_file(server.store().join(".femtobarn-store")).unwrap();
-    unavailable(store_at(&server.url(), 2).begin(&mut *on()));
+    let begun = store_at(&server.url(), 2).begin(&mut *on());
+    assert!(begun.as_ref().unwrap_err().to_string().ends_with("does the server have its disk?"));
+    unavailable(begun);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use xrd::ErrorCode;
 use xrd::flags::{DirlistOptions, OpenOptions, StatFlags};
 
-use super::XrootdStore;
+use super::{HINT, XrootdStore};
 use crate::error::{Error, Result};
 use crate::stores::store::{LOST_AND_FOUND, MARK, MARK_TEXT, check_key, not_mounted};
 
@@ -21,9 +21,9 @@ impl XrootdStore {
         let listed = client.dirlist(&self.location("", "")?, DirlistOptions::default()).await;
         match listed {
             Ok(listed) if listed.entries.iter().all(|entry| entry.name == LOST_AND_FOUND) => {}
-            Ok(_) => return Err(not_mounted(self)),
+            Ok(_) => return Err(not_mounted(self, HINT)),
             Err(error) if error.code() == Some(ErrorCode::NOT_FOUND) => {
-                return Err(not_mounted(self));
+                return Err(not_mounted(self, HINT));
             }
             Err(error) => return Err(self.error("list", "the folder", error)),
         }

@@ -28,6 +28,8 @@ use server::StoreServer;
 
 /// When a file that the server brings online is looked at again.
 const COME_AGAIN: Duration = Duration::from_secs(30);
+/// What to look at if the folder is no store.
+const HINT: &str = "is the folder in its URL right, and does the server have its disk?";
 /// Bytes of a second that a server reads at least when it takes a checksum.
 const CHECKSUM_RATE: u64 = 20_000_000;
 
@@ -139,7 +141,9 @@ impl XrootdStore {
     async fn check_mounted(&self) -> Result<()> {
         match self.client().await?.stat(&self.location(MARK, "")?).await {
             Ok(_) => Ok(()),
-            Err(error) if error.code() == Some(ErrorCode::NOT_FOUND) => Err(not_mounted(self)),
+            Err(error) if error.code() == Some(ErrorCode::NOT_FOUND) => {
+                Err(not_mounted(self, HINT))
+            }
             Err(error) => Err(self.error("look at", MARK, error)),
         }
     }
