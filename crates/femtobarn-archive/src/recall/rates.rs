@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// How much a new measurement counts.
 const WEIGHT: f64 = 0.2;
-/// What is assumed before the first recall: a mount, and half the rate of a tape drive.
+/// What is assumed before the first recall: a mount if there are tapes, and half the rate of a tape drive.
 const FIRST_SECONDS: f64 = 60.0;
 const FIRST_BYTES_PER_SECOND: f64 = 150e6;
 
@@ -34,12 +34,12 @@ impl RecallRates {
         }));
     }
 
-    /// What `recalls` with `bytes` take together, for which there are `mounts`, with a number of streams.
+    /// What `recalls` with `bytes` take together, for which there are `mounts` (of objects without tapes, too), with a number
+    /// of streams. Before the first recall it depends on whether the last one `is_on_tape`.
     pub(super) fn estimate(
         &self,
-        recalls: usize,
-        bytes: u64,
-        mounts: usize,
+        (recalls, bytes): (usize, u64),
+        (mounts, is_on_tape): (usize, bool),
         streams: usize,
     ) -> Duration {
         let seconds = match (self.after_mount, self.following) {
@@ -48,7 +48,10 @@ impl RecallRates {
                 mount * mounts as f64 + next.of(recalls, bytes)
             }
             (Some(average), None) | (None, Some(average)) => average.of(recalls, bytes),
-            (None, None) => FIRST_SECONDS + bytes as f64 / FIRST_BYTES_PER_SECOND,
+            (None, None) => {
+                let mount = if is_on_tape { FIRST_SECONDS } else { 0.0 };
+                mount + bytes as f64 / FIRST_BYTES_PER_SECOND
+            }
         };
         Duration::try_from_secs_f64(seconds / streams.max(1) as f64).unwrap_or(Duration::MAX)
     }
@@ -70,13 +73,22 @@ mod tests {
     #[test]
     fn files_of_one_tape_are_not_estimated_with_a_mount_each() {
         let mut rates = RecallRates::default();
-        let seconds = |rates: &RecallRates, mounts| rates.estimate(10, 1000, mounts, 1).as_secs();
+        let seconds =
+            |rates: &RecallRates, mounts| rates.estimate((10, 1000), (mounts, true), 1).as_secs();
         rates.note(100, Duration::from_secs(100), true);
         assert_eq!(seconds(&rates, 10), 1000, "all that is known");
         rates.note(100, Duration::from_secs(5), false);
         assert_eq!(seconds(&rates, 10), 1000);
         assert_eq!(seconds(&rates, 2), 240);
-        assert_eq!(rates.estimate(10, 1000, 2, 4).as_secs(), 60);
-        assert_eq!(RecallRates::default().estimate(1, 300_000_000, 1, 1).as_secs(), 62);
+        assert_eq!(rates.estimate((10, 1000), (2, true), 4).as_secs(), 60);
+    }
+
+    #[test]
+    fn only_the_first_recall_of_a_tape_is_estimated_with_a_mount() {
+        let first = |is_on_tape| {
+            RecallRates::default().estimate((1, 300_000_000), (1, is_on_tape), 1).as_secs()
+        };
+        assert_eq!(first(true), 62);
+        assert_eq!(first(false), 2);
     }
 }

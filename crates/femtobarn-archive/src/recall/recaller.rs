@@ -300,7 +300,8 @@ impl RecallState {
         let (recalls, ahead) = self.queue.waiting();
         let (recalls, bytes) =
             (recalls + self.running.len() + 1, ahead.saturating_add(recall.bytes));
-        self.rates.estimate(recalls, bytes, self.queue.mounts_with(&recall.tape), streams)
+        let mounts = self.queue.mounts_with(&recall.tape);
+        self.rates.estimate((recalls, bytes), (mounts, !recall.tape.is_object), streams)
     }
 }
 
