@@ -142,8 +142,7 @@ def test_over_http_a_client_is_told_when_to_come_again(
 
 def test_a_store_that_fails_is_an_error_that_says_why(served: tuple[fb.Federation, fb.Server, Path]) -> None:
     fed, server, tape = served
-    if fed.where("run8")[0].state == "both":
-        fed.evict("run8")
+    leave(fed, "run8")
     (key,) = (copy.key for copy in fed.where("run8")[0].copies)
     object_ = tape / key.replace("/", "_")
     content = object_.read_bytes()
