@@ -241,6 +241,18 @@ def test_export_and_import_again(run: Command, location: str, tmp_path: Path) ->
     assert run.error("export", location, "run7", str(tmp_path / "all.root"))[0] == EXIT_CODES["exists"]
 
 
+def test_import_of_several_kinds_of_files(run: Command, location: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    (tmp_path / "t.csv").write_text("a,b\n1,x\n")
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        file["points/x"], file["points/note"] = np.arange(4), "four"
+    said = run.text("import", location, f"{tmp_path}/t.csv", f"{tmp_path}/t.h5:points/x")
+    assert said == ("imported 1 objects of class t into t/t\nimported 4 objects of class x into t/x\n")
+    assert run.error("import", location, f"{tmp_path}/t.h5:point")[0] == EXIT_CODES["not-found"]
+    text = run.error("import", location, f"{tmp_path}/t.csv", f"{tmp_path}/t.h5", "--database", "d")[1]
+    assert "several tables go into one database only with --container" in text
+
+
 def test_find(run: Command, location: str) -> None:
     assert run.text("find", location, "run7/events", "name=e1").startswith("1-1-1  run=7  met=0.5")
     lines = run.text("find", location, "run7/events", "run=7", "-n", "2", "--json").splitlines()

@@ -1,4 +1,4 @@
-"""A Parquet or Arrow file, or an RNTuple, copied into a container in one transaction, with its origin.
+"""A table or an RNTuple, copied into a container in one transaction, with its origin.
 
 A file that was imported before is refused, unless it is to be imported again.
 """
@@ -13,13 +13,17 @@ from .._exceptions import InvalidError, check_progress, missing_file
 from .._femtobarn import identify
 from .._query.paths import Expressions, expand
 from .._query.projections import part_of
-from .exports import Progress, format_of
+from .csv_files import open_csv
+from .exports import Progress
+from .file_kinds import KINDS, kind_of, stem_of
 from .file_source import FileSource
+from .hdf5_files import open_hdf5
 from .import_plan import KnownClasses
 from .import_target import Imported, ImportTarget
 from .ntuples import open_ntuple
 from .origins import Origin, identity_of, record_origin, refuse_imported
 from .table_files import open_table
+from .tree_imports import split_place
 
 __all__ = ["FileOptions", "import_file"]
 
@@ -40,8 +44,12 @@ class FileOptions:
 def import_file(federation: ImportTarget, file: Path, options: FileOptions) -> Imported:
     """Copy a file into a container; see :meth:`femtobarn.Federation.import_file`."""
     check_progress(options.progress, "done, total")
-    kind = format_of(file, None)
-    with _open(federation, file, kind, options.ntuple) as source:
+    path, name = (str(file), None) if file.exists() else split_place(str(file))
+    file, name = Path(path), options.ntuple or name
+    kind = kind_of(file)
+    if kind is None:
+        raise InvalidError(f"unknown suffix of {file.name}: must be one of {', '.join(KINDS)}")
+    with _open(federation, file, kind, name) as source:
         paths = expand(options.expressions, source.definition)
         if kind != "root":
             # A column of a table is read with all its members.
@@ -52,14 +60,20 @@ def import_file(federation: ImportTarget, file: Path, options: FileOptions) -> I
 
 
 def _open(
-    federation: ImportTarget, file: Path, kind: str, ntuple: str | None
+    federation: ImportTarget, file: Path, kind: str, name: str | None
 ) -> AbstractContextManager[FileSource]:
     if not file.exists():
         raise missing_file(file, f"*{file.suffix}")
     if kind == "root":
-        return open_ntuple(file, ntuple, federation._attached_alone)
-    if ntuple is not None:
-        raise InvalidError(f"{file.name} cannot have an RNTuple {ntuple!r}: RNTuples are in .root files")
+        return open_ntuple(file, name, federation._attached_alone)
+    if kind == "hdf5":
+        return open_hdf5(file, name)
+    if name is not None:
+        raise InvalidError(
+            f"{file.name} cannot have an RNTuple or a dataset {name!r}: these are in .root and .h5 files"
+        )
+    if kind in ("csv", "tsv"):
+        return open_csv(file, "," if kind == "csv" else "\t")
     return open_table(file, kind)
 
 
@@ -67,21 +81,23 @@ def _copy(
     federation: ImportTarget, source: FileSource, paths: list[str], origin: Origin, options: FileOptions
 ) -> Imported:
     """Append the objects of a source to a container, and record where they came from."""
-    database, name = options.database or Path(origin.file).stem, options.container or source.name
+    database, name = options.database or stem_of(Path(origin.file)), options.container or source.name
     chosen = part_of(source.definition, paths)
     classes = KnownClasses(federation.classes())
     definition = classes.named(options.class_name or chosen.name, chosen.fields, database)
     origins = [] if options.again else [origin]
     refuse_imported(federation.snapshot(), origins)
     with federation.transaction(message=f"import {origin.file}") as txn:
-        writer = txn.database(database, create=True).container(name, definition, create=True)
+        place = txn.database(database, create=True)
+        writer = place.container(name, definition, create=True)
         # The container is locked from here on; a process that held it before may have imported the same file.
         refuse_imported(federation.snapshot(), origins)
         before = len(writer)
         for batch in source.batches(paths):
             oids = writer.extend(batch)
             if options.progress is not None:
-                options.progress(oids.stop - before, source.entries)
+                done = source.position() if source.position is not None else oids.stop - before
+                options.progress(done, source.total)
         added = len(writer) - before
         record_origin(txn, database, origin, writer, before, added)
-    return Imported(f"{database}/{name}", definition.name, added, {}, origin.file, source.tree)
+    return Imported(f"{database}/{name}", definition.name, added, source.skipped, origin.file, source.tree)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .._schema.types import Definition
@@ -19,9 +19,13 @@ class FileSource:
     """Name of the container to import into, if the user gives none."""
     definition: Definition
     """The class of its objects."""
-    entries: int
-    """Number of objects."""
+    total: int
+    """Number of objects, or of bytes if `position` is given."""
     tree: str
-    """Name of the RNTuple in its file; empty for a table."""
+    """Name of the RNTuple or of the dataset in its file; empty for other tables."""
     batches: Callable[[list[str]], Iterator[Any]]
     """Called with dotted names of fields; yields these fields of all objects, batch by batch."""
+    position: Callable[[], int] | None = None
+    """Bytes read so far of a file that does not say how many objects it has: its progress is in bytes."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """Columns that are left out, with the reason."""

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files as sources of an import."""
+"""Parquet and Arrow files, and all other tables that pyarrow reads, as sources of an import."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from .._schema.types import (
     Reduced,
     String,
 )
+from .file_kinds import stem_of
 from .file_source import FileSource
 
-__all__ = ["open_table"]
+__all__ = ["TableFile", "find_nulls", "open_table", "table_source"]
 
 ARROW_NUMBERS = {
     "float": "float32",
@@ -63,12 +64,50 @@ def open_table(path: Path, kind: str) -> Iterator[FileSource]:
         nulls: set[str] = set()
         for batch in file.batches(None):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                _find_nulls(column, name, nulls)
+                find_nulls(column, name, nulls)
     except PermissionError as error:
         raise DeniedError(f"file {path} may not be read: {error}") from error
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptError(f"{path} is not a {kind} file, or is damaged: {error}") from error
-    names = {column.name: identifier(column.name) for column in file.schema}
+    yield table_source(path, file, nulls)
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file of Arrow's record batches.
+
+    Attributes
+    ----------
+    batches
+        Called with names of columns, or None for all; yields these columns of all rows, batch by batch.
+    """
+
+    schema: Any
+    rows: int
+    batches: Callable[[list[str] | None], Iterator[Any]]
+
+
+def table_source(
+    path: Path, file: TableFile, nulls: set[str], position: Callable[[], int] | None = None
+) -> FileSource:
+    """Return a table as a source.
+
+    Parameters
+    ----------
+    nulls
+        Paths of columns, and of what is in them, at which values are missing.
+    position
+        Bytes read so far, of a file whose number of rows is not known; `file.rows` is then its size.
+
+    Raises
+    ------
+    InvalidError
+        If a column is of a type that cannot be stored, or two columns have one name.
+    """
+    import pyarrow as pa
+
+    # pandas writes the index of a data frame as a column without a name.
+    names = {column.name: identifier(column.name or "index") for column in file.schema}
     if len(set(names.values())) != len(file.schema):
         raise InvalidError(f"{path} has columns of the same name; rename them")
     fields = tuple(
@@ -81,28 +120,22 @@ def open_table(path: Path, kind: str) -> Iterator[FileSource]:
             parts = (_decoded(batch[columns[name]]) for name in chosen)
             yield pa.table(dict(zip(chosen, parts, strict=True)))
 
-    yield FileSource(path.stem, Definition(identifier(path.stem), 1, fields), file.rows, "", batches)
+    stem = stem_of(path)
+    return FileSource(stem, Definition(identifier(stem), 1, fields), file.rows, "", batches, position)
 
 
-@dataclass(frozen=True)
-class _TableFile:
-    schema: Any
-    rows: int
-    batches: Callable[[list[str] | None], Iterator[Any]]
-
-
-def _parquet(path: Path) -> _TableFile:
+def _parquet(path: Path) -> TableFile:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path)
-    return _TableFile(
+    return TableFile(
         file.schema_arrow,
         file.metadata.num_rows,
         lambda columns: file.iter_batches(BATCH_ENTRIES, columns=columns),
     )
 
 
-def _arrow(path: Path) -> _TableFile:
+def _arrow(path: Path) -> TableFile:
     import pyarrow as pa
 
     file = pa.ipc.open_file(path)
@@ -112,10 +145,10 @@ def _arrow(path: Path) -> _TableFile:
             batch = file.get_batch(number)
             yield batch if columns is None else batch.select(columns)
 
-    return _TableFile(file.schema, sum(batch.num_rows for batch in batches(None)), batches)
+    return TableFile(file.schema, sum(batch.num_rows for batch in batches(None)), batches)
 
 
-def _find_nulls(array: Any, path: str, found: set[str]) -> None:
+def find_nulls(array: Any, path: str, found: set[str]) -> None:
     """Add the paths below an Arrow array at which values are missing."""
     import pyarrow as pa
 
@@ -123,12 +156,12 @@ def _find_nulls(array: Any, path: str, found: set[str]) -> None:
         found.add(path)
         array = array.drop_null()
     if pa.types.is_map(array.type):
-        _find_nulls(array.items, f"{path}.value", found)
+        find_nulls(array.items, f"{path}.value", found)
     elif _is_list(array.type):
-        _find_nulls(array.flatten(), f"{path}[]", found)
+        find_nulls(array.flatten(), f"{path}[]", found)
     elif pa.types.is_struct(array.type):
         for position in range(array.type.num_fields):
-            _find_nulls(array.field(position), f"{path}.{array.type.field(position).name}", found)
+            find_nulls(array.field(position), f"{path}.{array.type.field(position).name}", found)
 
 
 def _node_of(type_: Any, path: str, nulls: set[str], file: Path) -> Node:

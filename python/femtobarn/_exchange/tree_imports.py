@@ -13,6 +13,7 @@ from .._exceptions import InvalidError, NotFoundError, check_progress
 from .._schema.types import Definition
 from .batches import read_batches
 from .exports import Progress
+from .file_kinds import kind_of
 from .import_plan import Destination, PlannedTree, TreeOptions, classes_of, plan_trees
 from .import_target import Imported, ImportTarget
 from .origins import create_origins, record_origin, refuse_imported
@@ -97,9 +98,13 @@ def expand_files(files: Files) -> list[tuple[str, str | None]]:
 
 
 def split_place(text: str) -> tuple[str, str | None]:
-    """Split ``file.root:tree`` as uproot does; the colon of a URL's scheme or port separates nothing."""
+    """Split ``file.root:tree`` as uproot does; the colon of a URL's scheme or port separates nothing.
+
+    Only the datasets of HDF5 files have names with a slash.
+    """
     path, colon, tree = text.rpartition(":")
-    if not colon or tree.startswith("//") or "/" in tree or not path:
+    has_datasets = kind_of(Path(path)) == "hdf5"
+    if not colon or tree.startswith("//") or ("/" in tree and not has_datasets) or not path:
         return text, None
     return path, tree
 

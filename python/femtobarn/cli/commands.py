@@ -119,7 +119,7 @@ def schema(options: argparse.Namespace) -> None:
 
 
 def import_files(options: argparse.Namespace) -> None:
-    """Copy trees of ROOT files into containers."""
+    """Copy objects of files into containers."""
     from .ingest import ingest
 
     done = ingest(options)
@@ -234,7 +234,7 @@ def _import_arguments(sub: argparse.ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        help="ROOT file or glob, or FILE:TREE for one tree; Parquet or Arrow file",
+        help="ROOT file or glob, or FILE:TREE for one tree; Parquet, Arrow, CSV, or HDF5 (FILE:DATASET) file",
     )
     sub.add_argument("--ntuples", action="store_true", help="copy RNTuples of ROOT files instead of trees")
     sub.add_argument("--tree", action="append", metavar="NAME", help="tree to import; all by default")

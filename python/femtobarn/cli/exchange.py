@@ -21,9 +21,9 @@ __all__ = ["drop", "export", "find", "index", "objects_bar", "rename"]
 
 
 @contextmanager
-def objects_bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of the objects done, on standard error, and only on a terminal."""
-    with tqdm(desc=title, unit=" objects", unit_scale=True, disable=None, leave=False) as bar:
+def objects_bar(title: str, unit: str = " objects") -> Iterator[Callable[[int, int], None]]:
+    """Show a bar of the objects or bytes done, on standard error, and only on a terminal."""
+    with tqdm(desc=title, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
 
         def tell(done: int, total: int) -> None:
             bar.total = total

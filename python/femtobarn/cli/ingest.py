@@ -1,4 +1,4 @@
-"""The command ``import``: trees of all files in one transaction, each table or RNTuple in one of its own."""
+"""The command ``import``: trees of all files in one transaction, each other file in one of its own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import _federations
 from .._exceptions import InvalidError
+from .._exchange.file_kinds import STREAMS, kind_of
 from .._exchange.import_plan import TreeOptions
 from .._exchange.import_target import Imported
 from .._exchange.tree_imports import expand_files, import_trees
@@ -16,15 +17,13 @@ from .exchange import objects_bar
 
 __all__ = ["ingest"]
 
-TABLE_SUFFIXES = (".parquet", ".arrow", ".feather")
-"""Suffixes of tables."""
-
 
 def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Import the files that the options name, and return the result for each tree."""
     federation = _federations.open(options.federation)
     places = expand_files(options.files)
-    tables = [place for place in places if options.ntuples or Path(place[0]).suffix.lower() in TABLE_SUFFIXES]
+    kinds = {path: kind_of(Path(path)) for path, _ in places}
+    tables = [place for place in places if options.ntuples or kinds[place[0]] not in (None, "root")]
     if len(tables) > 1 and options.database is not None and options.container is None:
         raise InvalidError("several tables go into one database only with --container")
     done = _trees(federation, [place for place in places if place not in tables], options)
@@ -55,7 +54,8 @@ def _trees(
 def _table(
     federation: _federations.Federation, path: str, name: str | None, options: argparse.Namespace
 ) -> Imported:
-    with objects_bar(path) as tell:
+    unit = "B" if kind_of(Path(path)) in STREAMS else " objects"
+    with objects_bar(path, unit) as tell:
         return federation.import_file(
             path,
             database=options.database,

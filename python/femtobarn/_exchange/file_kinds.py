@@ -1,0 +1,45 @@
+"""Kinds of files that are imported, by the suffixes of their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["KINDS", "STREAMS", "kind_of", "stem_of"]
+
+KINDS = {
+    ".root": "root",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".h5": "hdf5",
+    ".hdf5": "hdf5",
+}
+"""The kind of file that each suffix stands for."""
+
+STREAMS = ("csv", "tsv")
+"""Kinds of text, which may be compressed by gzip, and tell how many objects they have only at their end."""
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind of a file, or None if its suffix is not known.
+
+    >>> kind_of(Path("jets.csv.gz")), kind_of(Path("jets.parquet.gz"))
+    ('csv', None)
+    """
+    kind = KINDS.get(_uncompressed(path).suffix.lower())
+    return kind if kind in STREAMS or _uncompressed(path) == path else None
+
+
+def stem_of(path: Path) -> str:
+    """Return the name of a file without its suffixes.
+
+    >>> stem_of(Path("mc/jets.csv.gz"))
+    'jets'
+    """
+    return _uncompressed(path).stem if kind_of(path) else path.stem
+
+
+def _uncompressed(path: Path) -> Path:
+    return path.with_suffix("") if path.suffix.lower() == ".gz" else path
