@@ -5,8 +5,10 @@
 - ``origins``: which files the objects of a database came from, kept in the database.
 - Trees: ``import_plan`` chooses the container and the class of each, ``batches`` reads them ahead in a thread
   or in processes, ``tree_imports`` copies them in one transaction.
-- Tables and RNTuples: ``table_files`` and ``ntuples`` open one as a ``file_source``, ``file_imports`` copies
-  it.
+- Other files are known by their names (``file_kinds``). Each is opened as a ``file_source``, which
+  ``file_imports`` copies: ``ntuples``; ``table_files`` and ``csv_files``, which pyarrow reads; ``hdf5_files``
+  with ``hdf5_values`` and ``pandas_stores``; ``lhe_files`` and ``hepmc_files`` with ``column_layouts``. Files
+  of text are ``text_streams``.
 - ``imports``: the methods of a federation that import.
 
 Views and snapshots know ``exports``. Imports use the public methods of a federation and its transactions,

@@ -1,13 +1,15 @@
-"""A table or an RNTuple, copied into a container in one transaction, with its origin.
+"""A table, an RNTuple or a file of events, copied into a container in one transaction, with its origin.
 
 A file that was imported before is refused, unless it is to be imported again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .._exceptions import InvalidError, check_progress, missing_file
 from .._femtobarn import identify
@@ -18,14 +20,22 @@ from .exports import Progress
 from .file_kinds import KINDS, kind_of, stem_of
 from .file_source import FileSource
 from .hdf5_files import open_hdf5
+from .hepmc_files import open_hepmc
 from .import_plan import KnownClasses
 from .import_target import Imported, ImportTarget
+from .lhe_files import open_lhe
 from .ntuples import open_ntuple
 from .origins import Origin, identity_of, record_origin, refuse_imported
 from .table_files import open_table
 from .tree_imports import split_place
 
+if TYPE_CHECKING:
+    from .._writers import ContainerWriter
+
 __all__ = ["FileOptions", "import_file"]
+
+RUNS = "runs"
+"""Container of what files say once; the name of that of the events precedes it, if the user gives one."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,9 @@ def _open(
         )
     if kind in ("csv", "tsv"):
         return open_csv(file, "," if kind == "csv" else "\t")
-    return open_table(file, kind)
+    if kind == "lhe":
+        return open_lhe(file)
+    return open_hepmc(file) if kind == "hepmc" else open_table(file, kind)
 
 
 def _copy(
@@ -93,7 +105,7 @@ def _copy(
         # The container is locked from here on; a process that held it before may have imported the same file.
         refuse_imported(federation.snapshot(), origins)
         before = len(writer)
-        for batch in source.batches(paths):
+        for batch in _batches(source, paths, writer, classes):
             oids = writer.extend(batch)
             if options.progress is not None:
                 done = source.position() if source.position is not None else oids.stop - before
@@ -101,3 +113,24 @@ def _copy(
         added = len(writer) - before
         record_origin(txn, database, origin, writer, before, added)
     return Imported(f"{database}/{name}", definition.name, added, source.skipped, origin.file, source.tree)
+
+
+def _batches(
+    source: FileSource, paths: list[str], writer: ContainerWriter, classes: KnownClasses
+) -> Iterator[Any]:
+    """Yield the objects of a source, and append what it says once about all of them, which they link to."""
+    if source.run is None:
+        yield from source.batches(paths)
+        return
+    from ..linking import Target, links
+
+    place, run_class = writer.database, source.run.definition
+    name = RUNS if writer.name == source.name else f"{writer.name}_{RUNS}"
+    definition = classes.named(run_class.name, run_class.fields, place.name)
+    runs = place.container(name, definition, create=True)
+    run, link = Target(runs.database_id, runs.container_id, len(runs)), source.run.link
+    for batch in source.batches(paths):
+        if link in batch:
+            batch[link] = links(run, batch[link])
+        yield batch
+    runs.append(source.run.value())

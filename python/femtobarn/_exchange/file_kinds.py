@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["KINDS", "STREAMS", "kind_of", "stem_of"]
+__all__ = ["EVENTS", "KINDS", "STREAMS", "kind_of", "stem_of"]
 
 KINDS = {
     ".root": "root",
@@ -15,18 +15,24 @@ KINDS = {
     ".tsv": "tsv",
     ".h5": "hdf5",
     ".hdf5": "hdf5",
+    ".lhe": "lhe",
+    ".hepmc": "hepmc",
+    ".hepmc3": "hepmc",
 }
 """The kind of file that each suffix stands for."""
 
-STREAMS = ("csv", "tsv")
+STREAMS = ("csv", "tsv", "lhe", "hepmc")
 """Kinds of text, which may be compressed by gzip, and tell how many objects they have only at their end."""
+
+EVENTS = ("lhe", "hepmc")
+"""Kinds of files of events, whose containers are not named after the file."""
 
 
 def kind_of(path: Path) -> str | None:
     """Return the kind of a file, or None if its suffix is not known.
 
-    >>> kind_of(Path("jets.csv.gz")), kind_of(Path("jets.parquet.gz"))
-    ('csv', None)
+    >>> kind_of(Path("ttbar.lhe.gz")), kind_of(Path("ttbar.parquet.gz"))
+    ('lhe', None)
     """
     kind = KINDS.get(_uncompressed(path).suffix.lower())
     return kind if kind in STREAMS or _uncompressed(path) == path else None
@@ -35,8 +41,8 @@ def kind_of(path: Path) -> str | None:
 def stem_of(path: Path) -> str:
     """Return the name of a file without its suffixes.
 
-    >>> stem_of(Path("mc/jets.csv.gz"))
-    'jets'
+    >>> stem_of(Path("mc/ttbar.lhe.gz"))
+    'ttbar'
     """
     return _uncompressed(path).stem if kind_of(path) else path.stem
 

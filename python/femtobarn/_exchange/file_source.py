@@ -8,12 +8,24 @@ from typing import Any
 
 from .._schema.types import Definition
 
-__all__ = ["FileSource"]
+__all__ = ["FileSource", "RunSource"]
+
+
+@dataclass(frozen=True)
+class RunSource:
+    """What a file says once about all its events: one object, in a container of its own."""
+
+    definition: Definition
+    """Its class."""
+    link: str
+    """The field of the events that links to it; batches have zeros there."""
+    value: Callable[[], dict[str, Any]]
+    """Returns the object, when all events were read."""
 
 
 @dataclass(frozen=True)
 class FileSource:
-    """A table or an RNTuple that is open for reading."""
+    """A table, an RNTuple or a file of events that is open for reading."""
 
     name: str
     """Name of the container to import into, if the user gives none."""
@@ -27,5 +39,7 @@ class FileSource:
     """Called with dotted names of fields; yields these fields of all objects, batch by batch."""
     position: Callable[[], int] | None = None
     """Bytes read so far of a file that does not say how many objects it has: its progress is in bytes."""
+    run: RunSource | None = None
+    """What the file says once about its events."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Columns that are left out, with the reason."""

@@ -17,7 +17,7 @@ __all__ = ["Imports"]
 
 
 class Imports:
-    """Imports of trees and of tables; a part of :class:`femtobarn.Federation`."""
+    """Imports of trees, tables and generated events; a part of :class:`femtobarn.Federation`."""
 
     def import_tree(
         self: ImportTarget,
@@ -146,37 +146,47 @@ class Imports:
         again: bool = False,
         progress: Progress | None = None,
     ) -> Imported:
-        """Copy a Parquet or Arrow file, or an RNTuple of a ROOT file, into a container.
+        """Copy a table, an RNTuple of a ROOT file, or events of a generator into a container.
+
+        What LHE and HepMC files say once is an object of the container ``runs``, to which their events link;
+        with ``container="mc"`` that is ``mc_runs``.
 
         Parameters
         ----------
         path
-            A ``.parquet``, ``.arrow``, ``.feather`` or ``.root`` file.
+            A ``.parquet``, ``.arrow``, ``.feather``, ``.csv``, ``.tsv``, ``.h5``, ``.hdf5``, ``.root``,
+            ``.lhe``, ``.hepmc`` or ``.hepmc3`` file; ``.gz`` may follow the suffixes of texts. ``FILE:NAME``
+            names the RNTuple, or the dataset or group of an HDF5 file.
         database
             Database to import into, made if it does not exist; by default named after the file.
         container
-            Container to append to, made if it does not exist; by default named after the file or the RNTuple.
+            Container to append to, made if it does not exist; by default named after the file, the RNTuple or
+            the dataset, and ``events`` for LHE and HepMC files.
         class_name
-            Class of the objects, by default named after the file or the RNTuple.
+            Class of the objects, by default named as the container, or ``LHEEvent`` and ``HepMCEvent``.
         ntuple
-            Name of the RNTuple, if the file has more than one.
+            Name of the RNTuple or the dataset, if the file has more than one.
         expressions
             Fields to import, as for :meth:`View.arrays`; all if not given.
         again
             Whether to import the file even if it was imported before.
         progress
-            Called with the objects imported so far and the objects in all.
+            Called with the objects imported so far and the objects in all; for CSV, LHE and HepMC files with
+            the bytes that were read, and the size of the file.
 
         Raises
         ------
         ExistsError
             If the file was imported before.
         InvalidError
-            If a column is of a type that cannot be stored; the text names it.
+            If a column is of a type that cannot be stored, or a line of a CSV file has another number of
+            values than the first; the text names it.
         NotFoundError
-            If the file or the RNTuple does not exist; near misses are named.
+            If the file, the RNTuple or the dataset does not exist; near misses are named.
         CorruptError
-            If the file is damaged.
+            If the file is damaged, or was not written to its end.
+        UnsupportedError
+            If the package that reads the file is not installed.
 
         Examples
         --------

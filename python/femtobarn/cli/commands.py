@@ -234,7 +234,8 @@ def _import_arguments(sub: argparse.ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        help="ROOT file or glob, or FILE:TREE for one tree; Parquet, Arrow, CSV, or HDF5 (FILE:DATASET) file",
+        help="ROOT file or glob, or FILE:TREE for one tree; Parquet, Arrow, CSV, HDF5 (FILE:DATASET), LHE or "
+        "HepMC file",
     )
     sub.add_argument("--ntuples", action="store_true", help="copy RNTuples of ROOT files instead of trees")
     sub.add_argument("--tree", action="append", metavar="NAME", help="tree to import; all by default")
@@ -393,7 +394,7 @@ ALL = (
     Command("schema", "print fields and classes", _container_arguments, schema),
     Command(
         "import",
-        "copy trees, RNTuples and tables into containers",
+        "copy trees, RNTuples, tables and generated events into containers",
         _import_arguments,
         import_files,
     ),

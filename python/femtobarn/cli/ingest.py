@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import _federations
 from .._exceptions import InvalidError
-from .._exchange.file_kinds import STREAMS, kind_of
+from .._exchange.file_kinds import EVENTS, STREAMS, kind_of
 from .._exchange.import_plan import TreeOptions
 from .._exchange.import_target import Imported
 from .._exchange.tree_imports import expand_files, import_trees
@@ -24,7 +24,8 @@ def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
     places = expand_files(options.files)
     kinds = {path: kind_of(Path(path)) for path, _ in places}
     tables = [place for place in places if options.ntuples or kinds[place[0]] not in (None, "root")]
-    if len(tables) > 1 and options.database is not None and options.container is None:
+    named_after_file = [path for path, _ in tables if kinds[path] not in EVENTS]
+    if len(named_after_file) > 1 and options.database is not None and options.container is None:
         raise InvalidError("several tables go into one database only with --container")
     done = _trees(federation, [place for place in places if place not in tables], options)
     done += [_table(federation, path, name, options) for path, name in tables]
