@@ -100,6 +100,13 @@ def test_compressed_and_tab_separated_text_is_imported_once(fed: fb.Federation, 
     assert len(fed["table/table"]) == 2
 
 
+def test_semicolons_separate_values_where_there_is_no_comma(fed: fb.Federation, tmp_path: Path) -> None:
+    fed.import_file(write_csv(tmp_path, 'a;"b c"\n1;x\n'))
+    assert fed["t/t"].arrays().to_list() == [{"a": 1, "b_c": "x"}]
+    fed.import_file(write_csv(tmp_path, '"a;b"\n1\n', "one.csv"))
+    assert fed["one/one"].arrays().to_list() == [{"a_b": 1}]
+
+
 def test_wrong_line_of_csv_is_named(fed: fb.Federation, tmp_path: Path) -> None:
     path = write_csv(tmp_path, 'a,b\n1,2\n\n"x\ny",3\n4,5,6\n7,8\n')
     with pytest.raises(

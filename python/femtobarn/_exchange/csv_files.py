@@ -6,6 +6,7 @@ missing, is known only at the end of the file.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
@@ -28,6 +29,9 @@ BLOCK_BYTES = 4 << 20
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None")
 """Texts that stand for a missing value. ``nan`` is a number."""
 
+DELIMITERS = (";", "\t", ",")
+"""What separates values where a first line would be a single name otherwise."""
+
 IMPLIED = {"int64": ("uint64", "double"), "uint64": ("double",), "date": ("time",)}
 """Other types that all values of a type have; those of int64 have uint64 if none is negative."""
 
@@ -42,7 +46,7 @@ def open_csv(path: Path, delimiter: str) -> Iterator[FileSource]:
     Parameters
     ----------
     delimiter
-        The character between two values.
+        The character between two values; another one if it is not in the first line.
 
     Raises
     ------
@@ -141,7 +145,11 @@ class _Reader:
                 raise self._error(str(error), wrong[0] if wrong else None) from error
 
     def _names(self) -> list[str]:
+        """Return the names of the columns, and find out what separates them if it is not as expected."""
         for _, names in self._rows():
+            if len(names) == 1 and any(mark in names[0] for mark in DELIMITERS):
+                self._delimiter = max(DELIMITERS, key=names[0].count)
+                _, names = next(self._rows())
             double = [name for name, count in Counter(names).items() if count > 1]
             if double:
                 raise InvalidError(f"{self._path} has several columns {double[0]!r}; rename them")
@@ -158,7 +166,9 @@ class _Reader:
     def _error(self, reason: str, wrong: Any) -> FemtobarnError:
         found = re.search(r"Row #(\d+)", reason)
         number = wrong.number if wrong is not None else int(found[1]) if found else None
-        line = next((line for n, (line, _) in enumerate(self._rows(), 1) if n == number), None)
+        line = None
+        with contextlib.suppress(csv.Error):  # Python's reader has a limit for the length of values.
+            line = next((line for n, (line, _) in enumerate(self._rows(), 1) if n == number), None)
         place = f"line {line} of {self._path}" if line is not None else str(self._path)
         if wrong is None:
             return CorruptError(f"{place} cannot be read: {reason}")
