@@ -324,7 +324,9 @@ def test_podio_collections_and_relations_are_imported(files: Samples) -> None:
     types = types_of(source)
     assert types["MCParticles"]["list"]["record"]["class"] == "MCParticleData"
     assert members_of(members_of(types["MCParticles"])["momentum"]) == dict.fromkeys("xyz", "float64")
-    assert members_of(types["_MCParticles_parents"]) == {"index": "int32", "collectionID": "uint32"}
+    index = {"of": "int32", "is": "element", "name": "collectionID", "members": [["MCParticles", 2714477136]]}
+    parents = {"index": {"meaning": index}, "collectionID": "uint32"}
+    assert members_of(types["_MCParticles_parents"]) == parents
     assert source.skipped_line == ""
     (batch,) = source.batches()
     branch = uproot.open(path)["events"]["MCParticles/MCParticles.momentum.x"]

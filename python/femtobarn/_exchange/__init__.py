@@ -4,7 +4,8 @@
 - ``import_target``: a federation as far as imports use it, and the result of an import.
 - ``origins``: which files the objects of a database came from, kept in the database.
 - Trees: ``import_plan`` chooses the container and the class of each, ``batches`` reads them ahead in a thread
-  or in processes, ``tree_imports`` copies them in one transaction.
+  or in processes, ``tree_imports`` copies them in one transaction, ``link_counts`` counts links that lead
+  nowhere.
 - Other files are known by their names (``file_kinds``). Each is opened as a ``file_source``, which
   ``file_imports`` copies: ``ntuples``; ``table_files`` and ``csv_files``, which pyarrow reads; ``hdf5_files``
   with ``hdf5_values`` and ``pandas_stores``; ``lhe_files`` and ``hepmc_files`` with ``column_layouts``. Files

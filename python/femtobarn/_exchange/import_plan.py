@@ -41,6 +41,7 @@ class TreeOptions:
     again: bool = False
     jobs: int = 1
     batch_bytes: int = 64_000_000
+    links: bool = True
 
 
 class Destination(NamedTuple):
@@ -175,7 +176,9 @@ def _trees_of(
     """Return the trees of a file that are imported, and all names that globs of branches may match."""
     from ..importers import open_trees
 
-    sources, left_out, uuid, names = open_trees(path, trees, only=options.only, grouping=options.grouping)
+    sources, left_out, uuid, names = open_trees(
+        path, trees, only=options.only, grouping=options.grouping, links=options.links
+    )
     identity = identity_of(path, uuid)
     for what, name in (("container", options.container), ("class", options.class_name)):
         if name is not None and len(sources) > 1 and "{tree}" not in name:
@@ -216,7 +219,9 @@ def _regrouped(
     apart = {name for name in records - names if any(each.startswith(f"{name}_") for each in names)}
     if not options.grouping or not apart:
         return planned
-    [source], *_ = open_trees(planned.file, [planned.source.tree], only=options.only, records=apart)
+    [source], *_ = open_trees(
+        planned.file, [planned.source.tree], only=options.only, records=apart, links=options.links
+    )
     if not stays_open:
         source.close()
     return replace(planned, source=source)

@@ -48,3 +48,9 @@ class Imported:
     """Its name in the file."""
     left_out: dict[str, str] = field(default_factory=dict)
     """Everything else in the file that was not imported, with the reason."""
+    links: dict[str, str] = field(default_factory=dict)
+    """Its indices that became links, by dotted name, with the collections that they lead to."""
+    unlinked: dict[str, str] = field(default_factory=dict)
+    """Its indices that stayed numbers, with the reason."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """How many links of each index lead nowhere, because the collection is shorter or is not in the tree."""

@@ -32,6 +32,7 @@ class Imports:
         again: bool = False,
         jobs: int = 1,
         batch_bytes: int = 64_000_000,
+        links: bool = True,
         progress: Progress | None = None,
     ) -> Imported:
         """Copy one TTree of a ROOT file, or all of them, into containers, in one transaction.
@@ -42,7 +43,7 @@ class Imports:
             A ROOT file.
         tree
             Name of the tree; all trees of the file if not given.
-        database, container, class_name, only, grouping, again, jobs, batch_bytes, progress
+        database, container, class_name, only, grouping, again, jobs, batch_bytes, links, progress
             As for :meth:`import_trees`.
 
         Returns
@@ -61,6 +62,7 @@ class Imports:
             again,
             jobs,
             batch_bytes,
+            links,
         )
         return main_tree(import_trees(self, [(os.fspath(path), None)], options, progress))
 
@@ -77,15 +79,15 @@ class Imports:
         again: bool = False,
         jobs: int = 1,
         batch_bytes: int = 64_000_000,
+        links: bool = True,
         progress: Progress | None = None,
     ) -> list[Imported]:
         """Copy TTrees of ROOT files into containers, all files in one transaction.
 
         Trees that go into one container get one class. A field that some files lack is optional, and missing
         in the objects of those files: a trigger that a file does not record has not failed to fire. An
-        existing container gets a newer version of its class if a file has other fields.
-
-        The container ``imports`` of each database records the files, trees and entries imported into it.
+        existing container gets a newer version of its class if a file has other fields. The container
+        ``imports`` of each database records the files, trees and entries imported into it.
 
         Parameters
         ----------
@@ -107,11 +109,13 @@ class Imports:
         again
             Whether to import trees that were imported before.
         jobs
-            Worker processes that read, while this process writes. With 1, a thread of this process reads.
-            That is enough for branches of numbers and of lists of numbers, which all processors read in
-            either case. A script that gives more needs ``if __name__ == "__main__":``.
+            Worker processes that read, while this process writes. With 1, a thread of this process reads,
+            which is enough for numbers and lists of them, read by all processors in either case. A script
+            that gives more needs ``if __name__ == "__main__":``.
         batch_bytes
             Size of one read, uncompressed; each job takes a few times as much memory.
+        links
+            Whether indices of elements of the same object become links, stored as the numbers that they are.
         progress
             Called with the objects imported so far and the objects in all.
 
@@ -130,7 +134,7 @@ class Imports:
             If a file or a tree does not exist, or a glob matches nothing.
         """
         options = TreeOptions(
-            trees, database, container, class_name, only, grouping, again, jobs, batch_bytes
+            trees, database, container, class_name, only, grouping, again, jobs, batch_bytes, links
         )
         return import_trees(self, expand_files(files), options, progress)
 

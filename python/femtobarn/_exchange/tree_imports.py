@@ -16,6 +16,7 @@ from .exports import Progress
 from .file_kinds import kind_of
 from .import_plan import Destination, PlannedTree, TreeOptions, classes_of, plan_trees
 from .import_target import Imported, ImportTarget
+from .link_counts import LostLinks
 from .origins import create_origins, record_origin, refuse_imported
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def import_trees(
         # Existing containers are locked from here on; a process that held one before may have imported the
         # same file.
         refuse_imported(federation.snapshot(), origins)
-        _copy(plan, writers, definitions, txn, options, progress)
+        lost = _copy(plan, writers, definitions, txn, options, progress)
     return [
         Imported(
             str(planned.destination),
@@ -61,8 +62,11 @@ def import_trees(
             planned.file,
             planned.source.tree,
             planned.left_out,
+            planned.source.references.links,
+            planned.source.references.unlinked,
+            dict(links.counts),
         )
-        for planned in plan
+        for planned, links in zip(plan, lost, strict=True)
     ]
 
 
@@ -127,12 +131,13 @@ def _copy(
     txn: Transaction,
     options: TreeOptions,
     progress: Progress | None,
-) -> None:
-    """Append the objects of all trees, and record where they came from."""
+) -> list[LostLinks]:
+    """Append the objects of all trees, record where they came from, and count the links that lead nowhere."""
     total, done = sum(planned.source.entries for planned in plan), 0
     firsts: dict[int, int] = {}
     sources = [planned.source for planned in plan]
     records = [definitions[planned.destination].record for planned in plan]
+    lost = [LostLinks(record) for record in records]
     with closing(
         read_batches(sources, records, batch_bytes=options.batch_bytes, jobs=options.jobs)
     ) as batches:
@@ -141,6 +146,7 @@ def _copy(
             before = len(writer)
             firsts.setdefault(number, before)
             writer.extend_columns(columns)
+            lost[number].add(columns)
             done += len(writer) - before
             if progress is not None:
                 progress(done, total)
@@ -150,3 +156,4 @@ def _copy(
         record_origin(
             txn, planned.destination.database, planned.origin, writer, first, planned.source.entries
         )
+    return lost

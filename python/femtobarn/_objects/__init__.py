@@ -5,6 +5,8 @@
 - ``plain_values``: values in Python's own types; it and ``objects`` know each other.
 - ``changes``: the arguments of updates and deletions: which objects, which new values.
 - ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
+- ``owning_objects``: objects whose collections lead to each other by indices; it and ``behaviours`` know
+  each other.
 - ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import
   awkward, and so are imported only when they are needed.
 """

@@ -30,6 +30,7 @@ from .._schema.classes import (
     on_declaration,
     written_names,
 )
+from .._schema.references import has_references
 from .._schema.types import Definition, Record, plain_name
 from .vectors import check_components, forwarded, vector
 
@@ -64,9 +65,14 @@ class _Quiet:
 
 
 def object_maker(definition: Definition) -> Callable[..., Any] | None:
-    """Return what makes objects of their declared class, or None if it is not declared."""
+    """Return what makes objects of their declared class, or None if they are plain ones."""
     declared = _class_for(definition.name, definition.version, [field.name for field in definition.fields])
-    cls = Object if declared is None else derived(Object, declared)
+    base = Object
+    if has_references(definition.record):
+        from .owning_objects import owning_class  # That module imports this one.
+
+        base = owning_class(definition.record)
+    cls = base if declared is None else derived(base, declared)
     return None if cls is Object else partial(Object.__new__, cls)
 
 

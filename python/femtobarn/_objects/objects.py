@@ -387,7 +387,10 @@ def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Sna
 def _is_of_python(node: Node) -> bool:
     if isinstance(node, Record):
         return node.is_tuple
-    return getattr(node, "meaning", None) is not None or (isinstance(node, List) and node.is_map)
+    meaning = getattr(node, "meaning", None)
+    if meaning is not None:
+        return not meaning.is_element
+    return isinstance(node, List) and node.is_map
 
 
 def has_python_values(node: Node | None, *, in_records: bool = False) -> bool:

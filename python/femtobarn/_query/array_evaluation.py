@@ -17,9 +17,12 @@ from typing import Any
 import awkward as ak
 import numpy as np
 
+from .._data.picking import picked, picked_ranges
 from .._exceptions import InvalidError, NotFoundError, near_misses
 from .._schema.meanings import time_of
+from .._schema.types import Definition
 from .array_terms import REDUCERS, is_integer
+from .elements import reached
 
 __all__ = ["Evaluator"]
 
@@ -54,8 +57,9 @@ INT64_MAX = np.iinfo(np.int64).max
 class Evaluator(ast.NodeVisitor):
     """Computes a part of a condition that was checked before."""
 
-    def __init__(self, array: ak.Array) -> None:
+    def __init__(self, array: ak.Array, definition: Definition) -> None:
         self.array = array
+        self.definition = definition
 
     def generic_visit(self, node: ast.AST) -> Any:
         raise InvalidError(f"{ast.unparse(node)!r} cannot be used in a condition")
@@ -67,13 +71,20 @@ class Evaluator(ast.NodeVisitor):
         return np.int64(value) if isinstance(value, int) and abs(value) <= INT64_MAX else np.float64(value)
 
     def visit_Name(self, node: ast.Name) -> Any:
-        return promoted(member(self.array, node.id))
+        return promoted(self.field(node))
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        return promoted(member(self.field(node.value), node.attr))
+        return promoted(self.field(node))
 
     def field(self, node: ast.expr) -> Any:
         """Return a field, or records, as they are stored."""
+        through = reached(node, self.definition) if isinstance(node, ast.Name | ast.Attribute) else None
+        if through is not None:
+            columns = [(self.field(target), key) for target, key in through.wanted]
+            indices = [self.field(each) for each in (through.index, through.key, through.end) if each]
+            return (
+                picked(columns, *indices) if through.end is None else picked_ranges(columns[0][0], *indices)
+            )
         if isinstance(node, ast.Name):
             return member(self.array, node.id)
         if isinstance(node, ast.Attribute):

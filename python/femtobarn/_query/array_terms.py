@@ -29,6 +29,7 @@ from .._schema.types import (
     String,
     innermost,
 )
+from .elements import reached
 from .paths import counted
 
 __all__ = ["OPERATORS", "REDUCERS", "ArrayTerm", "check_size", "is_text", "link_before", "path_of", "term_of"]
@@ -88,7 +89,8 @@ class ArrayTerm:
         from .array_evaluation import Evaluator  # This imports awkward.
 
         is_path = not any(isinstance(each, ast.Subscript) for each in ast.walk(self.node))
-        return Evaluator(array).field(self.node) if is_path and path_of(self.node) else self.evaluated(array)
+        evaluator = Evaluator(array, self.definition)
+        return evaluator.field(self.node) if is_path and path_of(self.node) else self.evaluated(array)
 
     def evaluated(self, array: ak.Array) -> Any:
         """Return what it gives: an array, or one value for all entries.
@@ -107,7 +109,7 @@ class ArrayTerm:
 
         try:
             with np.errstate(all="ignore"):
-                return Evaluator(array).visit(self.node)
+                return Evaluator(array, self.definition).visit(self.node)
         except FemtobarnError:
             raise
         except Exception as error:
@@ -163,16 +165,23 @@ def is_text(node: ast.expr, definition: Definition) -> bool:
 
 
 def link_before(path: str, definition: Definition) -> str | None:
-    """Return the link that a path leads through to a field of its target, or None."""
-    parts, node = path.split("."), None
-    for count in range(1, len(parts)):
-        above = ".".join(parts[:count])
+    """Return the link, or the index, that a path leads through to a field of its target, or None."""
+    above, node = "", None
+    for name in path.split("."):
+        inner = f"{above}.{name}" if above else name
         try:
-            node = innermost(definition.resolve(above))
-            definition.resolve(".".join(parts[: count + 1]))
+            above, node = inner, innermost(definition.resolve(inner))
         except NotFoundError:
-            return above if isinstance(node, Link | ElementLink) else None
+            return above if isinstance(node, Link | ElementLink) else _index_before(path, definition)
     return None
+
+
+def _index_before(path: str, definition: Definition) -> str | None:
+    """Return the index that a path leads through to an element of a collection, or None."""
+    if not all(name.isidentifier() for name in path.split(".")):
+        return None
+    through = reached(ast.parse(path, mode="eval").body, definition)
+    return None if through is None else path_of(through.index)
 
 
 def path_of(node: ast.AST) -> str | None:
@@ -189,6 +198,11 @@ def path_of(node: ast.AST) -> str | None:
 
 def _paths_in(node: ast.AST, definition: Definition) -> Iterator[str]:
     """Yield the fields that a part reads."""
+    through = reached(node, definition) if isinstance(node, ast.expr) else None
+    if through is not None:
+        for part in through.parts:
+            yield from _paths_in(part, definition)
+        return
     path = path_of(node)
     if path is None:
         children = node.args if isinstance(node, ast.Call) else ast.iter_child_nodes(node)

@@ -41,9 +41,10 @@ def _stored_value(name: str, value: Any, definition: Definition) -> Any:
 
 def _meaning_of(path: str, definition: Definition) -> Meaning | None:
     try:
-        return getattr(innermost(definition.resolve(path)), "meaning", None)
+        meaning: Meaning | None = getattr(innermost(definition.resolve(path)), "meaning", None)
     except NotFoundError:
         return None
+    return None if meaning is None or meaning.is_element else meaning
 
 
 def with_stored_constants(condition: ast.expr, definition: Definition, *, times: bool = True) -> ast.expr:

@@ -1,4 +1,4 @@
-"""What stored numbers, texts and lists stand for in Python: times, enumerations, paths, sets.
+"""What stored numbers, texts and lists stand for in Python: times, enumerations, paths, sets, elements.
 
 ROOT has no such types, or only with a dictionary of the class, so values are stored as numbers, texts and
 lists that every reader knows, and the class says what they mean.
@@ -12,6 +12,7 @@ kind            stored as                                                   in a
 ``flag``        integers                                                    integers
 ``path``        text with ``/`` between folders                             texts
 ``set``         list without duplicates, in ascending order                 lists
+``element``     integers, the index in a collection of the same object      integers
 ==============  ==========================================================  ==================================
 """
 
@@ -46,12 +47,15 @@ __all__ = [
 TIMES = {"datetime": np.dtype("datetime64[ns]"), "date": np.dtype("datetime64[D]")}
 """NumPy's type of each kind of time."""
 
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+
 STORED = {
     "datetime": ("int64",),
     "date": ("int32",),
     "enum": ("int32", "int64", "string"),
     "flag": ("int64",),
     "path": ("string",),
+    "element": INTEGERS,
 }
 """Types that values with each meaning are stored as; a set is a list."""
 
@@ -75,9 +79,9 @@ class Meaning:
 
     kind: str
     name: str = ""
-    """Of an enumeration, its name."""
+    """Of an enumeration, its name. Of an element its collection, or the member with the key of that."""
     members: tuple[tuple[str, int | str], ...] = ()
-    """Of an enumeration, its members' names and values."""
+    """Of an enumeration, its members' names and values. Of an element with a key, collections and keys."""
 
     @classmethod
     def from_json(cls, form: dict[str, Any]) -> Meaning:
@@ -89,10 +93,14 @@ class Meaning:
         """Return the JSON form of a type with this meaning, which is stored as the type of form `stored`."""
         form: dict[str, Any] = {"of": stored, "is": self.kind}
         if self.name:
-            form |= {"name": self.name, "members": [list(member) for member in self.members]}
+            form["name"] = self.name
+        if self.members:
+            form["members"] = [list(member) for member in self.members]
         return {"meaning": form}
 
     def __str__(self) -> str:
+        if self.is_element:
+            return f"element[{' | '.join(name for name, _ in self.members) or self.name}]"
         return self.name or self.kind
 
     def is_of(self, stored: str) -> bool:
@@ -103,6 +111,11 @@ class Meaning:
     def is_enumeration(self) -> bool:
         """Whether values are members of an enumeration, or combinations of these."""
         return self.kind in ("enum", "flag")
+
+    @property
+    def is_element(self) -> bool:
+        """Whether values are indices in a collection, which are read as such."""
+        return self.kind == "element"
 
     @cached_property
     def values(self) -> frozenset[int | str]:
@@ -146,6 +159,8 @@ class Meaning:
             return pathlib.Path(value)
         if self.kind == "set":
             return set(value)
+        if self.is_element:
+            return value
         try:
             return self.enumeration(value)
         except Exception:  # Its own `_missing_` may raise anything.

@@ -328,9 +328,13 @@ def innermost(node: Node) -> Node:
 
 
 def stored_type(node: Node) -> Node:
-    """Return a type without what its values mean: that of the values as they are stored."""
+    """Return a type without what its values mean: that of the values as they are stored.
+
+    An index in a collection is read as it is stored, so that it stays one.
+    """
     if isinstance(node, Primitive | String):
-        return node if node.meaning is None else replace(node, meaning=None)
+        is_stored = node.meaning is None or node.meaning.is_element
+        return node if is_stored else replace(node, meaning=None)
     if isinstance(node, List):
         return List(stored_type(node.item))
     if isinstance(node, Fixed | Optional):

@@ -2,6 +2,7 @@
 
 A field that some files lack becomes optional, and is missing in their objects: zero, false or empty would
 mean that a trigger did not fire, or that there were no muons. Numbers of different widths get the wider type.
+An index that leads to elements of different collections, or to none in one of the files, is a number.
 Any other difference is refused.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .._exceptions import InvalidError
+from .meanings import Meaning
 from .types import ElementLink, Fixed, Link, List, Node, Optional, Primitive, Record, Variant
 
 __all__ = ["required", "union"]
@@ -94,9 +96,25 @@ def _optional(node: Node) -> Node:
 
 def _wider(ours: Node, theirs: Node) -> Node | None:
     """Return the type of integers, or of real numbers, that holds both without loss, or None."""
-    if not isinstance(ours, Primitive) or not isinstance(theirs, Primitive) or ours.meaning != theirs.meaning:
+    if not isinstance(ours, Primitive) or not isinstance(theirs, Primitive):
+        return None
+    elements = [
+        each.meaning for each in (ours, theirs) if each.meaning is not None and each.meaning.is_element
+    ]
+    if not elements and ours.meaning != theirs.meaning:
         return None
     wider = np.promote_types(ours.dtype, theirs.dtype)
     are_real = {kind == "f" for kind in (ours.dtype.kind, theirs.dtype.kind, wider.kind)}
     is_number = {ours.dtype.kind, theirs.dtype.kind} <= set("iuf")
-    return Primitive(wider.name) if is_number and len(are_real) == 1 else None
+    if not is_number or len(are_real) > 1:
+        return None
+    return Primitive(wider.name, _common(elements) if len(elements) == 2 else None)
+
+
+def _common(elements: Sequence[Meaning]) -> Meaning | None:
+    """Return what indices mean in both of two classes: elements of one collection, or of one by its key."""
+    ours, theirs = elements
+    if ours.name != theirs.name or bool(ours.members) != bool(theirs.members):
+        return None
+    keys = dict(ours.members) | dict(theirs.members)
+    return replace(ours, members=tuple(keys.items()))

@@ -101,7 +101,7 @@ def _together(ours: ak.Array, theirs: ak.Array, name: str, other_name: str) -> a
 def _kind(node: Node) -> str:
     """Return what values are compared as."""
     node = required(node)
-    if isinstance(node, Primitive) and node.meaning is None:
+    if isinstance(node, Primitive) and (node.meaning is None or node.meaning.is_element):
         return "real" if node.dtype.kind == "f" else "integer"
     return str(node)
 

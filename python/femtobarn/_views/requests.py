@@ -165,9 +165,7 @@ def _leads_through_links(expressions: Expressions, definition: Definition) -> bo
     items = [expressions] if isinstance(expressions, str) else expressions
     if not isinstance(items, list | tuple):
         return True  # Something that can be walked once.
-    return any(
-        isinstance(item, str) and "." in item and _leads_through_link(item, definition) for item in items
-    )
+    return any(isinstance(item, str) and _leads_through_link(item, definition) for item in items)
 
 
 def _leads_through_link(item: str, definition: Definition) -> bool:

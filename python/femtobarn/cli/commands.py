@@ -20,9 +20,6 @@ __all__ = ["ALL", "Command"]
 CAT_BATCH_ENTRIES = 1000
 """Objects in a batch of `cat`."""
 
-LEFT_OUT_LINES = 20
-"""Most branches, or objects of a file, that `import` lists as left out."""
-
 
 @dataclass(frozen=True)
 class Command:
@@ -120,22 +117,10 @@ def schema(options: argparse.Namespace) -> None:
 
 def import_files(options: argparse.Namespace) -> None:
     """Copy objects of files into containers."""
-    from .ingest import ingest
+    from .ingest import ingest, report
 
     done = ingest(options)
-    lines = []
-    for number, row in enumerate(done):
-        lines.append(f"imported {row['entries']:,} objects of class {row['class']} into {row['container']}")
-        lines += _left_out(row["skipped"])
-        if number + 1 == len(done) or done[number + 1]["file"] != row["file"]:
-            lines += _left_out(row["left_out"])
-    emit(options, done, "\n".join(lines))
-
-
-def _left_out(reasons: dict[str, str]) -> list[str]:
-    lines = [f"  left out {name}: {reason}" for name, reason in reasons.items()]
-    more = len(lines) - LEFT_OUT_LINES
-    return [*lines[:LEFT_OUT_LINES], f"  left out {more} more; --json lists them"] if more > 0 else lines
+    emit(options, done, report(done))
 
 
 def attach(options: argparse.Namespace) -> None:
@@ -247,6 +232,9 @@ def _import_arguments(sub: argparse.ArgumentParser) -> None:
     )
     sub.add_argument(
         "--no-grouping", action="store_true", help="make a field of each branch, without collections by name"
+    )
+    sub.add_argument(
+        "--no-links", action="store_true", help="leave indices such as Muon_jetIdx numbers, not links"
     )
     sub.add_argument("--again", action="store_true", help="also import what was imported before")
     sub.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that read, 1 by default")

@@ -15,7 +15,10 @@ from .._exchange.tree_imports import expand_files, import_trees
 from .._sizes import bytes_of_size
 from .exchange import objects_bar
 
-__all__ = ["ingest"]
+__all__ = ["ingest", "report"]
+
+REASON_LINES = 8
+"""Most branches, objects of a file, or indices that the report lists with a reason."""
 
 
 def ingest(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -47,6 +50,7 @@ def _trees(
         options.again,
         options.jobs,
         bytes_of_size(options.step),
+        not options.no_links,
     )
     with objects_bar(places[0][0] if len(places) == 1 else f"{len(places)} files") as tell:
         return import_trees(federation, places, tree_options, tell)
@@ -78,4 +82,28 @@ def _facts(done: Imported) -> dict[str, Any]:
         "entries": done.entries,
         "skipped": done.skipped,
         "left_out": done.left_out,
+        "links": done.links,
+        "unlinked": done.unlinked,
+        "lost": done.lost,
     }
+
+
+def report(done: list[dict[str, Any]]) -> str:
+    """Return what was imported as text, with what was left out and the links that were made."""
+    lines = []
+    for number, row in enumerate(done):
+        lines.append(f"imported {row['entries']:,} objects of class {row['class']} into {row['container']}")
+        lines += _reasons("left out", row["skipped"])
+        if row["links"]:
+            lines.append(f"  linked {len(row['links'])} fields to elements of the same object")
+            lines += _reasons("links that lead nowhere in", {k: f"{n:,}" for k, n in row["lost"].items()})
+        lines += _reasons("not linked", row["unlinked"])
+        if number + 1 == len(done) or done[number + 1]["file"] != row["file"]:
+            lines += _reasons("left out", row["left_out"])
+    return "\n".join(lines)
+
+
+def _reasons(what: str, reasons: dict[str, str]) -> list[str]:
+    lines = [f"  {what} {name}: {reason}" for name, reason in reasons.items()]
+    more = len(lines) - REASON_LINES
+    return [*lines[:REASON_LINES], f"  {what} {more} more; --json lists them"] if more > 0 else lines

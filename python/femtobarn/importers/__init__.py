@@ -13,7 +13,9 @@ Files with RNTuples need no import: they can be attached. Needs the extra `io`.
 - ``files``: a ROOT file and its trees. ``branches``: the branches of a tree, and the path of each in the
   class.
 - ``types``: layouts of awkward as types. ``baskets``: branches of plain numbers, read without uproot.
-- ``assembly``: columns assembled into fields. ``trees``: a tree as a source of objects.
+- ``assembly``: columns assembled into fields. ``cross_references``: indices that refer to elements of the
+  same object; ``container_keys``: the keys by which some of them name a collection.
+- ``trees``: a tree as a source of objects.
 - ``samples``: sample files that experiments have published.
 """
 

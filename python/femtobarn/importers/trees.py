@@ -20,6 +20,8 @@ from femtobarn.importers import baskets
 from femtobarn.importers.assembly import Column, assemble, definition_fields, plan
 from femtobarn.importers.baskets import Baskets, Numbers
 from femtobarn.importers.branches import Leaf, leaves_of
+from femtobarn.importers.container_keys import KeyTables
+from femtobarn.importers.cross_references import CrossReferences, with_references
 from femtobarn.importers.files import TreeFile, mapped, uncollected
 from femtobarn.importers.types import Unrepresentable, normalise
 
@@ -69,9 +71,19 @@ class TreeSource:
         Number of objects.
     skipped
         Branches that could not be read.
+    references
+        Indices that became links to elements of the same object, and those that did not.
     """
 
-    def __init__(self, place: _Place, file: TreeFile, name: str | None, only: list[str] | None) -> None:
+    def __init__(
+        self,
+        place: _Place,
+        file: TreeFile,
+        name: str | None,
+        only: list[str] | None,
+        *,
+        links: bool = True,
+    ) -> None:
         self._place = place
         self.path, self.tree = place.path, place.tree
         found, leaves = place.open(file)
@@ -89,6 +101,12 @@ class TreeSource:
             reason = self.skipped_line or ("it has no branches" if only is None else "no branch matches")
             raise UnsupportedError(f"tree {found.name!r} has no branch that can be imported: {reason}")
         self._fields = plan(sample)
+        self.references = CrossReferences()
+        if links:
+            columns = {column.leaf.number: column for column in sample}
+            self._fields, self.references = with_references(
+                self._fields, lambda leaf: self._sampled(columns[leaf.number]), KeyTables(file, place.tree)
+            )
         fields = definition_fields(self._fields)
         self.definition: Definition = {"name": name or identifier(found.name), "version": 1, "fields": fields}
         self._types = {column.leaf.number: column.type for column in sample}
@@ -177,6 +195,13 @@ class TreeSource:
             self._whole = {leaf.number: columns[leaf.number] for leaf in rest if leaf.number in columns}
         return [columns[leaf.number] for leaf in leaves if leaf.number in columns]
 
+    def _sampled(self, column: Column) -> Column:
+        """Return a column with the entries of the sample, which one of a certain type does not have yet."""
+        leaf, stop = column.leaf, min(self.entries, SAMPLE_ENTRIES)
+        if len(column.content) == stop:
+            return column
+        return _column(leaf, self._numbers([leaf], 0, stop, 1).get(leaf.number), 0, stop)
+
     def _columns(self, leaves: list[Leaf], start: int, stop: int, threads: int) -> Iterator[Column]:
         numbers = self._numbers(leaves, start, stop, threads)
         for leaf in leaves:
@@ -216,6 +241,7 @@ def open_tree(
     name: str | None = None,
     only: list[str] | None = None,
     grouping: bool = True,
+    links: bool = True,
 ) -> TreeSource:
     """Open a TTree for import.
 
@@ -232,6 +258,8 @@ def open_tree(
     grouping
         Whether to make collections and records of branches with a common prefix, where the file shows that
         they belong together.
+    links
+        Whether indices in collections of the same object, such as ``Muon_jetIdx``, become links.
 
     Raises
     ------
@@ -248,7 +276,7 @@ def open_tree(
     tree = tree or file.usual_tree()
     if only is not None:
         require_matches(_branch_names(file.tree(tree)), only)
-    return TreeSource(_Place(file.location, tree, grouping, frozenset()), file, name, only)
+    return TreeSource(_Place(file.location, tree, grouping, frozenset()), file, name, only, links=links)
 
 
 @uncollected
@@ -259,12 +287,13 @@ def open_trees(
     only: list[str] | None = None,
     grouping: bool = True,
     records: Collection[str] = (),
+    links: bool = True,
 ) -> tuple[list[TreeSource], dict[str, str], str, set[str]]:
     """Open trees of a file for import: the named ones, or all that can be imported.
 
     Parameters
     ----------
-    path, only, grouping
+    path, only, grouping, links
         As for `open_tree`. Trees without a branch that ``only`` matches are left out.
     trees
         Names of the trees; all if not given.
@@ -291,7 +320,7 @@ def open_trees(
     for tree in trees_asked:
         place = _Place(file.location, tree, grouping, frozenset(records))
         try:
-            sources.append(TreeSource(place, file, _unique_name(tree, file), only))
+            sources.append(TreeSource(place, file, _unique_name(tree, file), only, links=links))
         except UnsupportedError as error:
             left_out[tree] = str(error)
             errors.append(error)

@@ -1,0 +1,216 @@
+"""Links by indices to elements of the same object: NanoAOD's, podio's and ATLAS's, imported and followed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import awkward as ak
+import numpy as np
+import pytest
+
+pytest.importorskip("uproot", reason="the extra `io` is not installed")
+
+import uproot
+
+import femtobarn as fb
+from femtobarn._views.view import View
+from femtobarn.cli import main
+
+if TYPE_CHECKING:
+    from femtobarn.importers.samples import Samples
+
+MUONS: dict[str, list[Any]] = {"pt": [[50.0, 20.0], [30.0], []], "jetIdx": [[1, -1], [0], []]}
+JETS: dict[str, list[Any]] = {"pt": [[80.0, 60.0], [], [40.0]], "muonIdx1": [[-1, 0], [], [0]]}
+
+
+def write(path: Path, dtype: Any = np.int32, **collections: dict[str, list[Any]]) -> Path:
+    """Write a NanoAOD of collections, and an index of the event itself."""
+    fields: dict[str, Any] = {"run": np.array([1, 2, 3]), "leading_jetIdx": np.array([0, -1, 0], np.int32)}
+    for name, members in collections.items():
+        arrays = {each: ak.Array(values) for each, values in members.items()}
+        typed = {
+            each: ak.values_astype(values, np.float32 if each == "pt" else dtype)
+            for each, values in arrays.items()
+        }
+        fields[name] = ak.zip(typed)
+    with uproot.recreate(path) as file:
+        file.mktree("Events", {name: ak.Array(values).type.content for name, values in fields.items()})
+        file["Events"].extend(fields)
+    return path
+
+
+@pytest.fixture
+def events(fed: fb.Federation, tmp_path: Path) -> View:
+    fed.import_tree(write(tmp_path / "nano.root", Muon=MUONS, Jet=JETS))
+    return fed["nano/Events"]
+
+
+def test_links_of_all_objects_are_followed_at_once(events: View) -> None:
+    assert events["Muon.jet.pt"].to_list() == [[60.0, None], [None], []]
+    assert events.arrays("Muon.jet").Muon.jet.to_list()[0] == [{"pt": 60.0, "muonIdx1": 0}, None]
+    assert events["Jet.muon1.jet.pt"].to_list() == [[None, 60.0], [], [None]]
+    assert events["leading_jet.pt"].to_list() == [80.0, None, 40.0]
+
+
+def test_conditions_and_computed_columns_lead_through_links(events: View) -> None:
+    assert events.entries("any(Muon.jet.pt > 50)").tolist() == [0]
+    assert events.entries("Muon[0].jet.pt > 50").tolist() == [0]
+    assert events.entries("any(Muon[Muon.jet.pt > 50].pt > 10)").tolist() == [0]
+    assert events.entries("leading_jet is None").tolist() == [1]
+    ratios = events.arrays("ratio", aliases={"ratio": "max(Muon.pt / Muon.jet.pt)"})
+    assert ratios.ratio.to_list() == [pytest.approx(50 / 60), None, None]
+
+
+def test_a_link_of_one_object_leads_to_its_element(events: View) -> None:
+    event = events[0]
+    assert event.Muon[0].jet.pt == 60.0
+    assert event.Muon[1].jet is None
+    assert event.Muon.jet.pt.to_list() == [60.0, None]
+    assert event.Muon[::-1].jet.pt.to_list() == [None, 60.0]
+    assert event.Muon[0].jet.muon1.pt == 50.0
+    assert event.leading_jet.pt == 80.0
+    assert events[1].leading_jet is None
+    assert [each.Muon.jet.pt.to_list() for each in events] == [[60.0, None], [None], []]
+
+
+def test_indices_are_read_and_pickled_as_the_numbers_that_they_are(events: View) -> None:
+    assert events["Muon.jetIdx"].to_list() == MUONS["jetIdx"]
+    assert events[0].Muon.jetIdx.to_list() == [1, -1]
+    assert events[0].to_dict()["Muon"][0] == {"pt": 50.0, "jetIdx": 1}
+    assert pickle.loads(pickle.dumps(events[0].Muon)).jetIdx.to_list() == [1, -1]
+    assert pickle.loads(pickle.dumps(events[0])).Muon[0].jet.pt == 60.0
+    assert events.entries("any(Muon.jetIdx >= 0)").tolist() == [0, 1]
+
+
+def test_misspelt_members_of_elements_are_refused_with_near_misses(events: View) -> None:
+    with pytest.raises(fb.NotFoundError, match="'ptt' does not exist in Jet; did you mean 'pt'"):
+        events.arrays("Muon.jet.ptt")
+    with pytest.raises(fb.NotFoundError, match=r"where .*'jett' does not exist in Muon"):
+        events.entries("any(Muon.jett.pt > 1)")
+    with pytest.raises(AttributeError, match="jett"):
+        _ = events[0].Muon.jett
+
+
+def test_objects_of_a_declared_class_have_its_methods_and_lead_to_each_other(events: View) -> None:
+    @fb.persistent(name="Muon")
+    class Declared:
+        pt: fb.float32
+        jetIdx: fb.int32
+
+        def isolation(self) -> Any:
+            jet: Any = getattr(self, "jet")  # noqa: B009 - no member that a checker knows
+            return self.pt / jet.pt
+
+    assert Declared.__name__ == "Declared"
+    assert events[0].Muon[0].isolation() == pytest.approx(50 / 60)
+
+
+def test_links_beyond_the_collection_lead_nowhere_and_are_counted(fed: fb.Federation, tmp_path: Path) -> None:
+    muons = MUONS | {"jetIdx": [[1, 2], [0], []]}
+    done = fed.import_tree(write(tmp_path / "nano.root", Muon=muons, Jet=JETS))
+    assert done.lost == {"Muon.jetIdx": 2, "Jet.muonIdx1": 1}
+    assert fed["nano/Events"]["Muon.jet.pt"].to_list() == [[60.0, None], [None], []]
+    assert fed["nano/Events"]["Muon.jetIdx"].to_list() == muons["jetIdx"]
+
+
+def test_indices_without_a_collection_stay_numbers_for_a_reason(fed: fb.Federation, tmp_path: Path) -> None:
+    muons = {"pt": MUONS["pt"]} | dict.fromkeys(["jetIdx", "jetIdxG", "svIdx", "tkIdx"], MUONS["jetIdx"])
+    done = fed.import_tree(write(tmp_path / "nano.root", Muon=muons, SV={"pt": JETS["pt"]}))
+    assert done.links == {}
+    assert list(done.unlinked) == ["leading_jetIdx", *(f"Muon.{each}" for each in list(muons)[1:])]
+    assert done.unlinked["Muon.tkIdx"] == "the tree has no collection 'tk'"
+    assert "all events" in done.unlinked["Muon.jetIdxG"]
+    assert "before" in done.unlinked["Muon.svIdx"]
+
+
+def test_a_member_of_the_name_goes_before_a_link(fed: fb.Federation, tmp_path: Path) -> None:
+    muons = MUONS | {"jet": MUONS["jetIdx"]}
+    done = fed.import_tree(write(tmp_path / "nano.root", Muon=muons, Jet=JETS))
+    assert done.unlinked == {"Muon.jetIdx": "Muon has a member 'jet'"}
+    assert fed["nano/Events"]["Muon.jet"].to_list() == MUONS["jetIdx"]
+
+
+def test_without_links_the_class_has_numbers_alone(fed: fb.Federation, tmp_path: Path) -> None:
+    done = fed.import_tree(write(tmp_path / "nano.root", Muon=MUONS, Jet=JETS), links=False)
+    assert (done.links, done.unlinked, done.lost) == ({}, {}, {})
+    assert fed["nano/Events"].typenames()["Muon.jetIdx"] == "int32"
+
+
+def test_files_with_indices_of_other_widths_have_the_same_links(fed: fb.Federation, tmp_path: Path) -> None:
+    old = write(tmp_path / "old.root", np.int32, Muon=MUONS, Jet=JETS)
+    new = write(tmp_path / "new.root", np.int16, Muon=MUONS, Jet=JETS)
+    without = write(tmp_path / "without.root", np.int16, Muon=MUONS)
+    fed.import_trees([old, new], database="both")
+    assert fed["both/Events"]["Muon.jet.pt"].to_list() == 2 * [[60.0, None], [None], []]
+    fed.import_trees([old, without], database="some", again=True)
+    assert fed["some/Events"].typenames()["Muon.jetIdx"] == "int32"
+
+
+def test_the_command_tells_what_became_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, place = write(tmp_path / "nano.root", Muon=MUONS, Jet=JETS), str(tmp_path / "lhc.fed")
+    fb.create(place).close()
+    main(["import", place, str(path)])
+    text = capsys.readouterr().out
+    assert "linked 3 fields to elements of the same object" in text
+    assert "links that lead nowhere in Muon.jetIdx: 1" in text
+    main(["import", place, str(path), "--no-links", "--again", "--database", "plain", "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["links"] == {}
+
+
+def test_links_of_nanoaod_agree_with_indexing_by_awkward(fed: fb.Federation, files: Samples) -> None:
+    done = fed.import_tree(files.path("nano_dy.root"), "Events", database="dy")
+    view = fed["dy/Events"]
+    assert len(done.links) == 21
+    assert not done.unlinked
+    for link in ("Muon.jetIdx", "Jet.genJetIdx", "GenPart.genPartIdxMother", "FatJet.subJetIdx1"):
+        owner, name = link.split(".")
+        target = done.links[link]
+        arrays = view.arrays(list({owner, target}))
+        index = arrays[owner][name]
+        valid = ak.mask(index, (index >= 0) & (index < ak.num(arrays[target])))
+        followed = view[f"{owner}.{name.replace('Idx', '')}.eta"]
+        assert followed.to_list() == arrays[target][valid].eta.to_list()
+    event = next(each for each in view if len(each.Muon) and each.Muon[0].jet is not None)
+    assert event.Muon[0].jet.pt == event.Jet.pt[event.Muon.jetIdx[0]]
+
+
+def test_relations_of_podio_lead_to_their_collections(fed: fb.Federation, files: Samples) -> None:
+    path = files.path("edm4hep_ILD_mumuH_v01-00_podio_v01-07_10ev.root")
+    done = fed.import_tree(path, "events", database="ild")
+    view = fed["ild/events"]
+    arrays = view.arrays(["MCParticles", "_MCParticles_parents"], entry_stop=2)
+    parents = view.arrays("MCParticles.parents.PDG", entry_stop=2).MCParticles.parents.PDG
+    particles, related = arrays.MCParticles, arrays._MCParticles_parents
+    begins, ends = particles.parents_begin, particles.parents_end
+    for entry in range(2):
+        spans = zip(begins[entry], ends[entry], strict=True)
+        expected = [particles.PDG[entry][related.index[entry][begin:end]].to_list() for begin, end in spans]
+        assert parents[entry].to_list() == expected
+    assert view[0].MCParticles[13].parents.PDG.to_list() == parents[0][13].to_list()
+    assert done.links["_RecoMCTruthLink_to"] == "MCParticles"
+    found = view[0]._RecoMCTruthLink_to[0]
+    assert view[0].MCParticles.PDG[found.index] == found.PDG
+    assert view["PandoraPFOs.clusters.energy"][0][0].to_list() == [view[0].PandoraClusters.energy[0]]
+    assert not done.lost
+
+
+def test_element_links_of_atlas_lead_to_containers_of_the_file(fed: fb.Federation, files: Samples) -> None:
+    done = fed.import_tree(files.path("PHYSLITE_example.root"), database="lite")
+    view = fed["lite/CollectionTree"]
+    assert done.links["AnalysisMuons.inDetTrackParticleLink"] == "InDetTrackParticles"
+    assert done.links["AnalysisPhotons.TruthLink"] == "TruthElectrons | TruthPhotons"
+    assert done.unlinked["AnalysisElectrons.truthParticleLink"].endswith("are not in the tree")
+    between = view["AnalysisMuons.inDetTrackParticleLink.phi"] - view["AnalysisMuons.phi"]
+    assert ak.mean(abs(between) < 0.01) > 0.9
+    event = next(each for each in view if len(each.AnalysisMuons))
+    assert abs(event.AnalysisMuons[0].inDetTrackParticleLink.phi - event.AnalysisMuons[0].phi) < 0.01
+    several = view["AnalysisPhotons.TruthLink.px"]
+    keys, places = (view[f"AnalysisPhotons.TruthLink.m_pers{each}"] for each in ("Key", "Index"))
+    electrons, photons = view["TruthElectrons.px"], view["TruthPhotons.px"]
+    for entry in range(len(view)):
+        for place, key, px in zip(places[entry], keys[entry], several[entry], strict=True):
+            targets = {394100163: electrons, 13267281: photons}.get(key)
+            assert px == (None if targets is None else targets[entry][place])
