@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import awkward as ak
@@ -15,7 +16,7 @@ from awkward.contents import Content
 
 from femtobarn._exceptions import CorruptError, InvalidError, NotFoundError, UnsupportedError, near_misses
 from femtobarn._schema.names import identifier
-from femtobarn.definitions import Definition
+from femtobarn.definitions import Definition, Type
 from femtobarn.importers import baskets
 from femtobarn.importers.assembly import Column, assemble, definition_fields, plan
 from femtobarn.importers.baskets import Baskets, Numbers
@@ -391,7 +392,13 @@ def _without_entries(leaf: Leaf) -> Column:
     """Return a column of a leaf of numbers without entries, which gives the type without reading."""
     numbers = Numbers.of(leaf.branch)
     assert numbers is not None, "only leaves of numbers are certain"
-    return _column(leaf, numbers.layout(np.empty(0, numbers.dtype), np.zeros(1, np.int64)), 0, 0)
+    return Column(leaf, *_empty(numbers))
+
+
+@cache
+def _empty(numbers: Numbers) -> tuple[Type, Content]:
+    """Return the type of entries and a layout without any; thousands of branches have few types."""
+    return normalise(numbers.layout(np.empty(0, numbers.dtype), np.zeros(1, np.int64)), "")
 
 
 def _read_together(tree: Any, leaves: list[Leaf], start: int, stop: int) -> dict[int, Content]:
