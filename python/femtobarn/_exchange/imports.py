@@ -109,9 +109,8 @@ class Imports:
         again
             Whether to import trees that were imported before.
         jobs
-            Worker processes that read, while this process writes. With 1, a thread of this process reads,
-            which is enough for numbers and lists of them, read by all processors in either case. A script
-            that gives more needs ``if __name__ == "__main__":``.
+            Processes that read while this one writes. With 1 a thread reads, which is enough for numbers.
+            A script that gives more needs ``if __name__ == "__main__":``.
         batch_bytes
             Size of one read, uncompressed; each job takes a few times as much memory.
         links

@@ -4,6 +4,7 @@
 - ``projections``: the fields to read, and the order in which they are returned.
 - ``missing_values``: conditions on values that may be missing.
 - ``comparisons``: conditions that NumPy evaluates faster than numexpr.
+- ``elements``: paths that lead through an index to an element of a collection of the same object.
 - ``array_terms``: terms that awkward computes, of texts, lists, missing values and links.
 - ``function_terms``: functions of arrays.
 - ``meant_constants``: times and members that a condition names, as fields store them.

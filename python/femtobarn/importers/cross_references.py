@@ -35,7 +35,11 @@ TARGETS = {
     ("FatJetPFCands", "jetIdx"): "FatJet",
     ("FatJetSVs", "jetIdx"): "FatJet",
     ("GenJetCands", "jetIdx"): "GenJet",
+    ("GenJetCands", "pFCandsIdx"): "GenCands",
+    ("GenJetSVs", "jetIdx"): "GenJet",
     ("GenFatJetCands", "jetIdx"): "GenJetAK8",
+    ("GenFatJetCands", "pFCandsIdx"): "GenCands",
+    ("GenFatJetSVs", "jetIdx"): "GenJetAK8",
     ("LHEPart", "firstMotherIdx"): "LHEPart",
     ("LHEPart", "lastMotherIdx"): "LHEPart",
 }
@@ -173,7 +177,13 @@ class _Finder:
         return {"record": body | {"fields": [meant(each) for each in body["fields"]]}}
 
     def _values(self, made: Field, path: tuple[str, ...]) -> list[int]:
-        """Return the values of a member in the sample."""
+        """Return the values of a member in the sample; none if it is damaged, which reading it reports."""
+        try:
+            return [int(each) for each in np.unique(self._flat(made, path))]
+        except Exception:
+            return []
+
+    def _flat(self, made: Field, path: tuple[str, ...]) -> Any:
         alone = [leaf for leaf in made.leaves if leaf.path[1:] == path]
         if alone:
             values = ak.Array(self._sample(alone[0]).content)
@@ -182,7 +192,7 @@ class _Finder:
             values = assemble([made], columns)[made.name]
             for name in path:
                 values = values[name]
-        return [int(each) for each in np.unique(ak.to_numpy(ak.flatten(values, axis=None)))]
+        return ak.to_numpy(ak.flatten(values, axis=None))
 
 
 def _reason(table: Mapping[int, str], used: list[int]) -> str:
