@@ -145,8 +145,10 @@ def test_files_with_indices_of_other_widths_have_the_same_links(fed: fb.Federati
     without = write(tmp_path / "without.root", np.int16, Muon=MUONS)
     fed.import_trees([old, new], database="both")
     assert fed["both/Events"]["Muon.jet.pt"].to_list() == 2 * [[60.0, None], [None], []]
-    fed.import_trees([old, without], database="some", again=True)
+    done = fed.import_trees([old, without], database="some", again=True)
     assert fed["some/Events"].typenames()["Muon.jetIdx"] == "int32"
+    assert "Muon.jetIdx" not in done[0].links
+    assert done[0].unlinked["Muon.jetIdx"] == "it is no link in other objects of some/Events"
 
 
 def test_the_command_tells_what_became_links(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,6 +193,7 @@ def test_relations_of_podio_lead_to_their_collections(fed: fb.Federation, files:
         assert parents[entry].to_list() == expected
     assert view[0].MCParticles[13].parents.PDG.to_list() == parents[0][13].to_list()
     assert done.links["_RecoMCTruthLink_to"] == "MCParticles"
+    assert done.links["MCParticles.parents"] == "_MCParticles_parents"
     found = view[0]._RecoMCTruthLink_to[0]
     assert view[0].MCParticles.PDG[found.index] == found.PDG
     assert view["PandoraPFOs.clusters.energy"][0][0].to_list() == [view[0].PandoraClusters.energy[0]]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._exceptions import InvalidError, NotFoundError, check_progress
+from .._schema.references import linked_paths
 from .._schema.types import Definition
 from .batches import read_batches
 from .exports import Progress
@@ -54,20 +55,26 @@ def import_trees(
         refuse_imported(federation.snapshot(), origins)
         lost = _copy(plan, writers, definitions, txn, options, progress)
     return [
-        Imported(
-            str(planned.destination),
-            definitions[planned.destination].name,
-            planned.source.entries,
-            {item.branch: item.reason for item in planned.source.skipped},
-            planned.file,
-            planned.source.tree,
-            planned.left_out,
-            planned.source.references.links,
-            planned.source.references.unlinked,
-            dict(links.counts),
-        )
+        _imported(planned, definitions[planned.destination], links)
         for planned, links in zip(plan, lost, strict=True)
     ]
+
+
+def _imported(planned: PlannedTree, definition: Definition, lost: LostLinks) -> Imported:
+    references, linked = planned.source.references, linked_paths(definition.record)
+    other = f"it is no link in other objects of {planned.destination}"
+    return Imported(
+        str(planned.destination),
+        definition.name,
+        planned.source.entries,
+        {item.branch: item.reason for item in planned.source.skipped},
+        planned.file,
+        planned.source.tree,
+        planned.left_out,
+        {path: collections for path, collections in references.links.items() if path in linked},
+        references.unlinked | {path: other for path in references.links if path not in linked},
+        dict(lost.counts),
+    )
 
 
 def main_tree(done: list[Imported]) -> Imported:

@@ -28,6 +28,7 @@ __all__ = [
     "Reference",
     "has_references",
     "link_name",
+    "linked_paths",
     "reference_in",
     "references_by_class",
     "references_of",
@@ -118,4 +119,20 @@ def references_by_class(record: Record) -> dict[str, dict[str, Reference]]:
             links = found.setdefault(inner.class_name, {})
             known = links.get(link, reference)
             links[link] = replace(known, targets=tuple(dict.fromkeys(known.targets + reference.targets)))
+    return found
+
+
+def linked_paths(record: Record, prefix: str = "") -> set[str]:
+    """Return the dotted names of the links of a class, as the result of an import has them.
+
+    Of a link to one element it is that of the index, of one to several its own, else that of its record.
+    """
+    found: set[str] = set()
+    for link, reference in references_of(record):
+        name = link if reference.end else "" if reference.key else reference.index
+        found.add(f"{prefix}{name}" if name else prefix.removesuffix("."))
+    for field in record.fields:
+        inner = innermost(field.type)
+        if isinstance(inner, Record):
+            found |= linked_paths(inner, f"{prefix}{field.name}.")
     return found
