@@ -9,6 +9,7 @@ from typing_extensions import Buffer as _Buffer
 from typing_extensions import disjoint_base
 
 from ._views.view import View
+from .display import Display
 
 _Path = str | os.PathLike[str]
 _Watch = Callable[..., object] | None
@@ -137,9 +138,8 @@ class Object:
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain Python values; links become OIDs or None."""
 
-    def keys(self) -> list[str]:
-        """Names of the fields, for ``dict(object)``."""
-
+    def keys(self) -> list[str]: ...
+    def display(self, *, referrers: bool = False) -> Display: ...
     def _repr_html_(self) -> str: ...
     def __getattribute__(self, name: str, /) -> Any: ...
     def __setattr__(self, name: str, value: Any, /) -> None: ...

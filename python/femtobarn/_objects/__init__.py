@@ -7,10 +7,12 @@
 - ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
 - ``owning_objects``: objects whose collections lead to each other by indices; it and ``behaviours`` know
   each other.
+- ``displayed``: objects in 3D, by the room ``display``.
 - ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import
   awkward, and so are imported only when they are needed.
 """
 
+from .displayed import add_display
 from .objects import (
     ElementRef,
     LinkList,
@@ -33,3 +35,5 @@ __all__ = [
     "has_python_values",
     "plain_value",
 ]
+
+add_display()

@@ -24,6 +24,7 @@ from .summaries import Summaries
 
 if TYPE_CHECKING:
     from .._snapshots import Snapshot
+    from ..display import Display
 
 __all__ = ["View"]
 
@@ -351,6 +352,39 @@ class View(Summaries):
     def _found(self, values: dict[str, Any]) -> list[int]:
         found = np.frombuffer(memoryview(self._handle.find_all(values)), np.uint64).tolist()
         return [entry for entry in found if entry in self._window]
+
+    def display(self, where: Where = None, *, count: int = 10, referrers: bool = False) -> Display:
+        """Return the first objects in 3D, to step through; see :class:`femtobarn.display.Display`.
+
+        Parameters
+        ----------
+        where
+            Condition on the objects; all if not given.
+        count
+            Most objects: each takes up to megabytes of the page.
+        referrers
+            Whether objects that link to them are shown, too.
+
+        Raises
+        ------
+        InvalidError
+            If there is no object, or none meets the condition.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Hit", "fields": [{"name": axis, "type": "float32"} for axis in "xyz"]}
+        ...     hits = txn.database("d", create=True).container("hits", form, create=True)
+        ...     oids = hits.extend({"x": [0, 1, 2], "y": [1, 1, 1], "z": [2, 0, 1]})
+        >>> fed["d/hits"].display("x > 0")
+        <Display of 2 objects, from d/hits 1 on>
+        """
+        from ..display import display  # That room imports this one.
+
+        chosen = self if where is None else self._with_entries(self.entries(where))
+        return display(chosen.head(count), referrers=referrers)
 
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""

@@ -11,7 +11,7 @@ from .. import _federations
 from .._exceptions import InvalidError
 from .._snapshots import Snapshot
 from .._views.view import View
-from . import conditions, demo, doctor, exchange, planning, replication, serving, storage, testbed, top, upkeep
+from . import conditions, demo, display, doctor, exchange, planning, replication, serving, storage, testbed, top, upkeep
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 from .shell import completion, completion_arguments, manual, manual_arguments
 
@@ -389,6 +389,7 @@ ALL = (
     Command("attach", "add files with RNTuples without copying them", _attach_arguments, attach),
     Command("seal", "make databases read-only complete ROOT files", _seal_arguments, seal),
     Command("cat", "print objects", _cat_arguments, cat),
+    Command("display", "show objects in 3D", display.arguments, display.display),
     Command("find", "print the objects with given values", _find_arguments, exchange.find),
     Command("index", "list, make or drop indexes", _index_arguments, exchange.index),
     Command("export", "export objects to a file", _export_arguments, exchange.export),
