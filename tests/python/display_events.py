@@ -35,7 +35,7 @@ def store(fed: fb.Federation) -> fb.View:
 
         def put(name: str, **values: Any) -> Any:
             numbers = {"run": [1] * EVENTS, "event": [*range(EVENTS)]}
-            empty = {
+            empty: dict[str, Any] = {
                 field["name"]: [[] if "list" in str(field["type"]) else 0] * EVENTS
                 for field in classes[name]["fields"]
                 if "link" not in str(field["type"]) or "list" in str(field["type"])

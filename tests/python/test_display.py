@@ -200,6 +200,13 @@ def test_class_of_a_user_is_drawn_by_its_fields_or_by_a_rule_of_the_user(
     assert shower["geometry"]["pt"] == [5.0]
 
 
+def test_wrong_rules_are_refused_with_what_is_right() -> None:
+    with pytest.raises(fb.InvalidError, match="no form 'cones'; did you mean 'cone'"):
+        Rule("jet", "cones", "Jet", "#ffffff")
+    with pytest.raises(fb.InvalidError, match="no regular expression"):
+        Rule("jet", "cone", "Jet(", "#ffffff")
+
+
 def test_selection_and_neighbours_make_one_display(fed: fb.Federation) -> None:
     tags = display_events.store(fed)
     titles = [each["title"] for each in tags.display().scenes]
@@ -226,8 +233,10 @@ def test_field_and_method_called_display_go_first(fed: fb.Federation) -> None:
         database = txn.database("d", create=True)
         database.container("screens", Screen, create=True).append(Screen(display=7))
         database.container("lamps", Lamp, create=True).append(Lamp(watts=60))
-    assert fed["d/screens"][0].display == 7
-    assert fed["d/lamps"][0].display() == "60 W"
+    screen: Any = fed["d/screens"][0]
+    lamp: Any = fed["d/lamps"][0]
+    assert screen.display == 7
+    assert lamp.display() == "60 W"
 
 
 def test_deleted_targets_and_values_that_json_lacks_are_no_obstacle(fed: fb.Federation) -> None:
@@ -241,11 +250,13 @@ def test_deleted_targets_and_values_that_json_lacks_are_no_obstacle(fed: fb.Fede
         x: float
         y: float
         z: float
+        nanoseconds: int
 
     with fed.transaction() as txn:
         points = txn.database("d", create=True).container("points", Point, create=True)
-        points.append(Point(x=float("nan"), y=float("inf"), z=0.0))
+        points.append(Point(x=float("nan"), y=float("inf"), z=0.0, nanoseconds=2**60 + 1))
     shown = scene(fed["d/points"][0])["groups"][0]
+    assert shown["table"]["nanoseconds"] == ["1152921504606846977"]
     assert shown["geometry"] == {"x": [None], "y": [None], "z": [0.0]}
     assert json.dumps(shown, allow_nan=False)
 

@@ -23,6 +23,9 @@ Numbers = npt.NDArray[np.float64]
 SHOWN_ITEMS = 6
 """Items of a list of numbers that a table shows."""
 
+INTEGER_MAX = 2**53
+"""Largest integer of JavaScript; larger ones are shown as texts."""
+
 DIGITS = 6
 """Significant digits of numbers in a scene: more than a picture or a table shows."""
 
@@ -149,6 +152,8 @@ def shown_value(value: Any) -> Any:
     """
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else str(value)
+    if isinstance(value, int) and abs(value) > INTEGER_MAX:
+        return str(value)
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, list):

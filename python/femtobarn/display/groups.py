@@ -104,7 +104,7 @@ class Group:
         is_known = self.rule is None or self.rule.kind not in ("particle", "candidate", "generated particle")
         if codes is None or is_known:
             return None
-        return [PARTICLES.get(abs(int(code))) for code in codes]
+        return [PARTICLES.get(abs(int(code))) for code in np.nan_to_num(codes)]
 
 
 def objects_from(first: Object, *, referrers: bool = False) -> list[Stored]:

@@ -20,6 +20,12 @@ function fail(text) {
   $("error").hidden = false;
 }
 
+// The name of a collection, or its class if another object has a collection of that name.
+function nameOf(group) {
+  const isOnly = event.groups.every((other) => other === group || other.name !== group.name);
+  return group.name && isOnly ? group.name : group.class;
+}
+
 function titleOf([group, index]) {
   if (!group.name) return `${group.class} ${group.oid}`;
   const kind = group.kinds?.[index]?.[0] ?? group.kind;
@@ -34,7 +40,7 @@ function linked([group, index], isTarget) {
   for (const { name, source, target, pairs } of event.links) {
     if ((isTarget ? target : source) !== number) continue;
     const other = event.groups[isTarget ? source : target];
-    const key = isTarget ? `${other.kind === "object" ? other.class : other.name || other.class}, ${name}` : name;
+    const key = isTarget ? `${nameOf(other)}, ${name}` : name;
     for (let at = 0; at < pairs.length; at += 2) {
       if (pairs[at + (isTarget ? 1 : 0)] !== index) continue;
       if (!found.has(key)) found.set(key, []);
@@ -96,8 +102,8 @@ function showItem() {
 // The next item of the collection, or the first item that is shown.
 function step(by) {
   if (item && item[0].name) return select([item[0], (item[1] + by + item[0].count) % item[0].count]);
-  const first = ["cone", "track", "tower", "arrow", "point"].map((form) => event.groups.find((it) => it.form === form && it.name && isShown(it)));
-  const group = first.find(Boolean);
+  const shown = event.groups.filter((group) => group.name && isShown(group));
+  const group = shown.find(({ form }) => form === "cone") ?? shown[0];
   if (group) select([group, by > 0 ? 0 : group.count - 1]);
 }
 
@@ -109,12 +115,12 @@ function showLegend() {
     const swatch = element("i", "");
     swatch.style.background = group.colour;
     const count = group.left_out ? `${group.count} of ${group.count + group.left_out}` : group.count;
-    label.append(box, swatch, element("span", group.name ? `${group.name}` : group.class), element("small", `${group.kind}, ${count}`));
+    label.append(box, swatch, element("span", nameOf(group)), element("small", `${group.kind}, ${count}`));
     box.addEventListener("change", () => {
       if (stage) stage.drawn[event.groups.indexOf(group)].isShown = box.checked;
       applyThreshold();
     });
-    const first = element("button", "›", { title: `select the first of ${group.name || group.class}` });
+    const first = element("button", "›", { title: `select the first of ${nameOf(group)}` });
     first.addEventListener("click", () => select([group, 0]));
     line.append(label, first);
     return line;
@@ -141,7 +147,7 @@ function prepare(found) {
     for (let at = 0; at < pairs.length; at += 2) found.jets.get(to).set(pairs[at + 1], pairs[at]);
   }
   const towers = found.groups.filter((group) => group.form === "tower" && group.shown);
-  found.highest = Math.max(1, ...towers.map((group) => group.geometry.pt.reduce((most, pt) => Math.max(most, pt ?? 0), 0)));
+  found.highest = towers.flatMap((group) => group.geometry.pt).reduce((most, pt) => Math.max(most, pt ?? 0), 1);
 }
 
 function showEvent(index) {
@@ -185,7 +191,8 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 });
 addEventListener("keydown", (pressed) => {
   if (pressed.target.type === "range" || pressed.ctrlKey || pressed.metaKey || pressed.altKey) return;
-  const actions = { ArrowLeft: () => go(-1), ArrowRight: () => go(1), Escape: () => select(null), n: () => step(1), p: () => step(-1) };
+  const actions = { ArrowLeft: () => go(-1), ArrowRight: () => go(1), Escape: () => select(null),
+    n: () => step(1), p: () => step(-1) };
   actions[pressed.key]?.();
 });
 showEvent(0);

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from .._exceptions import InvalidError, near_misses
+
 if TYPE_CHECKING:
     from .columns import Columns, Numbers
 
 __all__ = ["OTHERS", "PARTICLES", "RULES", "Rule", "rule_of"]
 
 MILLIMETRE, CENTIMETRE = 0.001, 0.01
+
+FORMS = ("arrow", "cone", "point", "tower", "track")
 
 Computed = Callable[["Columns"], "dict[str, Numbers]"]
 
@@ -54,6 +58,11 @@ class Rule:
     columns
         Further members, computed from those that are stored.
 
+    Raises
+    ------
+    InvalidError
+        If there is no such form, or `names` is no regular expression.
+
     Examples
     --------
     >>> from femtobarn.display import RULES, Rule
@@ -72,6 +81,14 @@ class Rule:
     radius: float = 0.4
     indices: Mapping[str, str] = dataclasses.field(default_factory=dict)
     columns: Computed | None = None
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise InvalidError(f"there is no form {self.form!r}{near_misses(self.form, FORMS)}")
+        try:
+            re.compile(self.names)
+        except re.error as error:
+            raise InvalidError(f"{self.names!r} is no regular expression: {error}") from None
 
     def matches(self, class_name: str, name: str) -> bool:
         """Tell whether the rule is for a collection with these names."""

@@ -1,8 +1,9 @@
-// Numbers of a scene to places and bodies: helices, cones, towers, arrows. Lengths are in metres, z is along the beam.
+// Numbers of a scene to bodies: helices, cones, towers, arrows. Lengths are in metres, z is along the beam.
 "use strict";
 
 const OUTSIDE = 1.35;
 const HELIX_STEPS = 40;
+const STRAIGHT_STEPS = 6;
 const TURN_MAX = 2.4;
 const TOWER_LENGTH = 0.55;
 
@@ -13,39 +14,33 @@ const direction = (phi, eta) => {
 
 // Where a direction from the origin leaves a cylinder.
 function reach({ radius, half_length: halfLength }, towards) {
-  const across = Math.hypot(towards.x, towards.y);
-  return Math.min(across > 0 ? radius / across : Infinity, Math.abs(towards.z) > 0 ? halfLength / Math.abs(towards.z) : Infinity);
+  // A division by zero gives infinity, which the other one is less than.
+  return Math.min(radius / Math.hypot(towards.x, towards.y), halfLength / Math.abs(towards.z));
 }
 
 // The points of a track: bent inside the cylinder, and straight from there on for `beyond` of its radius.
 function helix(outline, { x, y, z, phi, cot, curvature }, beyond) {
   const points = [new THREE.Vector3(x, y, z)];
-  const longest = Math.min(2.2 * outline.radius, Math.abs(curvature) > 0 ? TURN_MAX / Math.abs(curvature) : Infinity);
-  const along = Math.abs(cot) > 0 ? (1.02 * outline.half_length) / Math.abs(cot) : Infinity;
-  const step = Math.min(longest, along) / (Math.abs(curvature) * longest > 0.02 ? HELIX_STEPS : 6);
-  let [angle, length] = [phi, 0];
-  while (length < Math.min(longest, along)) {
-    const middle = angle - (curvature * step) / 2;
-    const last = points[points.length - 1];
-    const next = new THREE.Vector3(last.x + Math.cos(middle) * step, last.y + Math.sin(middle) * step, last.z + cot * step);
-    if (Math.hypot(next.x, next.y) > outline.radius || Math.abs(next.z) > outline.half_length) break;
+  const limit = Math.min(2.2 * outline.radius, TURN_MAX / Math.abs(curvature), (1.02 * outline.half_length) / Math.abs(cot));
+  const step = limit / (Math.abs(curvature) * limit > 0.02 ? HELIX_STEPS : STRAIGHT_STEPS);
+  const after = ({ x, y, z }, angle, length) =>
+    new THREE.Vector3(x + Math.cos(angle) * length, y + Math.sin(angle) * length, z + cot * length);
+  const isWithin = ({ x, y, z }, part) =>
+    Math.hypot(x, y) < part * outline.radius && Math.abs(z) < part * outline.half_length;
+  let angle = phi;
+  for (let length = 0; length < limit; length += step) {
+    const next = after(points.at(-1), angle - (curvature * step) / 2, step);
+    if (!isWithin(next, 1)) break;
     points.push(next);
     angle -= curvature * step;
-    length += step;
   }
-  const last = points[points.length - 1];
-  const isOut = Math.hypot(last.x, last.y) > 0.8 * outline.radius || Math.abs(last.z) > 0.8 * outline.half_length;
-  const size = Math.hypot(1, cot);
-  const rest = isOut ? beyond * outline.radius : step * 0.3;
-  points.push(new THREE.Vector3(last.x + (Math.cos(angle) * rest) / size, last.y + (Math.sin(angle) * rest) / size,
-    last.z + (cot * rest) / size));
-  return points;
+  // What curls inside ends there.
+  const rest = isWithin(points.at(-1), 0.8) ? step * 0.3 : (beyond * outline.radius) / Math.hypot(1, cot);
+  return [...points, after(points.at(-1), angle, rest)];
 }
 
-const curveOf = (points) => (points.length > 2 ? new THREE.CatmullRomCurve3(points) : new THREE.LineCurve3(points[0], points[1]));
-
 function tube(points, thickness) {
-  return new THREE.TubeGeometry(curveOf(points), points.length - 1, thickness, 5);
+  return new THREE.TubeGeometry(new THREE.CatmullRomCurve3(points), points.length - 1, thickness, 5);
 }
 
 // A soft jet ends inside, a hard one behind the calorimeters.
@@ -68,7 +63,8 @@ function cone({ phi, eta }, radius, length) {
 // Places a box from the surface of the calorimeter, or from its own place, outwards; its length is its energy.
 function tower(outline, { x, y, z, phi, eta }, length, width) {
   const towards = direction(phi, eta);
-  const start = x === undefined ? towards.clone().multiplyScalar(1.03 * reach(outline, towards)) : new THREE.Vector3(x, y, z);
+  const surface = () => towards.clone().multiplyScalar(1.03 * reach(outline, towards));
+  const start = x === undefined ? surface() : new THREE.Vector3(x, y, z);
   const middle = start.addScaledVector(towards, length / 2);
   const turn = new THREE.Quaternion().setFromUnitVectors(new THREE.Vector3(0, 0, 1), towards);
   return new THREE.Matrix4().compose(middle, turn, new THREE.Vector3(width, width, length));
@@ -89,17 +85,15 @@ function arrow(outline, phi, pt) {
 // The tracker and the calorimeters as lines.
 function outlineOf({ radius, half_length: halfLength }) {
   const points = [];
+  const at = (r, part, z) => [r * Math.cos(2 * Math.PI * part), r * Math.sin(2 * Math.PI * part), z];
   const circle = (r, z) => {
-    for (let step = 0; step < 64; step++) {
-      for (const angle of [step, step + 1]) points.push(r * Math.cos((angle * Math.PI) / 32), r * Math.sin((angle * Math.PI) / 32), z);
-    }
+    for (let step = 0; step < 64; step++) points.push(...at(r, step / 64, z), ...at(r, (step + 1) / 64, z));
   };
   for (const scale of [1, OUTSIDE]) {
-    for (const z of [-1, 1]) circle(radius * scale, z * halfLength * scale);
-    for (let step = 0; step < 12; step++) {
-      const [x, y] = [Math.cos((step * Math.PI) / 6), Math.sin((step * Math.PI) / 6)].map((it) => it * radius * scale);
-      points.push(x, y, -halfLength * scale, x, y, halfLength * scale);
-    }
+    const [r, z] = [radius * scale, halfLength * scale];
+    circle(r, -z);
+    circle(r, z);
+    for (let part = 0; part < 1; part += 1 / 12) points.push(...at(r, part, -z), ...at(r, part, z));
   }
   circle(radius, 0);
   points.push(0, 0, -1.6 * halfLength, 0, 0, 1.6 * halfLength);

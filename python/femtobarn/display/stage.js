@@ -1,10 +1,12 @@
-// The picture: bodies of the items of an event, which of them are shown, and which one is under a point of the screen.
+// The picture: bodies of the items of an event, which of them are shown, and which one is at a place of the screen.
 "use strict";
 
 const JET_COLOURS = ["#ffcf56", "#ff6f61", "#c792ea", "#5ce1e6", "#ff9f43", "#a3e635"];
 const THICKNESS = { muon: 0.009, electron: 0.008, photon: 0.007, tau: 0.008, track: 0.0036 };
 const LABELS_MAX = 8;
 const DIMMED = 0.16;
+const MARK = "#ff5fa8";
+const MATERIALS = { solid: THREE.MeshLambertMaterial, plain: THREE.MeshBasicMaterial, line: THREE.LineBasicMaterial };
 const NEAR_PIXELS = 7;
 
 const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
@@ -47,7 +49,7 @@ class Stage {
     this.renderer.setPixelRatio(Math.min(2, devicePixelRatio));
     this.renderer.setSize(width, height, false);
     this.camera.aspect = width / height;
-    this.orbit.fit(this.size());
+    this.orbit.place();
   }
 
   // A narrow window sees the same cylinder from farther away.
@@ -78,7 +80,8 @@ class Stage {
     this.event = event;
     this.clear("all");
     this.all = new THREE.Group();
-    const line = new THREE.LineBasicMaterial({ color: isDark() ? "#3d4d70" : "#b9c4d6", transparent: true, opacity: 0.55 });
+    const color = isDark() ? "#3d4d70" : "#b9c4d6";
+    const line = new THREE.LineBasicMaterial({ color, transparent: true, opacity: 0.55 });
     this.all.add(new THREE.LineSegments(outlineOf(event.outline), line));
     this.materials = new Map();
     this.drawn = event.groups.map((group, number) => (group.form ? this.drawGroup(group, number) : null));
@@ -116,8 +119,8 @@ class Stage {
   material(kind, colour, opacity = 1) {
     const key = `${kind} ${colour} ${opacity}`;
     if (!this.materials.has(key)) {
-      const make = { solid: THREE.MeshLambertMaterial, plain: THREE.MeshBasicMaterial, line: THREE.LineBasicMaterial }[kind];
-      const made = new make({ color: colourOf(colour), transparent: true, opacity, depthWrite: opacity === 1, side: THREE.DoubleSide });
+      const made = new MATERIALS[kind]({ color: colourOf(colour), transparent: true, opacity, depthWrite: opacity === 1 });
+      made.side = THREE.DoubleSide;
       if (kind === "solid") made.emissive = colourOf(colour).multiplyScalar(0.35);
       made.userData.opacity = opacity;
       this.materials.set(key, made);
@@ -125,35 +128,36 @@ class Stage {
     return this.materials.get(key);
   }
 
-  // The bodies of one item, and the points by which it is found on the screen.
+  // The bodies of one item, the points by which it is found on the screen, and the place of its label.
   bodies(group, index, scale = 1, colour = this.colour(group, index)) {
     const { outline } = this.event;
     const numbers = this.numbers(group, index);
     const solid = this.material("solid", colour);
+    const line = (points) => new THREE.Line(new THREE.BufferGeometry().setFromPoints(points), this.material("line", colour));
     if (group.form === "track") {
       const kind = group.kinds?.[index]?.[0] ?? group.kind;
-      const thickness = (THICKNESS[kind] ?? THICKNESS.track) * outline.radius * scale;
       const path = helix(outline, numbers, kind === "muon" ? 0.9 : 0.06);
-      return { bodies: [new THREE.Mesh(tube(path, thickness), solid)], path };
+      const body = tube(path, (THICKNESS[kind] ?? THICKNESS.track) * outline.radius * scale);
+      // From afar, a tube is thinner than a pixel, and a line is not.
+      return { bodies: [new THREE.Mesh(body, solid), line(path)], path };
     }
     if (group.form === "cone") {
       const length = coneLength(outline, numbers);
       const [side, rim] = cone(numbers, group.radius, length);
-      const opacity = scale > 1 ? 0.2 : 0.12;
-      const line = new THREE.BufferGeometry().setFromPoints(rim);
-      const bodies = [new THREE.Mesh(side, this.material("plain", colour, opacity)), new THREE.Line(line, this.material("line", colour))];
-      return { bodies, path: rim, end: direction(numbers.phi, numbers.eta).multiplyScalar(1.05 * length) };
+      const plain = this.material("plain", colour, scale > 1 ? 0.2 : 0.12);
+      const end = direction(numbers.phi, numbers.eta).multiplyScalar(1.05 * length);
+      return { bodies: [new THREE.Mesh(side, plain), line(rim)], path: rim, end };
     }
     if (group.form === "arrow") {
       const [shaft, head, end] = arrow(outline, numbers.phi, numbers.pt);
-      return { bodies: [new THREE.Mesh(shaft, solid), new THREE.Mesh(head, solid)], path: [new THREE.Vector3(), end], end };
+      return { bodies: [shaft, head].map((body) => new THREE.Mesh(body, solid)), path: [new THREE.Vector3(), end], end };
     }
     if (group.form === "tower") {
       const body = new THREE.Mesh(new THREE.BoxGeometry(1, 1, 1), solid);
       body.applyMatrix4(this.towerAt(group, index, scale));
       return { bodies: [body] };
     }
-    return { bodies: [this.points([[group, index]], colour, 3)] };
+    return { bodies: [this.points(group, [index], colour, scale)] };
   }
 
   towerAt(group, index, scale = 1) {
@@ -163,14 +167,13 @@ class Stage {
     return tower(outline, this.numbers(group, index), outline.radius * (0.01 + TOWER_LENGTH * part), width);
   }
 
-  points(items, colour, scale = 1) {
-    const size = (items[0][0].kind === "vertex" ? 7 : 2.6) * scale;
-    const places = items.flatMap(([{ geometry: { x, y, z } }, index]) => [x[index], y[index], z[index]]);
-    const geometry = new THREE.BufferGeometry().setAttribute("position", new THREE.Float32BufferAttribute(places, 3));
-    const material = new THREE.PointsMaterial({ color: colourOf(colour), size, sizeAttenuation: false, map: this.dot,
-      alphaTest: 0.5, transparent: true });
+  points(group, indices, colour, scale = 1) {
+    const { x, y, z } = group.geometry;
+    const places = new THREE.Float32BufferAttribute(indices.flatMap((index) => [x[index], y[index], z[index]]), 3);
+    const material = new THREE.PointsMaterial({ color: colourOf(colour), map: this.dot, alphaTest: 0.5, transparent: true });
+    Object.assign(material, { size: (group.kind === "vertex" ? 7 : 2.6) * scale, sizeAttenuation: false });
     material.userData.opacity = 1;
-    return new THREE.Points(geometry, material);
+    return new THREE.Points(new THREE.BufferGeometry().setAttribute("position", places), material);
   }
 
   drawGroup(group, number) {
@@ -178,10 +181,11 @@ class Stage {
     const indices = [...Array(group.count).keys()].filter((index) => this.has(group, index));
     const drawn = { group, number, body, indices, items: new Map(), isShown: group.shown };
     if (group.form === "point" && indices.length) {
-      body.add(this.points(indices.map((index) => [group, index]), group.colour));
+      body.add(this.points(group, indices, group.colour));
       this.materials.set(body.children[0].uuid, body.children[0].material);
     } else if (group.form === "tower" && indices.length) {
-      drawn.towers = new THREE.InstancedMesh(new THREE.BoxGeometry(1, 1, 1), this.material("solid", group.colour), indices.length);
+      const solid = this.material("solid", group.colour);
+      drawn.towers = new THREE.InstancedMesh(new THREE.BoxGeometry(1, 1, 1), solid, indices.length);
       drawn.towers.frustumCulled = false;
       body.add(drawn.towers);
     } else {
@@ -205,7 +209,8 @@ class Stage {
       drawn.items.forEach(({ bodies }, index) => bodies.forEach((body) => { body.visible = drawn.isOver(index); }));
       if (!drawn.towers) continue;
       const nothing = new THREE.Matrix4().makeScale(0, 0, 0);
-      drawn.indices.forEach((index, at) => drawn.towers.setMatrixAt(at, drawn.isOver(index) ? this.towerAt(drawn.group, index) : nothing));
+      const place = (index) => (drawn.isOver(index) ? this.towerAt(drawn.group, index) : nothing);
+      drawn.indices.forEach((index, at) => drawn.towers.setMatrixAt(at, place(index)));
       drawn.towers.instanceMatrix.needsUpdate = true;
       drawn.towers.boundingSphere = null;
     }
@@ -217,21 +222,19 @@ class Stage {
     this.clear("marked");
     this.materials.forEach((material) => { material.opacity = material.userData.opacity * (item ? DIMMED : 1); });
     if (item) {
-      const base = this.materials;
+      const dimmed = this.materials;
       this.materials = new Map();
       this.marked = new THREE.Group();
-      const dots = new Map();
-      for (const [group, index, colour, scale] of [...related.map((it) => [...it, undefined, 1.6]), [...item, "#ff5fa8", 2.2]]) {
-        if (!group.form || !this.has(group, index)) continue;
-        const shade = colour ?? this.colour(group, index);
-        if (group.form === "point") dots.set(`${shade} ${group.kind}`, [...(dots.get(`${shade} ${group.kind}`) ?? []), [group, index, shade]]);
-        else this.marked.add(...this.bodies(group, index, scale, shade).bodies);
-      }
-      dots.forEach((items) => this.marked.add(this.points(items, items[0][2], 1.8)));
-      this.materials = base;
+      related.forEach(([group, index]) => this.markOne(group, index, 1.6, this.colour(group, index)));
+      this.markOne(...item, 2.2, MARK);
+      this.materials = dimmed;
       this.world.add(this.marked);
     }
     this.redraw();
+  }
+
+  markOne(group, index, scale, colour) {
+    if (group.form && this.has(group, index)) this.marked.add(...this.bodies(group, index, scale, colour).bodies);
   }
 
   onScreen(point) {
@@ -239,7 +242,7 @@ class Stage {
     return [((at.x + 1) / 2) * this.canvas.clientWidth, ((1 - at.y) / 2) * this.canvas.clientHeight, at.z];
   }
 
-  // The item at a place: the nearest point, track or rim of a cone within a few pixels, or else a tower, or else a cone.
+  // The item at a place: the nearest point or line within a few pixels, or else a tower, or else a cone.
   itemAt(x, y, tolerance) {
     let [best, found] = [NEAR_PIXELS * tolerance, null];
     const take = (distance, item) => { if (distance < best) [best, found] = [distance, item]; };
@@ -247,8 +250,9 @@ class Stage {
     for (const { group, items, isOver, indices } of shown) {
       items.forEach(({ path }, index) => { if (path && isOver(index)) take(this.distanceTo(path, x, y), [group, index]); });
       if (group.form !== "point") continue;
+      const { geometry } = group;
       for (const index of indices) {
-        const [px, py] = this.onScreen(new THREE.Vector3(group.geometry.x[index], group.geometry.y[index], group.geometry.z[index]));
+        const [px, py] = this.onScreen(new THREE.Vector3(geometry.x[index], geometry.y[index], geometry.z[index]));
         take(Math.hypot(px - x, py - y) + 1.5, [group, index]);
       }
     }
@@ -259,14 +263,13 @@ class Stage {
     const ray = new THREE.Raycaster();
     const { clientWidth, clientHeight } = this.canvas;
     ray.setFromCamera(new THREE.Vector2((2 * x) / clientWidth - 1, 1 - (2 * y) / clientHeight), this.camera);
-    let [best, found] = [Infinity, null];
-    const take = (hits, item) => { if (hits[0]?.distance < best) [best, found] = [hits[0].distance, item(hits[0])]; };
-    for (const { group, towers, indices } of shown) if (towers) take(ray.intersectObject(towers), (hit) => [group, indices[hit.instanceId]]);
-    if (found) return found;
-    for (const { group, items, isOver } of shown.filter((drawn) => drawn.group.form === "cone")) {
-      items.forEach(({ bodies }, index) => { if (isOver(index)) take(ray.intersectObject(bodies[0]), () => [group, index]); });
-    }
-    return found;
+    const hits = (body, item) => ray.intersectObject(body).map((hit) => ({ distance: hit.distance, item: item(hit) }));
+    const towers = shown.filter((drawn) => drawn.towers).flatMap((drawn) =>
+      hits(drawn.towers, ({ instanceId }) => [drawn.group, drawn.indices[instanceId]]));
+    const cones = () => shown.filter(({ group }) => group.form === "cone").flatMap(({ group, items, isOver }) =>
+      [...items].filter(([index]) => isOver(index)).flatMap(([index, { bodies }]) => hits(bodies[0], () => [group, index])));
+    const nearest = (found) => found.sort((a, b) => a.distance - b.distance)[0]?.item ?? null;
+    return nearest(towers) ?? nearest(cones());
   }
 
   distanceTo(path, x, y) {
@@ -293,7 +296,8 @@ class Stage {
       const [x, y] = this.onScreen(end);
       label.addEventListener("click", () => this.onPick([group, index]));
       label.textContent = `${group.form === "arrow" ? group.name || "missing" : group.kind} ${pt.toPrecision(3)} GeV`;
-      Object.assign(label.style, { left: `${x}px`, top: `${y}px`, color: `#${colourOf(this.colour(group, index)).getHexString()}` });
+      const color = `#${colourOf(this.colour(group, index)).getHexString()}`;
+      Object.assign(label.style, { left: `${x}px`, top: `${y}px`, color });
       return label;
     }));
   }
