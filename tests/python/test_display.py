@@ -20,6 +20,7 @@ import uproot
 import femtobarn as fb
 import femtobarn.display
 from femtobarn.cli import main
+from femtobarn.definitions import define, list_of, record
 from femtobarn.display import RULES, Rule
 from femtobarn_demo.sources.detector.geometry import ECAL, HCAL
 
@@ -147,6 +148,10 @@ def test_edm4hep_shows_tracks_clusters_and_the_particles_made_of_them(
     for particle, track in linked(shown, "tracks", "PandoraPFOs")["TrackData"]:
         momentum = [particles["geometry"][name][particle] for name in ("phi", "curvature")]
         np.testing.assert_allclose(np.sign(momentum[1]), np.sign(tracks["geometry"]["curvature"][track]))
+    generated = linked(shown, "RecoMCTruthLink", "PandoraPFOs")["MCParticleData"]
+    codes = group(shown, "MCParticles")["table"]["PDG"]
+    muons = [n for n, kind in enumerate(particles["kinds"]) if kind and kind[0] == "muon"]
+    assert {abs(codes[to]) for particle, to in generated if particle in muons} == {13}
     assert 1.5 < shown["outline"]["radius"] < 2.5
 
 
@@ -198,6 +203,17 @@ def test_class_of_a_user_is_drawn_by_its_fields_or_by_a_rule_of_the_user(
     assert (shower["form"], shower["kind"]) == ("tower", "shower")
     assert shower["geometry"]["x"] == [1.0]
     assert shower["geometry"]["pt"] == [5.0]
+
+
+def test_outline_has_the_size_of_points_in_any_unit(fed: fb.Federation) -> None:
+    dot = record("Dot", ("x", "float32"), ("y", "float32"), ("z", "float32"))
+    form = define("Cloud", ("dots", list_of(dot)))
+    dots = [{"x": 900.0 * np.cos(turn), "y": 900.0 * np.sin(turn), "z": 100.0} for turn in range(8)]
+    with fed.transaction() as txn:
+        txn.database("d", create=True).container("clouds", form, create=True).extend({"dots": [dots]})
+    shown = scene(fed["d/clouds"][0])
+    assert shown["outline"]["radius"] == pytest.approx(990, rel=1e-3)
+    assert group(shown, "dots")["kind"] == "item"
 
 
 def test_wrong_rules_are_refused_with_what_is_right() -> None:

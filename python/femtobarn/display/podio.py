@@ -14,6 +14,7 @@ import awkward as ak
 import numpy as np
 
 from .._exceptions import NotFoundError
+from .._schema.types import plain_name
 from .groups import Group, Stored
 from .targets import Pairs, Targets
 
@@ -34,7 +35,8 @@ TARGET_CLASSES = {
 
 
 def podio_relations(group: Group, targets: Targets) -> Iterator[tuple[str, int, Pairs]]:
-    """Yield the relations of a collection to others of the same object."""
+    """Yield the relations of a collection to others of the same object, to many items or to one, and the
+    links that are stored in collections of their own."""
     for name, first, last in _ranges(group):
         ids = _object_ids(group, name)
         if ids is None:
@@ -43,6 +45,33 @@ def podio_relations(group: Group, targets: Targets) -> Iterator[tuple[str, int, 
         within = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [first[:0]])
         kept = within < len(ids)
         yield from _resolved(group, targets, name, items[kept], ids[within[kept]])
+    yield from _relations_to_one(group, targets)
+    yield from _link_collections(group, targets)
+
+
+def _relations_to_one(group: Group, targets: Targets) -> Iterator[tuple[str, int, Pairs]]:
+    for field in group.owner.record.fields:
+        name = field.name.removeprefix(f"_{group.name}_")
+        # An underscore begins the name of a longer collection, such as SiTracks_Refitted beside SiTracks.
+        if not group.name or "_" in name or f"{name}_begin" in group.columns.leaves:
+            continue
+        ids = group.owner.collection(field.name)
+        if ids is not None and "collectionID" in ids.fields and len(ids) == group.columns.count:
+            yield from _resolved(group, targets, name, np.arange(len(ids)), ids)
+
+
+def _link_collections(group: Group, targets: Targets) -> Iterator[tuple[str, int, Pairs]]:
+    """Yield links of podio's LinkCollection, such as those from reconstructed to generated particles."""
+    numbers = [number for number, name in _names(group, targets).items() if name == group.name]
+    for link, record, _ in group.owner.collections():
+        if not numbers or plain_name(record.class_name) != "LinkData":
+            continue
+        from_ids, to_ids = (group.owner.collection(f"_{link}_{end}") for end in ("from", "to"))
+        if from_ids is None or to_ids is None:
+            continue
+        own = ak.to_numpy(from_ids["collectionID"]) == numbers[0]
+        items = ak.to_numpy(from_ids["index"][own]).astype(np.int64)
+        yield from _resolved(group, targets, link, items, to_ids[own])
 
 
 def _ranges(group: Group) -> Iterator[tuple[str, Pairs, Pairs]]:
@@ -69,10 +98,7 @@ def _resolved(
     group: Group, targets: Targets, relation: str, items: Pairs, ids: ak.Array
 ) -> Iterator[tuple[str, int, Pairs]]:
     numbers, indices = ak.to_numpy(ids["collectionID"]), ak.to_numpy(ids["index"]).astype(np.int64)
-    container = group.owner.container
-    if container not in targets.podio_names:
-        targets.podio_names[container] = _collection_names(group.owner)
-    names = targets.podio_names[container]
+    names = _names(group, targets)
     for number in np.unique(numbers).tolist():
         chosen = numbers == number
         name = names.get(number)
@@ -93,6 +119,13 @@ def _only_candidate(targets: Targets, group: Group, relation: str, index_max: in
         and other.columns.count > index_max
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _names(group: Group, targets: Targets) -> dict[int, str]:
+    container = group.owner.container
+    if container not in targets.podio_names:
+        targets.podio_names[container] = _collection_names(group.owner)
+    return targets.podio_names[container]
 
 
 def _collection_names(stored: Stored) -> dict[int, str]:

@@ -123,8 +123,9 @@ def _rounded(values: Numbers) -> list[float | None]:
 
 
 def _outline(groups: list[Group]) -> dict[str, float]:
-    """Return the cylinder around the hits of trackers, or inside the clusters, or else a usual one."""
-    for kind, choose in (("hit", np.max), ("cluster", np.min)):
+    """Return the cylinder around the hits of trackers, inside the clusters, or around what has no rule, or
+    else a usual one."""
+    for kind, choose in (("hit", np.max), ("cluster", np.min), ("item", np.max)):
         places = [
             group.geometry
             for group in groups
@@ -138,7 +139,7 @@ def _outline(groups: list[Group]) -> dict[str, float]:
         in_barrel = is_known & (radius > length)
         if in_barrel.sum() >= BARREL_MIN:
             limit = float(choose(radius[in_barrel]))
-            reach = float(np.max(length[is_known])) if kind == "hit" else 1.3 * limit
-            margin = 1.1 if kind == "hit" else 0.98
+            reach = 1.3 * limit if kind == "cluster" else float(np.max(length[is_known]))
+            margin = 0.98 if kind == "cluster" else 1.1
             return {"radius": round(margin * limit, 3), "half_length": round(max(1.05 * reach, limit), 3)}
     return {"radius": RADIUS, "half_length": HALF_LENGTH}
