@@ -110,6 +110,15 @@ def test_keys_step_through_events_and_items(page: Page) -> None:
     assert page.middle(label("jet 120")) != place, "on the picture, arrows turn it"
 
 
+def test_nothing_stays_marked_in_the_next_event(page: Page) -> None:
+    before = page.value(FACTS)["triangles"]
+    page.press("n")
+    assert page.value(FACTS)["triangles"] != before
+    page.press("ArrowRight")
+    page.press("ArrowLeft")
+    assert page.value(FACTS)["triangles"] == before
+
+
 def test_legend_and_threshold_hide_items(page: Page) -> None:
     assert labels(page) == ["jet 120 GeV", "jet 25.0 GeV", "missing 33.0 GeV"]
     page.value("document.getElementById('threshold').focus()")

@@ -23,7 +23,7 @@ import numpy as np
 from .columns import Columns, Numbers
 from .rules import Rule
 
-__all__ = ["FORMS", "Form", "geometry_of"]
+__all__ = ["Form", "geometry_of"]
 
 CURVATURE = 0.299792458
 """Inverse radius of a track times its transverse momentum, in a field of 1 T (GeV/m)."""

@@ -210,6 +210,6 @@ def _states(stored: Stored, name: str, columns: Columns) -> Columns | None:
     beside = re.compile(rf"_?{re.escape(name)}_(trackStates|[\d_]+)")
     for other, record, items in stored.collections():
         if record.class_name.partition("@")[0] == "TrackState" and beside.fullmatch(other) and len(items):
-            first = np.where(end > begin, begin, 0).astype(np.int64)
+            first = np.where((end > begin) & (begin < len(items)), begin, 0).astype(np.int64)
             return Columns(items[first], record)
     return None

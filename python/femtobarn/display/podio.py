@@ -41,19 +41,20 @@ def podio_relations(group: Group, targets: Targets) -> Iterator[tuple[str, int, 
         ids = _object_ids(group, name)
         if ids is None:
             continue
-        items = np.repeat(np.arange(len(first)), np.maximum(last - first, 0))
-        within = np.concatenate([np.arange(a, b) for a, b in zip(first, last, strict=True)] or [first[:0]])
-        kept = within < len(ids)
-        yield from _resolved(group, targets, name, items[kept], ids[within[kept]])
+        stop = np.minimum(last, len(ids))
+        items = np.repeat(np.arange(len(first)), np.maximum(stop - first, 0))
+        within = np.concatenate([np.arange(a, b) for a, b in zip(first, stop, strict=True)])
+        yield from _resolved(group, targets, name, items, ids[within])
     yield from _relations_to_one(group, targets)
     yield from _link_collections(group, targets)
 
 
 def _relations_to_one(group: Group, targets: Targets) -> Iterator[tuple[str, int, Pairs]]:
+    prefix = f"_{group.name}_"
     for field in group.owner.record.fields:
-        name = field.name.removeprefix(f"_{group.name}_")
+        name = field.name.removeprefix(prefix)
         # An underscore begins the name of a longer collection, such as SiTracks_Refitted beside SiTracks.
-        if not group.name or "_" in name or f"{name}_begin" in group.columns.leaves:
+        if name == field.name or "_" in name or f"{name}_begin" in group.columns.leaves:
             continue
         ids = group.owner.collection(field.name)
         if ids is not None and "collectionID" in ids.fields and len(ids) == group.columns.count:

@@ -24,7 +24,7 @@ __all__ = ["OTHERS", "PARTICLES", "RULES", "Rule", "rule_of"]
 
 MILLIMETRE, CENTIMETRE = 0.001, 0.01
 
-FORMS = ("arrow", "cone", "point", "tower", "track")
+FORM_NAMES = ("arrow", "cone", "point", "tower", "track")
 
 Computed = Callable[["Columns"], "dict[str, Numbers]"]
 
@@ -83,8 +83,8 @@ class Rule:
     columns: Computed | None = None
 
     def __post_init__(self) -> None:
-        if self.form not in FORMS:
-            raise InvalidError(f"there is no form {self.form!r}{near_misses(self.form, FORMS)}")
+        if self.form not in FORM_NAMES:
+            raise InvalidError(f"there is no form {self.form!r}{near_misses(self.form, FORM_NAMES)}")
         try:
             re.compile(self.names)
         except re.error as error:

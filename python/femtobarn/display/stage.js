@@ -79,12 +79,13 @@ class Stage {
   show(event) {
     this.event = event;
     this.clear("all");
+    this.clear("marked");
     this.all = new THREE.Group();
     const color = isDark() ? "#3d4d70" : "#b9c4d6";
     const line = new THREE.LineBasicMaterial({ color, transparent: true, opacity: 0.55 });
     this.all.add(new THREE.LineSegments(outlineOf(event.outline), line));
     this.materials = new Map();
-    this.drawn = event.groups.map((group, number) => (group.form ? this.drawGroup(group, number) : null));
+    this.drawn = event.groups.map((group) => (group.form ? this.drawGroup(group) : null));
     this.world.add(this.all);
     this.orbit.fit(this.size());
   }
@@ -100,9 +101,10 @@ class Stage {
     });
   }
 
+  // Whether all numbers of an item are known.
   has(group, index) {
-    const values = Object.entries(group.geometry);
-    return values.length > 0 && values.every(([, numbers]) => numbers[index] !== null);
+    const columns = Object.values(group.geometry);
+    return columns.length > 0 && columns.every((numbers) => numbers[index] !== null);
   }
 
   numbers(group, index) {
@@ -176,10 +178,10 @@ class Stage {
     return new THREE.Points(new THREE.BufferGeometry().setAttribute("position", places), material);
   }
 
-  drawGroup(group, number) {
+  drawGroup(group) {
     const body = new THREE.Group();
     const indices = [...Array(group.count).keys()].filter((index) => this.has(group, index));
-    const drawn = { group, number, body, indices, items: new Map(), isShown: group.shown };
+    const drawn = { group, body, indices, items: new Map(), isShown: group.shown };
     if (group.form === "point" && indices.length) {
       body.add(this.points(group, indices, group.colour));
       this.materials.set(body.children[0].uuid, body.children[0].material);
@@ -201,7 +203,6 @@ class Stage {
 
   // Shows the items of the groups that are shown, from a transverse momentum on.
   filter(least) {
-    this.least = least;
     for (const drawn of this.drawn.filter(Boolean)) {
       const { pt } = drawn.group.geometry;
       drawn.body.visible = drawn.isShown;
