@@ -3,6 +3,7 @@
 
 const JET_COLOURS = ["#ffcf56", "#ff6f61", "#c792ea", "#5ce1e6", "#ff9f43", "#a3e635"];
 const THICKNESS = { muon: 0.009, electron: 0.008, photon: 0.007, tau: 0.008, track: 0.0036 };
+const OF_JETS = ["track", "particle", "candidate"];
 const LABELS_MAX = 8;
 const DIMMED = 0.16;
 const MARK = "#ff5fa8";
@@ -114,7 +115,7 @@ class Stage {
   // The colour of an item: of its kind, of its place among the jets, or of the jet that it belongs to.
   colour(group, index) {
     if (group.form === "cone" && group.shown) return JET_COLOURS[index % JET_COLOURS.length];
-    const jet = group.form === "track" ? this.event.jets?.get(group)?.get(index) : undefined;
+    const jet = OF_JETS.includes(group.kind) ? this.event.jets.get(group)?.get(index) : undefined;
     return group.kinds?.[index]?.[1] ?? (jet === undefined ? group.colour : JET_COLOURS[jet % JET_COLOURS.length]);
   }
 
