@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from .. import _federations
-from .._exceptions import InvalidError
-from .._snapshots import Snapshot
-from .._views.view import View
-from . import conditions, demo, display, doctor, exchange, planning, replication, serving, storage, testbed, top, upkeep
-from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
+from . import (
+    conditions,
+    contents,
+    demo,
+    display,
+    doctor,
+    exchange,
+    planning,
+    replication,
+    serving,
+    storage,
+    testbed,
+    top,
+    upkeep,
+)
 from .shell import completion, completion_arguments, manual, manual_arguments
 
 __all__ = ["ALL", "Command"]
-
-CAT_BATCH_ENTRIES = 1000
-"""Objects in a batch of `cat`."""
 
 
 @dataclass(frozen=True)
@@ -29,164 +34,6 @@ class Command:
     help: str
     arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-
-
-def create(options: argparse.Namespace) -> None:
-    """Make a federation."""
-    federation = _federations.create(options.federation, name=options.name)
-    facts = {"name": federation.name, "path": federation.path, "uuid": federation.uuid}
-    emit(options, facts, f"created federation {federation.name} at {federation.path}")
-
-
-def ls(options: argparse.Namespace) -> None:
-    """List databases and containers."""
-    snapshot = _snapshot(options)
-    rows = [
-        {
-            "database": database["name"],
-            "state": database["state"],
-            "container": container["name"],
-            "class": container["class"],
-            "entries": container["entries"],
-            "bytes": container["bytes"],
-        }
-        for database in snapshot.databases()
-        if options.database in (None, database["name"])
-        for container in snapshot.containers(database["name"])
-    ]
-    if options.database is not None:
-        snapshot.containers(options.database)
-    empty = [d for d in snapshot.databases() if d["name"] not in {row["database"] for row in rows}]
-    listed = [[f"{r['database']}/{r['container']}", r["class"], f"{r['entries']:,}"] for r in rows]
-    sizes = [[*line, human_size(row["bytes"]), row["state"]] for line, row in zip(listed, rows, strict=True)]
-    if options.database is None:
-        sizes += [[f"{database['name']}/", "", "", "", database["state"]] for database in empty]
-    emit(options, rows, table(["container", "class", "objects", "size", "state"], sizes, right={2, 3}))
-
-
-def info(options: argparse.Namespace) -> None:
-    """Show facts about a federation or a container."""
-    snapshot = _snapshot(options)
-    if options.container is not None:
-        facts = _container_facts(snapshot[options.container])
-    else:
-        federation = snapshot.federation
-        rows = [row for database in snapshot.databases() for row in snapshot.containers(database["name"])]
-        facts = {
-            "name": federation.name,
-            "path": federation.path,
-            "uuid": federation.uuid,
-            "csn": snapshot.csn,
-            "databases": len(snapshot.databases()),
-            "containers": len(rows),
-            "objects": sum(row["entries"] for row in rows),
-            "bytes": sum(row["bytes"] for row in rows),
-        }
-    width = max(map(len, facts))
-    shown = {**facts, "bytes": f"{facts['bytes']} ({human_size(facts['bytes'])})"}
-    emit(options, facts, "\n".join(f"{name:<{width}}  {value}" for name, value in shown.items()))
-
-
-def _container_facts(view: View) -> dict[str, Any]:
-    database, _, container = view.name.partition("/")
-    row = next(r for r in view.snapshot.containers(database) if r["name"] == container)
-    return {
-        "name": view.name,
-        "class": view.definition.name,
-        "version": view.definition.version,
-        "csn": view.snapshot.csn,
-        "oids": f"{view.oid(0)} and on",
-        "objects": len(view),
-        "bytes": row["bytes"],
-    }
-
-
-def schema(options: argparse.Namespace) -> None:
-    """Print the fields of a container, or the registered classes."""
-    snapshot = _snapshot(options)
-    if options.container is None:
-        classes = snapshot.federation.classes()
-        rows = [[c["name"], str(c["version"]), ", ".join(f["name"] for f in c["fields"])] for c in classes]
-        emit(options, classes, table(["class", "version", "fields"], rows, right={1}))
-        return
-    view = snapshot[options.container]
-    notes = {field.name: field.description for field in view.definition.fields}
-    rows = [[path, text, notes.get(path, "")] for path, text in view.typenames().items()]
-    emit(options, view.definition.to_json(), table(["field", "type", "description"], rows))
-
-
-def import_files(options: argparse.Namespace) -> None:
-    """Copy objects of files into containers."""
-    from .ingest import ingest, report
-
-    done = ingest(options)
-    emit(options, done, report(done))
-
-
-def attach(options: argparse.Namespace) -> None:
-    """Add files with RNTuples to the federation as databases, without copying them."""
-    if options.name is not None and len(options.files) > 1:
-        raise InvalidError("--name needs exactly one file")
-    federation = _federations.open(options.federation)
-    rows = []
-    for file in options.files:
-        attached = federation.attach(file, options.name)
-        rows.append(
-            {
-                "file": file,
-                "database": attached.name,
-                "containers": attached.containers,
-                "ignored": attached.ignored,
-                "renamed": attached.renamed,
-            }
-        )
-    lines = [f"attached {row['file']} as {row['database']}: {', '.join(row['containers'])}" for row in rows]
-    lines += [f"  left out: {reason}" for row in rows for reason in row["ignored"]]
-    lines += [f"  its class {there} is {here} here" for row in rows for there, here in row["renamed"].items()]
-    emit(options, rows, "\n".join(lines))
-
-
-def seal(options: argparse.Namespace) -> None:
-    """Seal databases: they become read-only, and their files complete ROOT files."""
-    federation = _federations.open(options.federation)
-    for database in options.databases:
-        federation.seal(database)
-    files = {row["name"]: row["path"] for row in federation.databases()}
-    rows = [{"database": name, "file": files[name]} for name in options.databases]
-    emit(options, rows, "\n".join(f"sealed {row['database']}: {row['file']}" for row in rows))
-
-
-def cat(options: argparse.Namespace) -> None:
-    """Print objects, one on each line."""
-    view = _snapshot(options)[options.container]
-    stop = None if options.number is None else options.start + options.number
-    if options.where is None:
-        batches: Iterable[Any] = view.iterate(
-            options.fields or None, step_size=CAT_BATCH_ENTRIES, entry_start=options.start, entry_stop=stop
-        )
-    else:
-        batches = [
-            view.arrays(options.fields or None, options.where, entry_start=options.start)[: options.number]
-        ]
-    write = plain_entry if options.json else text_entry
-    for array in batches:
-        for entry in array.to_list():
-            emit_line(write(entry, view.definition.record))
-
-
-def history(options: argparse.Namespace) -> None:
-    """List the commits, newest first."""
-    commits = _federations.open(options.federation).history(options.number)
-    rows = [
-        [str(c["csn"]), human_time(c["time"]), f"{c['user']}@{c['host']}", c["message"].partition("\n")[0]]
-        for c in commits
-    ]
-    facts = [{**commit, "time": commit["time"].isoformat()} for commit in commits]
-    emit(options, facts, table(["csn", "time", "by", "message"], rows, right={0}))
-
-
-def _snapshot(options: argparse.Namespace) -> Snapshot:
-    return _federations.open(options.federation).snapshot(csn=options.csn)
 
 
 def _federation(sub: argparse.ArgumentParser) -> None:
@@ -376,19 +223,19 @@ def _drop_arguments(sub: argparse.ArgumentParser) -> None:
 
 ALL = (
     Command("demo", "make a small federation to try things on", demo.arguments, demo.run),
-    Command("create", "make a federation", _create_arguments, create),
-    Command("ls", "list databases and containers", _ls_arguments, ls),
-    Command("info", "show facts about a federation or a container", _container_arguments, info),
-    Command("schema", "print fields and classes", _container_arguments, schema),
+    Command("create", "make a federation", _create_arguments, contents.create),
+    Command("ls", "list databases and containers", _ls_arguments, contents.ls),
+    Command("info", "show facts about a federation or a container", _container_arguments, contents.info),
+    Command("schema", "print fields and classes", _container_arguments, contents.schema),
     Command(
         "import",
         "copy trees, RNTuples, tables and generated events into containers",
         _import_arguments,
-        import_files,
+        exchange.import_files,
     ),
-    Command("attach", "add files with RNTuples without copying them", _attach_arguments, attach),
-    Command("seal", "make databases read-only complete ROOT files", _seal_arguments, seal),
-    Command("cat", "print objects", _cat_arguments, cat),
+    Command("attach", "add files with RNTuples without copying them", _attach_arguments, exchange.attach),
+    Command("seal", "make databases read-only complete ROOT files", _seal_arguments, exchange.seal),
+    Command("cat", "print objects", _cat_arguments, contents.cat),
     Command("display", "show objects in 3D", display.arguments, display.display),
     Command("find", "print the objects with given values", _find_arguments, exchange.find),
     Command("index", "list, make or drop indexes", _index_arguments, exchange.index),
@@ -430,7 +277,7 @@ ALL = (
         replication.promote_copy,
     ),
     Command("detach", "remove a database, and keep its file", _detach_arguments, upkeep.detach),
-    Command("history", "list commits", _history_arguments, history),
+    Command("history", "list commits", _history_arguments, contents.history),
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),
     Command("top", "show the state of a server", top.top_arguments, top.top),
     Command("queue", "show which files a server brings back", storage.queue_arguments, storage.queue),

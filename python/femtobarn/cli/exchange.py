@@ -1,4 +1,4 @@
-"""The commands that find and export objects, manage indexes, and rename or drop databases and containers."""
+"""The commands that import, find and export objects, manage indexes, and seal, rename or drop databases."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .._exceptions import InvalidError
 from .._oid import Oid
 from .._schema.meanings import TIMES, Meaning
 from .._schema.types import ElementLink, Link, Node, Primitive, String, innermost
-from .._snapshots import Snapshot
+from .contents import snapshot_of
 from .output import emit, emit_line, human_size, plain_entry, table, text_entry
 
-__all__ = ["drop", "export", "find", "index", "objects_bar", "rename"]
+__all__ = ["attach", "drop", "export", "find", "import_files", "index", "objects_bar", "rename", "seal"]
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def objects_bar(title: str, unit: str = " objects") -> Iterator[Callable[[int, i
 
 def export(options: argparse.Namespace) -> None:
     """Export objects of containers to a file."""
-    snapshot = _snapshot(options)
+    snapshot = snapshot_of(options)
     with objects_bar(options.file) as tell:
         count = snapshot.export(
             options.names,
@@ -49,7 +49,7 @@ def export(options: argparse.Namespace) -> None:
 
 def find(options: argparse.Namespace) -> None:
     """Print the objects with the given values of fields, one on each line."""
-    view = _snapshot(options)[options.container]
+    view = snapshot_of(options)[options.container]
     wanted = {}
     for text in options.values:
         field, equals, value = text.partition("=")
@@ -110,10 +110,6 @@ def drop(options: argparse.Namespace) -> None:
     emit(options, {"names": options.names, "csn": txn.csn}, text)
 
 
-def _snapshot(options: argparse.Namespace) -> Snapshot:
-    return _federations.open(options.federation).snapshot(csn=options.csn)
-
-
 def _value(text: str, field: str, node: Node) -> Any:
     """Return the value that a text on the command line stands for, for a field of a type."""
     inner = innermost(node)
@@ -133,3 +129,44 @@ def _value(text: str, field: str, node: Node) -> Any:
 def _is_meant(text: str, meaning: Meaning) -> bool:
     """Whether a text is a time or the name of a member, not the number that a field stores."""
     return meaning.kind in TIMES or not text.lstrip("-").isdecimal()
+
+
+def import_files(options: argparse.Namespace) -> None:
+    """Copy objects of files into containers."""
+    from .ingest import ingest, report
+
+    done = ingest(options)
+    emit(options, done, report(done))
+
+
+def attach(options: argparse.Namespace) -> None:
+    """Add files with RNTuples to the federation as databases, without copying them."""
+    if options.name is not None and len(options.files) > 1:
+        raise InvalidError("--name needs exactly one file")
+    federation = _federations.open(options.federation)
+    rows = []
+    for file in options.files:
+        attached = federation.attach(file, options.name)
+        rows.append(
+            {
+                "file": file,
+                "database": attached.name,
+                "containers": attached.containers,
+                "ignored": attached.ignored,
+                "renamed": attached.renamed,
+            }
+        )
+    lines = [f"attached {row['file']} as {row['database']}: {', '.join(row['containers'])}" for row in rows]
+    lines += [f"  left out: {reason}" for row in rows for reason in row["ignored"]]
+    lines += [f"  its class {there} is {here} here" for row in rows for there, here in row["renamed"].items()]
+    emit(options, rows, "\n".join(lines))
+
+
+def seal(options: argparse.Namespace) -> None:
+    """Seal databases: they become read-only, and their files complete ROOT files."""
+    federation = _federations.open(options.federation)
+    for database in options.databases:
+        federation.seal(database)
+    files = {row["name"]: row["path"] for row in federation.databases()}
+    rows = [{"database": name, "file": files[name]} for name in options.databases]
+    emit(options, rows, "\n".join(f"sealed {row['database']}: {row['file']}" for row in rows))
