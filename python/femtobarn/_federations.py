@@ -328,10 +328,13 @@ class Federation(Containers, Upkeep, Storage, Imports):
         where: Where = None,
         *,
         format: str | None = None,
+        aliases: Mapping[str, str] | None = None,
         progress: ObjectProgress | None = None,
     ) -> int:
         """Export objects of containers to a file, as of the newest commit; see :meth:`Snapshot.export`."""
-        return self.snapshot().export(names, path, expressions, where, format=format, progress=progress)
+        return self.snapshot().export(
+            names, path, expressions, where, format=format, aliases=aliases, progress=progress
+        )
 
     def seal(self, database: str, *, lock_timeout: float = 10.0) -> int:
         """Seal a database: it is read-only from then on, and its file is a complete ROOT file.

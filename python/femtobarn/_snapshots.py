@@ -13,7 +13,7 @@ import numpy as np
 from ._data.casts import Values
 from ._data.results import as_library
 from ._exceptions import ClosedError, NotFoundError, WrongTypeError, check_text, is_text, near_misses
-from ._exchange.exports import Progress, export_views
+from ._exchange.exports import Progress, export_objects
 from ._html import html_table
 from ._lazy import ak
 from ._objects.behaviours import array_behavior
@@ -25,6 +25,7 @@ from ._query.selection import Where
 from ._schema.types import Definition, Link, Record, innermost, plain_name
 from ._views.collection import Collection, concat
 from ._views.picked import PickedView
+from ._views.requests import Request
 from ._views.view import View
 
 if TYPE_CHECKING:
@@ -292,6 +293,7 @@ class Snapshot(Mapping[str, View]):
         where: Where = None,
         *,
         format: str | None = None,
+        aliases: Mapping[str, str] | None = None,
         progress: Progress | None = None,
     ) -> int:
         """Export the objects of containers to a file, and return their number.
@@ -302,18 +304,20 @@ class Snapshot(Mapping[str, View]):
             A container such as ``"run7/events"``, a database, or a list of these. Several containers go into
             one ``.root`` file, each as an RNTuple of its name, with the database's name in front if two
             containers have the same.
-        path, expressions, where, format, progress
+        path, expressions, where, format, aliases, progress
             As for :meth:`View.export`; they apply to every container.
         """
         wanted = [names] if isinstance(names, str) else list(names)
         paths = list(dict.fromkeys(each for name in wanted for each in self._container_paths(name)))
         plain = [each.rpartition("/")[2] for each in paths]
         unique = len(set(plain)) == len(plain)
-        views = {
-            name if unique else each.replace("/", "_"): self[each]
-            for name, each in zip(plain, paths, strict=True)
-        }
-        return export_views(views, path, expressions, where, format=format, progress=progress)
+        chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
+        exported = {}
+        for name, each in zip(plain, paths, strict=True):
+            view = self[each]
+            request = Request.of(view.definition, chosen, where, aliases=aliases)
+            exported[name if unique else each.replace("/", "_")] = view._exported(request, view._window)
+        return export_objects(exported, path, format=format, progress=progress)
 
     def _container_paths(self, name: str) -> list[str]:
         """Return the path of a container, or of all containers of a database."""

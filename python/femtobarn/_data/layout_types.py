@@ -11,8 +11,14 @@ from .._schema.types import DTYPES, Field, Fixed, List, Node, Optional, Primitiv
 __all__ = ["type_of_layout"]
 
 
-def type_of_layout(layout: ak.contents.Content) -> Node:
+def type_of_layout(layout: ak.contents.Content, of_nothing: Node | None = None) -> Node:
     """Return the type that a field with the values of a layout would have.
+
+    Parameters
+    ----------
+    of_nothing
+        The type of what is always missing in the layout, as fields behind links of which all are null are.
+        If not given, such values are numbers, unless the layout has another type for them.
 
     Examples
     --------
@@ -21,23 +27,25 @@ def type_of_layout(layout: ak.contents.Content) -> Node:
     'list[float64] | None'
     """
     if layout.is_option:
-        return Optional(type_of_layout(layout.content))
+        if of_nothing is not None and not layout.mask_as_bool(valid_when=True).any():
+            return Optional(of_nothing)
+        return Optional(type_of_layout(layout.content, of_nothing))
     if layout.is_indexed:
-        return type_of_layout(layout.content)
+        return type_of_layout(layout.content, of_nothing)
     if layout.is_record:
-        members = (Field(name, type_of_layout(layout.content(name))) for name in layout.fields)
+        members = (Field(name, type_of_layout(layout.content(name), of_nothing)) for name in layout.fields)
         return Record(layout.parameter("__record__") or "", tuple(members))
     if layout.is_union:
-        return Variant(tuple(map(type_of_layout, layout.contents)))
+        return Variant(tuple(type_of_layout(each, of_nothing) for each in layout.contents))
     kind = layout.parameter("__array__")
     if kind in ("string", "bytestring"):
         return String() if kind == "string" else List(Primitive("byte"))
     if layout.is_list:
-        item = type_of_layout(layout.content)
+        item = type_of_layout(layout.content, of_nothing)
         return Fixed(item, layout.size) if layout.is_regular else List(item)
     if layout.is_numpy:
         return _of_numbers(layout.data.dtype)
-    return Primitive("float64")  # Of nothing.
+    return of_nothing or Primitive("float64")
 
 
 def _of_numbers(dtype: np.dtype[np.generic]) -> Node:

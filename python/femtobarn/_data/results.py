@@ -33,6 +33,7 @@ from .._schema.types import (
     plain_name,
 )
 from .arrays import LINK_RECORDS, Tree
+from .arrow_maps import with_maps
 
 __all__ = ["LIBRARIES", "Library", "as_library", "awkward_of", "check_library", "tree_nbytes"]
 
@@ -77,7 +78,7 @@ def as_library(array: ak.Array, node: Record, library: str) -> Any:
     if chosen == "np":
         return {path: _numpy_of(column, leaf) for path, column, leaf in _leaves(array, node, "")}
     if chosen == "pa":
-        return _arrow_of(array)
+        return with_maps(_arrow_of(array), node)
     return _pandas_of(array, node)
 
 

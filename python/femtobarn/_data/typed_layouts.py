@@ -25,11 +25,15 @@ def widened(layout: ak.contents.Content, node: Node) -> ak.contents.Content:
     if layout.is_indexed and not layout.is_option:
         layout = layout.project()
     if isinstance(node, Optional):
+        if layout.is_option and layout.mask_as_bool(valid_when=False).all():
+            return _missing(node, layout.length)
         if layout.is_option:
             return layout.copy(content=widened(layout.content, node.item))
         return ak.contents.UnmaskedArray.simplified(widened(layout, node.item))
     if layout.is_option:
         return layout.copy(content=widened(layout.content, node))
+    if layout.is_unknown:
+        return layout_of(empty_tree(node), node)
     if isinstance(node, Record) and layout.is_record:
         return _record(layout, node)
     if isinstance(node, List | Fixed) and layout.is_list and layout.parameter("__array__") is None:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,16 +28,13 @@ from .._exceptions import (
     near_misses,
 )
 from .._femtobarn import ExportHandle
-from .._lazy import ak
-from .._query.paths import Expressions, all_paths
-from .._query.projections import Projection
-from .._query.selection import Where
+from .._query.paths import all_paths
 from .._schema.types import Definition, Record, Variant, innermost
 
 if TYPE_CHECKING:
-    from .._views.columns import Columns
+    from .._lazy import ak
 
-__all__ = ["Progress", "export_views"]
+__all__ = ["Exported", "Progress", "export_objects"]
 
 Progress = Callable[[int, int], None]
 """Called with the objects done so far and the objects in all."""
@@ -60,44 +58,51 @@ class _Sink(Protocol):
         """Complete the file."""
 
 
-def export_views(
-    views: Mapping[str, Columns],
+@dataclass(frozen=True)
+class Exported:
+    """Objects that are exported."""
+
+    definition: Definition
+    """Their class, with the fields that are exported."""
+    entries: int
+    """Their number, or a larger one if a condition selects some of these."""
+    batches: Iterator[ak.Array]
+    """The objects. The first batch is empty, so that a file without objects also has the fields."""
+
+
+def export_objects(
+    exported: Mapping[str, Exported],
     path: str | os.PathLike[str],
-    expressions: Expressions = None,
-    where: Where = None,
     *,
     format: str | None = None,
-    step_size: int | str = "64 MB",
     progress: Progress | None = None,
 ) -> int:
-    """Export objects of containers to a file, and return their number.
+    """Export objects to a file, and return their number.
 
     Parameters
     ----------
-    views
-        The views to export, by the names of their RNTuples.
-    path, expressions, where, format, step_size, progress
+    exported
+        The objects, by the names of their RNTuples.
+    path, format, progress
         As for :meth:`femtobarn.View.export`.
     """
     check_progress(progress, "done, total")
     target = Path(os.fspath(path))
     kind = format_of(target, format)
-    if kind != "root" and len(views) != 1:
-        raise InvalidError(f"a {kind} file holds one container, not {len(views)}; export to a .root file")
+    if kind != "root" and len(exported) != 1:
+        raise InvalidError(f"a {kind} file holds one container, not {len(exported)}; export to a .root file")
     with _translated_errors(target):
         is_taken = target.exists()
     if is_taken:
         raise ExistsError(f"file {target} exists; remove it, or choose another name")
-    total, done = sum(map(len, views.values())), 0
-    chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
+    total, done = sum(each.entries for each in exported.values()), 0
     with _renamed_on_success(target) as partial:
         sink = _SINKS[kind](partial, target.name)
-        for name, view in views.items():
-            sink.begin(name, Projection.of(chosen, view.definition).as_class(view.definition))
-            # The first batch is empty, so that a file without objects also has the fields.
-            _write(sink, view.arrays(chosen, entry_stop=0), target)
-            for batch in view.iterate(chosen, where, step_size=step_size):
-                _write(sink, batch, target)
+        for name, objects in exported.items():
+            sink.begin(name, objects.definition)
+            for batch in objects.batches:
+                with _translated_errors(target):
+                    sink.write(batch)
                 done += len(batch)
                 if progress is not None:
                     progress(done, total)
@@ -118,11 +123,6 @@ def format_of(path: Path, given: str | None) -> str:
             f"unknown suffix of {path.name}: must be one of {', '.join(SUFFIXES)}; or give format="
         )
     return kind
-
-
-def _write(sink: _Sink, batch: ak.Array, target: Path) -> None:
-    with _translated_errors(target):
-        sink.write(batch)
 
 
 @contextlib.contextmanager
@@ -178,6 +178,7 @@ class _ArrowSink:
     def __init__(self, path: Path, name: str) -> None:
         self._path = path
         self._writer: Any = None
+        self._schema: Any = None
         self._record = Record("", ())
 
     def begin(self, name: str, definition: Definition) -> None:
@@ -185,10 +186,12 @@ class _ArrowSink:
 
     def write(self, batch: ak.Array) -> None:
         table = as_library(batch, self._record, "pa")
-        if self._writer is None:
+        if self._schema is None:
+            self._schema = table.schema
             self._writer = self._open(table.schema)
         if len(table):
-            self._writer.write_table(table)
+            # Computed columns of a batch may lack missing values that those of another batch have.
+            self._writer.write_table(table.cast(self._schema))
 
     def _open(self, schema: Any) -> Any:
         import pyarrow as pa

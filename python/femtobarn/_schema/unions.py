@@ -8,16 +8,19 @@ Any other difference is refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .._exceptions import InvalidError
 from .meanings import Meaning
-from .types import ElementLink, Fixed, Link, List, Node, Optional, Primitive, Record, Variant
+from .types import ElementLink, Field, Fixed, Link, List, Node, Optional, Primitive, Record, Variant
 
-__all__ = ["required", "union"]
+__all__ = ["NOTHING", "common_type", "required", "union"]
+
+NOTHING = Variant(())
+"""The type of what has no value, such as a field behind links of which all are null: any type holds it."""
 
 
 def union(classes: Sequence[tuple[str, Record]]) -> Record:
@@ -43,6 +46,41 @@ def union(classes: Sequence[tuple[str, Record]]) -> Record:
     return record
 
 
+def common_type(name: str, types: Iterable[Node]) -> Node:
+    """Return a type that holds the values of a column of several types; numbers if it has no value at all.
+
+    Raises
+    ------
+    InvalidError
+        If there is none.
+
+    Examples
+    --------
+    >>> str(common_type("n", [Optional(NOTHING), List(Primitive("int8")), List(Primitive("int16"))]))
+    'list[int16] | None'
+    """
+    found = list(dict.fromkeys(types))
+    try:
+        common = union([("", Record("", (Field(name, each),))) for each in found]).by_name[name]
+    except InvalidError:
+        shown = " and ".join(map(str, found))
+        raise InvalidError(
+            f"{name!r} is {shown} in different objects; they cannot be in one column"
+        ) from None
+    return _numbers_for_nothing(common)
+
+
+def _numbers_for_nothing(node: Node) -> Node:
+    if node == NOTHING:
+        return Primitive("float64")
+    if isinstance(node, List | Fixed | Optional):
+        return replace(node, item=_numbers_for_nothing(node.item))
+    if isinstance(node, Record):
+        fields = (replace(field, type=_numbers_for_nothing(field.type)) for field in node.fields)
+        return replace(node, fields=tuple(fields))
+    return node
+
+
 @dataclass(frozen=True)
 class _Merge:
     """Merges two classes, and names their origins in error texts."""
@@ -65,8 +103,10 @@ class _Merge:
         return Record(ours.class_name, tuple(fields)) if is_wider else ours
 
     def _nodes(self, ours: Node, theirs: Node, path: str) -> Node:
-        if ours == theirs:
+        if ours == theirs or theirs == NOTHING:
             return ours
+        if ours == NOTHING:
+            return theirs
         if isinstance(ours, Optional) or isinstance(theirs, Optional):
             return Optional(self._nodes(required(ours), required(theirs), path))
         if isinstance(ours, Record) and isinstance(theirs, Record):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .._data.casts import Values
-from .._exchange.exports import Progress, export_views
+from .._exchange.exports import Exported, Progress, export_objects
+from .._lazy import ak
 from .._query.paths import Expressions
 from .._query.selection import Where
+from .._schema.types import Definition
 from .column_reader import ColumnReader
 from .requests import Request
 
@@ -199,19 +202,27 @@ class Columns(ColumnReader):
         *,
         format: str | None = None,
         step_size: int | str = "64 MB",
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        aliases: Mapping[str, str] | None = None,
+        filter_name: Expressions = None,
+        cut: Where = None,
         progress: Progress | None = None,
     ) -> int:
-        """Export objects to a file of another format, and return their number.
+        """Export what :meth:`arrays` would return to a file of another format; return how many objects.
 
         Parameters
         ----------
         path
-            A new file: ``.root`` (an RNTuple named after the container), ``.parquet``, ``.arrow`` or
-            ``.feather``.
-        expressions, where, step_size
-            As for :meth:`iterate`. A link is exported as the record of its numbers.
+            A new file: ``.root`` (an RNTuple named after the container, or the first one of a collection),
+            ``.parquet``, ``.arrow`` or ``.feather``.
+        expressions, where, entry_start, entry_stop, aliases, filter_name, cut
+            As for :meth:`arrays`. A link is exported as the record of its numbers; a dictionary as a map, and
+            in an RNTuple as one of its own.
         format
             ``"root"``, ``"parquet"`` or ``"arrow"``; by default that of the suffix of `path`.
+        step_size
+            As for :meth:`iterate`: so much is in memory at once.
         progress
             Called with the objects exported so far and the objects in all.
 
@@ -233,13 +244,61 @@ class Columns(ColumnReader):
         ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
         ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
         ...     oids = numbers.extend({"n": range(5)})
-        >>> fed["d/numbers"].export(folder + "/large.parquet", where="n > 2")
+        >>> fed["d/numbers"].export(folder + "/large.parquet", where="m > 4", aliases={"m": "2 * n"})
         2
         """
-        name = self.name.rpartition("/")[2]
-        return export_views(
-            {name: self}, path, expressions, where, format=format, step_size=step_size, progress=progress
-        )
+        request = Request.of(self.definition, expressions, where, "ak", aliases, filter_name, cut)
+        exported = self._exported(request, self._part(entry_start, entry_stop), step_size)
+        # A collection is called after its first container, and how many more there are.
+        name = self.name.partition(" ")[0].rpartition("/")[2]
+        return export_objects({name: exported}, path, format=format, progress=progress)
+
+    def to_parquet(
+        self,
+        path: str | os.PathLike[str],
+        expressions: Expressions = None,
+        where: Where = None,
+        **options: Any,
+    ) -> int:
+        """Write what :meth:`arrays` would return to a Parquet file, batch by batch.
+
+        It is :meth:`export` with ``format="parquet"``, and has its other parameters.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> folder = tempfile.mkdtemp()
+        >>> fed = fb.create(folder + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> fed["d/numbers"].to_parquet(folder + "/squares.parquet", aliases={"square": "n * n"})
+        5
+        """
+        return self.export(path, expressions, where, format="parquet", **options)
+
+    def to_root(
+        self,
+        path: str | os.PathLike[str],
+        expressions: Expressions = None,
+        where: Where = None,
+        **options: Any,
+    ) -> int:
+        """Write what :meth:`arrays` would return to a ROOT file with an RNTuple; see :meth:`to_parquet`."""
+        return self.export(path, expressions, where, format="root", **options)
+
+    def _exported(self, request: Request, part: range, step_size: int | str = "64 MB") -> Exported:
+        """Return what a request selects in a part of the range, for a file."""
+
+        def batches() -> Iterator[ak.Array]:
+            return self._batches(request.projection, request.selection, part, step_size)
+
+        empty = self._array_of(request.projection, None, part[:0])
+        record = request.type_of(empty, batches())
+        definition = Definition(self.definition.name, self.definition.version, record.fields)
+        columns = (request.as_type(each, record) for each in chain([empty], batches()))
+        return Exported(definition, min(len(self), len(part)), columns)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return the objects as a stream of Arrow's PyCapsule interface: ``polars.from_arrow(view)``.

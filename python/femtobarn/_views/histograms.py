@@ -15,8 +15,8 @@ import numpy as np
 
 from .._data.casts import Values
 from .._exceptions import InvalidError, UnsupportedError
-from .._query.projections import Projection
-from .._query.selection import Selection, Where
+from .._query.selection import Where
+from .requests import Request
 from .scans import in_threads, parts_of
 
 if TYPE_CHECKING:
@@ -32,21 +32,28 @@ Axes: TypeAlias = str | Sequence[str] | Mapping[str, Any]
 
 
 def filled(
-    view: ColumnReader, window: range, wanted: Sequence[Axes], where: Where, weight: str | None
+    view: ColumnReader,
+    wanted: Sequence[Axes],
+    where: Where,
+    weight: str | None,
+    aliases: Mapping[str, str] | None,
 ) -> list[Any]:
-    """Return histograms of objects in a range, as :meth:`femtobarn.View.hist` describes."""
+    """Return histograms of the objects of a view, as :meth:`femtobarn.View.hist` describes."""
     if not wanted:
         raise InvalidError("hist takes the name of a field, such as hist('pt')")
     binnings = [_binning(axes) for axes in wanted]
     paths = dict.fromkeys([*(path for each in binnings for path in each), *([weight] if weight else [])])
-    selection = Selection.of(where, view.definition)
-    projection = Projection.of(list(paths), view.definition)
 
-    def each_part(of: Projection, work: Callable[[ak.Array], Any]) -> Iterator[Any]:
-        return in_threads(lambda part: work(view._array_of(of, selection, part)), parts_of([window]))
+    def each_part(of: Iterable[str], work: Callable[[ak.Array], Any]) -> Iterator[Any]:
+        request = Request.of(view.definition, list(of), where, aliases=aliases)
+
+        def done(part: range) -> Any:
+            return work(request.result(view._array_of(request.projection, request.selection, part)))
+
+        return in_threads(done, parts_of([view._part(None, None)]))
 
     counted = {path for each in binnings for path, bins in each.items() if isinstance(bins, int)}
-    ranges = _ranges(each_part, Projection.of(sorted(counted), view.definition), counted) if counted else {}
+    ranges = _ranges(each_part, sorted(counted)) if counted else {}
     empty = [_empty(binning, ranges, weight) for binning in binnings]
 
     def fill(array: ak.Array) -> list[Any]:
@@ -56,7 +63,7 @@ def filled(
         ]
 
     total = empty
-    for part in each_part(projection, fill):
+    for part in each_part(paths, fill):
         total = list(map(add, total, part))
     return total
 
@@ -78,15 +85,13 @@ def _binning(axes: Axes) -> dict[str, Any]:
     return binning
 
 
-def _ranges(
-    each_part: Callable[..., Iterator[Any]], projection: Projection, paths: Iterable[str]
-) -> dict[str, Values]:
+def _ranges(each_part: Callable[..., Iterator[Any]], paths: Sequence[str]) -> dict[str, Values]:
     """Return the smallest and the largest finite value of fields, as integers if these are."""
 
     def limits(array: ak.Array) -> dict[str, Values]:
         return {path: _limits(_columns(array, [path])[0], path) for path in paths}
 
-    parts = list(each_part(projection, limits)) or [dict.fromkeys(paths, np.empty(0))]
+    parts = list(each_part(paths, limits)) or [dict.fromkeys(paths, np.empty(0))]
     return {path: _limits(np.concatenate([part[path] for part in parts]), path) for path in paths}
 
 

@@ -6,8 +6,8 @@ of the result unless they were asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from .._query.array_terms import ArrayTerm, link_before
 from .._query.paths import Expressions, expand
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
-from .._schema.types import Definition, Field, Record
+from .._schema.types import Definition, ElementLink, Field, Link, Node, Record, innermost
+from .._schema.unions import NOTHING, common_type
 
 __all__ = ["Request"]
 
@@ -79,8 +80,12 @@ class Request:
 
     def result(self, array: ak.Array) -> Any:
         """Return what was read as data of the library that was asked for."""
+        return as_library(*self.typed(array), self.made_for)
+
+    def typed(self, array: ak.Array) -> tuple[ak.Array, Record]:
+        """Return what was read with the computed columns, and its type."""
         if not self.computed:
-            return as_library(array, self.projection.record, self.made_for)
+            return array, self.projection.record
         fields = dict(zip(array.fields, ak.unzip(array), strict=True)) if self.kept.fields else {}
         columns: dict[str, Any] = {
             field.name: ak.Array(widened(fields[field.name].layout, field.type), attrs=array.attrs)
@@ -100,8 +105,29 @@ class Request:
         types = self.kept.by_name | {
             name: type_of_layout(columns[name].layout) for name in columns if name not in self.kept.by_name
         }
-        record = Record("", tuple(Field(name, types[name]) for name in self.order))
-        return as_library(found, record, self.made_for)
+        return found, Record("", tuple(Field(name, types[name]) for name in self.order))
+
+    @property
+    def follows_links(self) -> bool:
+        """Whether computed columns lead through links: the types of these depend on the targets."""
+        nodes = ((term.definition.resolve(path) for path in term.paths) for term in self.computed.values())
+        return any(isinstance(innermost(node), Link | ElementLink) for each in nodes for node in each)
+
+    def type_of(self, empty: ak.Array, batches: Iterable[ak.Array]) -> Record:
+        """Return a type that holds what :meth:`typed` makes of batches, or of an empty one if that tells."""
+        record, found = self.typed(empty)[1], dict[str, list[Node]]()
+        for batch in batches if self.follows_links else ():
+            array = self.typed(batch)[0]
+            for name in set(array.fields) - set(self.kept.by_name) if len(array) else ():
+                found.setdefault(name, []).append(type_of_layout(array[name].layout, NOTHING))
+        common = {name: common_type(name, types) for name, types in found.items()}
+        fields = (replace(field, type=common.get(field.name, field.type)) for field in record.fields)
+        return Record(record.class_name, tuple(fields))
+
+    def as_type(self, batch: ak.Array, record: Record) -> ak.Array:
+        """Return what :meth:`typed` makes of a batch, in the type of :meth:`type_of`."""
+        array = self.typed(batch)[0]
+        return ak.Array(widened(array.layout, record), attrs=array.attrs) if self.computed else array
 
 
 def _one_of(name: str, value: Any, other: str, same: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +10,10 @@ from .._exceptions import ClosedError
 from .._html import html_table
 from .._objects import has_python_values, plain_value
 from .._query.paths import Expressions
-from .._query.projections import Projection
 from .._query.selection import Where
 from .._schema.types import Node, Primitive, Reduced, String, innermost, paths_of
 from .columns import Columns
+from .requests import Request
 
 if TYPE_CHECKING:
     from .descriptions import Description
@@ -25,6 +26,9 @@ SHOWN_OBJECTS = 5
 
 SHOWN_FIELDS = 12
 """Fields of them that a notebook shows."""
+
+PROBED_OBJECTS = 1000
+"""Objects whose links tell the types of fields behind links."""
 
 
 class Summaries(Columns):
@@ -41,7 +45,13 @@ class Summaries(Columns):
         for path, text in types.items():
             print(f"  {path:<{width}}  {text}")
 
-    def hist(self, *axes: Axes, where: Where = None, weight: str | None = None) -> Any:
+    def hist(
+        self,
+        *axes: Axes,
+        where: Where = None,
+        weight: str | None = None,
+        aliases: Mapping[str, str] | None = None,
+    ) -> Any:
         """Fill histograms of the selected objects, in one pass and without keeping their arrays.
 
         Several values of an object are counted one by one; missing values are not counted. Several threads
@@ -57,6 +67,8 @@ class Summaries(Columns):
             Condition on the objects, as for :meth:`View.arrays`.
         weight
             Field with the weight of each object, or of each value.
+        aliases
+            Computed columns that `axes`, `where` and `weight` may name, as for :meth:`View.arrays`.
 
         Returns
         -------
@@ -86,17 +98,23 @@ class Summaries(Columns):
         """
         from .histograms import filled  # This imports awkward.
 
-        found = filled(self, self._part(None, None), axes, where, weight)
+        found = filled(self, axes, where, weight, aliases)
         return found[0] if len(found) == 1 else found
 
-    def describe(self, expressions: Expressions = None, where: Where = None) -> Description:
+    def describe(
+        self,
+        expressions: Expressions = None,
+        where: Where = None,
+        *,
+        aliases: Mapping[str, str] | None = None,
+    ) -> Description:
         """Return how many values each field has, between what limits, their mean and standard deviation.
 
         Values in lists are counted one by one. Records and links are not described, but their members are.
 
         Parameters
         ----------
-        expressions, where
+        expressions, where, aliases
             As for :meth:`View.arrays`; all fields and objects if not given.
 
         Examples
@@ -113,10 +131,15 @@ class Summaries(Columns):
         """
         from .descriptions import described  # This imports awkward.
 
-        projection = Projection.of(expressions, self.definition)
-        paths = paths_of(projection.record)
-        found = {path: str(node) for path, node in paths if _is_described(innermost(node))}
-        return described(found, self.iterate(list(found), where) if found else iter(()))
+        request = Request.of(self.definition, expressions, aliases=aliases)
+        empty = self._array_of(request.projection, None, self._part(0, 0))
+        first = self._batches(request.projection, None, self._part(0, PROBED_OBJECTS), PROBED_OBJECTS)
+        record = request.type_of(empty, first)
+        found = {path: str(node) for path, node in paths_of(record) if _is_described(innermost(node))}
+        computed = aliases or ()
+        # A member of a computed record is no expression, but the record is one.
+        read = dict.fromkeys(top if (top := path.partition(".")[0]) in computed else path for path in found)
+        return described(found, self.iterate(list(read), where, aliases=aliases) if found else iter(()))
 
     def _repr_html_(self) -> str:
         """Return a table of the first objects for notebooks."""

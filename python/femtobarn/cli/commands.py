@@ -189,6 +189,7 @@ def _export_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("file", metavar="FILE", help="file to make: .root, .parquet, .arrow or .feather")
     sub.add_argument("--field", action="append", help="dotted name or glob; all by default")
     sub.add_argument("--where", help='condition on entries, such as "nMuon == 2"')
+    sub.add_argument("--alias", action="append", help='computed column, such as "pt2=pt ** 2"')
     sub.add_argument("--format", help="root, parquet or arrow, if the suffix of the file does not say")
 
 

@@ -42,6 +42,7 @@ def export(options: argparse.Namespace) -> None:
             options.field or None,
             options.where,
             format=options.format,
+            aliases=dict(_named(text) for text in options.alias or ()),
             progress=tell,
         )
     emit(options, {"file": options.file, "entries": count}, f"exported {count:,} objects to {options.file}")
@@ -108,6 +109,14 @@ def drop(options: argparse.Namespace) -> None:
             txn.drop(name)
     text = f"dropped {', '.join(options.names)}; snapshots before commit {txn.csn} keep them until a vacuum"
     emit(options, {"names": options.names, "csn": txn.csn}, text)
+
+
+def _named(text: str) -> tuple[str, str]:
+    """Return the name and the expression of a computed column."""
+    name, equals, expression = text.partition("=")
+    if not equals:
+        raise InvalidError(f"{text!r} has no equals sign; write NAME=EXPRESSION, such as 'pt2=pt ** 2'")
+    return name.strip(), expression
 
 
 def _value(text: str, field: str, node: Node) -> Any:
