@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ._exceptions import ClosedError
 
 if TYPE_CHECKING:
+    from ._objects.objects import Object
     from ._snapshots import Snapshot
     from ._views.collection import Collection
     from ._views.view import View
@@ -35,7 +36,7 @@ class Containers:
         """Return containers as one, as of the newest commit; see :meth:`Snapshot.collection`."""
         return self.snapshot().collection(*names, source=source)
 
-    def __getitem__(self, name: str) -> View:
+    def __getitem__(self, name: str) -> View[Object]:
         """Return a container, such as ``fed["run7/events"]``, as of the newest commit."""
         return self.snapshot()[name]
 

@@ -41,7 +41,7 @@ VIEWS_MAX = 4096
 """Most views that a snapshot caches: a bound on its memory."""
 
 
-class Snapshot(Mapping[str, View]):
+class Snapshot(Mapping[str, View[Object]]):
     """The federation as of a commit: containers by ``"database/container"``.
 
     A snapshot does not change with later commits. Reading takes no lock.
@@ -50,7 +50,7 @@ class Snapshot(Mapping[str, View]):
     def __init__(self, federation: Federation, handle: SnapshotHandle) -> None:
         self.federation = federation
         self._handle = handle
-        self._views: dict[tuple[int, int], View] = {}
+        self._views: dict[tuple[int, int], View[Object]] = {}
 
     @property
     def csn(self) -> int:
@@ -76,7 +76,7 @@ class Snapshot(Mapping[str, View]):
         """Return the names of all containers, each ``"database/container"``."""
         return super().keys()
 
-    def __getitem__(self, name: str) -> View:
+    def __getitem__(self, name: str) -> View[Object]:
         check_container_path(name)
         return self._cached(View(self, name, self._handle.view(name)))
 
@@ -340,14 +340,14 @@ class Snapshot(Mapping[str, View]):
         )
         return ak.Array(picked, **self.array_settings)
 
-    def _view_of(self, database: int, container: int) -> View:
+    def _view_of(self, database: int, container: int) -> View[Object]:
         view = self._views.get((database, container))
         if view is None:
             handle = self._handle.view_by_id(database, container)
             view = self._cached(View(self, handle.name, handle))
         return view
 
-    def _cached(self, view: View) -> View:
+    def _cached(self, view: View[Object]) -> View[Object]:
         """Return the cached view of the same container, or cache this one."""
         if len(self._views) >= VIEWS_MAX:
             self._views.clear()

@@ -17,6 +17,7 @@ from ._writers import Database, definition_json, hint_to_create
 if TYPE_CHECKING:
     from ._federations import Federation
     from ._femtobarn import SavepointHandle, TransactionHandle
+    from ._objects.objects import Object
 
 __all__ = ["Savepoint", "Transaction"]
 
@@ -187,7 +188,7 @@ class Transaction:
         settings = _checked_settings(own, (None, None), container._handle.series)
         return SeriesWriter(path, container, settings, behind)
 
-    def __getitem__(self, name: str) -> View:
+    def __getitem__(self, name: str) -> View[Object]:
         """Return a container, such as ``txn["run7/events"]``, with the changes of this transaction so far.
 
         Everything else is read as of the first read of the transaction. The view does not show later changes.
@@ -310,7 +311,7 @@ class _OwnSnapshot(Snapshot):
         super().__init__(transaction.federation, transaction._handle.snapshot())
         self._transaction = transaction
 
-    def __getitem__(self, name: str) -> View:
+    def __getitem__(self, name: str) -> View[Object]:
         check_container_path(name)
         return View(self, name, self._transaction._handle.view(name))
 

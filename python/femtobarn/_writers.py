@@ -362,7 +362,7 @@ class ContainerWriter:
             f"class {wanted.name} has too many new versions in this transaction; commit it first"
         )
 
-    def view(self) -> View:
+    def view(self) -> View[Object]:
         """Return the container with the changes of this transaction so far."""
         return View(
             self.database.transaction.snapshot(), f"{self.database.name}/{self.name}", self._handle.view()

@@ -203,7 +203,8 @@ class Series:
             If there is none, or it was deleted.
         """
         view, local = self._place_of(entry)
-        return view.object_at(local)
+        found: Object = view.object_at(local)
+        return found
 
     def oid(self, entry: int) -> Oid:
         """Return the OID of the condition with an entry."""

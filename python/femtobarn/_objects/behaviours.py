@@ -34,7 +34,15 @@ from .._schema.references import has_references
 from .._schema.types import Definition, Record, plain_name
 from .vectors import check_components, forwarded, vector
 
-__all__ = ["array_behavior", "derived", "field_names", "object_maker", "own_names", "record_class"]
+__all__ = [
+    "array_behavior",
+    "derived",
+    "field_names",
+    "object_class",
+    "object_maker",
+    "own_names",
+    "record_class",
+]
 
 OURS = frozenset(
     f"__{name}__"
@@ -66,14 +74,19 @@ class _Quiet:
 
 def object_maker(definition: Definition) -> Callable[..., Any] | None:
     """Return what makes objects of their declared class, or None if they are plain ones."""
+    cls = object_class(definition)
+    return None if cls is Object else partial(Object.__new__, cls)
+
+
+def object_class(definition: Definition) -> type[Any]:
+    """Return the class of objects that are read: :class:`Object`, or one of it and the declared class."""
     declared = _class_for(definition.name, definition.version, [field.name for field in definition.fields])
     base = Object
     if has_references(definition.record):
         from .owning_objects import owning_class  # That module imports this one.
 
         base = owning_class(definition.record)
-    cls = base if declared is None else derived(base, declared)
-    return None if cls is Object else partial(Object.__new__, cls)
+    return base if declared is None else derived(base, declared)
 
 
 def record_class(base: type[Any], node: Record) -> type[Any]:

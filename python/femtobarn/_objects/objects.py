@@ -92,7 +92,7 @@ class _Members:
         return {}
 
 
-def _object_at(view: View, entry: int) -> Object:
+def _object_at(view: View[Object], entry: int) -> Object:
     return view.object_at(entry)
 
 

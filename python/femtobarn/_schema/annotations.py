@@ -89,16 +89,18 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from .._objects.objects import ElementRef, LinkRef, Object
+    from .._objects.objects import ElementRef
     from .._oid import Oid
 
     T = TypeVar("T")
     N = TypeVar("N")
 
     class _Target(Generic[T]):
-        """Carries the target class of a link, for type checkers alone."""
+        """Carries the target class of a link, for type checkers alone: they take any field of it."""
 
-    link: TypeAlias = Oid | Object | LinkRef | _Target[T] | None
+        def __getattr__(self, name: str) -> Any: ...
+
+    link: TypeAlias = _Target[T] | Any
     element_link: TypeAlias = tuple[Oid, int] | ElementRef | _Target[T] | None
     array: TypeAlias = Sequence[T] | npt.NDArray[Any] | _Target[N]
 else:

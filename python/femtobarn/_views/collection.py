@@ -99,7 +99,8 @@ class Collection(Summaries):
         except IndexError:
             raise IndexError(f"position {index} is out of range: there are {ends[-1]} objects") from None
         which = bisect.bisect_right(ends, position)
-        return self.views[which][position - (ends[which - 1] if which else 0)]
+        found: Object = self.views[which][position - (ends[which - 1] if which else 0)]
+        return found
 
     def __repr__(self) -> str:
         try:

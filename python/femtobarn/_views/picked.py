@@ -12,23 +12,22 @@ from .._oid import OidArray
 from .._positions import Positions
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
-from .view import View
+from .view import T, View
 
 if TYPE_CHECKING:
     from .._lazy import ak
-    from .._objects.objects import Object
 
 __all__ = ["PickedView"]
 
 
-class PickedView(View):
+class PickedView(View[T]):
     """Objects of a view in the order of the positions that picked them; an object may occur several times.
 
     Positions, slices, ``entry_start`` and ``entry_stop`` count the picked objects. A condition is evaluated
     for every entry between the first and the last picked one of the range.
     """
 
-    def __init__(self, view: View, entries: Values) -> None:
+    def __init__(self, view: View[T], entries: Values) -> None:
         window = range(int(entries.min()), int(entries.max()) + 1) if len(entries) else range(0)
         super().__init__(view.snapshot, view.name, view._handle, window)
         self._recast_to = view._recast_to
@@ -37,7 +36,7 @@ class PickedView(View):
     def __len__(self) -> int:
         return len(self._picked)
 
-    def __iter__(self) -> Iterator[Object]:
+    def __iter__(self) -> Iterator[T]:
         return map(self.object_at, self._picked.tolist())
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -57,7 +56,7 @@ class PickedView(View):
         """Return a view of the same objects as objects of another version of their class."""
         return PickedView(self._between().as_class(version), self._picked)
 
-    def _between(self) -> View:
+    def _between(self) -> View[T]:
         """Return a view of all entries from the first to the last of the picked ones."""
         return self._within(self._window)
 
@@ -67,7 +66,7 @@ class PickedView(View):
         except IndexError:
             raise self._no_position(index) from None
 
-    def _sliced(self, index: slice) -> View:
+    def _sliced(self, index: slice) -> View[T]:
         return PickedView(self, self._picked[index])
 
     def _entries_at(self, positions: Positions) -> Values:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 import numpy as np
 
 from .._data.arrays import Tree
 from .._data.casts import Values
-from .._exceptions import ClosedError, InvalidError, NotFoundError, near_misses
+from .._exceptions import ClosedError, InvalidError, NotFoundError, WrongTypeError, near_misses
 from .._lazy import ak
-from .._objects.behaviours import object_maker
+from .._objects.behaviours import object_class, object_maker
 from .._objects.changes import entries_of
-from .._objects.objects import LinkRef, Object, value_of
+from .._objects.objects import LinkRef, value_of
 from .._objects.plain_values import plain_value
 from .._oid import Oid, OidArray, OidRange
 from .._positions import Positions, is_number, positions_of
@@ -23,8 +23,18 @@ from .._schema.classes import definition_of
 from .summaries import Summaries
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from .._snapshots import Snapshot
     from ..display import Display
+
+    T = TypeVar("T", default=Any)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+C = TypeVar("C")
 
 __all__ = ["View"]
 
@@ -32,10 +42,11 @@ BLOCK_ENTRIES = 256
 """Neighbouring objects that a loop over objects reads at once."""
 
 
-class View(Summaries):
+class View(Summaries, Generic[T]):
     """A container as of a snapshot, or a range of its entries.
 
-    A view never changes: later commits are seen through later snapshots.
+    A view never changes: later commits are seen through later snapshots. ``View[Event]`` is one of objects of
+    the class `Event`, see :meth:`of`.
     """
 
     @property
@@ -56,12 +67,12 @@ class View(Summaries):
     # Objects, one by one.
 
     @overload
-    def __getitem__(self, index: int | Oid) -> Object: ...
+    def __getitem__(self, index: int | Oid) -> T: ...
     @overload
-    def __getitem__(self, index: slice | Sequence[int] | Sequence[Oid] | np.ndarray[Any, Any]) -> View: ...
+    def __getitem__(self, index: slice | Sequence[int] | Sequence[Oid] | np.ndarray[Any, Any]) -> View[T]: ...
     @overload
     def __getitem__(self, index: str) -> ak.Array: ...
-    def __getitem__(self, index: Any) -> Object | View | ak.Array:
+    def __getitem__(self, index: Any) -> T | View[T] | ak.Array:
         """Return an object by its position, a field by its name, or a view of some of the objects.
 
         Parameters
@@ -109,23 +120,23 @@ class View(Summaries):
         entries = entries_of(oids, self._place)[0]
         strange = entries[~np.isin(entries, self.entries())]
         if len(strange):
-            oid = self.object_at(int(strange[0])).oid  # Unless it does not exist, or was deleted.
-            raise NotFoundError(f"object {oid} is not in this view of {self.name}")
+            self.object_at(int(strange[0]))  # Unless it does not exist, or was deleted.
+            raise NotFoundError(f"object {self.oid(int(strange[0]))} is not in this view of {self.name}")
         return entries
 
-    def _at(self, positions: Positions) -> View:
+    def _at(self, positions: Positions) -> View[T]:
         return self._with_entries(self._entries_at(positions))
 
-    def _with_entries(self, entries: Values) -> View:
+    def _with_entries(self, entries: Values) -> View[T]:
         from .picked import PickedView  # That module imports this one.
 
         return PickedView(self, entries)
 
-    def head(self, count: int = 5) -> View:
+    def head(self, count: int = 5) -> View[T]:
         """Return a view of the first objects."""
         return self._sliced(slice(0, count))
 
-    def sample(self, count: int, *, seed: int | None = None) -> View:
+    def sample(self, count: int, *, seed: int | None = None) -> View[T]:
         """Return a view of `count` objects chosen at random, in their order; of all if there are fewer.
 
         Examples
@@ -144,7 +155,9 @@ class View(Summaries):
         chosen = np.random.default_rng(seed).choice(len(self), min(count, len(self)), replace=False)
         return self._at(np.sort(chosen))
 
-    def sort_by(self, *keys: str, descending: bool = False, aliases: Mapping[str, str] | None = None) -> View:
+    def sort_by(
+        self, *keys: str, descending: bool = False, aliases: Mapping[str, str] | None = None
+    ) -> View[T]:
         """Return a view of the objects in the order of fields with one value per object.
 
         Objects with equal values keep their order. Missing values and NaN come last.
@@ -184,12 +197,12 @@ class View(Summaries):
     def _place(self) -> tuple[int, int]:
         return self._handle.database, self._handle.container
 
-    def _sliced(self, index: slice) -> View:
+    def _sliced(self, index: slice) -> View[T]:
         return self._within(self._slice(index))
 
-    def _within(self, window: range) -> View:
+    def _within(self, window: range) -> View[T]:
         """Return a view of a range of entries."""
-        part = View(self.snapshot, self.name, self._handle, window)
+        part: View[T] = View(self.snapshot, self.name, self._handle, window)
         part._recast_to = self._recast_to
         return part
 
@@ -199,13 +212,13 @@ class View(Summaries):
             return positions.astype(np.uint64) + np.uint64(self._window.start)
         return self.entries()[positions]
 
-    def __iter__(self) -> Iterator[Object]:
+    def __iter__(self) -> Iterator[T]:
         runs = iter([self._window]) if self._live is None else self._live.runs
         for run in runs:
             for start in range(run.start, run.stop, BLOCK_ENTRIES):
                 yield from self._handle.objects(self, start, min(start + BLOCK_ENTRIES, run.stop))
 
-    def object_at(self, entry: int) -> Object:
+    def object_at(self, entry: int) -> T:
         """Return the object at an entry of the container, which may lie outside the range of this view.
 
         Raises
@@ -213,7 +226,7 @@ class View(Summaries):
         NotFoundError
             If the container has no such entry, or the object was deleted.
         """
-        found = self._handle.object_at(self, entry)
+        found: T | None = self._handle.object_at(self, entry)
         if found is not None:
             return found
         if not 0 <= entry < self._handle.entries:
@@ -221,6 +234,37 @@ class View(Summaries):
                 f"entry {entry} does not exist: {self.name} has {self._handle.entries:,} in this snapshot"
             )
         raise NotFoundError(f"object {self.oid(entry)} of {self.name} was deleted")
+
+    def of(self, cls: type[C]) -> View[C]:
+        """Return this view as one of objects of a declared class, for type checkers and editors.
+
+        Objects are instances of their class without it, see :class:`Object`.
+
+        Raises
+        ------
+        WrongTypeError
+            If the objects are not of this class.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> @fb.persistent
+        ... class Event:
+        ...     run: fb.uint32
+        >>> with fed.transaction() as txn:
+        ...     events = txn.database("d", create=True).container("events", Event, create=True)
+        ...     oid = events.append(Event(run=7))
+        >>> events: fb.View[Event] = fed["d/events"].of(Event)
+        >>> events[0].run
+        7
+        """
+        found = object_class(self.definition)
+        if not issubclass(found, cls):
+            raise WrongTypeError(
+                f"objects of {self.name} are of class {self.definition.name}, not {cls.__qualname__}"
+            )
+        return cast("View[C]", self)
 
     def _object_maker(self) -> Any:
         """Return what makes an object one of its declared class, or None; the extension module calls this."""
@@ -310,7 +354,7 @@ class View(Summaries):
         view._recast_to = number
         return view
 
-    def find(self, /, **values: Any) -> Object:
+    def find(self, /, **values: Any) -> T:
         """Return the first object with the given values of fields.
 
         With an index over the fields this takes microseconds; without one, entries are read until one
@@ -340,7 +384,7 @@ class View(Summaries):
             raise NotFoundError(f"{self.name} has no object with {shown} as of this snapshot")
         return self.object_at(entry)
 
-    def find_all(self, /, **values: Any) -> list[Object]:
+    def find_all(self, /, **values: Any) -> list[T]:
         """Return all objects with the given values of fields, in order; see :meth:`find`."""
         return [self.object_at(entry) for entry in self._found(stored_values(values, self.definition))]
 
