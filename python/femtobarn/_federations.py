@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
+from ._bars import Told
 from ._conditions.global_tags import Conditions
 from ._containers import Containers
 from ._exceptions import InvalidError, check_text
-from ._exchange.exports import Progress as ObjectProgress
 from ._exchange.imports import Imports
 from ._femtobarn import FederationHandle, count_fork
 from ._objects.objects import Object
@@ -329,7 +329,7 @@ class Federation(Containers, Upkeep, Storage, Imports):
         *,
         format: str | None = None,
         aliases: Mapping[str, str] | None = None,
-        progress: ObjectProgress | None = None,
+        progress: Told = None,
     ) -> int:
         """Export objects of containers to a file, as of the newest commit; see :meth:`Snapshot.export`."""
         return self.snapshot().export(

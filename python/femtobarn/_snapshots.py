@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ._bars import Told
 from ._data.casts import Values
 from ._data.results import as_library
 from ._exceptions import ClosedError, NotFoundError, WrongTypeError, check_text, is_text, near_misses
-from ._exchange.exports import Progress, export_objects
+from ._exchange.exports import export_objects
 from ._html import html_table
 from ._lazy import ak
 from ._objects.behaviours import array_behavior
@@ -294,7 +295,7 @@ class Snapshot(Mapping[str, View[Object]]):
         *,
         format: str | None = None,
         aliases: Mapping[str, str] | None = None,
-        progress: Progress | None = None,
+        progress: Told = None,
     ) -> int:
         """Export the objects of containers to a file, and return their number.
 

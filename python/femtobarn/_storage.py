@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _femtobarn
+from ._bars import bar
 from ._exceptions import FemtobarnError, InvalidError, NotFoundError, near_misses
 from ._upkeep import Progress, seconds
 
@@ -299,14 +300,12 @@ def _time(microseconds: int) -> datetime:
 
 
 def staging_bar() -> Progress:
-    """Return what shows, on a terminal, that a reader waits for a database to be brought back."""
-    from tqdm import tqdm  # takes time to import, and few need it
-
-    bar = tqdm(unit="B", unit_scale=True, disable=None, leave=False)
+    """Return what shows a user that a reader waits for a database to be brought back."""
+    shown = bar(unit="B")
 
     def tell(doing: str, of: str, done: int, total: int) -> None:
-        bar.total = total
-        bar.set_description_str(f"{doing} {of}", refresh=False)
-        bar.update(done - bar.n)
+        shown.total = total
+        shown.set_description_str(f"{doing} {of}", refresh=False)
+        shown.update(done - shown.n)
 
     return tell

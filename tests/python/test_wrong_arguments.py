@@ -40,8 +40,8 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "item": (lambda fed: fed["d/events"][0][0], "an object has fields by name"),
     "fields": (lambda fed: fed["d/events"].arrays([1]), "names of fields are texts, not 1"),
     "progress": (
-        lambda fed: fed["d/events"].export(fed.path + "/x.root", progress=True),
-        "progress must be a function of done, total.*, not True",
+        lambda fed: fed["d/events"].export(fed.path + "/x.root", progress=3),
+        "progress must be a function of done, total.*, not 3",
     ),
     "check": (lambda fed: fed.check(progress=True), "progress must be a function .*; got True"),
     "database": (lambda fed: fed.transaction().database(7), "database must be a text, not 7"),

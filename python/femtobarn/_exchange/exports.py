@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .._bars import Told, objects_bar
 from .._data.arrays import columns_of
 from .._data.results import as_library
 from .._exceptions import (
@@ -24,7 +25,6 @@ from .._exceptions import (
     NotFoundError,
     StorageError,
     UnsupportedError,
-    check_progress,
     near_misses,
 )
 from .._femtobarn import ExportHandle
@@ -34,10 +34,7 @@ from .._schema.types import Definition, Record, Variant, innermost
 if TYPE_CHECKING:
     from .._lazy import ak
 
-__all__ = ["Exported", "Progress", "export_objects"]
-
-Progress = Callable[[int, int], None]
-"""Called with the objects done so far and the objects in all."""
+__all__ = ["Exported", "export_objects"]
 
 SUFFIXES = {".root": "root", ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow"}
 """The format for each suffix of a file name."""
@@ -75,7 +72,7 @@ def export_objects(
     path: str | os.PathLike[str],
     *,
     format: str | None = None,
-    progress: Progress | None = None,
+    progress: Told = None,
 ) -> int:
     """Export objects to a file, and return their number.
 
@@ -86,7 +83,6 @@ def export_objects(
     path, format, progress
         As for :meth:`femtobarn.View.export`.
     """
-    check_progress(progress, "done, total")
     target = Path(os.fspath(path))
     kind = format_of(target, format)
     if kind != "root" and len(exported) != 1:
@@ -96,7 +92,7 @@ def export_objects(
     if is_taken:
         raise ExistsError(f"file {target} exists; remove it, or choose another name")
     total, done = sum(each.entries for each in exported.values()), 0
-    with _renamed_on_success(target) as partial:
+    with objects_bar(progress, target.name) as tell, _renamed_on_success(target) as partial:
         sink = _SINKS[kind](partial, target.name)
         for name, objects in exported.items():
             sink.begin(name, objects.definition)
@@ -104,8 +100,8 @@ def export_objects(
                 with _translated_errors(target):
                     sink.write(batch)
                 done += len(batch)
-                if progress is not None:
-                    progress(done, total)
+                if tell is not None:
+                    tell(done, total)
         with _translated_errors(target):
             sink.close()
     return done

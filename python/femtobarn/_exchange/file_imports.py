@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .._exceptions import InvalidError, check_progress, missing_file
+from .._bars import Told, check_told, objects_bar
+from .._exceptions import InvalidError, missing_file
 from .._femtobarn import identify
 from .._query.paths import Expressions, expand
 from .._query.projections import part_of
 from .csv_files import open_csv
-from .exports import Progress
 from .file_kinds import KINDS, kind_of, stem_of
 from .file_source import FileSource
 from .hdf5_files import open_hdf5
@@ -48,12 +48,12 @@ class FileOptions:
     ntuple: str | None = None
     expressions: Expressions = None
     again: bool = False
-    progress: Progress | None = None
+    progress: Told = None
 
 
 def import_file(federation: ImportTarget, file: Path, options: FileOptions) -> Imported:
     """Copy a file into a container; see :meth:`femtobarn.Federation.import_file`."""
-    check_progress(options.progress, "done, total")
+    check_told(options.progress)
     path, name = (str(file), None) if file.exists() else split_place(str(file))
     file, name = Path(path), options.ntuple or name
     kind = kind_of(file)
@@ -105,11 +105,13 @@ def _copy(
         # The container is locked from here on; a process that held it before may have imported the same file.
         refuse_imported(federation.snapshot(), origins)
         before = len(writer)
-        for batch in _batches(source, paths, writer, classes):
-            oids = writer.extend(batch)
-            if options.progress is not None:
-                done = source.position() if source.position is not None else oids.stop - before
-                options.progress(done, source.total)
+        unit = "B" if source.position is not None else " objects"
+        with objects_bar(options.progress, origin.file, unit) as tell:
+            for batch in _batches(source, paths, writer, classes):
+                oids = writer.extend(batch)
+                if tell is not None:
+                    done = source.position() if source.position is not None else oids.stop - before
+                    tell(done, source.total)
         added = len(writer) - before
         record_origin(txn, database, origin, writer, before, added)
     return Imported(f"{database}/{name}", definition.name, added, source.skipped, origin.file, source.tree)

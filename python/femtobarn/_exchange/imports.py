@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from .._bars import Told
 from .._query.paths import Expressions
-from .exports import Progress
 from .file_imports import FileOptions, import_file
 from .import_plan import TreeOptions
 from .import_target import Imported, ImportTarget
@@ -33,7 +33,7 @@ class Imports:
         jobs: int = 1,
         batch_bytes: int = 64_000_000,
         links: bool = True,
-        progress: Progress | None = None,
+        progress: Told = None,
     ) -> Imported:
         """Copy one TTree of a ROOT file, or all of them, into containers, in one transaction.
 
@@ -80,7 +80,7 @@ class Imports:
         jobs: int = 1,
         batch_bytes: int = 64_000_000,
         links: bool = True,
-        progress: Progress | None = None,
+        progress: Told = None,
     ) -> list[Imported]:
         """Copy TTrees of ROOT files into containers, all files in one transaction.
 
@@ -116,7 +116,8 @@ class Imports:
         links
             Whether indices of elements of the same object become links, stored as the numbers that they are.
         progress
-            Called with the objects imported so far and the objects in all.
+            Called with the objects imported so far and the objects in all; True shows a bar, on a terminal or
+            in a notebook.
 
         Returns
         -------
@@ -147,7 +148,7 @@ class Imports:
         ntuple: str | None = None,
         expressions: Expressions = None,
         again: bool = False,
-        progress: Progress | None = None,
+        progress: Told = None,
     ) -> Imported:
         """Copy a table, an RNTuple of a ROOT file, or events of a generator into a container.
 
@@ -175,7 +176,8 @@ class Imports:
             Whether to import the file even if it was imported before.
         progress
             Called with the objects imported so far and the objects in all; for CSV, LHE and HepMC files with
-            the bytes that were read, and the size of the file.
+            the bytes that were read, and the size of the file. True shows a bar, on a terminal or in a
+            notebook.
 
         Raises
         ------

@@ -9,11 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._exceptions import InvalidError, NotFoundError, check_progress
+from .._bars import Progress, Told, check_told, objects_bar
+from .._exceptions import InvalidError, NotFoundError
 from .._schema.references import linked_paths
 from .._schema.types import Definition
 from .batches import read_batches
-from .exports import Progress
 from .file_kinds import kind_of
 from .import_plan import Destination, PlannedTree, TreeOptions, classes_of, plan_trees
 from .import_target import Imported, ImportTarget
@@ -35,10 +35,10 @@ def import_trees(
     federation: ImportTarget,
     places: Sequence[tuple[str, str | None]],
     options: TreeOptions,
-    progress: Progress | None = None,
+    progress: Told = None,
 ) -> list[Imported]:
     """Copy trees of files into containers; see :meth:`femtobarn.Federation.import_trees`."""
-    check_progress(progress, "done, total")
+    check_told(progress)
     if options.jobs < 1:
         raise InvalidError(f"invalid jobs {options.jobs}: must be 1 or more")
     plan = plan_trees(places, options, federation.snapshot())
@@ -53,7 +53,8 @@ def import_trees(
         # Existing containers are locked from here on; a process that held one before may have imported the
         # same file.
         refuse_imported(federation.snapshot(), origins)
-        lost = _copy(plan, writers, definitions, txn, options, progress)
+        with objects_bar(progress, named) as tell:
+            lost = _copy(plan, writers, definitions, txn, options, tell)
     return [
         _imported(planned, definitions[planned.destination], links)
         for planned, links in zip(plan, lost, strict=True)

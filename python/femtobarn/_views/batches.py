@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from .._bars import Told, check_told, objects_bar
 from .._exceptions import InvalidError
 from .._sizes import bytes_of_size
 
@@ -19,7 +20,11 @@ FIRST_STEP_ENTRIES = 1000
 
 
 def read_in_batches(
-    read: Callable[[range], ak.Array], window: range, step_size: int | str
+    read: Callable[[range], ak.Array],
+    window: range,
+    step_size: int | str,
+    progress: Told = None,
+    title: str = "",
 ) -> Iterator[ak.Array]:
     """Return the batches of a range.
 
@@ -29,6 +34,8 @@ def read_in_batches(
         Reads a part of the range. It is called in another thread if there are several.
     step_size
         Entries of a batch, or its size in memory, such as ``"64 MB"``.
+    progress, title
+        As for :func:`objects_bar`.
 
     Raises
     ------
@@ -43,27 +50,44 @@ def read_in_batches(
             raise InvalidError(f"{error}, or a number of entries") from None
     if step < 1:
         raise InvalidError(f"invalid step_size {step_size}: must be 1 or more entries")
-    return _read_ahead(read, window, step, target)
+    check_told(progress)
+    return _told(_read_ahead(read, window, step, target), len(window), progress, title)
+
+
+def _told(
+    batches: Iterator[tuple[int, ak.Array]], total: int, progress: Told, title: str
+) -> Iterator[ak.Array]:
+    """Yield the arrays of batches, and tell how many of the entries were read."""
+    done = 0
+    with objects_bar(progress, title) as tell:
+        for entries, array in batches:
+            done += entries
+            if tell is not None:
+                tell(done, total)
+            yield array
 
 
 def _read_ahead(
     read: Callable[[range], ak.Array], window: range, step: int, target: int | None
-) -> Iterator[ak.Array]:
-    """Yield batches of `step` entries, or of about `target` bytes; a thread reads the next meanwhile."""
+) -> Iterator[tuple[int, ak.Array]]:
+    """Yield batches of `step` entries, or of about `target` bytes, with the number of entries that were read.
+
+    A thread reads the next one meanwhile.
+    """
     if 0 < len(window) <= step:
-        yield read(window)
+        yield len(window), read(window)
         return
     with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
         part = window[:step]
         reading = reader.submit(read, part)
         while len(part):
-            array = reading.result()
+            array, entries = reading.result(), len(part)
             if target is not None:
-                step = _next_step(target, array.nbytes, len(part))
+                step = _next_step(target, array.nbytes, entries)
             part = range(part.stop, min(part.stop + step, window.stop))
             if len(part):
                 reading = reader.submit(read, part)
-            yield array
+            yield entries, array
 
 
 def _next_step(target: int, size: int, entries: int) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._bars import Told
 from .._data.arrays import Tree
 from .._data.casts import Values
 from .._data.results import as_library, awkward_of, check_library, tree_nbytes
@@ -110,9 +111,17 @@ class ColumnReader:
         return np.arange(start, stop, dtype=np.uint64) if live is None else live.within(start, stop)
 
     def _batches(
-        self, projection: Projection, selection: Selection | None, window: range, step_size: int | str
+        self,
+        projection: Projection,
+        selection: Selection | None,
+        window: range,
+        step_size: int | str,
+        progress: Told = None,
     ) -> Iterator[ak.Array]:
-        return read_in_batches(lambda part: self._array_of(projection, selection, part), window, step_size)
+        def read(part: range) -> ak.Array:
+            return self._array_of(projection, selection, part)
+
+        return read_in_batches(read, window, step_size, progress, self.name)
 
     def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
         """Return the fields of the selected objects in a part of the range."""

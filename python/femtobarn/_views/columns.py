@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from .._bars import Told
 from .._data.casts import Values
-from .._exchange.exports import Exported, Progress, export_objects
+from .._exchange.exports import Exported, export_objects
 from .._lazy import ak
 from .._query.paths import Expressions
 from .._query.selection import Where
@@ -106,6 +107,7 @@ class Columns(ColumnReader):
         aliases: Mapping[str, str] | None = None,
         filter_name: Expressions = None,
         cut: Where = None,
+        progress: Told = None,
     ) -> Iterator[Any]:
         """Read fields batch by batch, with read-ahead of one batch.
 
@@ -114,6 +116,9 @@ class Columns(ColumnReader):
         step_size
             Entries per batch, or memory per batch, such as ``"64 MB"``. Each batch gives the size of an entry
             for the next one. The other parameters are those of :meth:`arrays`.
+        progress
+            Called with the entries read so far and the entries in all; True shows a bar, on a terminal or in
+            a notebook.
 
         Examples
         --------
@@ -128,7 +133,8 @@ class Columns(ColumnReader):
         """
         request = Request.of(self.definition, expressions, where, library, aliases, filter_name, cut)
         part = self._part(entry_start, entry_stop)
-        return map(request.result, self._batches(request.projection, request.selection, part, step_size))
+        batches = self._batches(request.projection, request.selection, part, step_size, progress)
+        return map(request.result, batches)
 
     def _field(self, path: str) -> Any:
         """Return a field by its dotted name as an array."""
@@ -207,7 +213,7 @@ class Columns(ColumnReader):
         aliases: Mapping[str, str] | None = None,
         filter_name: Expressions = None,
         cut: Where = None,
-        progress: Progress | None = None,
+        progress: Told = None,
     ) -> int:
         """Export what :meth:`arrays` would return to a file of another format; return how many objects.
 
@@ -224,7 +230,8 @@ class Columns(ColumnReader):
         step_size
             As for :meth:`iterate`: so much is in memory at once.
         progress
-            Called with the objects exported so far and the objects in all.
+            Called with the objects exported so far and the objects in all; True shows a bar, on a terminal or
+            in a notebook.
 
         Raises
         ------

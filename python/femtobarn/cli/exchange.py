@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
-
-from tqdm import tqdm
 
 from .. import _federations
 from .._exceptions import InvalidError
@@ -17,34 +13,21 @@ from .._schema.types import ElementLink, Link, Node, Primitive, String, innermos
 from .contents import snapshot_of
 from .output import emit, emit_line, human_size, plain_entry, table, text_entry
 
-__all__ = ["attach", "drop", "export", "find", "import_files", "index", "objects_bar", "rename", "seal"]
-
-
-@contextmanager
-def objects_bar(title: str, unit: str = " objects") -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of the objects or bytes done, on standard error, and only on a terminal."""
-    with tqdm(desc=title, unit=unit, unit_scale=True, disable=None, leave=False) as bar:
-
-        def tell(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
-        yield tell
+__all__ = ["attach", "drop", "export", "find", "import_files", "index", "rename", "seal"]
 
 
 def export(options: argparse.Namespace) -> None:
     """Export objects of containers to a file."""
     snapshot = snapshot_of(options)
-    with objects_bar(options.file) as tell:
-        count = snapshot.export(
-            options.names,
-            options.file,
-            options.field or None,
-            options.where,
-            format=options.format,
-            aliases=dict(_named(text) for text in options.alias or ()),
-            progress=tell,
-        )
+    count = snapshot.export(
+        options.names,
+        options.file,
+        options.field or None,
+        options.where,
+        format=options.format,
+        aliases=dict(_named(text) for text in options.alias or ()),
+        progress=True,
+    )
     emit(options, {"file": options.file, "entries": count}, f"exported {count:,} objects to {options.file}")
 
 

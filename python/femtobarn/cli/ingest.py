@@ -8,12 +8,11 @@ from typing import Any
 
 from .. import _federations
 from .._exceptions import InvalidError
-from .._exchange.file_kinds import EVENTS, STREAMS, kind_of
+from .._exchange.file_kinds import EVENTS, kind_of
 from .._exchange.import_plan import TreeOptions
 from .._exchange.import_target import Imported
 from .._exchange.tree_imports import expand_files, import_trees
 from .._sizes import bytes_of_size
-from .exchange import objects_bar
 
 __all__ = ["ingest", "report"]
 
@@ -52,25 +51,22 @@ def _trees(
         bytes_of_size(options.step),
         not options.no_links,
     )
-    with objects_bar(places[0][0] if len(places) == 1 else f"{len(places)} files") as tell:
-        return import_trees(federation, places, tree_options, tell)
+    return import_trees(federation, places, tree_options, True)
 
 
 def _table(
     federation: _federations.Federation, path: str, name: str | None, options: argparse.Namespace
 ) -> Imported:
-    unit = "B" if kind_of(Path(path)) in STREAMS else " objects"
-    with objects_bar(path, unit) as tell:
-        return federation.import_file(
-            path,
-            database=options.database,
-            container=options.container,
-            class_name=options.class_name,
-            ntuple=name,
-            expressions=options.only,
-            again=options.again,
-            progress=tell,
-        )
+    return federation.import_file(
+        path,
+        database=options.database,
+        container=options.container,
+        class_name=options.class_name,
+        ntuple=name,
+        expressions=options.only,
+        again=options.again,
+        progress=True,
+    )
 
 
 def _facts(done: Imported) -> dict[str, Any]:

@@ -1,0 +1,56 @@
+"""Bars that show how far a long call is: on terminals and in notebooks, nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from ._exceptions import check_progress
+
+__all__ = ["Progress", "Told", "bar", "check_told", "objects_bar"]
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the objects done so far and the objects in all."""
+
+Told: TypeAlias = Progress | bool | None
+"""What a caller gives as `progress`: what is called, or whether to show a bar."""
+
+
+def bar(**settings: Any) -> Any:
+    """Return a bar of tqdm with its settings; where nobody would see it, it does nothing."""
+    from tqdm.auto import tqdm  # takes time to import, and few need it
+
+    # In a notebook it is a widget, though nothing is a terminal there.
+    is_widget = any(each.__module__ == "tqdm.notebook" for each in tqdm.__mro__)
+    return tqdm(unit_scale=True, disable=False if is_widget else None, leave=False, **settings)
+
+
+def check_told(progress: object) -> None:
+    """Raise an error if what a caller gave as `progress` is neither a function nor a truth value."""
+    if not isinstance(progress, bool):
+        check_progress(progress, "done, total")
+
+
+@contextmanager
+def objects_bar(progress: Told, title: str, unit: str = " objects") -> Iterator[Progress | None]:
+    """Return what to call with the objects or bytes done: what the caller gave, or what shows a bar.
+
+    Raises
+    ------
+    WrongTypeError
+        If `progress` is neither a function nor a truth value.
+    """
+    check_told(progress)
+    if not isinstance(progress, bool):
+        yield progress
+    elif not progress:
+        yield None
+    else:
+        with bar(desc=title, unit=unit) as shown:
+
+            def tell(done: int, total: int) -> None:
+                shown.total = total
+                shown.update(done - shown.n)
+
+            yield tell
