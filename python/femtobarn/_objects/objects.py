@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from .._snapshots import Snapshot
     from .._views.view import View
 
-__all__ = ["ElementRef", "LinkList", "LinkRef", "Object", "RecordValue"]
+__all__ = ["ElementRef", "Layouts", "LinkList", "LinkRef", "Object", "RecordValue"]
 
+
+Layouts = dict[int, tuple[Tree, "ak.contents.Content"]]
+"""Columns and the layouts that were made of them, by the identities of the columns."""
 
 _set = object.__setattr__
 
@@ -304,8 +307,14 @@ class LinkList(Sequence["LinkRef | ElementRef | None"]):
         return f"<{len(self)} links>"
 
 
-def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
-    """Return the value at an index of columns as a Python object."""
+def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot, layouts: Layouts | None = None) -> Any:
+    """Return the value at an index of columns as a Python object.
+
+    Parameters
+    ----------
+    layouts
+        Layouts that were made of columns before, to which those made now are added.
+    """
     kind = tree[0]
     if kind == "primitive":
         return _meant(np.frombuffer(tree[2], DTYPES[tree[1]])[index].item(), node)
@@ -313,7 +322,7 @@ def value_of(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
         start, stop = np.frombuffer(tree[1], np.int64)[index : index + 2].tolist()
         return _meant(bytes(memoryview(tree[2])[start:stop]).decode(errors="replace"), node)
     if kind == "list":
-        return _list_value(tree, node, index, snapshot)
+        return _list_value(tree, node, index, snapshot, layouts)
     if kind == "fixed":
         item = node.item if isinstance(node, Fixed) else None
         return items_of(tree[3], item, index * tree[1], (index + 1) * tree[1], snapshot)
@@ -342,10 +351,10 @@ def _record_at(tree: Tree, node: Record, index: int, snapshot: Snapshot) -> Reco
     return made
 
 
-def _list_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
+def _list_value(tree: Tree, node: Node, index: int, snapshot: Snapshot, layouts: Layouts | None) -> Any:
     start, stop = np.frombuffer(tree[1], np.int64)[index : index + 2].tolist()
     if isinstance(node, Optional):
-        return value_of(tree[2], node.item, start, snapshot) if stop > start else None
+        return value_of(tree[2], node.item, start, snapshot, layouts) if stop > start else None
     if isinstance(node, List) and node.is_bytes:
         return bytes(memoryview(tree[2][2])[start:stop])
     if isinstance(node, List) and node.is_map:
@@ -353,7 +362,7 @@ def _list_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
     if isinstance(node, List) and node.meaning is not None:
         items = (value_of(tree[2], node.item, item, snapshot) for item in range(start, stop))
         return node.meaning.to_python(items)
-    return items_of(tree[2], node.item if isinstance(node, List) else None, start, stop, snapshot)
+    return items_of(tree[2], node.item if isinstance(node, List) else None, start, stop, snapshot, layouts)
 
 
 def _variant_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> Any:
@@ -364,7 +373,14 @@ def _variant_value(tree: Tree, node: Node, index: int, snapshot: Snapshot) -> An
     return value_of(tree[3][tag], node.alternatives[tag], position, snapshot)
 
 
-def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Snapshot) -> Any:
+def items_of(
+    tree: Tree,
+    node: Node | None,
+    start: int,
+    stop: int,
+    snapshot: Snapshot,
+    layouts: Layouts | None = None,
+) -> Any:
     """Return a range of items.
 
     Numbers and times are a NumPy array; texts, links, members of enumerations, tuples, dictionaries and sets
@@ -378,9 +394,14 @@ def items_of(tree: Tree, node: Node | None, start: int, stop: int, snapshot: Sna
     if isinstance(node, Link | ElementLink):
         records = _link_records(tree, start, stop)
         return LinkList(records, lambda index: _link_value(records[index], node, snapshot), snapshot)
-    layout = layout_of(tree, node)
-    # The layout is sliced, because slicing an array would make a second high-level object, which is costly.
-    part = layout if (start, stop) == (0, layout.length) else layout[start:stop]
+    layouts = {} if layouts is None else layouts
+    _, layout = layouts.get(id(tree)) or layouts.setdefault(id(tree), (tree, layout_of(tree, node)))
+    if layout.is_record:
+        # Awkward slices those members of indexed records that are used, but all members of a slice.
+        part = ak.contents.IndexedArray(ak.index.Index64(np.arange(start, stop)), layout)
+    else:
+        # Slicing an array would make a second high-level object, which is costly.
+        part = layout[start:stop]
     return ak.Array(part, **snapshot.array_settings)
 
 

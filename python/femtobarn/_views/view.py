@@ -13,7 +13,7 @@ from .._exceptions import ClosedError, InvalidError, NotFoundError, WrongTypeErr
 from .._lazy import ak
 from .._objects.behaviours import object_class, object_maker
 from .._objects.changes import entries_of
-from .._objects.objects import LinkRef, value_of
+from .._objects.objects import Layouts, LinkRef, value_of
 from .._objects.plain_values import plain_value
 from .._oid import Oid, OidArray, OidRange
 from .._positions import Positions, is_number, positions_of
@@ -48,6 +48,9 @@ class View(Summaries, Generic[T]):
     A view never changes: later commits are seen through later snapshots. ``View[Event]`` is one of objects of
     the class `Event`, see :meth:`of`.
     """
+
+    _layouts: Layouts | None = None
+    """While a loop goes over the objects, layouts of the columns of the block that it is at."""
 
     @property
     def num_entries(self) -> int:
@@ -214,9 +217,13 @@ class View(Summaries, Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         runs = iter([self._window]) if self._live is None else self._live.runs
-        for run in runs:
-            for start in range(run.start, run.stop, BLOCK_ENTRIES):
-                yield from self._handle.objects(self, start, min(start + BLOCK_ENTRIES, run.stop))
+        try:
+            for run in runs:
+                for start in range(run.start, run.stop, BLOCK_ENTRIES):
+                    self._layouts = {}
+                    yield from self._handle.objects(self, start, min(start + BLOCK_ENTRIES, run.stop))
+        finally:
+            self._layouts = None
 
     def object_at(self, entry: int) -> T:
         """Return the object at an entry of the container, which may lie outside the range of this view.
@@ -272,7 +279,7 @@ class View(Summaries, Generic[T]):
 
     def _value_of(self, name: str, tree: Tree, index: int) -> Any:
         """Return a value of a type that the extension module does not convert itself."""
-        return value_of(tree, self.definition.record.by_name[name], index, self.snapshot)
+        return value_of(tree, self.definition.record.by_name[name], index, self.snapshot, self._layouts)
 
     def _plain_value(self, name: str, value: Any) -> Any:
         """Return a value in Python's own types; the extension module calls this."""
