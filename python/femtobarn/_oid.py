@@ -10,7 +10,7 @@ import numpy as np
 from ._femtobarn import Oid
 from ._positions import is_number, positions_of
 
-__all__ = ["OID_DTYPE", "Oid", "OidArray", "OidRange"]
+__all__ = ["OID_DTYPE", "Oid", "OidArray", "OidRange", "are_oids"]
 
 Entries = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -139,3 +139,10 @@ def _records(database: int, container: int, entries: Entries) -> np.ndarray[Any,
     oids["container"] = container
     oids["entry"] = entries
     return oids
+
+
+def are_oids(index: object) -> bool:
+    """Whether an index of objects is a list, range or array of OIDs."""
+    return isinstance(index, OidRange | OidArray) or (
+        isinstance(index, list | tuple) and bool(index) and all(isinstance(each, Oid) for each in index)
+    )

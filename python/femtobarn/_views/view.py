@@ -15,7 +15,7 @@ from .._objects.behaviours import object_class, object_maker
 from .._objects.changes import entries_of
 from .._objects.objects import Layouts, LinkRef, value_of
 from .._objects.plain_values import plain_value
-from .._oid import Oid, OidArray, OidRange
+from .._oid import Oid, OidRange, are_oids
 from .._positions import Positions, is_number, positions_of
 from .._query.meant_constants import stored_values
 from .._query.selection import Selection, Where
@@ -114,7 +114,7 @@ class View(Summaries, Generic[T]):
             return self._sliced(index)
         if isinstance(index, Oid):
             return self.object_at(int(self._entries_of_oids([index])[0]))
-        if _are_oids(index):
+        if are_oids(index):
             return self._with_entries(self._entries_of_oids(index))
         return self._at(positions_of(index, len(self), self.name))
 
@@ -440,12 +440,6 @@ class View(Summaries, Generic[T]):
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""
         return self._handle.indexes()
-
-
-def _are_oids(index: Any) -> bool:
-    return isinstance(index, OidRange | OidArray) or (
-        isinstance(index, list | tuple) and bool(index) and all(isinstance(each, Oid) for each in index)
-    )
 
 
 def _view_at(snapshot: Snapshot, name: str, start: int, stop: int, version: int | None) -> View:

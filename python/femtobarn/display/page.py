@@ -93,7 +93,7 @@ class Display:
         return f"<Display of {first}>" if count == 1 else f"<Display of {count} objects, from {first} on>"
 
 
-def display(objects: Object | Iterable[Object], *, referrers: bool = False) -> Display:
+def display(objects: Object | Iterable[Any], *, referrers: bool = False) -> Display:
     """Return a display of an object, or of several to step through.
 
     Parameters
