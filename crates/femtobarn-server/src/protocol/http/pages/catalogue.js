@@ -6,15 +6,19 @@ import { beginDetails, showDetails } from "./details.js";
 import { beginHistory, showHistory } from "./history.js";
 
 const DEFAULTS = { federation: "", csn: "", view: "containers", search: "", class: "", state: "", sort: "created",
-  descending: "", offset: "0", container: "" };
+  descending: "", offset: "0", message: "", container: "" };
 const VIEWS = { containers: showContainers, classes: showClasses, history: showHistory };
 
 const chosen = { ...DEFAULTS };
 let overview = null;
+// What waits for answers of the server; it ends when something else is chosen.
+let waiting = new AbortController();
+// What the view shows. Below the details of a container it stays as it is, with its focus.
+let drawn = "";
 
 // Changes what is chosen, and shows it. What is typed or dragged does not become a step back.
-export async function choose(changes, isStep = true) {
-  Object.assign(chosen, changes);
+async function choose(changes, isStep = true) {
+  Object.assign(chosen, { container: "" }, changes);
   const given = Object.entries(chosen).filter(([name, value]) => `${value}` !== DEFAULTS[name]);
   const address = `${location.pathname}?${new URLSearchParams(given)}`;
   history[isStep ? "pushState" : "replaceState"](null, "", address);
@@ -22,23 +26,29 @@ export async function choose(changes, isStep = true) {
 }
 
 async function show() {
+  waiting.abort();
+  waiting = new AbortController();
+  const { signal } = waiting;
+  $("federation").value = chosen.federation;
   try {
-    const named = encodeURI(chosen.federation);
-    const told = await ask(`api/federations${named}`, { csn: chosen.csn });
-    // Another choice may have been made meanwhile.
-    if (named !== encodeURI(chosen.federation) || chosen.csn !== "" && told.csn !== Math.min(chosen.csn, told.head)) return;
-    overview = told;
+    overview = await ask(`api/federations${encodeURI(chosen.federation)}`, { csn: chosen.csn }, signal);
     showMoment();
     for (const link of document.querySelectorAll("nav a")) {
       link.href = `?${new URLSearchParams({ federation: chosen.federation, csn: chosen.csn, view: link.dataset.view })}`;
-      link.toggleAttribute("aria-current", link.dataset.view === chosen.view);
+      if (link.dataset.view === chosen.view) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
     }
     for (const view of Object.keys(VIEWS)) $(`view-${view}`).hidden = view !== chosen.view;
-    await VIEWS[chosen.view](chosen, overview);
-    await showDetails(chosen, overview);
+    const view = JSON.stringify([{ ...chosen, container: "" }, overview.head]);
+    if (view !== drawn) {
+      drawn = "";
+      await VIEWS[chosen.view](chosen, overview, signal);
+      drawn = view;
+    }
+    await showDetails(chosen, overview, signal);
     showError("");
   } catch (error) {
-    showError(`The catalogue cannot be shown: ${error.message}`);
+    if (!signal.aborted) showError(`The catalogue cannot be shown: ${error.message}`);
   }
 }
 
@@ -61,24 +71,23 @@ function showMoment() {
 function read() {
   const given = Object.fromEntries(new URLSearchParams(location.search));
   Object.assign(chosen, DEFAULTS, given);
-  chosen.view = chosen.view in VIEWS ? chosen.view : DEFAULTS.view;
+  chosen.federation ||= $("federation").options[0].value;
+  if (!Object.hasOwn(VIEWS, chosen.view)) chosen.view = DEFAULTS.view;
 }
 
 async function begin() {
-  read();
   try {
     const names = await ask("api/federations");
     if (!names.length) throw new Error("the server has no federation that you may read");
     $("federation").replaceChildren(...names.map((name) => new Option(name)));
-    chosen.federation ||= names[0];
-    $("federation").value = chosen.federation;
   } catch (error) {
     showError(`The catalogue cannot be shown: ${error.message}`);
     return;
   }
+  read();
   $("federation").addEventListener("change", () => choose({ ...DEFAULTS, federation: $("federation").value, view: chosen.view }));
-  $("csn").addEventListener("input", () => { $("commit-number").textContent = `${count(Number($("csn").value))} of ${count(overview.head)}`; });
-  $("csn").addEventListener("change", () => choose({ csn: Number($("csn").value) === overview.head ? "" : $("csn").value, offset: 0 }, false));
+  $("csn").addEventListener("input", () => { $("commit-number").textContent = `${count(Number($("csn").value))} of ${count(Number($("csn").max))}`; });
+  $("csn").addEventListener("change", () => choose({ csn: $("csn").value === $("csn").max ? "" : $("csn").value, offset: 0 }, false));
   $("tag").addEventListener("change", () => choose({ csn: $("tag").value, offset: 0 }));
   $("newest").addEventListener("click", () => choose({ csn: "", offset: 0 }));
   for (const link of document.querySelectorAll("nav a")) {
@@ -86,7 +95,7 @@ async function begin() {
   }
   $("moment").addEventListener("submit", (event) => event.preventDefault());
   for (const form of document.querySelectorAll(".filters")) form.addEventListener("submit", (event) => event.preventDefault());
-  addEventListener("popstate", () => { const federation = chosen.federation; read(); chosen.federation ||= federation; show(); });
+  addEventListener("popstate", () => { read(); show(); });
   beginContainers(choose);
   beginHistory(choose);
   beginDetails(choose);

@@ -1,16 +1,11 @@
 // The view of the containers: search, filters, sorting, pages.
-import { $, ask, count, element, fill, size } from "./elements.js";
+import { $, ask, count, element, fill, setUnlessTyped, size, whenTyped } from "./elements.js";
 
 const PAGE = 50;
-const TYPING_MS = 200;
 const heads = () => [...$("containers").tHead.rows[0].cells].filter((head) => head.dataset.sort);
 
 export function beginContainers(choose) {
-  let typed = 0;
-  $("search").addEventListener("input", () => {
-    clearTimeout(typed);
-    typed = setTimeout(() => choose({ search: $("search").value, offset: 0 }, false), TYPING_MS);
-  });
+  whenTyped($("search"), (search) => choose({ search, offset: 0 }, false));
   for (const name of ["class", "state"]) $(name).addEventListener("change", () => choose({ [name]: $(name).value, offset: 0 }));
   for (const head of heads()) {
     const button = element("button", { type: "button" }, head.textContent.trim());
@@ -32,14 +27,16 @@ export function beginContainers(choose) {
   });
 }
 
-export async function showContainers(chosen, overview) {
-  if (document.activeElement !== $("search")) $("search").value = chosen.search;
-  $("class").replaceChildren(new Option("every class", ""), ...overview.classes.map((it) => new Option(it.name)));
+export async function showContainers(chosen, overview, signal) {
+  setUnlessTyped($("search"), chosen.search);
+  // The chosen class may have no containers as of this commit.
+  const classes = new Set(["", ...overview.classes.map((it) => it.name), chosen.class]);
+  $("class").replaceChildren(...[...classes].map((name) => new Option(name || "every class", name)));
   $("class").value = chosen.class;
   $("state").value = chosen.state;
   const { federation, search, class: className, state, sort, descending, offset } = chosen;
   const told = await ask(`api/containers${encodeURI(federation)}`, { csn: overview.csn, search, class: className, state, sort,
-    descending: descending || null, offset, limit: PAGE });
+    descending: descending || null, offset, limit: PAGE }, signal);
   for (const head of heads()) {
     if (head.dataset.sort === sort) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
     else head.removeAttribute("aria-sort");

@@ -3,25 +3,31 @@ import { $, ask, count, fill, size } from "./elements.js";
 import { allFields, typeText } from "./classes.js";
 
 export function beginDetails(choose) {
-  // Also closed by the key Escape.
-  $("details").addEventListener("close", () => choose({ container: "" }));
-  $("copy").addEventListener("click", () => navigator.clipboard.writeText($("snippet").textContent));
+  // Also closed by the key Escape; and by a step back, after which the address has no container.
+  $("details").addEventListener("close", () => {
+    if (new URLSearchParams(location.search).has("container")) choose({ container: "" });
+  });
+  $("copy").addEventListener("click", async () => {
+    await navigator.clipboard.writeText($("snippet").textContent);
+    $("copy").textContent = "copied";
+  });
   // Browsers give a clipboard to pages of https and of this machine only.
   $("copy").hidden = !navigator.clipboard;
 }
 
-export async function showDetails(chosen, overview) {
+export async function showDetails(chosen, overview, signal) {
   if (!chosen.container) {
     if ($("details").open) $("details").close();
     return;
   }
   const [database, container] = split(chosen.container);
-  const told = await ask(`api/container${encodeURI(chosen.federation)}`, { csn: overview.csn, database, container });
+  const told = await ask(`api/container${encodeURI(chosen.federation)}`, { csn: overview.csn, database, container }, signal);
   const last = told.versions.at(-1);
   $("details-name").textContent = chosen.container;
   const sizes = last ? `${count(last.objects)} objects, ${size(last.bytes)}` : "empty";
   const links = told.links_to.length ? `. Its links may point to ${told.links_to.join(", ")}` : "";
   $("details-facts").textContent = `${told.class}, version ${told.class_version}; ${sizes}; created by commit ${count(told.created)}${links}.`;
+  $("copy").textContent = "copy";
   $("snippet").textContent = snippet(chosen, overview);
   $("file").href = `${encodeURI(chosen.federation)}/@${overview.csn}/${encodeURIComponent(database)}.root`;
   fill("fields", allFields(told.definition?.fields ?? []).map((f) => [f.name, typeText(f.type), f.description ?? ""]), "it has no fields");

@@ -1,5 +1,9 @@
 // What the pages share: numbers for people, tables, elements, and questions to the server.
 
+const TYPING_MS = 200;
+// The pauses of fields in which somebody types.
+const pauses = new Map();
+
 export const $ = (id) => document.getElementById(id);
 export const count = (number) => number.toLocaleString("en");
 
@@ -63,11 +67,27 @@ export function fill(id, rows, none) {
   table.replaceChild(body, table.tBodies[0]);
 }
 
-// The server's answer to a question; parameters without a value are left out.
-export async function ask(path, parameters = {}) {
+// Calls back with the text of a field when somebody has typed there, and pauses.
+export function whenTyped(field, then) {
+  field.addEventListener("input", () => {
+    clearTimeout(pauses.get(field));
+    pauses.set(field, setTimeout(() => { pauses.delete(field); then(field.value); }, TYPING_MS));
+  });
+}
+
+// Shows a text in a field, unless somebody types there.
+export function setUnlessTyped(field, text) {
+  if (!pauses.has(field)) field.value = text;
+}
+
+// The server's answer to a question, unless the signal says that nobody waits for it any more; parameters without a value are
+// left out.
+export async function ask(path, parameters = {}, signal = undefined) {
   const given = Object.entries(parameters).filter(([, value]) => value !== null && value !== undefined && value !== "");
-  const answer = await fetch(given.length ? `${path}?${new URLSearchParams(given)}` : path);
-  const told = await answer.json();
+  const address = given.length ? `${path}?${new URLSearchParams(given)}` : path;
+  const answer = await fetch(address, { signal }).catch(() => { throw new Error("the server does not answer"); });
+  const isData = answer.headers.get("content-type")?.startsWith("application/json");
+  const told = isData ? await answer.json() : { error: await answer.text() };
   if (!answer.ok) throw new Error(told.error || answer.statusText);
   return told;
 }

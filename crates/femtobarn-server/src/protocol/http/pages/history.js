@@ -1,55 +1,52 @@
 // The view of the history: the curve of growth, the commits, and what each of them changed.
-import { $, ask, count, drawn, element, fill, moment, size } from "./elements.js";
+import { $, ask, count, drawn, element, fill, moment, setUnlessTyped, showError, size, whenTyped } from "./elements.js";
 
 const PAGE = 50;
-const TYPING_MS = 200;
 const CURVE = { width: 1000, height: 220, left: 8, right: 8, top: 26, bottom: 24 };
 
-let shown = [];
+// The commits that are listed: {federation, search, tags, commits}.
+let listed = null;
 
 export function beginHistory(choose) {
-  let typed = 0;
-  $("commit-search").addEventListener("input", () => {
-    clearTimeout(typed);
-    typed = setTimeout(() => choose({}, false), TYPING_MS);
-  });
-  $("older").addEventListener("click", async () => {
-    await extend($("older").dataset.federation, Number($("older").dataset.until));
-    list();
+  whenTyped($("commit-search"), (message) => choose({ message }, false));
+  $("older").addEventListener("click", () => {
+    $("older").disabled = true;
+    extend(listed, listed.commits.at(-1).csn - 1).catch(showFailure);
   });
   $("commits").addEventListener("click", (event) => {
     const link = event.target.closest("a[data-csn]");
     if (!link) return;
     event.preventDefault();
-    showChanges($("older").dataset.federation, Number(link.dataset.csn), choose);
+    const commit = listed.commits.find((it) => it.csn === Number(link.dataset.csn));
+    showChanges(listed.federation, commit, choose).catch(showFailure);
   });
 }
 
-export async function showHistory(chosen, overview) {
-  $("older").dataset.federation = chosen.federation;
-  $("older").tags = overview.tags;
-  shown = [];
-  await extend(chosen.federation, overview.csn);
-  list();
-  showGrowth(await ask(`api/growth${encodeURI(chosen.federation)}`), overview.csn);
+function showFailure(error) {
+  showError(`The history cannot be shown: ${error.message}`);
 }
 
-async function extend(federation, until) {
-  const page = await ask(`api/commits${encodeURI(federation)}`, { until, search: $("commit-search").value, limit: PAGE });
-  shown.push(...page);
+export async function showHistory(chosen, overview, signal) {
+  setUnlessTyped($("commit-search"), chosen.message);
+  listed = { federation: chosen.federation, search: chosen.message, tags: overview.tags, commits: [] };
+  await extend(listed, overview.csn, signal);
+  showGrowth(await ask(`api/growth${encodeURI(chosen.federation)}`, {}, signal), overview.csn);
+}
+
+async function extend(list, until, signal) {
+  const page = await ask(`api/commits${encodeURI(list.federation)}`, { until, search: list.search, limit: PAGE }, signal);
+  // Another list may be shown meanwhile.
+  if (list !== listed) return;
+  list.commits.push(...page);
   $("older").disabled = page.length < PAGE || page.at(-1).csn <= 1;
-  $("older").dataset.until = page.length ? page.at(-1).csn - 1 : 0;
-}
-
-function list() {
-  const tagsAt = (csn) => $("older").tags.filter((tag) => tag.csn === csn).map((tag) => tag.name).join(", ");
-  fill("commits", shown.map((c) => [element("a", { href: "#", "data-csn": c.csn }, count(c.csn)), moment(c.time_us),
+  const tagsAt = (csn) => list.tags.filter((tag) => tag.csn === csn).map((tag) => tag.name).join(", ");
+  fill("commits", list.commits.map((c) => [element("a", { href: "#", "data-csn": c.csn }, count(c.csn)), moment(c.time_us),
     `${c.user}@${c.host}`, c.message, tagsAt(c.csn)]), "no commit is like that");
 }
 
-async function showChanges(federation, csn, choose) {
+async function showChanges(federation, commit, choose) {
+  const { csn } = commit;
   const changes = await ask(`api/commits${encodeURI(federation)}`, { of: csn });
-  const commit = shown.find((it) => it.csn === csn);
   $("changes-name").textContent = `Commit ${count(csn)}`;
   const look = element("button", { type: "button" }, "look at the federation as of it");
   look.addEventListener("click", () => { $("changes").close(); choose({ csn, view: "containers", offset: 0 }); });
@@ -57,7 +54,7 @@ async function showChanges(federation, csn, choose) {
   const signed = (text, number) => number > 0 ? `+${text(number)}` : number ? text(number) : "";
   fill("changed", changes.map((c) => [`${c.database}/${c.container}`, c.class, c.kind, signed(count, c.objects), signed(size, c.bytes)]),
     "it changed nothing that is kept");
-  $("changes").showModal();
+  if (!$("changes").open) $("changes").showModal();
 }
 
 // Bytes over time, a step at each commit, and a line at the commit that is looked at.
