@@ -10,9 +10,10 @@ use http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
+const ICON: &str = "image/svg+xml";
 
 /// The files other than `/`.
-const FILES: [(&str, &str, &str); 10] = [
+const FILES: [(&str, &str, &str); 11] = [
     ("/catalogue", HTML, include_str!("catalogue.html")),
     ("/pages/status.js", SCRIPT, include_str!("status.js")),
     ("/pages/catalogue.js", SCRIPT, include_str!("catalogue.js")),
@@ -23,6 +24,7 @@ const FILES: [(&str, &str, &str); 10] = [
     ("/pages/graph.js", SCRIPT, include_str!("graph.js")),
     ("/pages/elements.js", SCRIPT, include_str!("elements.js")),
     ("/pages/style.css", STYLE, include_str!("style.css")),
+    ("/pages/icon.svg", ICON, include_str!("icon.svg")),
 ];
 
 /// The page of what the server does.
