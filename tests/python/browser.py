@@ -28,7 +28,9 @@ os.execv(sys.argv[3], sys.argv[3:])
 """
 """A program that becomes the browser, which reads requests from descriptor 3 and writes answers to 4."""
 
-KEY_CODES = {"ArrowLeft": 37, "ArrowRight": 39, "Escape": 27}
+KEY_CODES = {"ArrowLeft": 37, "ArrowRight": 39, "Enter": 13, "Escape": 27}
+KEY_TEXTS = {"Enter": "\r"}
+"""What keys with a name write, without which they start nothing."""
 
 
 class Page:
@@ -65,8 +67,8 @@ class Page:
         message: dict[str, Any] = json.loads(text)
         return message
 
-    def open(self, file: Path, *, width: int = 1100, height: int = 720, is_dark: bool = True) -> None:
-        """Show a file in a window of a size, and wait until it is loaded."""
+    def open(self, page: Path | str, *, width: int = 1100, height: int = 720, is_dark: bool = True) -> None:
+        """Show a file, or an address, in a window of a size, and wait until it is loaded."""
         self._ask(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -77,7 +79,7 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
         self._events.clear()
-        self._ask("Page.navigate", url=file.as_uri())
+        self._ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
             self._events.append(self._next())
 
@@ -108,6 +110,7 @@ class Page:
     def press(self, key: str) -> None:
         """Press and release a key."""
         text = {"text": key} if len(key) == 1 else {"windowsVirtualKeyCode": KEY_CODES[key]}
+        text |= {"text": KEY_TEXTS[key]} if key in KEY_TEXTS else {}
         self._ask("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self._ask("Input.dispatchKeyEvent", type="keyUp", key=key)
 

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import opened
 from server_settings import QUICK_STOP
 from test_status_page import page, told
+from waiting import wait_for
 
 import femtobarn as fb
 
@@ -150,6 +152,38 @@ def test_the_history_shows_commits_and_growth_and_no_markup_of_messages(site: Si
     ]
     growth = site.ask("growth")
     assert [point["objects"] for point in growth] == [1770, 1770 + RUNS, 1770 + RUNS]
+
+
+def test_people_search_and_look_by_keys_and_step_back_in_the_browser(site: Site, tmp_path: Path) -> None:
+    with opened(tmp_path / "profile") as tab:
+        is_open = "document.querySelector('#details').open"
+        link = "document.querySelector('a[data-container=\"run07/raw\"]')"
+
+        def wait_until(condition: str) -> None:
+            wait_for(lambda: tab.value(condition))
+
+        tab.open(f"http://127.0.0.1:{site.server.port}/catalogue")
+        wait_until("document.querySelectorAll('a[data-container]').length === 50")
+        tab.click_on("document.querySelector('#search')")
+        for letter in "07":
+            tab.press(letter)
+        wait_until("document.querySelectorAll('a[data-container]').length === 2")
+        assert tab.value("location.search").endswith("search=07")
+        tab.value(f"{link}.focus()")
+        tab.press("Enter")
+        wait_until(is_open)
+        assert tab.value("document.querySelector('#details-name').textContent") == "run07/raw"
+        tab.press("Escape")
+        wait_until(f"!{is_open} && !location.search.includes('container')")
+        assert tab.value(f"document.activeElement === {link}"), "whoever reads on by keys is where they were"
+        tab.value("history.back()")
+        wait_until(is_open)
+        tab.value("history.back()")
+        wait_until(f"!{is_open}")
+        assert tab.value("document.querySelector('#search').value") == "07"
+        tab.value("history.forward()")
+        wait_until(is_open)
+        assert tab.faults() == []
 
 
 def test_a_client_without_the_right_to_read_sees_nothing(site: Site) -> None:
