@@ -1,5 +1,5 @@
 // The page of what is in the federations. The address has all that is chosen, so that a link to it shows the same.
-import { $, ask, count, moment, showError, size } from "./elements.js";
+import { $, ask, count, escaped, moment, showError, size } from "./elements.js";
 import { showClasses } from "./classes.js";
 import { beginContainers, showContainers } from "./containers.js";
 import { beginDetails, showDetails } from "./details.js";
@@ -31,7 +31,7 @@ async function show() {
   const { signal } = waiting;
   $("federation").value = chosen.federation;
   try {
-    overview = await ask(`api/federations${encodeURI(chosen.federation)}`, { csn: chosen.csn }, signal);
+    overview = await ask(`api/federations${escaped(chosen.federation)}`, { csn: chosen.csn }, signal);
     showMoment();
     for (const link of document.querySelectorAll("nav a")) {
       link.href = `?${new URLSearchParams({ federation: chosen.federation, csn: chosen.csn, view: link.dataset.view })}`;

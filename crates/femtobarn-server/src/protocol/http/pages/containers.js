@@ -1,5 +1,5 @@
 // The view of the containers: search, filters, sorting, pages.
-import { $, ask, count, element, fill, setUnlessTyped, size, whenTyped } from "./elements.js";
+import { $, ask, count, element, escaped, fill, setUnlessTyped, size, whenTyped } from "./elements.js";
 
 const PAGE = 50;
 const heads = () => [...$("containers").tHead.rows[0].cells].filter((head) => head.dataset.sort);
@@ -35,7 +35,7 @@ export async function showContainers(chosen, overview, signal) {
   $("class").value = chosen.class;
   $("state").value = chosen.state;
   const { federation, search, class: className, state, sort, descending, offset } = chosen;
-  const told = await ask(`api/containers${encodeURI(federation)}`, { csn: overview.csn, search, class: className, state, sort,
+  const told = await ask(`api/containers${escaped(federation)}`, { csn: overview.csn, search, class: className, state, sort,
     descending: descending || null, offset, limit: PAGE }, signal);
   for (const head of heads()) {
     if (head.dataset.sort === sort) head.setAttribute("aria-sort", descending ? "descending" : "ascending");

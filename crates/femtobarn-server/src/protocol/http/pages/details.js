@@ -1,5 +1,5 @@
 // One container: its class, its past, and how to read it.
-import { $, ask, count, fill, size } from "./elements.js";
+import { $, ask, count, escaped, fill, size } from "./elements.js";
 import { allFields, typeText } from "./classes.js";
 
 export function beginDetails(choose) {
@@ -21,7 +21,7 @@ export async function showDetails(chosen, overview, signal) {
     return;
   }
   const [database, container] = split(chosen.container);
-  const told = await ask(`api/container${encodeURI(chosen.federation)}`, { csn: overview.csn, database, container }, signal);
+  const told = await ask(`api/container${escaped(chosen.federation)}`, { csn: overview.csn, database, container }, signal);
   const last = told.versions.at(-1);
   $("details-name").textContent = chosen.container;
   const sizes = last ? `${count(last.objects)} objects, ${size(last.bytes)}` : "empty";
@@ -29,7 +29,7 @@ export async function showDetails(chosen, overview, signal) {
   $("details-facts").textContent = `${told.class}, version ${told.class_version}; ${sizes}; created by commit ${count(told.created)}${links}.`;
   $("copy").textContent = "copy";
   $("snippet").textContent = snippet(chosen, overview);
-  $("file").href = `${encodeURI(chosen.federation)}/@${overview.csn}/${encodeURIComponent(database)}.root`;
+  $("file").href = `${escaped(chosen.federation)}/@${overview.csn}/${encodeURIComponent(database)}.root`;
   fill("fields", allFields(told.definition?.fields ?? []).map((f) => [f.name, typeText(f.type), f.description ?? ""]), "it has no fields");
   fill("versions", told.versions.reverse().map((v) => [count(v.csn), count(v.objects), count(v.deleted), size(v.bytes)]), "it has no objects yet");
   if (!$("details").open) $("details").showModal();

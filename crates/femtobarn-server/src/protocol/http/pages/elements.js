@@ -67,6 +67,9 @@ export function fill(id, rows, none) {
   table.replaceChild(body, table.tBodies[0]);
 }
 
+// The name of an export as it is in addresses; it may have parts.
+export const escaped = (name) => name.split("/").map(encodeURIComponent).join("/");
+
 // Calls back with the text of a field when somebody has typed there, and pauses.
 export function whenTyped(field, then) {
   field.addEventListener("input", () => {

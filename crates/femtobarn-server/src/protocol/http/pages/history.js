@@ -1,5 +1,5 @@
 // The view of the history: the curve of growth, the commits, and what each of them changed.
-import { $, ask, count, drawn, element, fill, moment, setUnlessTyped, showError, size, whenTyped } from "./elements.js";
+import { $, ask, count, drawn, element, escaped, fill, moment, setUnlessTyped, showError, size, whenTyped } from "./elements.js";
 
 const PAGE = 50;
 const CURVE = { width: 1000, height: 220, left: 8, right: 8, top: 26, bottom: 24 };
@@ -30,11 +30,11 @@ export async function showHistory(chosen, overview, signal) {
   setUnlessTyped($("commit-search"), chosen.message);
   listed = { federation: chosen.federation, search: chosen.message, tags: overview.tags, commits: [] };
   await extend(listed, overview.csn, signal);
-  showGrowth(await ask(`api/growth${encodeURI(chosen.federation)}`, {}, signal), overview.csn);
+  showGrowth(await ask(`api/growth${escaped(chosen.federation)}`, {}, signal), overview.csn);
 }
 
 async function extend(list, until, signal) {
-  const page = await ask(`api/commits${encodeURI(list.federation)}`, { until, search: list.search, limit: PAGE }, signal);
+  const page = await ask(`api/commits${escaped(list.federation)}`, { until, search: list.search, limit: PAGE }, signal);
   // Another list may be shown meanwhile.
   if (list !== listed) return;
   list.commits.push(...page);
@@ -46,7 +46,7 @@ async function extend(list, until, signal) {
 
 async function showChanges(federation, commit, choose) {
   const { csn } = commit;
-  const changes = await ask(`api/commits${encodeURI(federation)}`, { of: csn });
+  const changes = await ask(`api/commits${escaped(federation)}`, { of: csn });
   $("changes-name").textContent = `Commit ${count(csn)}`;
   const look = element("button", { type: "button" }, "look at the federation as of it");
   look.addEventListener("click", () => { $("changes").close(); choose({ csn, view: "containers", offset: 0 }); });
