@@ -50,7 +50,7 @@ struct Catalogues {
     site: Arc<Site>,
     /// The containers of snapshots, by the name of the federation and the commit.
     kept: Cache<(String, Csn), Arc<Vec<ContainerSummary>>>,
-    looks: Semaphore,
+    looks: Arc<Semaphore>,
 }
 
 /// A federation that is looked at, as of a commit.
@@ -62,7 +62,7 @@ struct Looked {
 
 /// The routes.
 pub(super) fn routes(site: Arc<Site>) -> Router {
-    let looks = Semaphore::new(LOOKS_MAX);
+    let looks = Arc::new(Semaphore::new(LOOKS_MAX));
     let catalogues = Arc::new(Catalogues { site, kept: Cache::new(SNAPSHOTS_KEPT), looks });
     Router::new()
         .route("/api/federations", get(federations))
@@ -118,13 +118,17 @@ async fn answer<Q: Question>(
         return said(StatusCode::NOT_FOUND, &format!("no federation is served as {name:?}"));
     };
     let catalog = Arc::clone(catalog);
-    let turn = tokio::time::timeout(LOOK_WAIT_MAX, catalogues.looks.acquire());
-    let Ok(Ok(_turn)) = turn.await else {
+    let turn = Arc::clone(&catalogues.looks).acquire_owned();
+    let Ok(Ok(turn)) = tokio::time::timeout(LOOK_WAIT_MAX, turn).await else {
         let what = "too many clients look at catalogues now";
         return said(StatusCode::SERVICE_UNAVAILABLE, what);
     };
     let shared = Arc::clone(&catalogues);
-    let look = move || question.look(&shared, &name, &catalog);
+    let look = move || {
+        // A look-up goes on when its client has left, and so keeps its turn.
+        let _turn = turn;
+        question.look(&shared, &name, &catalog)
+    };
     match tokio::task::spawn_blocking(look).await {
         Ok(Ok(told)) => Json(told).into_response(),
         Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
