@@ -209,6 +209,7 @@ def test_a_client_without_the_right_to_read_sees_nothing(site: Site) -> None:
         ("container/lhc.fed", 400),
         ("commits/lhc.fed?of=99", 404),
         ("containers/lhc.fed?sort=colour", 400),
+        (f"containers/lhc.fed?search={'*' * 257}", 400),
     ],
 )
 def test_wrong_questions_are_refused(site: Site, path: str, code: int) -> None:

@@ -2,13 +2,15 @@
 
 use std::cmp::Ordering;
 
-use femtobarn_catalog::{ContainerSummary, DatabaseState, LocalCatalogue, Result};
+use femtobarn_catalog::{ContainerSummary, DatabaseState, Error, LocalCatalogue, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogues, Question};
 
 /// Containers of a page, unless the client asks for less.
 const PAGE_MAX: usize = 1000;
+/// Bytes of a search. Each word is looked for in each name.
+const SEARCH_MAX: usize = 256;
 
 #[derive(Deserialize)]
 pub(super) struct ListingQuery {
@@ -60,6 +62,10 @@ impl Question for ListingQuery {
         name: &str,
         catalog: &LocalCatalogue,
     ) -> Result<Listing> {
+        if self.search.len() > SEARCH_MAX {
+            let what = format!("a search has at most {SEARCH_MAX} bytes");
+            return Err(Error::Invalid { what });
+        }
         let looked = catalogues.at(name, catalog, self.csn)?;
         let words: Vec<String> = self.search.split_whitespace().map(str::to_lowercase).collect();
         let mut rows: Vec<&ContainerSummary> =

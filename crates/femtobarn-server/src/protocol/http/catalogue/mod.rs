@@ -81,7 +81,8 @@ trait Question: DeserializeOwned + Send + 'static {
     /// Reads the answer. May take a second.
     ///
     /// # Errors
-    /// Those of the catalogue: `NotFound` if the snapshot is gone or there is no such container or commit.
+    /// Those of the catalogue: `NotFound` if the snapshot is gone or there is no such container or commit; `Invalid` if the
+    /// search is too long.
     fn look(
         &self,
         catalogues: &Catalogues,
@@ -133,6 +134,9 @@ async fn answer<Q: Question>(
         Ok(Ok(told)) => Json(told).into_response(),
         Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
             said(StatusCode::NOT_FOUND, &error.to_string())
+        }
+        Ok(Err(error)) if error.kind() == ErrorKind::Invalid => {
+            said(StatusCode::BAD_REQUEST, &error.to_string())
         }
         Ok(Err(error)) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
         Err(error) => said(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
