@@ -53,7 +53,8 @@ impl Question for DetailsQuery {
         name: &str,
         catalog: &LocalCatalogue,
     ) -> Result<Details> {
-        let at = catalogues.at(name, catalog, self.csn)?.at;
+        let looked = catalogues.at(name, catalog, self.csn)?;
+        let at = looked.at;
         let database = catalog.database(&self.database, at)?;
         let container = catalog.container(database.id, &self.container, at)?;
         let versions = catalog.versions(database.id, container.id)?;

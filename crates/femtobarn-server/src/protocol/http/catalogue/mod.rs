@@ -26,7 +26,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use femtobarn_catalog::{ContainerSummary, Csn, ErrorKind, LocalCatalogue, Result};
+use femtobarn_catalog::{ContainerSummary, Csn, ErrorKind, LocalCatalogue, PinGuard, Result};
 use http::{HeaderMap, StatusCode};
 use quick_cache::sync::Cache;
 use serde::Serialize;
@@ -58,6 +58,8 @@ struct Looked {
     containers: Arc<Vec<ContainerSummary>>,
     head: Csn,
     at: Csn,
+    /// Vacuum removes nothing of the snapshot meanwhile.
+    _pin: PinGuard,
 }
 
 /// The routes.
@@ -151,12 +153,10 @@ impl Catalogues {
     fn at(&self, name: &str, catalog: &LocalCatalogue, csn: Option<u64>) -> Result<Looked> {
         let head = catalog.head()?;
         let at = csn.map_or(head, |csn| Csn(csn.min(head.0)));
-        let read = || {
-            // Fails for a snapshot that vacuum may have removed, of which only a part is left.
-            let _pinned = catalog.pin(at)?;
-            catalog.listed_containers(at).map(Arc::new)
-        };
+        // Fails for a snapshot that vacuum may have removed, of which only a part is left.
+        let pin = catalog.pin(at)?;
+        let read = || catalog.listed_containers(at).map(Arc::new);
         let containers = self.kept.get_or_insert_with(&(name.to_owned(), at), read)?;
-        Ok(Looked { containers, head, at })
+        Ok(Looked { containers, head, at, _pin: pin })
     }
 }
