@@ -222,6 +222,20 @@ def test_wrong_questions_are_refused(site: Site, path: str, code: int) -> None:
             assert json.load(answer)["error"]
 
 
+def test_a_class_is_shown_as_it_was(tmp_path: Path) -> None:
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        for version, members in enumerate(({"a": fb.int32}, {"a": fb.int32, "raw": fb.link[Raw]}), start=1):
+            shape = fb.persistent(name="Shape", version=version)(
+                type("Shape", (), {"__annotations__": members})
+            )
+            with fed.transaction() as txn:
+                txn.database("run1", create=True).container("shapes", shape, create=True, evolve=True)
+        with fb.serve(fed.path, port=0, address="127.0.0.1", config=QUICK_STOP) as server:
+            for csn in (1, 2):
+                (shown,) = told(server.port, f"/api/federations/lhc.fed?csn={csn}")["classes"]
+                assert shown["definition"]["version"] == csn
+
+
 def test_a_snapshot_that_vacuum_has_removed_is_not_shown_in_part(tmp_path: Path) -> None:
     with fb.create(tmp_path / "lhc.fed") as fed:
         for number in range(3):

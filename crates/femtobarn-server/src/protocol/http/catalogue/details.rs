@@ -77,7 +77,7 @@ impl Question for DetailsQuery {
         Ok(Details {
             csn: at.0,
             database: database.name,
-            definition: definition(catalog, &container.class, Some(container.class_version))?,
+            definition: definition(catalog, &container.class, container.class_version)?,
             container: container.name,
             class: container.class,
             class_version: container.class_version,

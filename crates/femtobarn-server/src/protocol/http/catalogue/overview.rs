@@ -38,7 +38,7 @@ struct ClassSummary {
     containers: usize,
     objects: u64,
     bytes: u64,
-    /// The definition of its newest version.
+    /// The definition of the newest version that containers have.
     definition: Value,
 }
 
@@ -77,19 +77,20 @@ impl Question for OverviewQuery {
     ) -> Result<Overview> {
         let looked = catalogues.at(name, catalog, self.csn)?;
         let rows = looked.containers.iter().filter(|row| !row.container.is_empty());
-        // Containers, objects and bytes of each class.
-        let mut sums: BTreeMap<&str, (usize, u64, u64)> = BTreeMap::new();
+        // Containers, objects, bytes and the newest version of each class.
+        let mut sums: BTreeMap<&str, (usize, u64, u64, u32)> = BTreeMap::new();
         for row in rows {
             let sum = sums.entry(&row.class).or_default();
-            *sum = (sum.0 + 1, sum.1 + row.objects, sum.2 + row.bytes);
+            let version = sum.3.max(row.class_version);
+            *sum = (sum.0 + 1, sum.1 + row.objects, sum.2 + row.bytes, version);
         }
-        let classes = sums.iter().map(|(class, (containers, objects, bytes))| {
+        let classes = sums.iter().map(|(class, (containers, objects, bytes, version))| {
             Ok(ClassSummary {
                 name: (*class).to_owned(),
                 containers: *containers,
                 objects: *objects,
                 bytes: *bytes,
-                definition: definition(catalog, class, None)?,
+                definition: definition(catalog, class, *version)?,
             })
         });
         let mut names: Vec<&str> =
@@ -118,11 +119,7 @@ impl Question for OverviewQuery {
 ///
 /// # Errors
 /// As [`LocalCatalogue::class`].
-pub(super) fn definition(
-    catalog: &LocalCatalogue,
-    class: &str,
-    version: Option<u32>,
-) -> Result<Value> {
-    let row = catalog.class(class, version)?;
+pub(super) fn definition(catalog: &LocalCatalogue, class: &str, version: u32) -> Result<Value> {
+    let row = catalog.class(class, Some(version))?;
     Ok(serde_json::from_str(&row.definition).unwrap_or_default())
 }
