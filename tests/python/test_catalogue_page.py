@@ -252,3 +252,5 @@ def test_a_snapshot_that_vacuum_has_removed_is_not_shown_in_part(tmp_path: Path)
             with gone.value as answer:
                 assert answer.code == 404
                 assert "horizon" in json.load(answer)["error"]
+            (change,) = told(server.port, "/api/commits/lhc.fed?of=3")
+            assert (change["kind"], change["objects"]) == ("changed", None), "what was before is gone"

@@ -175,10 +175,10 @@ pub struct CommitChange {
     pub class: String,
     /// What was done to it.
     pub kind: CommitAction,
-    /// Objects added, less those deleted.
-    pub objects: i64,
-    /// Bytes of the file that it uses now, less those that it used before.
-    pub bytes: i64,
+    /// Objects added, less those deleted; unknown if vacuum may have removed the snapshot before.
+    pub objects: Option<i64>,
+    /// Bytes of the file that it uses now, less those that it used before; unknown as the objects are.
+    pub bytes: Option<i64>,
 }
 
 /// The size of a federation after a commit.

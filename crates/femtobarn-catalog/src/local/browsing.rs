@@ -92,6 +92,12 @@ impl LocalCatalogue {
         self.commit_by_csn(csn)?;
         let mut changes = self.all(CHANGED_DATABASES, [signed(csn.0)], change)?;
         changes.extend(self.all(CHANGED_CONTAINERS, [signed(csn.0)], change)?);
+        // Asked after the look-ups, so that a vacuum meanwhile is noticed.
+        if !self.snapshot_exists(Csn(csn.0.saturating_sub(1)))? {
+            for change in &mut changes {
+                (change.objects, change.bytes) = (None, None);
+            }
+        }
         Ok(changes)
     }
 

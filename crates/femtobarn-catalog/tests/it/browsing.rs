@@ -62,7 +62,7 @@ fn the_changes_of_a_commit_name_what_it_did_and_by_how_much() {
             told.collect()
         })
         .collect();
-    let one = |name: &str, kind, objects| vec![(name.to_owned(), kind, objects)];
+    let one = |name: &str, kind, objects| vec![(name.to_owned(), kind, Some(objects))];
     assert_eq!(
         changes,
         [
