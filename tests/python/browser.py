@@ -109,9 +109,9 @@ class Page:
 
     def press(self, key: str) -> None:
         """Press and release a key."""
-        text = {"text": key} if len(key) == 1 else {"windowsVirtualKeyCode": KEY_CODES[key]}
-        text |= {"text": KEY_TEXTS[key]} if key in KEY_TEXTS else {}
-        self._ask("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+        code = {} if len(key) == 1 else {"windowsVirtualKeyCode": KEY_CODES[key]}
+        text = key if len(key) == 1 else KEY_TEXTS.get(key, "")
+        self._ask("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
         self._ask("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def faults(self) -> list[str]:
