@@ -16,8 +16,11 @@ pytest.importorskip("uproot", reason="the extra `io` is not installed")
 import uproot
 
 import femtobarn as fb
+from femtobarn._schema.types import Definition, Record
+from femtobarn._schema.unions import union
 from femtobarn._views.view import View
 from femtobarn.cli import main
+from femtobarn.definitions import list_of, record
 
 if TYPE_CHECKING:
     from femtobarn.importers.samples import Samples
@@ -83,6 +86,58 @@ def test_indices_are_read_and_pickled_as_the_numbers_that_they_are(events: View)
     assert pickle.loads(pickle.dumps(events[0].Muon)).jetIdx.to_list() == [1, -1]
     assert pickle.loads(pickle.dumps(events[0])).Muon[0].jet.pt == 60.0
     assert events.entries("any(Muon.jetIdx >= 0)").tolist() == [0, 1]
+
+
+def element(of: str, collection: str, keys: list[list[Any]] | None = None) -> Any:
+    form = {"of": of, "is": "element", "name": collection}
+    return {"meaning": form | ({"members": keys} if keys else {})}
+
+
+def store(fed: fb.Federation, name: str, fields: dict[str, Any], values: dict[str, Any]) -> View:
+    form = {"name": name, "fields": [{"name": each, "type": type_} for each, type_ in fields.items()]}
+    with fed.transaction() as txn:
+        txn.database("d", create=True).container(name, form, create=True).extend(values)
+    return fed[f"d/{name}"]
+
+
+def test_collections_of_one_class_lead_each_to_its_own_elements(fed: fb.Federation) -> None:
+    fields: dict[str, Any] = {}
+    for name in ("Seeds", "Tracks"):
+        ends = [("hits_begin", element("uint32", f"_{name}_hits")), ("hits_end", "uint32")]
+        fields[name] = list_of(record("TrackData", *ends))
+        fields[f"_{name}_hits"] = list_of("float32")
+    track = {"hits_begin": 1, "hits_end": 2}
+    values = {"Seeds": [[track]], "_Seeds_hits": [[1, 2]], "Tracks": [[track]], "_Tracks_hits": [[3, 4]]}
+    view = store(fed, "Event", fields, values)
+    event = view[0]
+    assert (event.Seeds.hits.to_list(), event.Tracks.hits.to_list()) == ([[2.0]], [[4.0]])
+    assert event.Tracks[0].hits.to_list() == view["Tracks.hits"][0][0].to_list() == [4.0]
+
+
+def test_links_to_a_missing_collection_lead_nowhere(fed: fb.Federation) -> None:
+    jets = {"optional": list_of(record("Jet", ("pt", "float32")))}
+    muons = list_of(record("Muon", ("jetIdx", element("int16", "Jet"))))
+    values = {"Jet": [None, [{"pt": 5.0}]], "Muon": 2 * [[{"jetIdx": 0}]]}
+    view = store(fed, "Event", {"Jet": jets, "Muon": muons}, values)
+    assert view["Muon.jet.pt"].to_list() == [[None], [5.0]]
+    assert [each.Muon.jet.pt.to_list() for each in view] == [[None], [5.0]]
+    assert view[0].Muon[0].jet is None
+
+
+def test_keys_that_stand_for_other_collections_in_another_file_are_numbers() -> None:
+    def of(*keys: list[Any]) -> Record:
+        form = record(
+            "Id", ("index", element("int32", "collectionID", list(keys))), ("collectionID", "int32")
+        )
+        fields = [{"name": "ids", "type": list_of(form)}]
+        return Definition.from_json({"name": "Event", "fields": fields}).record
+
+    ours = of(["A", 1], ["B", 2])
+    agreeing: Any = union([("one", ours), ("other", of(["C", 3]))]).by_name["ids"]
+    assert str(agreeing.item.by_name["index"]) == "element[A | B | C]"
+    for theirs in (of(["B", 1]), of(["A", 2]), of(["A", 3])):
+        merged: Any = union([("one", ours), ("other", theirs)]).by_name["ids"]
+        assert str(merged.item.by_name["index"]) == "int32"
 
 
 def test_misspelt_members_of_elements_are_refused_with_near_misses(events: View) -> None:

@@ -7,22 +7,26 @@ objects do not: there the link is part of the expression, as in ``view.arrays("M
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
+from .._data.arrays import empty_tree
 from .._data.picking import picked, picked_ranges
+from .._data.results import awkward_of
 from .._femtobarn import Object
 from .._lazy import ak
 from .._schema.references import Reference, reference_in, references_by_class
-from .._schema.types import Record, plain_name
+from .._schema.types import Record, innermost, plain_name
 from .behaviours import array_behavior
 
 __all__ = ["owning_class"]
 
 OWNER = "@femtobarn.owner"
-"""Attribute of an awkward array that holds the object that it is a part of. It is not pickled."""
+"""Attribute of an awkward array that holds the object and the name of the field that it is a part of. It is
+not pickled."""
 
 
 class OwningObject(Object):
@@ -40,11 +44,11 @@ class OwningObject(Object):
             if reference is None:
                 raise
             return _elements(reference, self, self, name)
-        return _owned(value, self) if isinstance(value, ak.Array) else value
+        return _owned(value, self, name) if isinstance(value, ak.Array) else value
 
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
-        return _owned(value, self) if isinstance(value, ak.Array) else value
+        return _owned(value, self, name) if isinstance(value, ak.Array) else value
 
 
 @cache
@@ -56,17 +60,21 @@ def owning_class(record: Record) -> type[OwningObject]:
 class _LeadingToElements:
     """Records with indices: the name of a link leads to the elements, in the object that has both."""
 
-    _references: ClassVar[Mapping[str, Reference]]
+    _references: ClassVar[Mapping[str, Mapping[str, Reference]]]
+    """The links of the class by their names, for each field of the object: collections of one class lead to
+    different ones."""
     attrs: Mapping[str, Any]
 
     def __getattr__(self, name: str) -> Any:
         try:
             return super().__getattr__(name)  # type: ignore[misc]
         except AttributeError:
-            reference = self._references.get(name) or self._references.get("")
-            if name.startswith("_") or reference is None or OWNER not in self.attrs:
+            owner, field = self.attrs.get(OWNER, (None, ""))
+            links = self._references.get(field, {})
+            reference = links.get(name) or links.get("")
+            if name.startswith("_") or reference is None:
                 raise
-        return _elements(reference, self.attrs[OWNER], self, name)
+        return _elements(reference, owner, self, name)
 
 
 def _elements(reference: Reference, owner: Object, records: Any, name: str) -> Any:
@@ -74,12 +82,12 @@ def _elements(reference: Reference, owner: Object, records: Any, name: str) -> A
     numbers = [records[part] for part in (reference.index, reference.key, reference.end) if part]
     nested = [each[np.newaxis] if isinstance(each, ak.Array) else ak.Array([each]) for each in numbers]
     if reference.end:
-        return picked_ranges(owner[reference.targets[0][0]][np.newaxis], *nested)[0]
+        return picked_ranges(_collection(owner, reference.targets[0][0])[np.newaxis], *nested)[0]
     if not reference.key:
-        columns = [(owner[path], key) for path, key in reference.targets]
+        columns = [(_collection(owner, path), key) for path, key in reference.targets]
     else:  # The name is one of a member of the elements.
         used = set(ak.flatten(nested[1], axis=None).to_list())
-        reached = [(owner[path], key) for path, key in reference.targets if key in used]
+        reached = [(_collection(owner, path), key) for path, key in reference.targets if key in used]
         columns = [(column[name], key) for column, key in reached if name in column.fields]
         if reached and not columns:
             raise AttributeError(f"no field named {name!r}")
@@ -88,9 +96,19 @@ def _elements(reference: Reference, owner: Object, records: Any, name: str) -> A
     return picked([(column[np.newaxis], key) for column, key in columns], *nested)[0]
 
 
-def _owned(value: ak.Array, owner: OwningObject) -> ak.Array:
-    """Return a part of an object that knows the object."""
-    return ak.Array(value.layout, behavior=_behavior_of(type(owner)), attrs={**value.attrs, OWNER: owner})
+def _collection(owner: Object, field: str) -> Any:
+    """Return the items of a collection of an object, none if it is missing."""
+    found = owner[field]
+    if found is None:
+        node = innermost(owner._view.definition.record.by_name[field])
+        return awkward_of(empty_tree(node), node)
+    return ak.Array(found)  # Lists of numbers are arrays of NumPy.
+
+
+def _owned(value: ak.Array, owner: OwningObject, field: str) -> ak.Array:
+    """Return a field of an object that knows the object."""
+    attrs = {**value.attrs, OWNER: (owner, field)}
+    return ak.Array(value.layout, behavior=_behavior_of(type(owner)), attrs=attrs)
 
 
 def _behavior_of(cls: type[OwningObject]) -> Any:
@@ -99,9 +117,13 @@ def _behavior_of(cls: type[OwningObject]) -> Any:
     known, made = cls._behavior
     if known is not declared:
         made = type(declared)(declared)
-        for name, links in references_by_class(cls._record).items():
-            references = {"_references": links, "__module__": __name__}
-            for key, plain in ((plain_name(name), ak.Record), (("*", plain_name(name)), ak.Array)):
+        by_class: dict[str, dict[str, dict[str, Reference]]] = {}
+        for field in cls._record.fields:
+            for name, links in references_by_class(replace(cls._record, fields=(field,))).items():
+                by_class.setdefault(plain_name(name), {})[field.name] = links
+        for name, by_field in by_class.items():
+            references = {"_references": by_field, "__module__": __name__}
+            for key, plain in ((name, ak.Record), (("*", name), ak.Array)):
                 base = declared.get(key, plain)
                 made[key] = type(base.__name__, (_LeadingToElements, base), references)
         cls._behavior = declared, made

@@ -108,7 +108,7 @@ def has_references(record: Record) -> bool:
 def references_by_class(record: Record) -> dict[str, dict[str, Reference]]:
     """Return the links of the records in a class, by the name of their class and that of the link.
 
-    Records of one name, such as podio's ``ObjectID``, lead to all collections that one of them leads to.
+    Records of one name lead to all collections that one of them leads to.
     """
     found: dict[str, dict[str, Reference]] = {}
     for _, node in paths_of(record):
