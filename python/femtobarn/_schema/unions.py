@@ -2,7 +2,8 @@
 
 A field that some files lack becomes optional, and is missing in their objects: zero, false or empty would
 mean that a trigger did not fire, or that there were no muons. Numbers of different widths get the wider type.
-An index that leads to elements of different collections, or to none in one of the files, is a number.
+An index that leads to elements of different collections, or to none in one of the files, is a number, and so
+is one whose keys stand for different collections.
 Any other difference is refused.
 """
 
@@ -156,5 +157,9 @@ def _common(elements: Sequence[Meaning]) -> Meaning | None:
     ours, theirs = elements
     if ours.name != theirs.name or bool(ours.members) != bool(theirs.members):
         return None
-    keys = dict(ours.members) | dict(theirs.members)
-    return replace(ours, members=tuple(keys.items()))
+    if ours == theirs:
+        return ours
+    members = tuple(dict.fromkeys(ours.members + theirs.members))
+    # Older versions of podio number the collections of each file anew.
+    are_unique = all(len({member[part] for member in members}) == len(members) for part in (0, 1))
+    return replace(ours, members=members) if are_unique else None
