@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,9 +272,11 @@ def test_deleted_targets_and_values_that_json_lacks_are_no_obstacle(fed: fb.Fede
     with fed.transaction() as txn:
         points = txn.database("d", create=True).container("points", Point, create=True)
         points.append(Point(x=float("nan"), y=float("inf"), z=0.0, nanoseconds=2**60 + 1))
+        points.append(Point(x=sys.float_info.max, y=1.0, z=0.0, nanoseconds=0))
     shown = scene(fed["d/points"][0])["groups"][0]
     assert shown["table"]["nanoseconds"] == ["1152921504606846977"]
     assert shown["geometry"] == {"x": [None], "y": [None], "z": [0.0]}
+    assert scene(fed["d/points"][1])["groups"][0]["geometry"] == {"x": [None], "y": [1.0], "z": [0.0]}
     assert json.dumps(shown, allow_nan=False)
 
 

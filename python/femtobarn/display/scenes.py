@@ -117,9 +117,10 @@ def _as_json(group: Group, owner: int) -> dict[str, Any]:
 
 
 def _rounded(values: Numbers) -> list[float | None]:
-    is_known = np.isfinite(values).tolist()
-    rounded = np.round(values, DECIMALS).tolist()
-    return [value if known else None for value, known in zip(rounded, is_known, strict=True)]
+    with np.errstate(over="ignore"):  # Of numbers near the largest, which some models take for a missing one.
+        rounded = np.round(values, DECIMALS)
+    is_known = np.isfinite(rounded).tolist()
+    return [value if known else None for value, known in zip(rounded.tolist(), is_known, strict=True)]
 
 
 def _outline(groups: list[Group]) -> dict[str, float]:
