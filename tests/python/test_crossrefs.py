@@ -114,6 +114,21 @@ def test_collections_of_one_class_lead_each_to_its_own_elements(fed: fb.Federati
     assert event.Tracks[0].hits.to_list() == view["Tracks.hits"][0][0].to_list() == [4.0]
 
 
+def test_members_of_different_collections_lead_no_further(fed: fb.Federation) -> None:
+    pairs = [("index", element("int32", "key", [["A", 1], ["B", 2]])), ("key", "int32")]
+    fields: dict[str, Any] = {"ids": list_of(record("Id", *pairs))}
+    for name in "AB":
+        part = record("Part", ("jetIdx", element("int32", f"{name}Jets")))
+        fields |= {name: list_of(record("Hit", ("part", part))), f"{name}Jets": list_of("float32")}
+    hits = [[{"part": {"jetIdx": 0}}]]
+    ids = [[{"index": 0, "key": 1}, {"index": 0, "key": 2}]]
+    event = store(fed, "Event", fields, {"ids": ids, "A": hits, "B": hits, "AJets": [[1]], "BJets": [[2]]})[0]
+    assert (event.ids[0].part.jet, event.ids[1].part.jet) == (1.0, 2.0)
+    assert event.ids.part.jetIdx.to_list() == [0, 0]
+    with pytest.raises(AttributeError, match="jet"):
+        _ = event.ids.part.jet
+
+
 def test_links_to_a_missing_collection_lead_nowhere(fed: fb.Federation) -> None:
     jets = {"optional": list_of(record("Jet", ("pt", "float32")))}
     muons = list_of(record("Muon", ("jetIdx", element("int16", "Jet"))))
