@@ -23,6 +23,15 @@ with federation.transaction() as txn:
 first = federation["daq/raw"][0]
 assert (first.run, first.payload.tolist()) == (7, [1, 2])
 """
+WITH_INDICES = """
+index = {"meaning": {"of": "int32", "is": "element", "name": "jets"}}
+jets = {"list": {"record": {"class": "Jet", "fields": [{"name": "pt", "type": "float32"}]}}}
+fields = [{"name": "jets", "type": jets}, {"name": "leadingIdx", "type": index}]
+with federation.transaction() as txn:
+    events = txn.database("daq").container("events", {"name": "Event", "fields": fields}, create=True)
+    events.append({"jets": [], "leadingIdx": -1})
+assert federation["daq/events"][0].leadingIdx == -1
+"""
 ARRAYS = 'assert federation["daq/raw"].arrays("run", where="run * 2 == 14").to_list() == [{"run": 7}]\n'
 LATE = {"awkward", "fsspec", "numexpr", "pandas", "pyarrow", "tqdm", "urllib.request", "yaml"}
 TOLD = f"print(*{LATE} & set(sys.modules))\n"
@@ -47,6 +56,12 @@ def test_single_objects_import_only_what_they_need(tmp_path: Path) -> None:
     location = tmp_path / "lhc.fed"
     fb.create(location).close()
     assert imported(ONE_OBJECT, str(location)) == set()
+
+
+def test_numbers_of_objects_with_links_by_indices_import_only_what_they_need(tmp_path: Path) -> None:
+    location = tmp_path / "lhc.fed"
+    fb.create(location).close()
+    assert imported(ONE_OBJECT + WITH_INDICES, str(location)) == set()
 
 
 def test_single_remote_objects_import_only_what_they_need(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ class OwningObject(Object):
     """An object with links by indices in its collections, or to them."""
 
     _record: ClassVar[Record]
+    _lists: ClassVar[frozenset[str]]
+    """Names of the fields that are lists of records."""
     _behavior: ClassVar[tuple[Any, Any]] = (None, None)
     """The behaviours of all declared classes, and those of this object's arrays that were made of them."""
 
@@ -44,17 +46,22 @@ class OwningObject(Object):
             if reference is None:
                 raise
             return _elements(reference, self, self, name)
-        return _owned(value, self, name) if isinstance(value, ak.Array) else value
+        return _owned(value, self, name) if name in type(self)._lists else value
 
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
-        return _owned(value, self, name) if isinstance(value, ak.Array) else value
+        return _owned(value, self, name) if name in type(self)._lists else value
 
 
 @cache
 def owning_class(record: Record) -> type[OwningObject]:
     """Return the class of objects with the fields of a record, some of which are indices."""
-    return type("Object", (OwningObject,), {"_record": record, "__module__": __name__})
+    lists = frozenset(
+        field.name
+        for field in record.fields
+        if not isinstance(field.type, Record) and isinstance(innermost(field.type), Record)
+    )
+    return type("Object", (OwningObject,), {"_record": record, "_lists": lists, "__module__": __name__})
 
 
 class _LeadingToElements:
@@ -107,8 +114,10 @@ def _collection(owner: Object, field: str) -> Any:
     return ak.Array(found)  # Lists of numbers are arrays of NumPy.
 
 
-def _owned(value: ak.Array, owner: OwningObject, field: str) -> ak.Array:
-    """Return a field of an object that knows the object."""
+def _owned(value: Any, owner: OwningObject, field: str) -> Any:
+    """Return a field of an object that knows the object, if it is an array."""
+    if not isinstance(value, ak.Array):
+        return value
     attrs = {**value.attrs, OWNER: (owner, field)}
     return ak.Array(value.layout, behavior=_behavior_of(type(owner)), attrs=attrs)
 
