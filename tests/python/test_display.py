@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -217,6 +218,19 @@ def test_outline_has_the_size_of_points_in_any_unit(fed: fb.Federation) -> None:
     assert group(shown, "dots")["kind"] == "item"
 
 
+def test_times_are_shown_as_times(fed: fb.Federation) -> None:
+    @fb.persistent
+    class Shift:
+        begin: datetime
+        end: datetime | None
+
+    with fed.transaction() as txn:
+        shifts = txn.database("d", create=True).container("shifts", Shift, create=True)
+        shifts.append(Shift(begin=datetime(2026, 5, 4, 6, tzinfo=UTC), end=None))
+    table = scene(fed["d/shifts"][0])["groups"][0]["table"]
+    assert table == {"begin": ["2026-05-04T06:00:00.000000000"], "end": [None]}
+
+
 def test_wrong_rules_are_refused_with_what_is_right() -> None:
     with pytest.raises(fb.InvalidError, match="no form 'cones'; did you mean 'cone'"):
         Rule("jet", "cones", "Jet", "#ffffff")
@@ -232,6 +246,8 @@ def test_selection_and_neighbours_make_one_display(fed: fb.Federation) -> None:
     assert [each["title"] for each in tags.display(count=1).scenes] == titles[:1]
     with pytest.raises(fb.InvalidError, match="no object to display"):
         tags.display("met > 1000")
+    with pytest.raises(fb.InvalidError, match="count=-1"):
+        tags.display(count=-1)
 
 
 def test_field_and_method_called_display_go_first(fed: fb.Federation) -> None:

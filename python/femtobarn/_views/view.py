@@ -419,7 +419,7 @@ class View(Summaries, Generic[T]):
         Raises
         ------
         InvalidError
-            If there is no object, or none meets the condition.
+            If there is no object, none meets the condition, or `count` is less than 1.
 
         Examples
         --------
@@ -434,6 +434,8 @@ class View(Summaries, Generic[T]):
         """
         from ..display import display  # That room imports this one.
 
+        if count < 1:
+            raise InvalidError(f"count={count}: a display needs at least one object")
         chosen = self if where is None else self._with_entries(self.entries(where))
         return display(chosen.head(count), referrers=referrers)
 

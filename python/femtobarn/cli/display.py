@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from .. import _federations
-from .._exceptions import InvalidError, NotFoundError
+from .._exceptions import NotFoundError
 from .output import emit, human_size
 
 __all__ = ["arguments", "display"]
@@ -31,8 +31,6 @@ def display(options: argparse.Namespace) -> None:
     """Write a page with objects in 3D, and show it unless a file was asked for."""
     view = _federations.open(options.federation).snapshot(csn=options.csn)[options.container]
     count = options.count if options.count is not None else 10 if options.where else 1
-    if count < 1:
-        raise InvalidError(f"--count {count}: a display needs at least one object")
     start = options.entry or 0
     if not 0 <= start < len(view):
         raise NotFoundError(f"object {start} does not exist: {options.container} has {len(view):,} objects")

@@ -14,6 +14,7 @@ import awkward as ak
 import numpy as np
 import numpy.typing as npt
 
+from .._schema.meanings import TIMES
 from .._schema.types import ElementLink, Link, Node, Optional, Primitive, Record, Reduced, String, innermost
 
 __all__ = ["Columns", "Numbers", "flat_values", "shown_value"]
@@ -120,7 +121,7 @@ class Columns:
     def table(self) -> dict[str, list[Any]]:
         """Return what a table shows of each member, links excepted, in the order of the class."""
         return {
-            path: [shown_value(value) for value in values.to_list()]
+            path: [shown_value(value) for value in (values if _is_time(leaf) else values.to_list())]
             for path, (leaf, values) in self.leaves.items()
             if not isinstance(innermost(leaf), Link | ElementLink)
         }
@@ -175,6 +176,12 @@ def _leaves(items: ak.Array, node: Record, prefix: str = "") -> Iterator[tuple[s
 def _is_number(node: Node) -> bool:
     inner = node.item if isinstance(node, Optional) else node
     return isinstance(inner, Primitive | Reduced) and not isinstance(inner, String)
+
+
+def _is_time(node: Node) -> bool:
+    """Whether values are times, which awkward lists as numbers."""
+    inner = node.item if isinstance(node, Optional) else node
+    return isinstance(inner, Primitive) and inner.meaning is not None and inner.meaning.kind in TIMES
 
 
 def _as_numbers(values: ak.Array) -> Numbers:
