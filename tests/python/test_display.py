@@ -218,6 +218,21 @@ def test_outline_has_the_size_of_points_in_any_unit(fed: fb.Federation) -> None:
     assert group(shown, "dots")["kind"] == "item"
 
 
+def test_indices_lead_where_their_class_says_and_nowhere_else(fed: fb.Federation) -> None:
+    momentum = [(name, "float32") for name in ("pt", "eta", "phi")]
+    index: Any = {"meaning": {"of": "int16", "is": "element", "name": "FatJet"}}
+    constituents = record("PFCand", *momentum, ("jetIdx", index), ("svIdx", "int16"))
+    lists = [(name, list_of(record(name, *momentum))) for name in ("Jet", "FatJet", "SV")]
+    form = define("Event", *lists, ("PFCand", list_of(constituents)))
+    one = {"pt": 5, "eta": 0, "phi": 1}
+    values = {name: [[one]] for name, _ in lists} | {"PFCand": [[one | {"jetIdx": 0, "svIdx": 0}]]}
+    with fed.transaction() as txn:
+        txn.database("d", create=True).container("events", form, create=True).extend(values)
+    shown = scene(fed["d/events"][0])
+    assert linked(shown, "jetIdx", "PFCand") == {"FatJet": [(0, 0)]}
+    assert linked(shown, "svIdx", "PFCand") == {}
+
+
 def test_times_are_shown_as_times(fed: fb.Federation) -> None:
     @fb.persistent
     class Shift:

@@ -5,32 +5,27 @@ stored as                              for example
 =====================================  ==================================================================
 links of Femtobarn                     ``Jet.tracks``: to elements of the collection of another object
 indices, as the rule of a class says   ``Track.pixels``: in the collection that the object links to
-``jetIdx`` and so on, of NanoAOD       ``Muon.jetIdx``: in the collection ``Jet`` of the same object
+indices, as the class says             ``Muon.jetIdx``: in the collection ``Jet`` of the same object
 ``ObjectID``, of podio                 ``PandoraPFOs.tracks_begin`` in ``_PandoraPFOs_tracks``
 =====================================  ==================================================================
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import awkward as ak
 import numpy as np
 
-from .._schema.types import ElementLink, Link, List, Primitive, innermost
+from .._schema.references import BEGIN
+from .._schema.types import ElementLink, Link, Primitive, innermost
 from .columns import flat_values
 from .groups import Group
 from .podio import podio_relations
 from .targets import Pairs, Targets
 
 __all__ = ["Relation", "relations_of"]
-
-INDEX = re.compile(r"(\w+?)Idx.*")
-"""A member of NanoAOD that is an index, after the collection that it counts in."""
-
-SHORT_NAMES = {"ele": "electron", "mu": "muon"}
 
 
 @dataclass(frozen=True)
@@ -95,9 +90,8 @@ def _indices(group: Group, targets: Targets) -> Iterator[tuple[str, int, Pairs]]
             continue
         if name in named:
             target = targets.counted_in(group, named[name])
-        elif (match := INDEX.fullmatch(name)) is not None and not isinstance(node, List):
-            stem = match[1].lower()
-            target = targets.beside(group, SHORT_NAMES.get(stem, stem))
+        elif inner.meaning is not None and inner.meaning.is_element and not name.endswith(BEGIN):
+            target = targets.counted_in(group, inner.meaning.name)
         else:
             continue
         if target is None:
