@@ -63,6 +63,10 @@ def test_conditions_and_computed_columns_lead_through_links(events: View) -> Non
     assert events.entries("Muon[0].jet.pt > 50").tolist() == [0]
     assert events.entries("any(Muon[Muon.jet.pt > 50].pt > 10)").tolist() == [0]
     assert events.entries("leading_jet is None").tolist() == [1]
+    # The selected objects are not neighbours, so that awkward has them as indices of all.
+    selected = events.arrays(["Muon.jet.pt", "Jet.muon1.pt"], where="any(Jet.pt > 0)")
+    assert selected.Muon.jet.pt.to_list() == [[60.0, None], []]
+    assert selected.Jet.muon1.pt.to_list() == [[None, 50.0], [None]]
     ratios = events.arrays("ratio", aliases={"ratio": "max(Muon.pt / Muon.jet.pt)"})
     assert ratios.ratio.to_list() == [pytest.approx(50 / 60), None, None]
 

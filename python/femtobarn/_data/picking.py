@@ -28,10 +28,10 @@ def picked(columns: Sequence[tuple[Any, int | None]], index: Any, key: Any = Non
     >>> picked([(ak.Array([[5.5, 7.5], []]), None)], ak.Array([[1, -1], [0]])).to_list()
     [[7.5, None], [None]]
     """
-    lists = [ak.fill_none(column, [], axis=0) if column.layout.is_option else column for column, _ in columns]
+    lists = [_without_missing(column) for column, _ in columns]
     counts = [ak.to_numpy(ak.num(each, axis=1)) for each in lists]
     together = lists[0] if len(lists) == 1 else ak.concatenate(lists, axis=1)
-    items = together.layout.to_ListOffsetArray64(True)
+    items = _list_layout(together)
     starts = [items.offsets.data[:-1]]
     for count in counts[:-1]:
         starts.append(starts[-1] + count)
@@ -64,8 +64,8 @@ def picked_ranges(column: Any, begin: Any, end: Any) -> Any:
     >>> picked_ranges(column, ak.Array([[0, 2], [0]]), ak.Array([[2, 3], [0]])).to_list()
     [[[1, 2], [3]], [[]]]
     """
-    lists = ak.fill_none(column, [], axis=0) if column.layout.is_option else column
-    items = lists.layout.to_ListOffsetArray64(True)
+    lists = _without_missing(column)
+    items = _list_layout(lists)
     starts, stops = items.offsets.data[:-1], items.offsets.data[1:]
 
     def picked_at(layouts: Any, **_: Any) -> Any:
@@ -79,6 +79,17 @@ def picked_ranges(column: Any, begin: Any, end: Any) -> Any:
         return ak.contents.ListArray(*indices, items.content)
 
     return _transformed(picked_at, lists, [begin, end])
+
+
+def _without_missing(column: Any) -> Any:
+    """Return lists, empty ones for those that are missing."""
+    return ak.fill_none(column, [], axis=0) if column.layout.is_option else column
+
+
+def _list_layout(lists: Any) -> Any:
+    """Return the layout of lists, which a selection gives as indices of others."""
+    layout = lists.layout
+    return (layout.project() if layout.is_indexed else layout).to_ListOffsetArray64(True)
 
 
 def _transformed(function: Callable[..., Any], lists: Any, nested: Sequence[Any]) -> Any:
