@@ -140,6 +140,8 @@ class _Tables:
             single = {key: each for key, each in self._groups.get(name, {}).items() if not each.shape}
             return name, self._columns[name], dict.fromkeys(single, "it is a single value")
         if own in self._groups.get(group, {}):
+            if not self._groups[group][own].shape:
+                raise InvalidError(f"{name!r} in {self._path} is a single value, not a table")
             return name, _columns_of(own, self._groups[group][own]), {}
         if name in self._groups:
             lengths = ", ".join(

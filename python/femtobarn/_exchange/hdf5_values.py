@@ -103,6 +103,8 @@ def _node(dtype: np.dtype[Any], shape: tuple[int, ...], path: str) -> Node:
         return String()
     items = h5py.check_vlen_dtype(dtype)
     if items is not None:
+        if not np.dtype(items).isnative:
+            raise NotStoredError("h5py reads lists of numbers of another byte order wrongly")
         return List(_node(np.dtype(items), (), path))
     if dtype.kind != "O" and dtype.name in DTYPES:
         return Primitive(dtype.name)
