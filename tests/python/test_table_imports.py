@@ -78,6 +78,15 @@ def test_type_of_a_csv_column_is_that_of_values_far_behind_the_first(
     assert [at for at, _ in done] == sorted(at for at, _ in done)
 
 
+def test_numbers_may_be_between_spaces_and_other_values_are_text_there(
+    fed: fb.Federation, tmp_path: Path
+) -> None:
+    text = "n,x,flag,day,when\n 1 , 2.5 , true , 2026-01-02 , 2026-01-02T03:04:05 \n"
+    view = fed[fed.import_file(write_csv(tmp_path, text)).container]
+    texts = {"flag": " true ", "day": " 2026-01-02 ", "when": " 2026-01-02T03:04:05 "}
+    assert view.arrays().to_list() == [{"n": 1, "x": 2.5, **texts}]
+
+
 def test_missing_values_of_csv_are_none(fed: fb.Federation, tmp_path: Path) -> None:
     frame = pd.DataFrame({"a": pd.array([1, None, 3], "Int64"), "b": ["x", None, "NA"]})
     frame.to_csv(tmp_path / "t.csv")
@@ -115,6 +124,9 @@ def test_wrong_line_of_csv_is_named(fed: fb.Federation, tmp_path: Path) -> None:
         fed.import_file(path)
     with pytest.raises(fb.CorruptError, match=r"line 3 of .* cannot be read: .*invalid UTF8"):
         fed.import_file(write_csv(tmp_path, b"a\nb\n\xff\n"))
+    for text in ("é,b\n1,2\n".encode("latin-1"), "a,b\n1,2\n".encode("utf-16")):
+        with pytest.raises(fb.CorruptError, match=r"line 1 of .* is not UTF-8"):
+            fed.import_file(write_csv(tmp_path, text))
     with pytest.raises(fb.InvalidError, match=r"several columns 'a'; rename them"):
         fed.import_file(write_csv(tmp_path, "a,a\n1,2\n"))
     with pytest.raises(fb.InvalidError, match="is empty; its first line must have the names"):

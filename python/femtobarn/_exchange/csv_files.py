@@ -35,6 +35,9 @@ DELIMITERS = (";", "\t", ",")
 IMPLIED = {"int64": ("uint64", "double"), "uint64": ("double",), "date": ("time",)}
 """Other types that all values of a type have; those of int64 have uint64 if none is negative."""
 
+NUMBERS = ("int64", "uint64", "double")
+"""Types whose values pyarrow reads also between spaces."""
+
 SHOWN_TEXT_MAX = 60
 """Characters of a wrong line that an error shows."""
 
@@ -146,10 +149,12 @@ class _Reader:
 
     def _names(self) -> list[str]:
         """Return the names of the columns, and find out what separates them if it is not as expected."""
-        for _, names in self._rows():
+        for line, names in self._rows():
             if len(names) == 1 and any(mark in names[0] for mark in DELIMITERS):
                 self._delimiter = max(DELIMITERS, key=names[0].count)
                 _, names = next(self._rows())
+            if any("\ufffd" in name for name in names):
+                raise CorruptError(f"line {line} of {self._path} is not UTF-8")
             double = [name for name, count in Counter(names).items() if count > 1]
             if double:
                 raise InvalidError(f"{self._path} has several columns {double[0]!r}; rename them")
@@ -182,10 +187,11 @@ def _possible(values: Any, among: tuple[str, ...], types: Mapping[str, Any]) -> 
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    given = pc.ascii_trim_whitespace(values.drop_null())
+    given = values.drop_null()
+    trimmed = pc.ascii_trim_whitespace(given)
     for name in among:
         try:
-            converted = given.cast(types[name])
+            converted = (trimmed if name in NUMBERS else given).cast(types[name])
         except pa.ArrowInvalid:
             continue
         also = set(IMPLIED.get(name, ()))
