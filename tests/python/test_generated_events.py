@@ -34,9 +34,10 @@ def lhe_event(number: int) -> Any:
     rows = [(21, -1, 0, 0, 501, 502), (21, -1, 0, 0, 502, 503), (6, 1, 1, 2, 501, 0), (-6, 1, 1, 2, 0, 503)]
     particles = [pylhe.LHEParticle(*row, 1.0 * number, 2.5, -3.0, 173.5, 0.0, 0.0, 9.0) for row in rows]
     weights = {"1001": 1.0 + number, "1002": 2.0} if number < 2 else {"1002": 3.0, "extra": 4.0}
+    count = 4 - number % 2
     return pylhe.LHEEvent(
-        pylhe.LHEEventInfo(4, 1, 0.5 + number, 91.25, 0.0078125, 0.125),
-        particles[: 4 - number % 2],
+        pylhe.LHEEventInfo(count, 1, 0.5 + number, 91.25, 0.0078125, 0.125),
+        particles[:count],
         weights if number != 3 else {},
         {"muf": 91.0} if number == 0 else {},
         {"npLO": "1"} if number == 0 else {},
@@ -133,6 +134,7 @@ def test_damaged_lhe_files_are_refused(fed: fb.Federation, tmp_path: Path) -> No
         "cut.lhe.gz": (gzip.compress(text.encode())[:-20], "not written to its end"),
         "number.lhe": (text.replace("-6   1   1   2", "-6   1   x   2", 1), "damaged after 0 events: .*'x'"),
         "short.lhe": (text.replace("501   0", "", 1), "damaged after 0 events"),
+        "lost.lhe": (text.replace(" 4 ", " 5 ", 1), "damaged after 0 events: .* 4 particles, .* says 5"),
         "other.lhe": ("run,event", "is not an LHE file"),
         "empty.lhe": ("", "is not an LHE file"),
         "large.lhe": (text.replace(" 503 ", " 5030000000 ", 1), "color2"),

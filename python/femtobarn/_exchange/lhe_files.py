@@ -156,6 +156,9 @@ class _Reader:
         size = 0
         with self._translated_errors():
             for event in self._events:
+                found, said = len(event.particles), event.eventinfo.nparticles
+                if found != said:
+                    raise ValueError(f"the next one has {found} particles, and its first line says {said}")
                 events.append(event)
                 self._number += 1
                 size += 1 + len(event.particles) + len(event.weights)
