@@ -226,6 +226,22 @@ def test_stores_that_do_not_answer_are_unavailable(
     assert found["store tape"].fact == "no-such-program cannot be run"
 
 
+@pytest.mark.parametrize(
+    ("settings", "subject", "fact"),
+    [
+        (b"stores = 3", "stores", "has a store that is no table"),
+        (b"[stores]\nmirror = 3", "stores", "has a store that is no table"),
+        (b"# \xff", "stores", "cannot be read"),
+        (b'[stores.mirror]\nkind = "folder"', "store mirror", "None is no path of a folder"),
+    ],
+)
+def test_settings_of_stores_that_cannot_be_understood_are_invalid(
+    doctor: Doctor, fed: fb.Federation, settings: bytes, subject: str, fact: str
+) -> None:
+    (Path(fed.path) / "storage.toml").write_bytes(settings)
+    assert fact in doctor(fed.path, code="invalid")[subject].fact
+
+
 def test_a_store_that_has_copies_must_have_its_mark(
     doctor: Doctor, fed: fb.Federation, tmp_path: Path
 ) -> None:

@@ -33,8 +33,11 @@ def look_at_stores(folder: Path, used: set[str]) -> Iterator[Finding]:
         return
     try:
         stores = tomllib.loads(settings.read_text()).get("stores", {})
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         yield wrong("invalid", "stores", f"{settings} cannot be read: {error}", "correct it")
+        return
+    if not isinstance(stores, dict) or not all(isinstance(store, dict) for store in stores.values()):
+        yield wrong("invalid", "stores", f"{settings} has a store that is no table", "correct it")
         return
     for name in sorted(used - stores.keys()):
         fact = f"copies are in it, and {settings} does not name it"
@@ -45,7 +48,10 @@ def look_at_stores(folder: Path, used: set[str]) -> Iterator[Finding]:
 
 def _look_at_store(subject: str, store: dict[str, Any], is_used: bool) -> Finding:
     if store.get("kind") == "folder":
-        return _look_at_folder(subject, Path(store.get("path", "")), is_used)
+        path = store.get("path")
+        if not isinstance(path, str) or not path:
+            return wrong("invalid", subject, f"{path!r} is no path of a folder", "correct storage.toml")
+        return _look_at_folder(subject, Path(path), is_used)
     if store.get("kind") == "commands":
         return _look_at_commands(subject, store)
     return _look_at_server(subject, str(store.get("url", "")))
