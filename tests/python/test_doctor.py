@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import resource
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -120,6 +122,17 @@ def test_nothing_is_wrong_with_a_sound_federation(doctor: Doctor, fed: fb.Federa
     assert found["files"].fact == "1 online, none shorter than the catalogue says"
     assert "check --full" in found["pages"].fact
     assert not [each for each in found.values() if each.kind is not None]
+
+
+def test_the_settings_of_a_folder_that_may_not_be_written_are_known(doctor: Doctor, tmp_path: Path) -> None:
+    folder = tmp_path / "lhc.fed"
+    # At its end a process removes the log of the catalogue.
+    subprocess.run([sys.executable, "-m", "femtobarn", "create", folder], check=True, capture_output=True)
+    folder.chmod(0o555)
+    try:
+        assert "format 2" in doctor(str(folder))["federation"].fact
+    finally:
+        folder.chmod(0o755)
 
 
 def test_every_finding_is_one_line(fed: fb.Federation, capsys: pytest.CaptureFixture[str]) -> None:
