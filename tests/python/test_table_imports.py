@@ -265,6 +265,28 @@ def test_data_frames_of_pandas_have_their_columns(fed: fb.Federation, frames: Pa
         assert [None if each != each else each for each in found] == FRAME[column], column
 
 
+def test_empty_frames_and_categories_of_pandas_are_not_taken_for_numbers(
+    fed: fb.Federation, tmp_path: Path
+) -> None:
+    with h5py.File(tmp_path / "t.h5", "w") as file:
+        for name in ("empty", "levels"):
+            frame = file.create_group(name)
+            frame.attrs["pandas_type"], frame.attrs["nblocks"] = np.bytes_("frame"), 1
+            frame["block0_values"] = np.array([[1.0, 2.0]])
+        empty = file["empty/block0_values"].attrs
+        empty["shape"], empty["value_type"] = np.bytes_("(I2\nI0\ntp0\n."), np.bytes_("float64")
+        table = file.create_group("table")
+        table.attrs["pandas_type"] = np.bytes_("frame_table")
+        table["table"] = np.ones(2, [("index", "i8"), ("kind", "i1")])
+        table["table"].attrs["kind_meta"] = np.bytes_("category")
+    with pytest.raises(fb.InvalidError, match="pandas has stored it without a row"):
+        fed.import_file(f"{tmp_path}/t.h5:empty")
+    done = fed.import_file(f"{tmp_path}/t.h5:table")
+    assert done.skipped == {"kind": "its values are numbers of categories; write these as texts"}
+    fed.import_file(f"{tmp_path}/t.h5:levels")
+    assert fed["t/levels"].arrays().to_list() == [{"block0_0": 1.0, "block0_1": 2.0}]
+
+
 def test_pickled_names_of_columns_run_no_code(fed: fb.Federation, tmp_path: Path) -> None:
     code = b"cos\nmkdir\n(V%s\ntR." % str(tmp_path / "made").encode()
     with h5py.File(tmp_path / "t.h5", "w") as file:

@@ -38,13 +38,18 @@ class Column:
     item: int | None = None
     """The index in the second dimension."""
     stands_for: str | None = None
-    """NumPy's name of the type that the numbers stand for: ``bool``, or one of times."""
+    """NumPy's name of the type that the numbers stand for: ``bool``, or one of times; or ``category``."""
 
     @property
     def node(self) -> Node:
         """The stored type."""
         if "PSEUDOATOM" in self.dataset.attrs:
             raise NotStoredError("its values are pickled; write it with format='table'")
+        if {"shape", "value_type"} <= self.dataset.attrs.keys():
+            # HDF5 files of PyTables have no arrays without items, and this one has an item of no meaning.
+            raise NotStoredError("pandas has stored it without a row")
+        if self.stands_for == "category":
+            raise NotStoredError("its values are numbers of categories; write these as texts")
         if self.stands_for == "bool":
             return Primitive("bool")
         if self.stands_for is not None:

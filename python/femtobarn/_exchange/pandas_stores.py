@@ -44,10 +44,14 @@ def frame_columns(group: h5py.Group) -> list[Column]:
     found = {}
     for number in range(int(group.attrs["nblocks"])):
         values = group[f"block{number}_values"]
-        for item, name in enumerate(_texts(group[f"block{number}_items"])):
+        names = [f"block{number}_{item}" for item in range(values.shape[-1])]
+        if f"block{number}_items" in group:  # Names of several levels are elsewhere.
+            names = _texts(group[f"block{number}_items"])
+        for item, name in enumerate(names):
             part = None if values.ndim == 1 else item
             found[name] = Column(name, values, item=part, stands_for=_type_of(values))
-    order = {name: number for number, name in enumerate(_texts(group["axis0"]))}
+    names = _texts(group["axis0"]) if "axis0" in group else []
+    order = {name: number for number, name in enumerate(names)}
     return index + sorted(found.values(), key=lambda column: order.get(column.name, len(order)))
 
 
@@ -55,7 +59,8 @@ def _of_table(table: h5py.Dataset) -> Iterator[Column]:
     for member in table.dtype.names:
         kind = _text(table.attrs.get(f"{member}_kind"))
         dtype = _text(table.attrs.get(f"{member}_dtype")) or kind
-        meant = _meant_by(dtype)
+        meta = _text(table.attrs.get(f"{member}_meta"))
+        meant = meta if meta == "category" else _meant_by(dtype)
         names = _pickled_names(table.attrs.get(f"{member}_kind"))
         if table.dtype[member].subdtype is None:
             yield Column(names[0] if names else member, table, member, stands_for=meant)
