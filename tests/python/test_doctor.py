@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ import femtobarn as fb
 from femtobarn.cli import EXIT_CODES, main
 from femtobarn.cli.doctor.disk import FileSystem, file_systems, look_at_space, look_at_type
 from femtobarn.cli.doctor.finding import Finding
+from femtobarn.cli.doctor.installation import EXTRAS
 
 Doctor = Callable[..., dict[str, Finding]]
 
@@ -80,6 +83,26 @@ def test_packages_are_compared_with_the_installed_metadata(
     assert (found["extra hist"].verdict, found["extra hist"].kind) == ("wrong", "unsupported")
     assert found["extra hist"].fact.endswith("must be >=999")
     assert found["extra hist"].remedy == "pip install --upgrade 'femtobarn[hist]'"
+
+
+def test_sources_that_are_not_installed_are_named_by_the_folder_with_the_makefile(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata.Distribution, "from_name", _not_found)
+    found = doctor()["femtobarn"]
+    root = Path(__file__).parents[2]
+    assert found.fact.startswith(f"run from its sources in {root}, ")
+    assert (root / "Makefile").exists()
+
+
+def _not_found(name: str) -> None:
+    raise metadata.PackageNotFoundError(name)
+
+
+def test_the_extras_of_users_are_those_of_the_package() -> None:
+    text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+    extras = tomllib.loads(text)["project"]["optional-dependencies"].keys()
+    assert extras - EXTRAS.keys() == {"demo", "test", "docs", "judge", "release", "bench"}
 
 
 def test_a_required_package_that_is_absent_is_wrong(

@@ -26,7 +26,8 @@ __all__ = ["look_at_installation"]
 PACKAGE = "femtobarn"
 
 EXTRAS = {
-    "io": "trees, Parquet, Arrow and pandas",
+    "io": "trees, Parquet, Arrow, CSV, HDF5 and pandas",
+    "generators": "LHE and HepMC files",
     "plots": "pictures",
     "vector": "vectors of physics",
     "hist": "histograms",
@@ -57,7 +58,7 @@ def _versions() -> Finding:
     try:
         version = metadata.version(PACKAGE)
     except metadata.PackageNotFoundError:
-        fact = f"run from its sources in {Path(__file__).parents[3]}, with extension module {there}"
+        fact = f"run from its sources in {Path(__file__).parents[4]}, with extension module {there}"
         return note(PACKAGE, fact, "make setup there installs what it requires")
     if version != _femtobarn.__version__:
         fact = f"the package is of version {version}, its extension module of {there}"
