@@ -1,16 +1,13 @@
-"""What type checkers know of persistent classes and of views: mypy, and pyright where it is installed.
+"""What a type checker knows of persistent classes and of views.
 
-A checker must find the type in the comment of a line of `PROGRAM`, or refuse the line if the comment says so.
+mypy must find the type in the comment of a line of `PROGRAM`, or refuse the line if the comment says so.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,31 +75,15 @@ def found_by_mypy(path: Path, cache: Path) -> dict[int, str]:
     return {int(line): _plain(revealed) if revealed else "refused" for line, _, revealed in found}
 
 
-def found_by_pyright(path: Path, cache: Path) -> dict[int, str]:
-    """Return the type that pyright reveals on each line, or that it is refused."""
-    command = ["pyright", "--outputjson", "--pythonpath", sys.executable, path.name]
-    done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
-    found = {}
-    for each in json.loads(done.stdout)["generalDiagnostics"]:
-        revealed = re.fullmatch(r'Type of ".*" is "(.*)"', each["message"])
-        found[each["range"]["start"]["line"] + 1] = _plain(revealed[1]) if revealed else "refused"
-    return found
-
-
 def _plain(text: str) -> str:
     """Return a type without the modules of its names."""
     return re.sub(r"\b(\w+\.)+", "", text)
 
 
-@pytest.mark.parametrize("checked", [found_by_mypy, found_by_pyright])
-def test_checkers_know_fields_of_classes_and_of_typed_views(
-    tmp_path: Path, project: Path, checked: Callable[[Path, Path], dict[int, str]]
-) -> None:
-    if checked is found_by_pyright and shutil.which("pyright") is None:
-        pytest.skip("pyright is not installed")
+def test_checkers_know_fields_of_classes_and_of_typed_views(tmp_path: Path, project: Path) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    found = checked(path, project / ".cache" / "mypy")
+    found = found_by_mypy(path, project / ".cache" / "mypy")
     seen = [
         line.partition("  # ")[0] + (f"  # {found[number]}" if number in found else "")
         for number, line in enumerate(PROGRAM.splitlines(), start=1)

@@ -116,8 +116,7 @@ class Imports:
         links
             Whether indices of elements of the same object become links, stored as the numbers that they are.
         progress
-            Called with the objects imported so far and the objects in all; True shows a bar, on a terminal or
-            in a notebook.
+            Called with the objects imported so far and in all; True shows a bar (terminals, notebooks).
 
         Returns
         -------

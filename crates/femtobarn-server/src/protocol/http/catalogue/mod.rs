@@ -28,6 +28,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use femtobarn_catalog::{ContainerSummary, Csn, ErrorKind, LocalCatalogue, PinGuard, Result};
 use http::{HeaderMap, StatusCode};
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,15 +43,27 @@ use crate::protocol::listener::Peer;
 const LOOKS_MAX: usize = 2;
 /// How long a request waits for its look-up to begin.
 const LOOK_WAIT_MAX: Duration = Duration::from_secs(30);
-/// Snapshots whose containers are kept.
-const SNAPSHOTS_KEPT: usize = 8;
+/// Containers of snapshots that are kept, some 150 bytes each.
+const CONTAINERS_KEPT: u64 = 1_000_000;
+/// Snapshots that the cache is made for; it is no limit.
+const SNAPSHOTS_EXPECTED: usize = 8;
 
 /// The catalogues, and what was read of them.
 struct Catalogues {
     site: Arc<Site>,
     /// The containers of snapshots, by the name of the federation and the commit.
-    kept: Cache<(String, Csn), Arc<Vec<ContainerSummary>>>,
+    kept: Cache<(String, Csn), Arc<Vec<ContainerSummary>>, ByContainers>,
     looks: Arc<Semaphore>,
+}
+
+/// Weighs what is kept of a snapshot by its containers.
+#[derive(Clone)]
+struct ByContainers;
+
+impl Weighter<(String, Csn), Arc<Vec<ContainerSummary>>> for ByContainers {
+    fn weight(&self, _: &(String, Csn), containers: &Arc<Vec<ContainerSummary>>) -> u64 {
+        containers.len() as u64 + 1
+    }
 }
 
 /// A federation that is looked at, as of a commit.
@@ -65,7 +78,8 @@ struct Looked {
 /// The routes.
 pub(super) fn routes(site: Arc<Site>) -> Router {
     let looks = Arc::new(Semaphore::new(LOOKS_MAX));
-    let catalogues = Arc::new(Catalogues { site, kept: Cache::new(SNAPSHOTS_KEPT), looks });
+    let kept = Cache::with_weighter(SNAPSHOTS_EXPECTED, CONTAINERS_KEPT, ByContainers);
+    let catalogues = Arc::new(Catalogues { site, kept, looks });
     Router::new()
         .route("/api/federations", get(federations))
         .route("/api/federations/{*name}", get(answer::<overview::OverviewQuery>))
