@@ -181,6 +181,23 @@ def test_json_may_stand_before_the_command(run: Command, location: str, tmp_path
     assert json.loads(text)["error"]["kind"] == "not-found"
 
 
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (["lss"], "femtobarn: there is no command 'lss'; did you mean 'ls'?\n"),
+        (["conditions", "lst"], "femtobarn conditions: there is no command 'lst'; did you mean 'ls'?\n"),
+        (["xyz"], "femtobarn: there is no command 'xyz'; see femtobarn --help\n"),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_the_nearest(
+    capsys: pytest.CaptureFixture[str], line: list[str], error: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == error
+
+
 @pytest.mark.parametrize(("line", "command"), [([], "rebuild-catalogue"), (["conditions"], "job-file")])
 def test_help_is_the_error_without_a_command(
     capsys: pytest.CaptureFixture[str], line: list[str], command: str

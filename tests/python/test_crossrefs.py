@@ -133,6 +133,22 @@ def test_members_of_different_collections_lead_no_further(fed: fb.Federation) ->
         _ = event.ids.part.jet
 
 
+def test_conditions_know_what_values_behind_indices_mean(fed: fb.Federation) -> None:
+    when = {"meaning": {"of": "int64", "is": "datetime"}}
+    quality = {
+        "meaning": {"of": "int32", "is": "enum", "name": "Quality", "members": [["GOOD", 4], ["BAD", 7]]}
+    }
+    fields = {
+        "Muon": list_of(record("Muon", ("jetIdx", element("int16", "Jet")))),
+        "Jet": list_of(record("Jet", ("when", when), ("quality", quality))),
+    }
+    early, late = (np.datetime64(f"1970-01-01T00:00:0{second}") for second in (1, 3))
+    jets = [[{"when": early, "quality": 4}], [{"when": late, "quality": 7}]]
+    view = store(fed, "Event", fields, {"Muon": [[{"jetIdx": 0}], [{"jetIdx": 0}]], "Jet": jets})
+    assert view.entries("any(Muon.jet.when > '1970-01-01 00:00:02')").tolist() == [1]
+    assert view.entries("any(Muon.jet.quality == 'GOOD')").tolist() == [0]
+
+
 def test_links_to_a_missing_collection_lead_nowhere(fed: fb.Federation) -> None:
     jets = {"optional": list_of(record("Jet", ("pt", "float32")))}
     muons = list_of(record("Muon", ("jetIdx", element("int16", "Jet"))))

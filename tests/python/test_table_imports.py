@@ -129,6 +129,8 @@ def test_wrong_line_of_csv_is_named(fed: fb.Federation, tmp_path: Path) -> None:
             fed.import_file(write_csv(tmp_path, text))
     with pytest.raises(fb.InvalidError, match=r"several columns 'a'; rename them"):
         fed.import_file(write_csv(tmp_path, "a,a\n1,2\n"))
+    with pytest.raises(fb.InvalidError, match=r"line 1 of .* has numbers in the place of the names"):
+        fed.import_file(write_csv(tmp_path, "1,2.5\n3,4\n"))
     with pytest.raises(fb.InvalidError, match="is empty; its first line must have the names"):
         fed.import_file(write_csv(tmp_path, ""))
     with pytest.raises(fb.CorruptError, match="was not written to its end"):

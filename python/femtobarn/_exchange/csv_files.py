@@ -158,6 +158,9 @@ class _Reader:
             double = [name for name, count in Counter(names).items() if count > 1]
             if double:
                 raise InvalidError(f"{self._path} has several columns {double[0]!r}; rename them")
+            if all(map(_is_number, names)):
+                what = f"line {line} of {self._path} has numbers in the place of the names of columns"
+                raise InvalidError(f"{what}: {', '.join(names[:3])}; put a line with names before it")
             return names
         raise InvalidError(f"{self._path} is empty; its first line must have the names of the columns")
 
@@ -201,3 +204,11 @@ def _possible(values: Any, among: tuple[str, ...], types: Mapping[str, Any]) -> 
             each for each in among if each == name or each in also or not len(given) or each == "text"
         )
     return ("text",)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

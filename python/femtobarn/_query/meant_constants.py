@@ -14,6 +14,7 @@ from .._exceptions import InvalidError, NotFoundError
 from .._schema.meanings import TIMES, Meaning
 from .._schema.types import Definition, innermost
 from .array_terms import path_of
+from .elements import reached
 
 __all__ = ["stored_values", "with_stored_constants"]
 
@@ -41,9 +42,13 @@ def _stored_value(name: str, value: Any, definition: Definition) -> Any:
 
 def _meaning_of(path: str, definition: Definition) -> Meaning | None:
     try:
-        meaning: Meaning | None = getattr(innermost(definition.resolve(path)), "meaning", None)
+        node = definition.resolve(path)
     except NotFoundError:
-        return None
+        through = reached(ast.parse(path, mode="eval").body, definition)
+        if through is None:
+            return None
+        node = definition.resolve(through.targets[0][0])
+    meaning: Meaning | None = getattr(innermost(node), "meaning", None)
     return None if meaning is None or meaning.is_element else meaning
 
 

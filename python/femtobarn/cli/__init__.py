@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import __version__
-from .._exceptions import FemtobarnError
+from .._exceptions import FemtobarnError, near_misses
 from . import commands
 
 __all__ = ["EXIT_CODES", "main"]
@@ -82,8 +82,15 @@ class _Parser(argparse.ArgumentParser):
             self.exit(2, self.format_help())
         return super().parse_known_args(given, namespace)
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            similar = near_misses(value, action.choices)
+            self.error(f"there is no command {value!r}{similar if 'did you mean' in similar else ''}")
+        super()._check_value(action, value)
+
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+        end = "" if message.endswith("?") else f"; see {self.prog} --help"
+        self.exit(2, f"{self.prog}: {message}{end}\n")
 
 
 def parser() -> argparse.ArgumentParser:
