@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Row, params};
+use rusqlite::Row;
 
 use super::LocalCatalogue;
 use super::decode::{commit_row, database_state, number};
@@ -29,13 +29,13 @@ const CONTAINERS: &str = "SELECT m.name, \
      (SELECT max(w.csn) FROM versions w WHERE w.database = c.database AND w.container = c.id AND w.csn <= ?1) \
     WHERE m.since <= ?1 AND (m.until IS NULL OR m.until > ?1) ORDER BY m.database, n.container";
 
-/// `?1` is the commit. A dropped container is shown with its last name.
+/// `?1` is the commit. A container that was dropped, also with its database, is shown with its last name.
 const CHANGED_CONTAINERS: &str = "SELECT m.name, n.name, c.class, \
-    CASE WHEN c.dropped = ?1 THEN 'dropped' WHEN c.created = ?1 THEN 'created' \
+    CASE WHEN ?1 IN (c.dropped, d.dropped) THEN 'dropped' WHEN c.created = ?1 THEN 'created' \
      WHEN n.since = ?1 THEN 'renamed' ELSE 'changed' END, \
-    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 THEN 0 \
+    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 AND d.dropped IS NOT ?1 THEN 0 \
      ELSE coalesce(v.entries - v.deleted, 0) - coalesce(p.entries - p.deleted, 0) END, \
-    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 THEN 0 \
+    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 AND d.dropped IS NOT ?1 THEN 0 \
      ELSE coalesce(v.bytes, 0) - coalesce(p.bytes, 0) END \
     FROM containers c JOIN databases d ON d.id = c.database \
     JOIN container_names n ON n.database = c.database AND n.container = c.id AND n.since <= ?1 \
@@ -45,7 +45,7 @@ const CHANGED_CONTAINERS: &str = "SELECT m.name, n.name, c.class, \
     LEFT JOIN versions v ON v.database = c.database AND v.container = c.id AND v.csn = ?1 \
     LEFT JOIN versions p ON p.database = c.database AND p.container = c.id AND p.csn = \
      (SELECT max(w.csn) FROM versions w WHERE w.database = c.database AND w.container = c.id AND w.csn < ?1) \
-    WHERE v.csn IS NOT NULL OR n.since = ?1 OR c.dropped = ?1 ORDER BY c.database, c.id";
+    WHERE v.csn IS NOT NULL OR n.since = ?1 OR ?1 IN (c.dropped, d.dropped) ORDER BY c.database, c.id";
 const CHANGED_DATABASES: &str = "SELECT m.name, '', '', \
     CASE WHEN d.dropped = ?1 THEN 'dropped' WHEN d.created = ?1 THEN 'created' \
      WHEN d.sealed = ?1 THEN 'sealed' ELSE 'renamed' END, 0, 0 \
@@ -78,13 +78,21 @@ impl LocalCatalogue {
 
     /// The newest `limit` commits not later than `at` with `text` in their message or author (`user@host`), in capital or
     /// small letters; the newest first.
-    pub fn commits_until(&self, at: Csn, text: &str, limit: u64) -> Result<Vec<CommitRow>> {
-        let sql = format!(
-            "{COMMIT} WHERE csn <= ?1 \
-             AND instr(lower(message || char(10) || user_name || '@' || host), lower(?2)) \
-             ORDER BY csn DESC LIMIT ?3"
-        );
-        self.all(&sql, params![signed(at.0), text, signed(limit)], commit_row)
+    pub fn commits_until(&self, at: Csn, text: &str, limit: usize) -> Result<Vec<CommitRow>> {
+        // SQLite knows capitals of ASCII alone.
+        let text = text.to_lowercase();
+        let has_text = |row: &CommitRow| {
+            text.is_empty()
+                || row.message.to_lowercase().contains(&text)
+                || format!("{}@{}", row.user, row.host).to_lowercase().contains(&text)
+        };
+        self.read(|sql| {
+            let commits = format!("{COMMIT} WHERE csn <= ?1 ORDER BY csn DESC");
+            let mut statement = sql.prepare_cached(&commits)?;
+            let rows = statement.query_map([signed(at.0)], commit_row)?;
+            let found = rows.filter(|row| row.as_ref().map_or(true, has_text)).take(limit);
+            Ok(found.collect::<rusqlite::Result<_>>()?)
+        })
     }
 
     /// What a commit did to databases and containers.

@@ -2,7 +2,7 @@
 
 use femtobarn_catalog::{Commit, CommitAction, Csn, DatabaseState, DroppedDatabase, GrowthPoint};
 
-use crate::federation::{Federation, new_database};
+use crate::federation::{Federation, new_container, new_database, version};
 
 /// A federation in which everything that a commit can do to a database or container has been done.
 fn changed() -> Federation {
@@ -83,6 +83,21 @@ fn the_changes_of_a_commit_name_what_it_did_and_by_how_much() {
 }
 
 #[test]
+fn the_containers_of_a_dropped_database_are_told_with_their_objects() {
+    let fed = Federation::new();
+    let other = new_database(&fed.catalog, "run8", DatabaseState::Open).unwrap();
+    let hits = new_container(&fed.catalog, other, "hits").unwrap();
+    let versions = vec![version(other, hits, None, 7)];
+    let seen = fed.catalog.commit(Commit { versions, ..Commit::default() }).unwrap();
+    let dropped_databases = vec![DroppedDatabase { id: other, seen, keeps_file: false }];
+    let csn = fed.catalog.commit(Commit { dropped_databases, ..Commit::default() }).unwrap();
+    let changes = fed.catalog.changes_of_commit(csn).unwrap().into_iter();
+    let told: Vec<_> = changes.map(|it| (it.container, it.kind, it.objects)).collect();
+    let dropped = |name: &str, objects| (name.to_owned(), CommitAction::Dropped, Some(objects));
+    assert_eq!(told, [dropped("", 0), dropped("hits", -7)]);
+}
+
+#[test]
 fn commits_are_found_by_message_and_author_and_read_page_by_page() {
     let fed = changed();
     let head = fed.catalog.head().unwrap();
@@ -96,6 +111,9 @@ fn commits_are_found_by_message_and_author_and_read_page_by_page() {
     let user = fed.catalog.commit_by_csn(head).unwrap().user;
     assert_eq!(csns(head, &format!("{user}@"), 100).len(), 11);
     assert!(csns(head, "100%", 10).is_empty(), "a text is not a pattern");
+    let message = "Größe der Läufe".to_owned();
+    let csn = fed.catalog.commit(Commit { message, ..Commit::default() }).unwrap();
+    assert_eq!(csns(csn, "LÄUFE", 10), [csn.0]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::overview::CommitSummary;
 use super::{Catalogues, Question};
 
 /// Commits of a page, unless the client asks for less.
-const COMMITS_MAX: u64 = 200;
+const COMMITS_MAX: usize = 200;
 /// Points of the curve of growth.
 const GROWTH_POINTS: usize = 300;
 
@@ -20,7 +20,7 @@ pub(super) struct CommitsQuery {
     /// A text in the message or the author.
     #[serde(default)]
     search: String,
-    limit: Option<u64>,
+    limit: Option<usize>,
 }
 
 #[derive(Serialize)]
