@@ -9,10 +9,12 @@ import shlex
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -232,8 +234,8 @@ def test_the_unit_starts_a_command_that_there_is(tmp_path: Path) -> None:
     settings.write_text("")
     words[words.index("/etc/femtobarn/server.toml")] = str(settings)
     assert "nothing to serve" in run(sys.executable, "-m", "femtobarn", *words, code=EXIT_CODES["invalid"])
-    hopeless = f"RestartPreventExitStatus={EXIT_CODES['invalid']} {EXIT_CODES['denied']}"
-    assert f"\n{hopeless}\n" in UNIT.read_text()
+    hopeless = [EXIT_CODES[kind] for kind in ("invalid", "corrupt", "unsupported", "denied")]
+    assert f"\nRestartPreventExitStatus={' '.join(map(str, hopeless))}\n" in UNIT.read_text()
 
 
 # ---- the container
@@ -275,7 +277,8 @@ def test_the_health_check_tells_whether_a_server_answers(tmp_path: Path) -> None
     [
         pytest.param("storage", "{folder} --address 127.0.0.1 --port {taken}", id="the port is taken"),
         pytest.param("storage", "{folder}/missing", id="the folder is missing"),
-        pytest.param("storage", "{folder}/damaged.fed", id="the catalogue is damaged"),
+        pytest.param("corrupt", "{folder}/damaged.fed", id="the catalogue is damaged"),
+        pytest.param("unsupported", "{folder}/newer.fed", id="the catalogue is of a newer release"),
         pytest.param("storage", "{folder} --config {folder}/missing.toml", id="the settings are missing"),
         pytest.param("invalid", "{folder} --config {folder}/wrong.toml", id="the settings are wrong"),
         pytest.param("invalid", "{folder} --prot 1094", id="the command line is wrong"),
@@ -286,6 +289,9 @@ def test_a_server_that_cannot_start_ends_with(kind: str, words: str, tmp_path: P
     (tmp_path / "wrong.toml").write_text("prot = 1094\n")
     (tmp_path / "damaged.fed").mkdir()
     (tmp_path / "damaged.fed" / "catalogue.sqlite").write_bytes(b"no catalogue" * 1000)
+    fb.create(tmp_path / "newer.fed").close()
+    with closing(sqlite3.connect(tmp_path / "newer.fed/catalogue.sqlite")) as catalogue, catalogue:
+        catalogue.execute("UPDATE federation SET value = '99' WHERE key = 'format'")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         named = words.format(folder=tmp_path, taken=taken.getsockname()[1]).split()
         said = run(sys.executable, "-m", "femtobarn", "serve", *named, code=EXIT_CODES[kind])

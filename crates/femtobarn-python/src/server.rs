@@ -97,6 +97,8 @@ impl ServerHandle {
                 |error| match error {
                     StartError::Config(what) => exception("invalid", what),
                     StartError::Denied(what) => exception("denied", what),
+                    StartError::Corrupt(what) => exception("corrupt", what),
+                    StartError::Unsupported(what) => exception("unsupported", what),
                     StartError::System(what) => exception("storage", what),
                     other => exception("storage", other.to_string()),
                 },

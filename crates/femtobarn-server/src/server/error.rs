@@ -10,6 +10,12 @@ pub enum StartError {
     /// The server's user may not listen on the port, or may not read an exported folder.
     #[error("{0}")]
     Denied(String),
+    /// The catalogue of a federation is damaged.
+    #[error("{0}")]
+    Corrupt(String),
+    /// The catalogue of a federation is of a newer release.
+    #[error("{0}")]
+    Unsupported(String),
     /// Another error of the operating system.
     #[error("{0}")]
     System(String),

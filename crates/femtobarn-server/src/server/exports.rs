@@ -91,9 +91,8 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
             let grace = Duration::from_secs(config.limits.grace_seconds);
             let key = name.trim_matches('/');
             let service = FederationService::open(key, &export.folder, options.is_read_only, lease);
-            let service = service.map_err(|error| {
-                unusable(&export.folder, &error, error.kind() == ErrorKind::Denied)
-            })?;
+            let service =
+                service.map_err(|error| unusable(&export.folder, &error, kind_of(error.kind())))?;
             let service = Arc::new(service.with_grace(grace));
             let recaller = recaller(&service)?;
             if let Some(recaller) = recaller.as_ref().filter(|_| !options.is_read_only) {
@@ -175,7 +174,9 @@ fn name_of(export: &ExportConfig) -> Result<String, StartError> {
         return Ok(format!("/{}", String::from_utf8_lossy(&path).trim_matches('/')));
     }
     let folder = std::fs::canonicalize(&export.folder).map_err(|error| {
-        unusable(&export.folder, &error, error.kind() == std::io::ErrorKind::PermissionDenied)
+        let is_denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+        let kind = if is_denied { StartError::Denied } else { StartError::System };
+        unusable(&export.folder, &error, kind)
     })?;
     match folder.file_name().and_then(|name| name.to_str()) {
         Some(name) => Ok(format!("/{name}")),
@@ -232,9 +233,21 @@ fn slow(files: Arc<dyn Storage>, throttle: &config::ThrottleConfig) -> Throttled
     ThrottledStorage::throttled(files, model, &throttle.disks, clock)
 }
 
-fn unusable(folder: &Path, error: &dyn std::fmt::Display, is_denied: bool) -> StartError {
-    let text = format!("cannot serve {}: {error}", folder.display());
-    if is_denied { StartError::Denied(text) } else { StartError::System(text) }
+fn kind_of(error: ErrorKind) -> fn(String) -> StartError {
+    match error {
+        ErrorKind::Denied => StartError::Denied,
+        ErrorKind::Corrupt => StartError::Corrupt,
+        ErrorKind::Unsupported => StartError::Unsupported,
+        _ => StartError::System,
+    }
+}
+
+fn unusable(
+    folder: &Path,
+    error: &dyn std::fmt::Display,
+    kind: fn(String) -> StartError,
+) -> StartError {
+    kind(format!("cannot serve {}: {error}", folder.display()))
 }
 
 fn system_error(error: StorageError) -> StartError {
