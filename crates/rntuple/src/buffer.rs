@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use memmap2::{Advice, MmapMut};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Error, Result};
@@ -26,7 +25,7 @@ enum AlignedMemory {
     /// From the allocator.
     Small(Vec<u64>),
     /// From the operating system, in huge pages where available: 512 times fewer page faults.
-    Large(MmapMut),
+    Large(MappedMemory),
 }
 
 impl AlignedBuffer {
@@ -91,10 +90,7 @@ impl AlignedMemory {
     /// `None` if the allocation fails: a huge size in a damaged file must yield an error, not an abort.
     fn new(length: usize) -> Option<Self> {
         if length >= LARGE_MIN {
-            let memory = MmapMut::map_anon(rounded(length)).ok()?;
-            // If the kernel ignores the advice, the memory is slower to touch but usable.
-            drop(memory.advise(Advice::HugePage));
-            return Some(AlignedMemory::Large(memory));
+            return Some(AlignedMemory::Large(mapped(rounded(length))?));
         }
         let word_count = length.div_ceil(size_of::<u64>());
         Vec::<u64>::new().try_reserve_exact(word_count).ok()?;
@@ -116,6 +112,26 @@ impl AlignedMemory {
     }
 }
 
+#[cfg(not(target_family = "wasm"))]
+type MappedMemory = memmap2::MmapMut;
+
+#[cfg(not(target_family = "wasm"))]
+fn mapped(length: usize) -> Option<MappedMemory> {
+    let memory = MappedMemory::map_anon(length).ok()?;
+    // If the kernel ignores the advice, the memory is slower to touch but usable.
+    drop(memory.advise(memmap2::Advice::HugePage));
+    Some(memory)
+}
+
+/// WebAssembly has no memory but that of the allocator: no buffer has [`LARGE_MIN`] bytes.
+#[cfg(target_family = "wasm")]
+type MappedMemory = Box<[u8]>;
+
+#[cfg(target_family = "wasm")]
+fn mapped(_length: usize) -> Option<MappedMemory> {
+    None
+}
+
 impl Default for AlignedMemory {
     fn default() -> Self {
         AlignedMemory::Small(vec![])
@@ -129,7 +145,7 @@ struct MemoryPool {
 }
 
 /// Least bytes of a buffer that is mapped from the operating system.
-const LARGE_MIN: usize = 256 << 10;
+const LARGE_MIN: usize = if cfg!(target_family = "wasm") { LENGTH_MAX + 1 } else { 256 << 10 };
 /// Least bytes of a buffer whose memory is recycled; those of pages are.
 const KEPT_MIN: usize = 8 << 10;
 /// Most bytes of memory in the pool.

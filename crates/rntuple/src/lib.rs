@@ -81,13 +81,15 @@
 //! - Write sets, maps, enumerations, streamed objects, projected fields, or fields added to an
 //!   existing RNTuple; it reads all of these.
 //! - Start threads, but in [`Reader::read_in_parallel`].
-//! - Support big-endian machines or systems other than Unix.
+//! - Support big-endian machines, or systems other than Unix and WebAssembly. In WebAssembly it reads any [`ByteSource`] with one
+//!   thread and decoders in Rust alone; there are no files, so no [`Writer`], and what is written is not compressed.
 
 mod anchor;
 mod array;
 mod array_ops;
 mod buffer;
 mod cell_type;
+#[cfg(not(target_family = "wasm"))]
 mod clock;
 mod column;
 mod compression;
@@ -148,8 +150,10 @@ pub use types::{Precision, Primitive, Type};
 pub use value::Value;
 pub use writer::{
     AppendedVersion, Appender, AppenderSavepoint, Cell, Renumbering, RowWriter, WriteOptions,
-    Writer,
 };
+
+#[cfg(not(target_family = "wasm"))]
+pub use writer::Writer;
 
 /// Runs the example of the README as a test.
 #[cfg(doctest)]

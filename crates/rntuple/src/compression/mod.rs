@@ -6,9 +6,20 @@
 //! without a frame; a reader recognises it by its size.
 //!
 //! This module decompresses all of ROOT's algorithms but the first (`CS`, abandoned in 2004) and
-//! compresses with LZ4 and Zstandard. Compression contexts are recycled, one for each thread.
+//! compresses with LZ4 and Zstandard. `c_codecs` are the libraries that do so; WebAssembly, for which there is no C
+//! compiler, has `rust_codecs`, which only decompress. Contexts are recycled, one for each thread.
+
+#[cfg(not(target_family = "wasm"))]
+mod c_codecs;
+#[cfg(any(target_family = "wasm", test))]
+mod rust_codecs;
 
 use std::cell::RefCell;
+
+#[cfg(not(target_family = "wasm"))]
+use c_codecs as codecs;
+#[cfg(target_family = "wasm")]
+use rust_codecs as codecs;
 
 use crate::error::{Error, Result};
 
@@ -90,35 +101,17 @@ fn compress_chunk(
     match compression {
         Compression::None => None,
         Compression::Lz4 { level } => Some((*b"L4\x01", compress_lz4(chunk, level, out)?)),
-        Compression::Zstd { level } => Some((*b"ZS\x01", compress_zstd(chunk, level, out)?)),
+        Compression::Zstd { level } => {
+            Some((*b"ZS\x01", codecs::compress_zstd(chunk, level, out)?))
+        }
     }
 }
 
 fn compress_lz4(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<usize> {
-    use lz4::block::{CompressionMode, compress_to_buffer};
-    let mode = match level {
-        0..=3 => CompressionMode::DEFAULT,
-        level => CompressionMode::HIGHCOMPRESSION(i32::from(level)),
-    };
     let (checksum, payload) = out.split_first_chunk_mut::<LZ4_CHECKSUM>()?;
-    // It fails only if the result does not fit.
-    let size = compress_to_buffer(chunk, Some(mode), false, payload).ok()?;
+    let size = codecs::compress_lz4(chunk, level, payload)?;
     *checksum = lz4_checksum(&payload[..size]);
     Some(LZ4_CHECKSUM + size)
-}
-
-fn compress_zstd(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<usize> {
-    thread_local! {
-        static CONTEXT: RefCell<Option<(u8, zstd::bulk::Compressor<'static>)>> =
-            const { RefCell::new(None) };
-    }
-    CONTEXT.with_borrow_mut(|context| {
-        if !matches!(context, Some((current, _)) if *current == level) {
-            *context = Some((level, zstd::bulk::Compressor::new(i32::from(level)).ok()?));
-        }
-        // It fails only if the result does not fit.
-        context.as_mut()?.1.compress_to_buffer(chunk, out).ok()
-    })
 }
 
 /// Reverses [`compress`] into `out`, which has exactly the uncompressed size. Input of that size is not
@@ -177,10 +170,10 @@ impl<'a> CompressedChunk<'a> {
 
     fn decompress(&self, out: &mut [u8]) -> Result<()> {
         let size = match &self.algorithm {
-            b"ZS" => decompress_zstd(self.payload, out)?,
+            b"ZS" => codecs::decompress_zstd(self.payload, out)?,
             b"L4" => decompress_lz4(self.payload, out)?,
             b"ZL" => decompress_zlib(self.payload, out)?,
-            b"XZ" => decompress_lzma(self.payload, out)?,
+            b"XZ" => codecs::decompress_lzma(self.payload, out)?,
             b"CS" => return Err(Error::unsupported("compression algorithm \"CS\"")),
             other => return Err(corrupt(format!("unknown algorithm {:?}", other.escape_ascii()))),
         };
@@ -191,22 +184,6 @@ impl<'a> CompressedChunk<'a> {
     }
 }
 
-fn decompress_zstd(payload: &[u8], out: &mut [u8]) -> Result<usize> {
-    thread_local! {
-        static CONTEXT: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
-            const { RefCell::new(None) };
-    }
-    CONTEXT.with_borrow_mut(|context| {
-        if context.is_none() {
-            *context = Some(zstd::bulk::Decompressor::new().map_err(corrupt)?);
-        }
-        match context {
-            Some(context) => context.decompress_to_buffer(payload, out).map_err(corrupt),
-            None => Ok(0),
-        }
-    })
-}
-
 fn decompress_lz4(payload: &[u8], out: &mut [u8]) -> Result<usize> {
     let Some((checksum, payload)) = payload.split_first_chunk::<LZ4_CHECKSUM>() else {
         return Err(corrupt("an LZ4 chunk has no checksum"));
@@ -214,8 +191,7 @@ fn decompress_lz4(payload: &[u8], out: &mut [u8]) -> Result<usize> {
     if *checksum != lz4_checksum(payload) {
         return Err(corrupt("the checksum of an LZ4 chunk does not match"));
     }
-    let size = i32::try_from(out.len()).map_err(corrupt)?;
-    lz4::block::decompress_to_buffer(payload, Some(size), out).map_err(corrupt)
+    codecs::decompress_lz4(payload, out)
 }
 
 fn lz4_checksum(payload: &[u8]) -> [u8; LZ4_CHECKSUM] {
@@ -234,15 +210,6 @@ fn decompress_zlib(payload: &[u8], out: &mut [u8]) -> Result<usize> {
             _ => Err(corrupt("a zlib chunk does not end where it claims")),
         }
     })
-}
-
-fn decompress_lzma(payload: &[u8], out: &mut [u8]) -> Result<usize> {
-    use liblzma::stream::{Action, Status, Stream};
-    let mut stream = Stream::new_stream_decoder(LZMA_MEMORY_MAX, 0).map_err(corrupt)?;
-    match stream.process(payload, out, Action::Finish).map_err(corrupt)? {
-        Status::StreamEnd => Ok(stream.total_out() as usize),
-        _ => Err(corrupt("an LZMA chunk does not end where it claims")),
-    }
 }
 
 fn corrupt(reason: impl ToString) -> Error {

@@ -130,7 +130,82 @@ fn incompressible_input_leaves_the_output_unchanged() {
     }
 }
 
+/// Compressed bytes and the size of what they hold.
+type Decoder = fn(&[u8], &mut [u8]) -> crate::Result<usize>;
+
+/// The decoders of each algorithm, that in C and that in Rust.
+const DECODERS: [(&str, Decoder, Decoder); 3] = [
+    ("lzma", c_codecs::decompress_lzma, rust_codecs::decompress_lzma),
+    ("lz4", c_codecs::decompress_lz4, rust_codecs::decompress_lz4),
+    ("zstd", c_codecs::decompress_zstd, rust_codecs::decompress_zstd),
+];
+
+/// The payload of the first chunk, without its checksum.
+fn payload(algorithm: &str, stored: &[u8]) -> Vec<u8> {
+    let checksum = if algorithm == "lz4" { LZ4_CHECKSUM } else { 0 };
+    stored[HEADER + checksum..].to_vec()
+}
+
+#[test]
+fn decoders_in_rust_read_what_root_wrote_and_refuse_other_sizes() {
+    for ((algorithm, _, decode), (of_root, stored)) in DECODERS.into_iter().zip(&OF_ROOT[1..]) {
+        assert_eq!(algorithm, *of_root);
+        let payload = payload(algorithm, &hex(stored));
+        let mut out = vec![0; 256];
+        assert_eq!(decode(&payload, &mut out).unwrap(), 256, "{algorithm}");
+        assert_eq!(out, numbers(), "{algorithm}");
+        assert!(decode(&payload, &mut [0; 255]).is_err(), "{algorithm}");
+        assert!(!matches!(decode(&payload, &mut [0; 257]), Ok(257)), "{algorithm}");
+        let short = &payload[..payload.len() - 1];
+        assert!(!matches!(decode(short, &mut out), Ok(256)), "{algorithm}");
+    }
+}
+
+#[test]
+fn codecs_in_rust_leave_input_uncompressed() {
+    let out = &mut [0; 256];
+    assert_eq!(rust_codecs::compress_lz4(&numbers(), 1, out), None);
+    assert_eq!(rust_codecs::compress_zstd(&numbers(), 1, out), None);
+}
+
 proptest! {
+    #[test]
+    fn decoders_in_rust_read_what_those_in_c_read(
+        pattern in prop::collection::vec(any::<u8>(), 1..200),
+        repeats in 1..2000usize,
+        which in 0..WRITTEN.len(),
+    ) {
+        let input = pattern.repeat(repeats);
+        let mut stored = vec![];
+        if compress(&input, WRITTEN[which], &mut stored).unwrap() {
+            let (algorithm, _, decode) = DECODERS[if which < 2 { 1 } else { 2 }];
+            let mut out = vec![0; input.len()];
+            prop_assert_eq!(decode(&payload(algorithm, &stored), &mut out).unwrap(), input.len());
+            prop_assert_eq!(out, input);
+        }
+    }
+
+    #[test]
+    fn damaged_payloads_yield_the_same_bytes_or_an_error(
+        which in 0..DECODERS.len(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        kept in any::<prop::sample::Index>(),
+    ) {
+        let (algorithm, in_c, in_rust) = DECODERS[which];
+        let mut payload = payload(algorithm, &hex(OF_ROOT[which + 1].1));
+        for (at, byte) in damage {
+            let at = at.index(payload.len());
+            payload[at] = byte;
+        }
+        for payload in [&payload[..], &payload[..kept.index(payload.len())]] {
+            let (mut expected, mut out) = ([0; 256], [0; 256]);
+            let is_read = matches!(in_rust(payload, &mut out), Ok(256));
+            if matches!(in_c(payload, &mut expected), Ok(256)) && is_read {
+                prop_assert_eq!(out, expected);
+            }
+        }
+    }
+
     #[test]
     fn compressed_bytes_are_smaller_and_decompress_to_the_input(
         pattern in prop::collection::vec(any::<u8>(), 1..50),

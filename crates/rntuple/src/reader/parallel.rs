@@ -22,7 +22,8 @@ impl Reader {
         threads: usize,
     ) -> Result<Array> {
         let nodes = projection.nodes();
-        let threads = threads.min(nodes.len());
+        // WebAssembly has one thread.
+        let threads = if cfg!(target_family = "wasm") { 1 } else { threads.min(nodes.len()) };
         if threads <= 1 || entries.start >= entries.end || entries.end > self.entries() {
             return self.read(projection, entries);
         }
