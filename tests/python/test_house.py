@@ -57,6 +57,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-format",
         "femtobarn-http",
     },
+    "femtobarn-web": {"rntuple"},
     "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-server"},
     "femtobarn-python": {
         "rntuple",
