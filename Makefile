@@ -108,16 +108,19 @@ programs:
 # `release`. Clippy compiles what tests run, so that nothing is compiled for its lints alone.
 
 LINTED := env RUSTC_WORKSPACE_WRAPPER=clippy-driver
-.PHONY: build extension module-for-release
-build:
+.PHONY: web build extension module-for-release
+web:
+	$(STEP) 'build web' tools/web
+
+build: web
 	$(STEP) 'build' $(LINTED) cargo build $(WORKSPACE) --lib --bins --tests --examples
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
-extension:
+extension: web
 	$(STEP) 'build extension' $(if $(shell command -v clippy-driver),$(LINTED)) cargo build --package femtobarn-python --locked --quiet
 	@cp --remove-destination target/debug/lib_femtobarn.so $(MODULE)
 
-module-for-release:
+module-for-release: web
 	$(STEP) 'build extension' cargo build --package femtobarn-python --locked --quiet --release
 	@cp --remove-destination target/release/lib_femtobarn.so $(MODULE)
 

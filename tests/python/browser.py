@@ -32,6 +32,16 @@ KEY_CODES = {"ArrowLeft": 37, "ArrowRight": 39, "Enter": 13, "Escape": 27}
 KEY_TEXTS = {"Enter": "\r"}
 """What keys with a name write, without which they start nothing."""
 
+SECONDS_MAX = 60
+
+WAIT = """new Promise((resolve, reject) => {
+  const look = () => { const found = %s; if (found) resolve(found); return found; };
+  if (look()) return;
+  const all = { subtree: true, childList: true, characterData: true, attributes: true };
+  new MutationObserver(look).observe(document, all);
+  setTimeout(() => reject(new Error("it did not come: " + document.body.innerText)), %d);
+})"""
+
 
 class Page:
     """A page in a browser. What it logs, among it what its content security policy refused, is kept."""
@@ -91,6 +101,10 @@ class Page:
         answer = self._ask("Runtime.evaluate", expression=wrapped, **options)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def wait_for(self, expression: str) -> Any:
+        """Return what JavaScript gives as soon as that counts as true; it is asked at every change of the page."""
+        return self.value(WAIT % (expression, 1000 * SECONDS_MAX))
 
     def click(self, x: float, y: float) -> None:
         """Press and release the left button of the mouse at a place."""

@@ -5,8 +5,10 @@ import { beginContainers, showContainers } from "./containers.js";
 import { beginDetails, showDetails } from "./details.js";
 import { beginHistory, showHistory } from "./history.js";
 
+// What belongs to the details of a container, which every other choice closes.
+const DETAILS = { container: "", inside: "", field: "", bins: "", low: "", high: "" };
 const DEFAULTS = { federation: "", csn: "", view: "containers", search: "", class: "", state: "", sort: "created",
-  descending: "", offset: "0", message: "", container: "" };
+  descending: "", offset: "0", message: "", ...DETAILS };
 const VIEWS = { containers: showContainers, classes: showClasses, history: showHistory };
 
 const chosen = { ...DEFAULTS };
@@ -18,7 +20,8 @@ let drawn = "";
 
 // Changes what is chosen, and shows it. What is typed or dragged does not become a step back.
 async function choose(changes, isStep = true) {
-  Object.assign(chosen, { container: "" }, changes);
+  const isInside = Object.keys(changes).every((name) => name in DETAILS && name !== "container");
+  Object.assign(chosen, isInside ? {} : DETAILS, changes);
   const given = Object.entries(chosen).filter(([name, value]) => `${value}` !== DEFAULTS[name]);
   const address = `${location.pathname}?${new URLSearchParams(given)}`;
   history[isStep ? "pushState" : "replaceState"](null, "", address);
@@ -39,7 +42,7 @@ async function show() {
       else link.removeAttribute("aria-current");
     }
     for (const view of Object.keys(VIEWS)) $(`view-${view}`).hidden = view !== chosen.view;
-    const view = JSON.stringify([{ ...chosen, container: "" }, overview.head]);
+    const view = JSON.stringify([{ ...chosen, ...DETAILS }, overview.head]);
     if (view !== drawn) {
       drawn = "";
       await VIEWS[chosen.view](chosen, overview, signal);

@@ -1,6 +1,7 @@
 // One container: its class, its past, and how to read it.
 import { $, ask, count, escaped, fill, size } from "./elements.js";
 import { allFields, typeText } from "./classes.js";
+import { beginInside, showInside } from "./inside.js";
 
 export function beginDetails(choose) {
   // Also closed by the key Escape; and by a step back, after which the address has no container.
@@ -11,6 +12,7 @@ export function beginDetails(choose) {
     await navigator.clipboard.writeText($("snippet").textContent);
     $("copy").textContent = "copied";
   });
+  beginInside(choose);
   // Browsers give a clipboard to pages of https and of this machine only.
   $("copy").hidden = !navigator.clipboard;
 }
@@ -33,6 +35,7 @@ export async function showDetails(chosen, overview, signal) {
   fill("fields", allFields(told.definition?.fields ?? []).map((f) => [f.name, typeText(f.type), f.description ?? ""]), "it has no fields");
   fill("versions", told.versions.reverse().map((v) => [count(v.csn), count(v.objects), count(v.deleted), size(v.bytes)]), "it has no objects yet");
   if (!$("details").open) $("details").showModal();
+  await showInside(chosen, $("file").href, container);
 }
 
 // A database's name may have slashes, a container's has none.

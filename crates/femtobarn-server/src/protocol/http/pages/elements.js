@@ -1,11 +1,12 @@
 // What the pages share: numbers for people, tables, elements, and questions to the server.
 
+export { count } from "./numbers.js";
+
 const TYPING_MS = 200;
 // The pauses of fields in which somebody types.
 const pauses = new Map();
 
 export const $ = (id) => document.getElementById(id);
-export const count = (number) => number.toLocaleString("en");
 
 export function size(bytes) {
   const units = ["B", "KB", "MB", "GB", "TB", "PB"];
