@@ -103,7 +103,7 @@ class Page:
         return answer["result"].get("value")
 
     def wait_for(self, expression: str) -> Any:
-        """Return what JavaScript gives as soon as that counts as true; it is asked at every change of the page."""
+        """Return what JavaScript gives as soon as it counts as true; changes of the page make it be asked."""
         return self.value(WAIT % (expression, 1000 * SECONDS_MAX))
 
     def click(self, x: float, y: float) -> None:

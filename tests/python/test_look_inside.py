@@ -114,7 +114,7 @@ def looking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looking]:
             events.append(Event2(number=2**60, name="é", weight=float("nan"), tracks=[], quality=7))
         with (
             fb.serve(fed.path, port=0, address="127.0.0.1", config=QUICK_STOP) as server,
-            browser(folder / "browser") as page,
+            opened(folder / "browser") as page,
         ):
             try:
                 with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/pages/inside.wasm", timeout=30):
@@ -184,7 +184,7 @@ def test_people_see_the_first_objects_and_a_histogram(looking: Looking) -> None:
     looking.page.value("document.getElementById('inside-more').click()")
     looking.page.wait_for("document.getElementById('inside-objects').tBodies[0].rows.length === 20")
     bins = "document.getElementById('inside-bins')"
-    looking.page.value(f"{bins}.value = 7; {bins}.dispatchEvent(new Event('change'))")
+    looking.page.value(f"({bins}.value = 7, {bins}.dispatchEvent(new Event('change')))")
     looking.page.wait_for("document.querySelectorAll('#histogram .bar').length === 7")
     assert "bins=7" in looking.page.value("location.search")
 
