@@ -39,6 +39,9 @@ autodoc_typehints = "none"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 
+# Python's own documentation is not linked, since the site is built without a network.
+nitpick_ignore_regex = [("py:class", r"collections\.abc\..*")]
+
 html_theme = "furo"
 html_title = "Femtobarn"
 html_theme_options = {"sidebar_hide_name": False}

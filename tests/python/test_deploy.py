@@ -15,6 +15,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -309,7 +310,11 @@ def test_a_server_that_is_stopped_ends_with_0(number: signal.Signals, tmp_path: 
 def test_a_follower_that_is_stopped_ends_with(number: signal.Signals, code: int, tmp_path: Path) -> None:
     with fb.create(tmp_path / "lhc.fed") as fed, serve(fed) as leader:
         command = [sys.executable, "-m", "femtobarn", "follow", url_of(leader), str(tmp_path / "copy.fed")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        # A shell that starts a job in the background makes it, and all below it, ignore Ctrl-C.
+        heeds = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heeds
+        ) as process:
             assert process.stdout is not None
             assert process.stdout.readline(), "it says that the copy is up to date"
             process.send_signal(number)

@@ -1,4 +1,4 @@
-//! The functions that the worker calls, `crates/femtobarn-server/src/protocol/http/pages/look_worker.js`.
+//! The functions that the worker calls, `crates/femtobarn-server/src/protocol/http/pages/inside_worker.js`.
 //!
 //! 1. The worker writes a text where [`argument`] says, and calls a function that takes it.
 //! 2. A function returns 0 if it succeeded, and 1 if it failed. Then the answer is the reason.

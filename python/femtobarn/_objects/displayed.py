@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["add_display"]
 
 
-def _display(found: Object, *, referrers: bool = False) -> Display:
+def _display(self: Object, *, referrers: bool = False) -> Display:
     """Return the object in 3D, with what its links lead to: notebooks show it, ``save(path)`` writes a page.
 
     Parameters
@@ -36,7 +36,7 @@ def _display(found: Object, *, referrers: bool = False) -> Display:
     """
     from ..display import display  # That room imports this one, and awkward.
 
-    return display(found, referrers=referrers)
+    return display(self, referrers=referrers)
 
 
 class _Display:

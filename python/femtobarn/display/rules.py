@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class Rule:
     field: float = 3.8
     radius: float = 0.4
     indices: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    columns: Computed | None = None
+    columns: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
         if self.form not in FORM_NAMES:

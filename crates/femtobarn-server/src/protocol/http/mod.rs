@@ -9,7 +9,7 @@
 //! | `/api/status` | [`ServerStatus`] as JSON |
 //! | `/api/caches` | [`CacheContents`] of each cache of another server |
 //! | `/api/recalls` | [`RecallQueueStatus`] of each federation with stores |
-//! | `/api/federations`, `/api/containers/NAME`, ... | what is in the federations: [`catalogue`] |
+//! | `/api/federations`, `/api/containers/NAME`, ... | what is in the federations: `catalogue` |
 //! | `/.well-known/wlcg-tape-rest-api`, `/api/tape/v1/...` | the WLCG Tape REST API: `tape` |
 //! | `/PREFIX/NAME/...` | pages of a federation that others make: its mounts |
 //! | every other path | files and folders, to read and to change: [`files`] |
