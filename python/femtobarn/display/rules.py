@@ -26,8 +26,6 @@ MILLIMETRE, CENTIMETRE = 0.001, 0.01
 
 FORM_NAMES = ("arrow", "cone", "point", "tower", "track")
 
-Computed = Callable[["Columns"], "dict[str, Numbers]"]
-
 
 @dataclass(frozen=True)
 class Rule:
@@ -96,7 +94,7 @@ class Rule:
         return any(re.fullmatch(self.names, each, re.IGNORECASE) for each in (plain, name))
 
 
-def _cells(eta_max: float, cells_phi: int) -> Computed:
+def _cells(eta_max: float, cells_phi: int) -> Callable[[Columns], dict[str, Numbers]]:
     """Return what computes directions of GIOD's cells, which lie on a square grid (``femtobarn_demo``)."""
     pitch = 2 * np.pi / cells_phi
 
