@@ -76,7 +76,9 @@ def one(each: Json) -> str:
 
 
 def picture(each: Json) -> str:
-    """The figure as SVG."""
+    """The figure as SVG; a sentence if no side could be measured."""
+    if not any(side["samples"] for side in each["sides"]):
+        return '<p class="note">No side was measured.</p>'
     with rc_context(STYLE):
         curves = bool(each["x"])
         figure = Figure(figsize=(8, 3.4 if curves else 0.6 + 0.34 * len(each["sides"])), layout="constrained")
