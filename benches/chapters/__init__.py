@@ -5,6 +5,7 @@ NAMES = (
     "sequential",
     "random",
     "commits",
+    "transfers",
     "selection",
     "growth",
     "conditions",

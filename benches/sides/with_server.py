@@ -1,7 +1,8 @@
 """Runs a program on a federation at a server: `with_server.py FOLDER PROGRAM ARGUMENTS`.
 
-Starts our server with the federation in FOLDER, and the program with the federation's URL in place of the
-argument `URL`. CPU seconds are those of both during the program's timed part.
+Starts our server with the federation in FOLDER, and the program, or the script of this folder, with the
+federation's URL in place of the argument `URL`. CPU seconds are those of both during the program's timed
+part.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def main() -> int:
         start("femtobarn", {"bench.fed": Path(folder)}, Path(scratch)) as server,
     ):
         line = [f"{server.url}/bench.fed" if word == "URL" else word for word in command]
+        if line[0].endswith(".py"):
+            line = [sys.executable, "-W", "ignore", str(Path(__file__).with_name(line[0])), *line[1:]]
         environment = {**os.environ, "BENCH_TOGETHER": "1"}
         with subprocess.Popen(line, env=environment, text=True, stdin=PIPE, stdout=PIPE) as program:
             assert program.stdout is not None
