@@ -17,17 +17,20 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::commit_queue::CommitQueue;
+use super::commit_writer::{ChangeFailure, Changed, CommitWriter, Effect};
 use super::connection::CatalogueConnection;
+use super::known_rows::{self, KnownRows};
 use super::log::SharedLog;
 use super::role;
+use super::wal_index::log_state;
 use crate::commit::{self, Commit};
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::Csn;
-use crate::locks::CommitTurns;
+use crate::locks::{LogState, RecentChanges};
 use crate::paths::{CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::schema::FederationIdentity;
-use crate::sql::{AtPath, SqlFailure, SqlResult};
+use crate::sql::{AtPath, SqlResult};
 
 /// Idle reader connections that the pool keeps.
 const READERS_MAX: usize = 8;
@@ -81,47 +84,10 @@ pub(super) struct Connections {
     /// The log as readers use it, who do not wait for the writer of this process.
     readers_log: Mutex<Option<SharedLog>>,
     queue: CommitQueue,
+    known: Mutex<KnownRows>,
+    recent: Mutex<Option<Arc<RecentChanges>>>,
     /// Whether a commit failed in the operating system, so that the state of the disk is unknown.
     failed: AtomicBool,
-}
-
-struct CommitWriter {
-    connection: CatalogueConnection,
-    turns: CommitTurns,
-    log: SharedLog,
-}
-
-impl CommitWriter {
-    /// Runs `change` in the process's turn to commit, frees the turn, and then makes the change durable.
-    fn run<T>(
-        &self,
-        change: impl FnOnce(&Connection) -> SqlResult<T>,
-    ) -> std::result::Result<T, ChangeFailure> {
-        let not_committed =
-            |error: Error| ChangeFailure { failure: error.into(), is_in_doubt: false };
-        let turn = self.turns.wait().map_err(not_committed)?;
-        let numbers = self.log.numbers().map_err(not_committed)?;
-        if numbers.is_torn {
-            self.log.mend(&self.connection.sql).map_err(not_committed)?;
-        }
-        let changes = self.connection.sql.total_changes();
-        let value = transact(&self.connection.sql, change)?;
-        // SQLite does not count changes of the schema; the sync of the next commit has them, too.
-        if self.connection.sql.total_changes() == changes {
-            return Ok(value);
-        }
-        let change_number = self.log.record_change(numbers);
-        self.log.write_ahead(&self.connection.sql);
-        drop(turn);
-        match self.log.make_durable(change_number) {
-            Ok(()) => Ok(value),
-            Err(error) => {
-                // Another process may be about to commit on top of this. If mending fails, its commit fails, too.
-                drop(self.turns.wait().and_then(|_turn| self.log.mend(&self.connection.sql)));
-                Err(ChangeFailure { failure: error.into(), is_in_doubt: true })
-            }
-        }
-    }
 }
 
 impl Connections {
@@ -136,6 +102,8 @@ impl Connections {
             writer: Mutex::default(),
             readers_log: Mutex::default(),
             queue: CommitQueue::default(),
+            known: Mutex::default(),
+            recent: Mutex::default(),
             failed: AtomicBool::new(false),
         })
     }
@@ -147,6 +115,59 @@ impl Connections {
         let found = look_up(&reader.sql).at(&self.path);
         self.keep(reader);
         found
+    }
+
+    /// What `find` takes from the rows that this process knows, or else what `look_up` finds in the catalogue, which `keep`
+    /// may add to them if it is of the newest state.
+    pub(super) fn recall<T>(
+        &self,
+        find: impl FnOnce(&KnownRows) -> Option<T>,
+        look_up: impl FnOnce() -> Result<T>,
+        keep: impl FnOnce(&mut KnownRows, &T),
+    ) -> Result<T> {
+        let before = self.log_state();
+        if let Some(found) = self.with_known(before, |known| find(known)).flatten() {
+            self.check_in_place()?;
+            return Ok(found);
+        }
+        let found = look_up()?;
+        if self.log_state() == before {
+            self.with_known(before, |known| keep(known, &found));
+        }
+        Ok(found)
+    }
+
+    /// Whether commit `at` is known to be the newest one.
+    pub(super) fn is_newest(&self, at: Csn) -> bool {
+        self.with_known(self.log_state(), |known| known.newest(at).is_some()) == Some(true)
+    }
+
+    /// Runs `use_rows` on the rows that this process knows, if they are those of a state of the log.
+    fn with_known<T>(
+        &self,
+        state: Option<LogState>,
+        use_rows: impl FnOnce(&mut KnownRows) -> T,
+    ) -> Option<T> {
+        let recent = self.recent();
+        let mut known = self.known.lock();
+        known.advance(&state?, recent.as_deref()).then(|| use_rows(&mut known))
+    }
+
+    fn recent(&self) -> Option<Arc<RecentChanges>> {
+        let mut recent = self.recent.lock();
+        if recent.is_none() {
+            let locks = self.path.with_file_name(LOCKS_FOLDER);
+            *recent = RecentChanges::open_if_there(&locks).map(Arc::new);
+        }
+        recent.clone()
+    }
+
+    /// The state of the log, if a connection is idle.
+    fn log_state(&self) -> Option<LogState> {
+        let reader = self.readers.lock().pop()?;
+        let state = log_state(&reader.sql);
+        self.keep(reader);
+        state
     }
 
     /// Runs a change of the catalogue's users in a transaction of its own; it is durable when this returns.
@@ -173,7 +194,8 @@ impl Connections {
         &self,
         change: impl FnOnce(&Connection) -> SqlResult<T>,
     ) -> Result<T> {
-        self.run(change, |failed| self.record_failure(failed))
+        let changed = self.run(change, Effect::unknown, |failed| self.record_failure(failed))?;
+        Ok(changed.value)
     }
 
     /// Runs a change without which the catalogue says the same, such as an index. If it fails, nothing is in doubt; if
@@ -182,21 +204,22 @@ impl Connections {
         &self,
         change: impl FnOnce(&Connection) -> SqlResult<()>,
     ) -> Result<()> {
-        self.run(change, |failed| failed.failure.at(&self.path))
+        self.run(change, Effect::unknown, |failed| failed.failure.at(&self.path)).map(drop)
     }
 
     fn run<T>(
         &self,
         change: impl FnOnce(&Connection) -> SqlResult<T>,
+        effect: impl FnOnce(&T) -> Effect,
         refused: impl FnOnce(ChangeFailure) -> Error,
-    ) -> Result<T> {
+    ) -> Result<Changed<T>> {
         let mut slot = self.writer.lock();
         self.check_writable()?;
         let writer = match &mut *slot {
             Some(writer) => writer,
             empty => empty.insert(self.open_writer()?),
         };
-        let result = writer.run(change).map_err(refused);
+        let result = writer.run(change, effect).map_err(refused);
         if self.failed.load(Ordering::Acquire) {
             writer.connection.disable_checkpoint_on_close();
         }
@@ -238,20 +261,38 @@ impl Connections {
     }
 
     fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
-        match group {
-            [one] => vec![self.write(|sql| commit::apply(sql, one))],
-            several => self.commit_group(several),
+        let applied = self.run(
+            |sql| {
+                self.check_leader(sql)?;
+                match group {
+                    [one] => Ok(vec![Ok(commit::apply(sql, one)?)]),
+                    several => {
+                        several.iter().map(|each| self.apply_in_savepoint(sql, each)).collect()
+                    }
+                }
+            },
+            |results| effect(group, results),
+            |failed| self.record_failure(failed),
+        );
+        match applied {
+            Ok(Changed { value: results, recent }) => {
+                if let Some((page, before)) = recent {
+                    self.known.lock().apply(&page, before, published(group, &results));
+                }
+                results
+            }
+            Err(error) => vec![Err(error); group.len()],
         }
     }
 
-    /// Publishes the group in one durable write. Each commit succeeds or fails by itself, unless the write fails.
-    fn commit_group(&self, group: &[Commit]) -> Vec<Result<Csn>> {
-        let applied = self
-            .write(|sql| group.iter().map(|commit| self.apply_in_savepoint(sql, commit)).collect());
-        match applied {
-            Ok(results) => results,
-            Err(error) => vec![Err(error); group.len()],
+    /// As [`role::check_leader`], in the transaction that is open on `sql`.
+    fn check_leader(&self, sql: &Connection) -> SqlResult<()> {
+        let state = log_state(sql);
+        if self.with_known(state, |known| known.leads()) != Some(true) {
+            role::check_leader(sql)?;
+            self.with_known(state, KnownRows::note_leader);
         }
+        Ok(())
     }
 
     fn apply_in_savepoint(&self, sql: &Connection, commit: &Commit) -> SqlResult<Result<Csn>> {
@@ -297,12 +338,10 @@ impl Connections {
                 self.path.display()
             )));
         }
-        let connection = CatalogueConnection::open_writer(&self.path)?;
+        let writer = CommitWriter::open(&self.path)?;
         // The log's entry in the folder is new. SQLite syncs the folder, too, but ignores a failure.
         sync_folder(&self.path)?;
-        let locks = self.path.with_file_name(LOCKS_FOLDER);
-        let turns = CommitTurns::open(&locks)?;
-        Ok(CommitWriter { connection, turns, log: SharedLog::open(&self.path)? })
+        Ok(writer)
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -375,29 +414,19 @@ impl Connections {
     }
 }
 
-/// A change that failed.
-struct ChangeFailure {
-    failure: SqlFailure,
-    /// Whether the final COMMIT failed, or the sync after it, so that the change may be on the disk.
-    is_in_doubt: bool,
+/// The commits of a group that were not refused.
+fn published<'a>(
+    group: &'a [Commit],
+    results: &'a [Result<Csn>],
+) -> impl Iterator<Item = (&'a Commit, Csn)> {
+    group.iter().zip(results).filter_map(|(commit, result)| Some((commit, *result.as_ref().ok()?)))
 }
 
-fn transact<T>(
-    sql: &Connection,
-    change: impl FnOnce(&Connection) -> SqlResult<T>,
-) -> std::result::Result<T, ChangeFailure> {
-    let run = |statement: &str| sql.prepare_cached(statement).and_then(|mut s| s.execute([]));
-    let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
-    run("BEGIN IMMEDIATE").map_err(|error| not_committed(error.into()))?;
-    let outcome = change(sql).map_err(not_committed).and_then(|value| match run("COMMIT") {
-        Ok(_) => Ok(value),
-        Err(error) => Err(ChangeFailure { failure: error.into(), is_in_doubt: true }),
-    });
-    if !sql.is_autocommit() {
-        // The first error is the one that matters; the caller notices an open transaction if this fails, too.
-        let _ = run("ROLLBACK");
-    }
-    outcome
+fn effect(group: &[Commit], results: &[Result<Csn>]) -> Effect {
+    let published = published(group, results);
+    let (changes, csns): (Vec<_>, Vec<_>) =
+        published.map(|(commit, csn)| (known_rows::touched(commit), csn)).unzip();
+    Effect { head: csns.last().copied(), changes }
 }
 
 /// Makes the entries of a file's folder durable.

@@ -9,6 +9,7 @@ use super::decode::{
     class_row, commit_row, container_at, container_row, database_row, number, uuid, version_at,
     version_row,
 };
+use super::known_rows::{KnownRows, RowsToWrite};
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
@@ -56,10 +57,12 @@ pub(super) const COMMIT: &str =
 impl LocalCatalogue {
     /// The newest commit; [`Csn::ZERO`] before the first one.
     pub fn head(&self) -> Result<Csn> {
-        self.read(|sql| {
+        let look_up = |sql: &Connection| {
             let csn = "SELECT coalesce(max(csn), 0) FROM commits";
             Ok(Csn(sql.prepare_cached(csn)?.query_row([], |row| number(row, 0))?))
-        })
+        };
+        let connections = self.connections.current()?;
+        connections.recall(KnownRows::head, || connections.read(look_up), |_, _| ())
     }
 
     /// All databases, ordered by id.
@@ -70,8 +73,15 @@ impl LocalCatalogue {
 
     /// The database `name`; `None` if there is none, without a search for similar names.
     pub fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>> {
-        let sql = format!("{DATABASE} AND n.name = ?2 ORDER BY n.since DESC LIMIT 1");
-        self.one(&sql, params![signed(at.0), name], database_row)
+        let look_up = || {
+            let sql = format!("{DATABASE} AND n.name = ?2 ORDER BY n.since DESC LIMIT 1");
+            self.one(&sql, params![signed(at.0), name], database_row)
+        };
+        self.connections.current()?.recall(
+            |known| known.newest(at)?.database_named(name).cloned().map(Some),
+            look_up,
+            |known, found| keep_database(known, found, at),
+        )
     }
 
     /// The database that has this name now, if any, and a commit not older than its row.
@@ -93,9 +103,16 @@ impl LocalCatalogue {
 
     /// The database with this id.
     pub fn database_by_id(&self, id: DatabaseId, at: Csn) -> Result<DatabaseRow> {
-        let sql = format!("{DATABASE} AND n.database = ?2");
-        self.one(&sql, params![signed(at.0), id.0], database_row)?
-            .ok_or_else(|| names::not_found("database", &id.to_string(), vec![]))
+        let look_up = || {
+            let sql = format!("{DATABASE} AND n.database = ?2");
+            self.one(&sql, params![signed(at.0), id.0], database_row)
+        };
+        let found = self.connections.current()?.recall(
+            |known| known.newest(at)?.database(id).cloned().map(Some),
+            look_up,
+            |known, found| keep_database(known, found, at),
+        );
+        found?.ok_or_else(|| names::not_found("database", &id.to_string(), vec![]))
     }
 
     /// The newest state of the database with this UUID, if this federation has it.
@@ -122,10 +139,18 @@ impl LocalCatalogue {
         name: &str,
         at: Csn,
     ) -> Result<Option<ContainerRow>> {
-        let sql = format!(
-            "{CONTAINER} AND n.database = ?2 AND n.name = ?3 ORDER BY n.since DESC LIMIT 1"
-        );
-        self.one(&sql, params![signed(at.0), database.0, name], container_row)
+        let look_up = || {
+            let sql = format!(
+                "{CONTAINER} AND n.database = ?2 AND n.name = ?3 ORDER BY n.since DESC LIMIT 1"
+            );
+            self.one(&sql, params![signed(at.0), database.0, name], container_row)
+        };
+        let find = |known: &KnownRows| {
+            let (_, row, _) = known.newest(at)?.container_named(database, name)?;
+            Some(Some(row.clone()))
+        };
+        // The look-up of its version, which comes next, keeps the row.
+        self.connections.current()?.recall(find, look_up, |_, _| ())
     }
 
     /// The container `name` in a database. If there is none, the error lists similar names, at a cost linear in the
@@ -148,8 +173,15 @@ impl LocalCatalogue {
         id: ContainerId,
         at: Csn,
     ) -> Result<ContainerRow> {
-        let sql = format!("{CONTAINER} AND n.database = ?2 AND n.container = ?3");
-        self.one(&sql, params![signed(at.0), database.0, id.0], container_row)?.ok_or_else(|| {
+        let look_up = || {
+            let sql = format!("{CONTAINER} AND n.database = ?2 AND n.container = ?3");
+            self.one(&sql, params![signed(at.0), database.0, id.0], container_row)
+        };
+        let find = |known: &KnownRows| {
+            let (_, row, _) = known.newest(at)?.container(database, id)?;
+            Some(Some(row.clone()))
+        };
+        self.connections.current()?.recall(find, look_up, |_, _| ())?.ok_or_else(|| {
             names::not_found("container", &format!("{id} of database {database}"), vec![])
         })
     }
@@ -161,12 +193,7 @@ impl LocalCatalogue {
         database: DatabaseId,
         id: ContainerId,
     ) -> Result<(DatabaseRow, ContainerRow, Option<VersionRow>)> {
-        let found = self.one(TO_WRITE, [database.0, id.0], |row| {
-            let is_written = row.get_ref(VERSION_AT + 2)? != ValueRef::Null;
-            let version = is_written.then(|| version_at(row, VERSION_AT)).transpose()?;
-            Ok((database_row(row)?, container_at(row, CONTAINER_AT)?, version))
-        })?;
-        match found {
+        match self.rows_to_write(database, id)? {
             Some(found) => Ok(found),
             None => {
                 self.database_by_id(database, Csn::MAX)?;
@@ -174,6 +201,19 @@ impl LocalCatalogue {
                 Err(names::not_found("container", &name, vec![]))
             }
         }
+    }
+
+    fn rows_to_write(&self, database: DatabaseId, id: ContainerId) -> Result<Option<RowsToWrite>> {
+        let decode = |row: &Row<'_>| {
+            let is_written = row.get_ref(VERSION_AT + 2)? != ValueRef::Null;
+            let version = is_written.then(|| version_at(row, VERSION_AT)).transpose()?;
+            Ok((database_row(row)?, container_at(row, CONTAINER_AT)?, version))
+        };
+        self.connections.current()?.recall(
+            |known| known.container(database, id).cloned().map(Some),
+            || self.one(TO_WRITE, [database.0, id.0], decode),
+            |known, found| found.iter().for_each(|rows| known.keep_container(rows)),
+        )
     }
 
     /// A database with its containers, and a commit not newer than these. A transaction that drops the database
@@ -193,6 +233,13 @@ impl LocalCatalogue {
         container: ContainerId,
         at: Csn,
     ) -> Result<Option<VersionRow>> {
+        // Whoever reads the newest version of a container will look for the container again.
+        if self.connections.current()?.is_newest(at)
+            && let Some((_, _, version)) = self.rows_to_write(database, container)?
+            && version.is_none_or(|version| version.csn <= at)
+        {
+            return Ok(version);
+        }
         let sql = format!(
             "{VERSION} WHERE v.database = ?1 AND v.container = ?2 AND v.csn <= ?3 \
              ORDER BY v.csn DESC LIMIT 1"
@@ -231,7 +278,12 @@ impl LocalCatalogue {
     pub fn class(&self, name: &str, version: Option<u32>) -> Result<ClassRow> {
         let sql = "SELECT name, version, definition FROM classes \
                    WHERE name = ?1 AND (?2 IS NULL OR version = ?2) ORDER BY version DESC LIMIT 1";
-        if let Some(row) = self.one(sql, params![name, version], class_row)? {
+        let found = self.connections.current()?.recall(
+            |known| known.class(name, version).cloned().map(Some),
+            || self.one(sql, params![name, version], class_row),
+            |known, found| found.iter().for_each(|row| known.keep_class(version, row)),
+        )?;
+        if let Some(row) = found {
             return Ok(row);
         }
         let classes = self.classes()?;
@@ -253,7 +305,11 @@ impl LocalCatalogue {
     pub fn link_targets(&self, database: DatabaseId, container: ContainerId) -> Result<Vec<Uuid>> {
         let sql = "SELECT target FROM link_targets WHERE database = ?1 AND container = ?2 \
                    ORDER BY position";
-        self.all(sql, params![database.0, container.0], |row| uuid(row, 0))
+        self.connections.current()?.recall(
+            |known| known.link_targets(database, container).cloned(),
+            || self.all(sql, params![database.0, container.0], |row| uuid(row, 0)),
+            |known, targets| known.keep_link_targets(database, container, targets),
+        )
     }
 
     /// The newest commits, the newest first.
@@ -303,6 +359,13 @@ impl LocalCatalogue {
         decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>> {
         self.read(|sql| all(sql, statement, parameters, decode))
+    }
+}
+
+/// Keeps a database that was looked up as of commit `at`, if that is the newest.
+fn keep_database(known: &mut KnownRows, found: &Option<DatabaseRow>, at: Csn) {
+    if let (Some(row), true) = (found, known.newest(at).is_some()) {
+        known.keep_database(row);
     }
 }
 

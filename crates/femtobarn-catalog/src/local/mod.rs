@@ -12,8 +12,9 @@
 //! Lock order: the commit queue of this process, the turn to commit ([`crate::locks`]), SQLite's write lock, the
 //! sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
-//! Modules, from below: `connection`, one SQLite connection; `role`, who may write; `log`, the write-ahead log; `commit_queue`, group
-//! commit within a process; `connections`, all connections of a process; `target_names`; `catalogue`, with
+//! Modules, from below: `connection`, one SQLite connection; `role`, who may write; `log`, the write-ahead log; `wal_index`, its
+//! state; `commit_writer`, over these; `known_rows`, which spares look-ups; `commit_queue`, group commit within a process;
+//! `connections`, all connections of a process; `target_names`; `catalogue`, with
 //! [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `changes`, `browsing` (for
 //! people), `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`, `backup`, `leading` and `following` (copies at
 //! other servers); `creation` makes the folder.
@@ -23,12 +24,14 @@ mod browsing;
 mod catalogue;
 mod changes;
 mod commit_queue;
+mod commit_writer;
 mod connection;
 mod connections;
 mod contents;
 mod creation;
 mod decode;
 mod following;
+mod known_rows;
 mod leading;
 mod log;
 mod lookup;
@@ -39,6 +42,7 @@ mod role;
 mod survey;
 mod target_names;
 mod vacuum;
+mod wal_index;
 
 pub use catalogue::LocalCatalogue;
 pub use changes::ChangedContainers;

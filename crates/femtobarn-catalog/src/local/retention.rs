@@ -18,6 +18,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::LocalCatalogue;
+use super::known_rows::KnownRows;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::host;
@@ -159,7 +160,10 @@ impl LocalCatalogue {
     ///
     /// If the caller has pinned the snapshot before, the answer stays true until it unpins it.
     pub fn snapshot_exists(&self, at: Csn) -> Result<bool> {
-        self.read(|sql| exists(sql, at))
+        // The newest snapshot always exists: the horizon is not beyond it.
+        let connections = self.connections.current()?;
+        let is_newest = |known: &KnownRows| known.newest(at).map(|_| true);
+        connections.recall(is_newest, || connections.read(|sql| exists(sql, at)), |_, _| ())
     }
 
     /// Pins the snapshot of a commit: vacuum keeps it while the guard lives.

@@ -15,6 +15,7 @@
 //! | `locks/snapshots` | the byte at a CSN | shared: a process reads that snapshot |
 //! | `locks/commit` | slots 0 and 1 | the turn to commit |
 //! | `locks/commit` | slot 2 | the sync of the catalogue's log |
+//! | `locks/recent` | | none: what the last changes of the catalogue touched |
 //! | `locks/waits/*` | byte 0 | the process that the file describes is waiting |
 //!
 //! Invariants:
@@ -33,8 +34,8 @@
 //! turn to commit, and the sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
 //! Modules, from below: `record` and `target`; `file`, a lock file; `waiters` and `wait_queue`; `monitor`, which
-//! lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these `commit_turn`
-//! and `log_progress`, which the catalogue alone uses.
+//! lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these `commit_turn`,
+//! `log_progress` and `recent_changes`, which the catalogue alone uses.
 
 mod backend;
 mod commit_turn;
@@ -45,6 +46,7 @@ mod log_progress;
 mod monitor;
 mod owner;
 mod pins;
+mod recent_changes;
 mod record;
 mod table;
 mod target;
@@ -58,6 +60,9 @@ pub(crate) use log_progress::{LogNumbers, LogProgress};
 pub use monitor::HeldLock;
 pub use owner::{LockGuard, LockOwner};
 pub use pins::{PinGuard, SnapshotPins};
+pub(crate) use recent_changes::{
+    LOG_STATE_WORDS, LogState, RecentChanges, RecentPage, TouchedRows,
+};
 pub use table::LockTable;
 pub use target::LockTarget;
 pub(crate) use target::TargetNames;

@@ -12,6 +12,7 @@ mod federation;
 mod folders;
 mod followed;
 mod forks;
+mod known_rows;
 mod locks;
 mod lookups;
 mod model;

@@ -1,0 +1,141 @@
+//! The connection that changes the catalogue: one SQL transaction in the process's turn to commit, which is made
+//! durable after the turn.
+//!
+//! 1. A change is acknowledged when it is durable.
+//! 2. What a change touched is on the page of recent changes before the turn ends.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use rusqlite::Connection;
+
+use super::connection::CatalogueConnection;
+use super::log::SharedLog;
+use super::wal_index::{is_next, log_state};
+use crate::error::{Error, Result};
+use crate::ids::Csn;
+use crate::locks::{CommitTurns, LogState, RecentChanges, RecentPage, TouchedRows};
+use crate::paths::LOCKS_FOLDER;
+use crate::sql::{SqlFailure, SqlResult};
+
+/// The writing connection of a process.
+pub(super) struct CommitWriter {
+    pub(super) connection: CatalogueConnection,
+    turns: CommitTurns,
+    log: SharedLog,
+    /// None if the page cannot be written; then the rows that processes know are not used.
+    recent: Option<RecentChanges>,
+}
+
+/// What a transaction changed, in the order of its changes.
+pub(super) struct Effect {
+    /// The newest commit; none if that is not known.
+    pub(super) head: Option<Csn>,
+    /// What each change touched.
+    pub(super) changes: Vec<TouchedRows>,
+}
+
+/// What a change left.
+pub(super) struct Changed<T> {
+    pub(super) value: T,
+    /// The page with the change, and the number of changes before it.
+    pub(super) recent: Option<(RecentPage, u64)>,
+}
+
+/// A change that failed.
+pub(super) struct ChangeFailure {
+    pub(super) failure: SqlFailure,
+    /// Whether the final COMMIT failed, or the sync after it, so that the change may be on the disk.
+    pub(super) is_in_doubt: bool,
+}
+
+impl Effect {
+    /// That of a change which is not looked into.
+    pub(super) fn unknown<T>(_: &T) -> Self {
+        Effect { head: None, changes: vec![TouchedRows::ALL] }
+    }
+}
+
+impl CommitWriter {
+    /// Opens the connection, and the files of the turn to commit.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let connection = CatalogueConnection::open_writer(path)?;
+        let locks = path.with_file_name(LOCKS_FOLDER);
+        let turns = CommitTurns::open(&locks)?;
+        let recent = RecentChanges::open(&locks).ok();
+        Ok(CommitWriter { connection, turns, log: SharedLog::open(path)?, recent })
+    }
+
+    /// Runs `change` in the process's turn to commit, frees the turn, and then makes the change durable.
+    pub(super) fn run<T>(
+        &self,
+        change: impl FnOnce(&Connection) -> SqlResult<T>,
+        effect: impl FnOnce(&T) -> Effect,
+    ) -> std::result::Result<Changed<T>, ChangeFailure> {
+        let not_committed =
+            |error: Error| ChangeFailure { failure: error.into(), is_in_doubt: false };
+        let turn = self.turns.wait().map_err(not_committed)?;
+        let numbers = self.log.numbers().map_err(not_committed)?;
+        let sql = &self.connection.sql;
+        if numbers.is_torn {
+            self.log.mend(sql).map_err(not_committed)?;
+        }
+        let changes = sql.total_changes();
+        let before = Cell::new(None);
+        let value = transact(sql, |sql| {
+            before.set(log_state(sql));
+            change(sql)
+        })?;
+        // SQLite does not count changes of the schema; the sync of the next commit has them, too.
+        if sql.total_changes() == changes {
+            return Ok(Changed { value, recent: None });
+        }
+        let recent = self.note_recent(before.get(), || effect(&value));
+        let change_number = self.log.record_change(numbers);
+        self.log.write_ahead(sql);
+        drop(turn);
+        match self.log.make_durable(change_number) {
+            Ok(()) => Ok(Changed { value, recent }),
+            Err(error) => {
+                // Another process may be about to commit on top of this. If mending fails, its commit fails, too.
+                drop(self.turns.wait().and_then(|_turn| self.log.mend(sql)));
+                Err(ChangeFailure { failure: error.into(), is_in_doubt: true })
+            }
+        }
+    }
+
+    /// Adds a change to the page of recent changes. If that fails, the page means nothing until the next change.
+    fn note_recent(
+        &self,
+        before: Option<LogState>,
+        effect: impl FnOnce() -> Effect,
+    ) -> Option<(RecentPage, u64)> {
+        let (before, after) = (before?, log_state(&self.connection.sql)?);
+        if before == after {
+            return None;
+        }
+        let Effect { head, changes } = effect();
+        // A program that takes no turns may have changed the catalogue after this transaction.
+        let (before, head) =
+            if is_next(&before, &after) { (before, head) } else { (LogState::default(), None) };
+        self.recent.as_ref()?.add((&before, &after), head, &changes).ok()
+    }
+}
+
+fn transact<T>(
+    sql: &Connection,
+    change: impl FnOnce(&Connection) -> SqlResult<T>,
+) -> std::result::Result<T, ChangeFailure> {
+    let run = |statement: &str| sql.prepare_cached(statement).and_then(|mut s| s.execute([]));
+    let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
+    run("BEGIN IMMEDIATE").map_err(|error| not_committed(error.into()))?;
+    let outcome = change(sql).map_err(not_committed).and_then(|value| match run("COMMIT") {
+        Ok(_) => Ok(value),
+        Err(error) => Err(ChangeFailure { failure: error.into(), is_in_doubt: true }),
+    });
+    if !sql.is_autocommit() {
+        // The first error is the one that matters; the caller notices an open transaction if this fails, too.
+        let _ = run("ROLLBACK");
+    }
+    outcome
+}

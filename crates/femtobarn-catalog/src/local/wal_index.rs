@@ -1,0 +1,68 @@
+//! The state of the catalogue's log, as SQLite shows it to all processes in shared memory.
+//!
+//! Beside the log, SQLite has an index of it (`catalogue.sqlite-shm`), which begins with a header of 48 bytes, twice
+//! (<https://sqlite.org/walformat.html>, section 2.2). Every change of the catalogue, whoever makes it, writes a new
+//! header, so nothing has changed between two equal ones. A look at it is a few loads and no system call.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rusqlite::{Connection, MAIN_DB, ffi};
+
+use crate::locks::{LOG_STATE_WORDS, LogState};
+
+/// Bytes of the first part of the index, which SQLite maps as a whole.
+const PART_BYTES: i32 = 32 << 10;
+
+/// The state of the log now; `None` while it is being written, before the index is in use, and where there is none, as on
+/// a read-only medium.
+pub(super) fn log_state(connection: &Connection) -> Option<LogState> {
+    let [first, second] = headers(connection)?;
+    let read = |header: &[AtomicU64; LOG_STATE_WORDS]| {
+        header.each_ref().map(|word| word.load(Ordering::Relaxed))
+    };
+    // SQLite writes the second copy first.
+    let state = read(first);
+    fence(Ordering::Acquire);
+    let [_, is_in_use] = halves(state[1]);
+    (state == read(second) && is_in_use & 0xff != 0).then_some(state)
+}
+
+/// Whether exactly one change lies between two states.
+pub(super) fn is_next(before: &LogState, after: &LogState) -> bool {
+    let [[before, _], [after, _]] = [before, after].map(|state| halves(state[1]));
+    after.wrapping_sub(before) == 1
+}
+
+/// The number of changes, and the part of the header with the byte that says that it is in use.
+fn halves(word: u64) -> [u32; 2] {
+    let bytes = word.to_ne_bytes();
+    let half = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
+    [half(0), half(4)]
+}
+
+/// Both copies of the header, in the memory of an open connection.
+fn headers(connection: &Connection) -> Option<&[[AtomicU64; LOG_STATE_WORDS]; 2]> {
+    let mut file: *mut ffi::sqlite3_file = null_mut();
+    let mut part: *mut c_void = null_mut();
+    // SAFETY: the connection is open while it is borrowed. SQLite writes a pointer to its own file object, whose
+    // methods take that object. The part of the index that it maps is `PART_BYTES` long, aligned to a page, and stays
+    // mapped until the connection is closed; other processes write it, hence the atomic words.
+    unsafe {
+        let asked = ffi::sqlite3_file_control(
+            connection.handle(),
+            MAIN_DB.as_ptr(),
+            ffi::SQLITE_FCNTL_FILE_POINTER,
+            (&raw mut file).cast(),
+        );
+        if asked != ffi::SQLITE_OK || file.is_null() || (*file).pMethods.is_null() {
+            return None;
+        }
+        let map = (*(*file).pMethods).xShmMap?;
+        if map(file, 0, PART_BYTES, 0, &raw mut part) != ffi::SQLITE_OK || part.is_null() {
+            return None;
+        }
+        Some(&*part.cast())
+    }
+}

@@ -1,0 +1,178 @@
+//! What the last changes of the catalogue touched: one page in `locks/recent`.
+//!
+//! ```text
+//! word 0          1..7         7          8         9..9+256
+//!      +----------+------------+----------+---------+----------------------------+
+//!      | checksum | log's      | newest   | changes | what each of the last 256  |    8 bytes each,
+//!      |          | state      | commit   | so far  | touched, change n at n%256 |    little-endian
+//!      +----------+------------+----------+---------+----------------------------+
+//! ```
+//!
+//! Changes are counted. What a change touched is a set of bits: a container has one of 63, and everything else has
+//! the last one. A process that knows rows as of change `n` thus sees which of them still hold, and asks the catalogue
+//! for the others alone.
+//!
+//! Invariants:
+//! 1. The page means something only while it has the state that the log is in. So a change that is not on it, because
+//!    its process was killed, or is of a program that does not know this page, makes it mean nothing.
+//! 2. The holder of the turn to commit writes it. If the page did not have the state before its change, it skips 256
+//!    counts: nobody knows what the changes in between touched.
+//! 3. A page whose checksum differs is being written and means nothing.
+
+use std::path::Path;
+
+use super::file::LockFile;
+use crate::clock;
+use crate::error::Result;
+use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::numbers::unsigned;
+
+/// A state of the catalogue's log, which differs after each change.
+pub(crate) type LogState = [u64; LOG_STATE_WORDS];
+pub(crate) const LOG_STATE_WORDS: usize = 6;
+
+const FILE: &str = "recent";
+/// Changes on the page.
+const CHANGES: usize = 256;
+const HEAD: usize = 1 + LOG_STATE_WORDS;
+const COUNT: usize = HEAD + 1;
+const FIRST: usize = COUNT + 1;
+const WORDS: usize = FIRST + CHANGES;
+
+/// What a change touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TouchedRows(u64);
+
+/// The page, for several threads.
+#[derive(Debug)]
+pub(crate) struct RecentChanges {
+    file: LockFile,
+}
+
+/// The page at one moment.
+pub(crate) struct RecentPage {
+    words: [u64; WORDS],
+}
+
+impl TouchedRows {
+    /// Everything, as far as is known.
+    pub(crate) const ALL: TouchedRows = TouchedRows(u64::MAX);
+    /// Everything but the versions of containers.
+    pub(crate) const STRUCTURE: TouchedRows = TouchedRows(1 << 63);
+
+    /// New versions of a container.
+    pub(crate) fn container(database: DatabaseId, container: ContainerId) -> Self {
+        let number = (u64::from(database.0) << 32 | u64::from(container.0)).wrapping_add(1);
+        // Neighbouring numbers differ in the upper bits of such a product, too.
+        TouchedRows(1 << ((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 63))
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        TouchedRows(self.0 | other.0)
+    }
+
+    /// Whether the two may have something in common.
+    pub(crate) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl RecentChanges {
+    /// Opens the page, to write it.
+    pub(crate) fn open(locks: &Path) -> Result<Self> {
+        Ok(RecentChanges { file: LockFile::open(&locks.join(FILE))? })
+    }
+
+    /// Opens the page to read it, if there is one.
+    pub(crate) fn open_if_there(locks: &Path) -> Option<Self> {
+        let file = LockFile::open_if_there(&locks.join(FILE)).ok()??;
+        Some(RecentChanges { file })
+    }
+
+    /// The page, if it is of a state of the log.
+    pub(crate) fn page(&self, state: &LogState) -> Option<RecentPage> {
+        let page = self.read()?;
+        (page.words[1..HEAD] == state[..]).then_some(page)
+    }
+
+    /// Adds changes that led from one state of the log to another, the newest commit being `head`, if that is known.
+    /// Returns the new page, and how many changes there were before these. The caller has the turn to commit.
+    pub(crate) fn add(
+        &self,
+        (before, after): (&LogState, &LogState),
+        head: Option<Csn>,
+        changes: &[TouchedRows],
+    ) -> Result<(RecentPage, u64)> {
+        let mut page = self.read().unwrap_or_else(RecentPage::new);
+        let is_next = page.words[1..HEAD] == before[..];
+        if !is_next {
+            page.words[COUNT] += CHANGES as u64;
+        }
+        let first = page.words[COUNT];
+        for change in changes {
+            page.words[FIRST + (page.words[COUNT] % CHANGES as u64) as usize] = change.0;
+            page.words[COUNT] += 1;
+        }
+        page.words[1..HEAD].copy_from_slice(after);
+        page.words[HEAD] = head.unwrap_or(Csn::ZERO).0;
+        page.words[0] = page.checksum();
+        let mut bytes = [0; 8 * WORDS];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(&page.words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        self.file.write_at(&bytes, 0)?;
+        Ok((page, first))
+    }
+
+    fn read(&self) -> Option<RecentPage> {
+        let mut bytes = [0; 8 * WORDS];
+        self.file.read_at(&mut bytes, 0).ok()?;
+        let mut words = [0; WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        }
+        let page = RecentPage { words };
+        (page.words[0] == page.checksum()).then_some(page)
+    }
+}
+
+impl RecentPage {
+    /// A page without changes. Its count is larger by far than that of any page before, since there are fewer than 1,024
+    /// changes in a microsecond.
+    fn new() -> Self {
+        let mut words = [0; WORDS];
+        words[COUNT] = unsigned(clock::utc_us()) << 10;
+        RecentPage { words }
+    }
+
+    /// The state of the log that it is of.
+    pub(crate) fn state(&self) -> LogState {
+        self.words[1..HEAD].try_into().unwrap_or_default()
+    }
+
+    /// Changes so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.words[COUNT]
+    }
+
+    /// The newest commit, if it is known.
+    pub(crate) fn head(&self) -> Option<Csn> {
+        Some(Csn(self.words[HEAD])).filter(|head| *head > Csn::ZERO)
+    }
+
+    /// What the changes from `count` up to `until` touched.
+    pub(crate) fn touched(&self, count: u64, until: u64) -> TouchedRows {
+        if count > until || until > self.count() || self.count() - count > CHANGES as u64 {
+            return TouchedRows::ALL;
+        }
+        let change = |n: u64| TouchedRows(self.words[FIRST + (n % CHANGES as u64) as usize]);
+        (count..until).map(change).fold(TouchedRows::default(), TouchedRows::and)
+    }
+
+    fn checksum(&self) -> u64 {
+        let words = self.words[1..].iter();
+        words.fold(0x243f_6a88_85a3_08d3, |sum: u64, word| {
+            (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    }
+}

@@ -1,0 +1,136 @@
+//! What a process knows of the newest state, when others change it: every look-up is as if it had been asked anew.
+
+use std::fs;
+
+use femtobarn_catalog::{Commit, ContainerId, Csn, DatabaseId, LocalCatalogue};
+use rusqlite::Connection;
+
+use crate::federation::{Federation, new_container, version};
+
+/// A process that has looked everything up, and another one.
+struct Two {
+    fed: Federation,
+    other: LocalCatalogue,
+    events: ContainerId,
+    at: Csn,
+}
+
+impl Two {
+    fn new() -> Self {
+        let fed = Federation::new();
+        let events = fed.container("events");
+        let at = fed.publish(events, None, 1).unwrap();
+        let other = LocalCatalogue::open(&fed.folder).unwrap();
+        let two = Two { fed, other, events, at };
+        assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 1, at));
+        two
+    }
+
+    fn publish_elsewhere(&mut self, entries: u64) {
+        let versions = vec![version(self.fed.database, self.events, Some(self.at), entries)];
+        self.at = self.other.commit(Commit { versions, ..Commit::default() }).unwrap();
+    }
+
+    /// The names, the entries and the newest commit, as the process finds them by all look-ups.
+    fn seen(&self) -> (String, String, u64, Csn) {
+        let catalog = &self.fed.catalog;
+        let head = catalog.head().unwrap();
+        let (database, container, newest) =
+            catalog.container_to_write(self.fed.database, self.events).unwrap();
+        for at in [head, Csn::MAX] {
+            let named = catalog.find_database(&database.name, at).unwrap();
+            assert_eq!(named.as_ref(), Some(&database));
+            let inner = catalog.find_container(database.id, &container.name, at).unwrap();
+            assert_eq!(inner.as_ref(), Some(&container));
+            assert_eq!(catalog.version(database.id, container.id, at).unwrap(), newest);
+        }
+        assert!(catalog.snapshot_exists(head).unwrap());
+        (database.name, container.name, newest.unwrap().entries, head)
+    }
+}
+
+#[test]
+fn commits_of_other_processes_are_seen_at_once() {
+    let mut two = Two::new();
+    for entries in 2..6 {
+        two.publish_elsewhere(entries);
+        assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), entries, two.at));
+        two.at = two.fed.publish(two.events, Some(two.at), 10 * entries).unwrap();
+        assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 10 * entries, two.at));
+    }
+    for number in 0..300 {
+        new_container(&two.other, two.fed.database, &format!("other-{number}")).unwrap();
+    }
+    two.at = two.other.head().unwrap();
+    assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 50, two.at));
+}
+
+#[test]
+fn names_that_change_elsewhere_change_here() {
+    let two = Two::new();
+    let (fed, at) = (&two.fed, two.at);
+    let rename = Commit {
+        renamed_databases: vec![(fed.database, at, "run8".into())],
+        renamed_containers: vec![(fed.database, two.events, at, "hits".into())],
+        ..Commit::default()
+    };
+    let renamed = two.other.commit(rename).unwrap();
+    assert_eq!(two.seen(), ("run8".to_owned(), "hits".to_owned(), 1, renamed));
+    assert_eq!(fed.catalog.find_database("run7", Csn::MAX).unwrap(), None);
+    assert!(fed.catalog.find_database("run7", at).unwrap().is_some());
+    assert_eq!(fed.catalog.find_container(fed.database, "events", Csn::MAX).unwrap(), None);
+    let drop = Commit {
+        dropped_containers: vec![(fed.database, two.events, renamed)],
+        ..Commit::default()
+    };
+    two.other.commit(drop).unwrap();
+    assert!(fed.catalog.container_to_write(fed.database, two.events).is_err());
+}
+
+/// A shell, or an earlier release.
+#[test]
+fn a_change_by_a_program_that_knows_nothing_of_this_is_seen() {
+    let mut two = Two::new();
+    let sql = Connection::open(two.fed.folder.join("catalogue.sqlite")).unwrap();
+    sql.execute("UPDATE database_names SET name = 'run9'", []).unwrap();
+    assert_eq!(two.seen(), ("run9".to_owned(), "events".to_owned(), 1, two.at));
+    two.publish_elsewhere(2);
+    assert_eq!(two.seen(), ("run9".to_owned(), "events".to_owned(), 2, two.at));
+    sql.execute("UPDATE container_names SET name = 'cells'", []).unwrap();
+    two.publish_elsewhere(3);
+    assert_eq!(two.seen(), ("run9".to_owned(), "cells".to_owned(), 3, two.at));
+}
+
+#[test]
+fn the_page_of_recent_changes_may_be_lost_or_damaged() {
+    let mut two = Two::new();
+    let path = two.fed.folder.join("locks/recent");
+    for (entries, damage) in (2..).zip([&b""[..], b"garbage", &[0x5a; 4096], &[0; 4096]]) {
+        fs::write(&path, damage).unwrap();
+        assert_eq!(two.seen().2, entries - 1);
+        two.publish_elsewhere(entries);
+        assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), entries, two.at));
+    }
+    fs::remove_file(&path).unwrap();
+    two.publish_elsewhere(10);
+    assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 10, two.at));
+    let third = LocalCatalogue::open(&two.fed.folder).unwrap();
+    let versions = vec![version(two.fed.database, two.events, Some(two.at), 11)];
+    two.at = third.commit(Commit { versions, ..Commit::default() }).unwrap();
+    assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 11, two.at));
+}
+
+/// A commit that is refused leaves what is known as it was.
+#[test]
+fn a_refused_commit_changes_nothing_that_is_known() {
+    let mut two = Two::new();
+    let stale = two.at;
+    two.publish_elsewhere(2);
+    assert!(two.fed.publish(two.events, Some(stale), 3).is_err());
+    assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 2, two.at));
+    let none = DatabaseId(99);
+    let unknown =
+        Commit { versions: vec![version(none, two.events, None, 1)], ..Commit::default() };
+    assert!(two.fed.catalog.commit(unknown).is_err());
+    assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 2, two.at));
+}
