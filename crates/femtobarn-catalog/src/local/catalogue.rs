@@ -25,6 +25,7 @@ pub struct LocalCatalogue {
     /// Whether it was no leader's catalogue when it was opened.
     is_copy: bool,
     pub(super) connections: Arc<ProcessConnections>,
+    locks: LockTable,
     pub(super) pins: SnapshotPins,
     /// When the indexes for followers could not be made.
     pub(super) indexing_failed: Mutex<Option<Instant>>,
@@ -70,8 +71,10 @@ impl LocalCatalogue {
         let pins = SnapshotPins::new(&folder);
         let is_copy = connections.current()?.read(role)? != Role::Leader;
         let connections = Arc::new(connections);
+        let names = Arc::new(CatalogueNames::new(Arc::clone(&connections)));
+        let locks = LockTable::with_names(&folder, names);
         let indexing_failed = Mutex::default();
-        Ok(LocalCatalogue { folder, identity, is_copy, connections, pins, indexing_failed })
+        Ok(LocalCatalogue { folder, identity, is_copy, connections, locks, pins, indexing_failed })
     }
 
     /// The identity of the federation.
@@ -106,7 +109,7 @@ impl LocalCatalogue {
 
     /// The locks of the federation.
     pub fn locks(&self) -> LockTable {
-        LockTable::with_names(&self.folder, Arc::new(self.target_names()))
+        self.locks.clone()
     }
 
     /// The target of a lock by its names, such as `container run7/events`; by its numbers if it has no committed

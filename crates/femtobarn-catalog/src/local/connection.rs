@@ -13,7 +13,9 @@ use nix::unistd::{AccessFlags, access};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::wal_index::log_state;
 use crate::error::{Error, ErrorKind, Result};
+use crate::locks::LogState;
 use crate::paths::log_path;
 use crate::schema::{self, FORMAT_VERSION, FORMAT_WITH_ROLES, FederationIdentity};
 use crate::sql::{AtPath, BUSY_WAIT};
@@ -59,6 +61,11 @@ impl CatalogueConnection {
 
     pub(super) fn is_read_only(&self) -> bool {
         self.immutable || self.sql.is_readonly(rusqlite::MAIN_DB).unwrap_or(true)
+    }
+
+    /// The state of the log, which an immutable connection does not look at.
+    pub(super) fn log_state(&self) -> Option<LogState> {
+        if self.immutable { None } else { log_state(&self.sql) }
     }
 
     /// Whether this connection may miss newer commits.

@@ -165,7 +165,7 @@ impl Connections {
     /// The state of the log, if a connection is idle.
     fn log_state(&self) -> Option<LogState> {
         let reader = self.readers.lock().pop()?;
-        let state = log_state(&reader.sql);
+        let state = reader.log_state();
         self.keep(reader);
         state
     }

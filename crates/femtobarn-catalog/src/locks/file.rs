@@ -80,6 +80,11 @@ impl Span {
         Span { start, count: 1 }
     }
 
+    /// Its first byte, counted from the beginning of its slot.
+    pub(super) fn byte_in_slot(self) -> u64 {
+        self.start % SLOT_BYTES
+    }
+
     #[cfg(test)]
     pub(super) fn bytes(self) -> Range<u64> {
         self.start..self.start + self.count

@@ -11,11 +11,12 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::bells::Bells;
 use super::file::{LockFile, LockKind, Span};
 use super::monitor;
 use super::target::{LockTarget, TargetNames};
@@ -34,6 +35,8 @@ pub(super) struct KernelBackend {
     pub(super) folder: PathBuf,
     /// Names of databases and containers for error texts; without it the texts have their numbers.
     pub(super) names: Option<Arc<dyn TargetNames>>,
+    /// Opened at the first lock; none if that was not possible.
+    bells: Arc<OnceLock<Option<Arc<Bells>>>>,
 }
 
 /// An owner of locks in the kernel.
@@ -54,6 +57,14 @@ pub(super) struct KernelGuard {
 }
 
 impl KernelBackend {
+    pub(super) fn new(folder: PathBuf, names: Option<Arc<dyn TargetNames>>) -> Self {
+        KernelBackend { folder, names, bells: Arc::default() }
+    }
+
+    fn bells(&self) -> Option<Arc<Bells>> {
+        self.bells.get_or_init(|| Bells::open(&self.folder).map(Arc::new)).clone()
+    }
+
     fn describe(&self, target: &LockTarget) -> String {
         self.names.as_ref().map_or_else(|| target.to_string(), |names| names.describe(target))
     }
@@ -92,8 +103,8 @@ impl KernelOwner {
         wait: Duration,
     ) -> Result<KernelGuard> {
         let claim = self.claim(target)?;
-        let folder = &self.locks.folder;
-        if let Err(waited) = wait_queue::acquire(claim.file(), kind, &target, folder, wait)? {
+        let files = (self.locks.folder.as_path(), claim.file.bells.as_deref());
+        if let Err(waited) = wait_queue::acquire(claim.file(), kind, &target, files, wait)? {
             let holder = match claim.file().read_holder(claim.slot())? {
                 Some(holder) => Some(holder),
                 None => monitor::any_writer(claim.file(), &target)?,
@@ -130,6 +141,7 @@ impl KernelOwner {
             .map_err(|error| Error::io("cannot create the folder", folder, error))?;
         let file = Arc::new(OwnedFile {
             file: LockFile::open(&folder.join(target.file_name()))?,
+            bells: self.locks.bells(),
             slots: Mutex::default(),
             pid: host::process_id(),
         });
@@ -148,6 +160,7 @@ impl Drop for KernelGuard {
             owned.file.wipe_holder(slot);
         }
         owned.file.unlock(Span::hold(slot));
+        wait_queue::ring_for(&self.claim.target, owned.bells.as_deref());
     }
 }
 
@@ -155,6 +168,7 @@ impl Drop for KernelGuard {
 #[derive(Debug)]
 struct OwnedFile {
     file: LockFile,
+    bells: Option<Arc<Bells>>,
     slots: Mutex<HashSet<u64>>,
     pid: u32,
 }

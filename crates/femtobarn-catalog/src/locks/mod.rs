@@ -16,6 +16,7 @@
 //! | `locks/commit` | slots 0 and 1 | the turn to commit |
 //! | `locks/commit` | slot 2 | the sync of the catalogue's log |
 //! | `locks/recent` | | none: what the last changes of the catalogue touched |
+//! | `locks/bells` | | none: who frees a lock rings, who waits for it listens |
 //! | `locks/waits/*` | byte 0 | the process that the file describes is waiting |
 //!
 //! Invariants:
@@ -33,11 +34,12 @@
 //! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation, the
 //! turn to commit, and the sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
-//! Modules, from below: `record` and `target`; `file`, a lock file; `waiters` and `wait_queue`; `monitor`, which
+//! Modules, from below: `record` and `target`; `file`, a lock file; `bells`, `waiters` and `wait_queue`; `monitor`, which
 //! lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these `commit_turn`,
 //! `log_progress` and `recent_changes`, which the catalogue alone uses.
 
 mod backend;
+mod bells;
 mod commit_turn;
 mod file;
 mod kernel;

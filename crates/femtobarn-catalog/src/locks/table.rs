@@ -36,7 +36,7 @@ impl LockTable {
 
     fn in_kernel(federation: &Path, names: Option<Arc<dyn TargetNames>>) -> Self {
         let folder = federation.join(LOCKS_FOLDER);
-        LockTable { backend: Backend::Kernel(KernelBackend { folder, names }) }
+        LockTable { backend: Backend::Kernel(KernelBackend::new(folder, names)) }
     }
 
     /// The locks that a server keeps for a client's session.

@@ -12,20 +12,22 @@
 //!    stairs have not moved on yet, chance decides which one gets it next.
 //!
 //! The kernel cannot wait with a time limit except by a signal or another thread, so a waiter polls the one byte in
-//! front of it. It pauses for an eighth of the time that it has stood there, so it waits at most an eighth longer
-//! than it must; further up the pauses are longer, and none is longer than [`PAUSE_MAX`].
+//! front of it, and whoever frees that byte rings its bell ([`super::bells`]). If nobody rings, it pauses for an eighth
+//! of the time that it has stood there, so it waits at most an eighth longer than it must; further up the pauses are
+//! longer, and none is longer than [`PAUSE_MAX`].
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::bells::{Bell, Bells, Listener};
 use super::file::{LockFile, LockKind, STAIRS, Span};
 use super::target::LockTarget;
 use super::waiters::Registration;
 use crate::clock;
 use crate::error::Result;
 
-/// The first pause on the lowest stair; each stair further up adds as much.
-const PAUSE_MIN: Duration = Duration::from_micros(200);
+/// The first pause on the lowest stair, if nobody rings; each stair further up adds as much.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The longest pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 /// A pause is at most this part of the time waited on one stair so far.
@@ -38,14 +40,34 @@ pub(super) fn acquire(
     file: &LockFile,
     kind: LockKind,
     target: &LockTarget,
-    locks: &Path,
+    (locks, bells): (&Path, Option<&Bells>),
     wait: Duration,
 ) -> Result<std::result::Result<(), Duration>> {
-    let mut descent =
-        Descent { file, kind, target, locks, limit: wait, started: None, registration: None };
+    let mut descent = Descent {
+        file,
+        kind,
+        target,
+        locks,
+        bells,
+        limit: wait,
+        started: None,
+        registration: None,
+    };
     let locked = descent.go_down(target.slot());
     file.unlock(Span::stairs(target.slot()));
+    (0..STAIRS).for_each(|stair| descent.ring(Span::stair(target.slot(), stair)));
     Ok(if locked? { Ok(()) } else { Err(descent.waited()) })
+}
+
+/// Wakes the first waiter for a slot that was just freed.
+pub(super) fn ring_for(target: &LockTarget, bells: Option<&Bells>) {
+    if let Some(bells) = bells {
+        bell(bells, target, Span::hold(target.slot())).ring();
+    }
+}
+
+fn bell<'a>(bells: &'a Bells, target: &LockTarget, span: Span) -> Bell<'a> {
+    bells.bell(target, span.byte_in_slot())
 }
 
 /// One waiter's way down the stairs to the slot.
@@ -54,6 +76,7 @@ struct Descent<'a> {
     kind: LockKind,
     target: &'a LockTarget,
     locks: &'a Path,
+    bells: Option<&'a Bells>,
     limit: Duration,
     /// When the first lock was found taken; none until then.
     started: Option<Instant>,
@@ -73,6 +96,7 @@ impl Descent<'_> {
                 return Ok(true);
             }
             self.file.unlock(Span::stairs_above(slot, 0));
+            (1..STAIRS).for_each(|stair| self.ring(Span::stair(slot, stair)));
             stair = 0;
         } else {
             stair = STAIRS - 1;
@@ -85,6 +109,7 @@ impl Descent<'_> {
                 return Ok(false);
             }
             self.file.unlock(Span::stair(slot, stair));
+            self.ring(Span::stair(slot, stair));
             stair -= 1;
         }
         self.lock_in_time(Span::hold(slot), 0)
@@ -92,9 +117,17 @@ impl Descent<'_> {
 
     /// Whether it got the lock before the time limit, standing on `stair`.
     fn lock_in_time(&mut self, span: Span, stair: u64) -> Result<bool> {
+        if self.file.try_lock(self.kind, span)? {
+            return Ok(true);
+        }
         let mut here = None;
         let pause_min = PAUSE_MIN * (1 + stair as u32);
-        while !self.file.try_lock(self.kind, span)? {
+        let listener = self.bells.map(|bells| bell(bells, self.target, span).listen());
+        loop {
+            let rings = listener.as_ref().map_or(0, Listener::rings);
+            if self.file.try_lock(self.kind, span)? {
+                return Ok(true);
+            }
             let here = *here.get_or_insert_with(clock::now);
             self.started.get_or_insert(here);
             let waited = self.waited();
@@ -105,9 +138,18 @@ impl Descent<'_> {
                 self.registration = Some(Registration::new(self.locks, self.target, waited));
             }
             let pause = (here.elapsed() / PAUSE_DIVISOR).clamp(pause_min, PAUSE_MAX);
-            clock::sleep(pause.min(self.limit - waited));
+            let pause = pause.min(self.limit - waited);
+            match &listener {
+                Some(listener) => listener.pause(rings, pause),
+                None => clock::sleep(pause),
+            }
         }
-        Ok(true)
+    }
+
+    fn ring(&self, span: Span) {
+        if let Some(bells) = self.bells {
+            bell(bells, self.target, span).ring();
+        }
     }
 }
 
@@ -123,14 +165,27 @@ mod tests {
     const DATABASE: DatabaseId = DatabaseId(3);
     const CONTAINER: ContainerId = ContainerId(7);
 
-    /// Blocks until exactly `count` waiters stand on the stairs. One at the top that finds a stair taken does not.
+    /// Blocks until exactly `count` waiters stand on the stairs. One at the top that finds a stair taken does not. A waiter
+    /// that moves down during a look is seen twice, so two looks have to be equal.
     fn until_standing(federation: &Path, count: usize) {
         let target = LockTarget::Container(DATABASE, CONTAINER);
         let path = federation.join(LOCKS_FOLDER).join(target.file_name());
         let file = LockFile::open_read_only(&path).unwrap();
         let stairs = Span::stairs(target.slot()).bytes();
-        while file.locked_between(stairs.start, stairs.end).unwrap().len() != count {
+        let look = || {
+            let locked = file.locked_between(stairs.start, stairs.end).unwrap();
+            let mut places: Vec<_> = locked.into_iter().map(|each| each.bytes.start).collect();
+            places.sort_unstable();
+            places
+        };
+        let mut before = look();
+        loop {
             std::thread::sleep(Duration::from_millis(1));
+            let now = look();
+            if now.len() == count && now == before {
+                break;
+            }
+            before = now;
         }
     }
 

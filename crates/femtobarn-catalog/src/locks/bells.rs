@@ -1,0 +1,166 @@
+//! Bells: a waiter for a lock pauses until the holder rings, whichever processes of this host the two are in.
+//!
+//! The kernel has no wait for a lock that ends in time, so waiters ask again and again ([`super::wait_queue`]). A bell
+//! cuts a pause short. It is two numbers in `locks/bells`, which all processes have in memory: how often it was rung, on
+//! which its waiters sleep (a futex), and how many these are. Ringing for nobody costs one load.
+//!
+//! Invariants:
+//! 1. A ring is only a hint. Nobody rings for a holder that was killed, or that knows no bells.
+//! 2. No ring is missed: a waiter counts itself and notes the number of rings before it asks for the lock, and sleeps
+//!    only while that number stays.
+//! 3. Several locks may share a bell, and a killed waiter stays counted: both cost needless rings.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use memmap2::MmapMut;
+use rustix::thread::futex::{self, Flags, Timespec};
+
+use super::target::LockTarget;
+use crate::ids::DatabaseId;
+
+const FILE: &str = "bells";
+const BELLS: usize = 512;
+/// Bytes of a bell: the rings, and then the waiters.
+const BELL_BYTES: usize = 8;
+
+/// The bells of a federation.
+#[derive(Debug)]
+pub(super) struct Bells {
+    memory: MmapMut,
+}
+
+/// The bell of one lock.
+#[derive(Clone, Copy)]
+pub(super) struct Bell<'a> {
+    rings: &'a AtomicU32,
+    waiters: &'a AtomicU32,
+}
+
+/// A waiter, until this is dropped.
+pub(super) struct Listener<'a> {
+    bell: Bell<'a>,
+}
+
+impl Bells {
+    /// Opens the bells of the federation whose lock files are in `locks`; `None` if that is not possible.
+    pub(super) fn open(locks: &Path) -> Option<Self> {
+        let path = locks.join(FILE);
+        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
+        let mut file = opened.ok()?;
+        let size = BELLS * BELL_BYTES;
+        let missing = size.saturating_sub(usize::try_from(file.metadata().ok()?.len()).ok()?);
+        // Written, so that no later store finds the disk full. Two processes may both do it.
+        file.write_all(&vec![0; missing]).ok()?;
+        // SAFETY: the bytes are read and written as atomic numbers alone, of which every value is valid. No process
+        // makes the file shorter; SQLite maps a file beside it on the same terms.
+        let memory = unsafe { memmap2::MmapOptions::new().len(size).map_mut(&file) };
+        Some(Bells { memory: memory.ok()? })
+    }
+
+    /// The bell of a byte of the slot of `target`.
+    pub(super) fn bell(&self, target: &LockTarget, byte: u64) -> Bell<'_> {
+        let database = target.database().unwrap_or(DatabaseId(0));
+        let key = (target.slot() << 6 | byte) ^ u64::from(database.0).rotate_right(20);
+        let number = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % BELLS;
+        let number_at = |offset: usize| {
+            let at = self.memory.as_ptr().wrapping_add(number * BELL_BYTES + offset);
+            // SAFETY: the offset is a multiple of 4 within the mapping, which starts with a page, lives as long as
+            // `self`, and is used as atomic numbers alone.
+            unsafe { AtomicU32::from_ptr(at.cast_mut().cast()) }
+        };
+        Bell { rings: number_at(0), waiters: number_at(4) }
+    }
+}
+
+impl<'a> Bell<'a> {
+    /// Wakes all waiters. The caller has freed the lock.
+    pub(super) fn ring(self) {
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            self.rings.fetch_add(1, Ordering::SeqCst);
+            // A waiter that is not woken asks again by itself.
+            let _ = futex::wake(self.rings, Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    /// Counts the caller among the waiters.
+    pub(super) fn listen(self) -> Listener<'a> {
+        self.waiters.fetch_add(1, Ordering::SeqCst);
+        Listener { bell: self }
+    }
+}
+
+impl Listener<'_> {
+    /// How often the bell was rung.
+    pub(super) fn rings(&self) -> u32 {
+        self.bell.rings.load(Ordering::SeqCst)
+    }
+
+    /// Pauses until the bell has been rung more than `rings` times, for at most `pause`.
+    pub(super) fn pause(&self, rings: u32, pause: Duration) {
+        let (tv_sec, tv_nsec) = (pause.as_secs() as i64, i64::from(pause.subsec_nanos()));
+        // Whatever ends the pause, the caller asks for the lock.
+        let _ = futex::wait(
+            self.bell.rings,
+            Flags::empty(),
+            rings,
+            Some(&Timespec { tv_sec, tv_nsec }),
+        );
+    }
+}
+
+impl Drop for Listener<'_> {
+    fn drop(&mut self) {
+        self.bell.waiters.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::ids::ContainerId;
+
+    const TARGET: LockTarget = LockTarget::Container(DatabaseId(3), ContainerId(7));
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_ring_through_one_file_ends_the_pause_of_a_waiter_through_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let [rings, waits] = [(); 2].map(|()| Bells::open(folder.path()).unwrap());
+        let (tell, told) = channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let listener = waits.bell(&TARGET, 0).listen();
+                let before = listener.rings();
+                tell.send(()).unwrap();
+                listener.pause(before, LONG);
+                tell.send(()).unwrap();
+            });
+            told.recv().unwrap();
+            // Rung before the waiter sleeps, or after: it must not sleep on.
+            rings.bell(&TARGET, 0).ring();
+            told.recv_timeout(Duration::from_secs(60)).expect("the waiter hears the bell");
+        });
+    }
+
+    #[test]
+    fn who_does_not_listen_is_not_rung_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let bells = Bells::open(folder.path()).unwrap();
+        let bell = bells.bell(&TARGET, 0);
+        drop(bell.listen());
+        bell.ring();
+        let listener = bell.listen();
+        assert_eq!(listener.rings(), 0);
+        bell.ring();
+        assert_eq!(listener.rings(), 1);
+        listener.pause(0, LONG);
+        let other = bells.bell(&TARGET, 32).listen();
+        assert_eq!(other.rings(), 0, "a stair has a bell of its own");
+    }
+}
