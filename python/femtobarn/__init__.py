@@ -58,6 +58,7 @@ from ._exceptions import (
 from ._exchange.import_target import Imported
 from ._federations import Federation, create, open
 from ._femtobarn import __version__
+from ._friend_writers import FriendWriter
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._objects.vectors import vector
 from ._oid import Oid, OidArray, OidRange
@@ -140,6 +141,7 @@ __all__ = [
     "FemtobarnError",
     "Follower",
     "FollowerState",
+    "FriendWriter",
     "Function",
     "Imported",
     "ImportedConditions",

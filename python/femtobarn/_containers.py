@@ -36,6 +36,10 @@ class Containers:
         """Return containers as one, as of the newest commit; see :meth:`Snapshot.collection`."""
         return self.snapshot().collection(*names, source=source)
 
+    def friend(self, name: str, /, *friends: str, **named: str) -> View[Object]:
+        """Return a container with friends, as of the newest commit; see :meth:`Snapshot.friend`."""
+        return self.snapshot().friend(name, *friends, **named)
+
     def __getitem__(self, name: str) -> View[Object]:
         """Return a container, such as ``fed["run7/events"]``, as of the newest commit."""
         return self.snapshot()[name]

@@ -13,7 +13,15 @@ import numpy as np
 from ._bars import Told
 from ._data.casts import Values
 from ._data.results import as_library
-from ._exceptions import ClosedError, NotFoundError, WrongTypeError, check_text, is_text, near_misses
+from ._exceptions import (
+    ClosedError,
+    InvalidError,
+    NotFoundError,
+    WrongTypeError,
+    check_text,
+    is_text,
+    near_misses,
+)
 from ._exchange.exports import export_objects
 from ._html import html_table
 from ._lazy import ak
@@ -25,6 +33,7 @@ from ._query.projections import Projection
 from ._query.selection import Where
 from ._schema.types import Definition, Link, Record, innermost, plain_name
 from ._views.collection import Collection, concat
+from ._views.friends import with_friends
 from ._views.picked import PickedView
 from ._views.requests import Request
 from ._views.view import View
@@ -78,8 +87,7 @@ class Snapshot(Mapping[str, View[Object]]):
         return super().keys()
 
     def __getitem__(self, name: str) -> View[Object]:
-        check_container_path(name)
-        return self._cached(View(self, name, self._handle.view(name)))
+        return self._cached(self._opened(name))
 
     def collection(self, *names: str, source: str = "source") -> Collection:
         """Return the containers with some names as one.
@@ -119,6 +127,54 @@ class Snapshot(Mapping[str, View[Object]]):
                 raise NotFoundError(f"no container matches {name!r}{near_misses(name, known)}")
             found |= dict.fromkeys(matching)
         return concat([self[each] for each in found], source=source)
+
+    def friend(self, name: str, /, *friends: str, **named: str) -> View[Object]:
+        """Return a container with its friends: containers that have more columns for its objects.
+
+        Entry n of a friend belongs to entry n of the container, and the columns that are used of either are
+        read by position. The view has all objects of the container, and for each friend a field with the
+        fields of its object. :meth:`Transaction.friend` writes friends.
+
+        Parameters
+        ----------
+        name
+            The container.
+        friends
+            Names of its friends. The field of one is called as the container, so that of ``"ml/scores"`` is
+            `scores`.
+        named
+            Further friends, by other names for their fields.
+
+        Raises
+        ------
+        NotFoundError
+            If a container does not exist; near misses are named.
+        InvalidError
+            If a friend lacks values for some objects, has more entries than the container, or would have the
+            name of another field.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> def form(name, **types):
+        ...     return {"name": name, "fields": [{"name": n, "type": types[n]} for n in types]}
+        >>> with fed.transaction() as txn:
+        ...     run1 = txn.database("run1", create=True)
+        ...     oids = run1.container("events", form("E", n="int32"), create=True).extend({"n": [5, 6, 7]})
+        ...     scores = txn.friend("ml/scores", form("S", bdt="float32"), of="run1/events", create=True)
+        ...     scores.extend({"bdt": [0.5, 0.75, 1]})
+        >>> fed.friend("run1/events", "ml/scores").arrays(where="n > 5 and scores.bdt < 1").to_list()
+        [{'n': 6, 'scores': {'bdt': 0.75}}]
+        """
+        fields: dict[str, str] = {}
+        for field, path in [*((each.rpartition("/")[2], each) for each in friends), *named.items()]:
+            if field in fields:
+                raise InvalidError(
+                    f"{fields[field]} and {path} would both be {field!r}; name one: {field}_2={path!r}"
+                )
+            fields[field] = path
+        return with_friends(self._opened(name), {field: self[path] for field, path in fields.items()})
 
     def _ipython_key_completions_(self) -> list[str]:
         return list(self)
@@ -347,6 +403,11 @@ class Snapshot(Mapping[str, View[Object]]):
             handle = self._handle.view_by_id(database, container)
             view = self._cached(View(self, handle.name, handle))
         return view
+
+    def _opened(self, name: str) -> View[Object]:
+        """Return a view of a container that no other part of the program has."""
+        check_container_path(name)
+        return View(self, name, self._handle.view(name))
 
     def _cached(self, view: View[Object]) -> View[Object]:
         """Return the cached view of the same container, or cache this one."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ._conditions.series_writers import SeriesWriter
 from ._exceptions import InvalidError, check_text
 from ._femtobarn import open_branch, series_definition
+from ._friend_writers import FriendWriter
 from ._schema.classes import definition_of
 from ._snapshots import Snapshot, check_container_path
 from ._views.view import View
@@ -164,7 +165,7 @@ class Transaction:
         wanted: tuple[str | None, str | None],
         place: str | None,
     ) -> SeriesWriter:
-        database, name = _series_path(path)
+        database, name = _split_path(path, "series", "tpc/gain")
         form = None
         if cls is not None:
             form = json.loads(series_definition(definition_json(definition_of(cls))))
@@ -183,10 +184,49 @@ class Transaction:
         check_text(branch, "branch")
         own, handles = open_branch(self._handle, branch, path)
         behind = [View(Snapshot(self.federation, each.snapshot), each.name, each) for each in handles]
-        database, name = _series_path(own)
+        database, name = _split_path(own, "series", "tpc/gain")
         container = self.database(database).container(name)
         settings = _checked_settings(own, (None, None), container._handle.series)
         return SeriesWriter(path, container, settings, behind)
+
+    def friend(self, path: str, cls: Any = None, *, of: str, create: bool = False) -> FriendWriter:
+        """Return a friend of a container to write to: a container with more columns for its objects.
+
+        Parameters
+        ----------
+        path
+            Path of the friend: a database, which may be another one, and a container: ``"ml/scores"``.
+        cls
+            The class of its objects, as for :meth:`Database.container`; not needed for an existing one.
+        of
+            Its partner: the container whose objects it has columns for.
+        create
+            Whether to make the friend, and its database, if it does not exist.
+
+        Raises
+        ------
+        NotFoundError
+            If the partner does not exist, or the friend does not and `create` is false.
+        InvalidError
+            If the friend has more entries than the partner, or objects of another class.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        >>> with fed.transaction() as txn:
+        ...     numbers = txn.database("run1", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 6, 7]})
+        >>> with fed.transaction() as txn:
+        ...     squares = txn.friend("run1/squares", form, of="run1/numbers", create=True)
+        ...     squares.extend({"n": squares.missing["n"] ** 2})
+        >>> fed.friend("run1/numbers", "run1/squares")["squares.n"].to_list()
+        [25, 36, 49]
+        """
+        database, name = _split_path(path, "friend", "ml/scores")
+        container = self.database(database, create=create).container(name, cls, create=create)
+        return FriendWriter(container, of)
 
     def __getitem__(self, name: str) -> View[Object]:
         """Return a container, such as ``txn["run7/events"]``, with the changes of this transaction so far.
@@ -311,9 +351,12 @@ class _OwnSnapshot(Snapshot):
         super().__init__(transaction.federation, transaction._handle.snapshot())
         self._transaction = transaction
 
-    def __getitem__(self, name: str) -> View[Object]:
+    def _opened(self, name: str) -> View[Object]:
         check_container_path(name)
         return View(self, name, self._transaction._handle.view(name))
+
+    def _cached(self, view: View[Object]) -> View[Object]:
+        return view
 
     def _view_of(self, database: int, container: int) -> View:
         handle = self._transaction._handle.view_by_id(database, container)
@@ -323,12 +366,12 @@ class _OwnSnapshot(Snapshot):
         raise InvalidError("uncommitted changes cannot be passed to another process; commit first")
 
 
-def _series_path(path: str) -> tuple[str, str]:
-    """Return the database and the container of a series."""
+def _split_path(path: str, kind: str, example: str) -> tuple[str, str]:
+    """Return the database and the container of a path."""
     check_container_path(path)
     database, slash, name = path.partition("/")
     if not slash:
-        raise InvalidError(f"{path!r} is not the path of a series, which is like tpc/gain")
+        raise InvalidError(f"{path!r} is not the path of a {kind}, which is like {example}")
     return database, name
 
 

@@ -4,6 +4,7 @@
 - ``arrow``: Arrow data as awkward layouts.
 - ``layouts``: data of any library as awkward layouts.
 - ``arrays``: layouts matched against a class, as columns that the engine takes.
+- ``rows``: rows of columns, picked by their positions.
 - ``arrow_maps``: dictionaries in Arrow tables.
 - ``results``: columns from the engine as arrays of the library that the user chooses.
 - ``picking``: items of lists picked by indices.

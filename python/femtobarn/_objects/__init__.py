@@ -7,6 +7,7 @@
 - ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
 - ``owning_objects``: objects whose collections lead to each other by indices; it and ``behaviours`` know
   each other.
+- ``friend_objects``: objects of a container that has friends.
 - ``displayed``: objects in 3D, by the room ``display``.
 - ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import
   awkward, and so are imported only when they are needed.

@@ -72,9 +72,8 @@ class _Quiet:
         pass
 
 
-def object_maker(definition: Definition) -> Callable[..., Any] | None:
-    """Return what makes objects of their declared class, or None if they are plain ones."""
-    cls = object_class(definition)
+def object_maker(cls: type[Any]) -> Callable[..., Any] | None:
+    """Return what makes objects of a class of :func:`object_class`, or None if they are plain ones."""
     return None if cls is Object else partial(Object.__new__, cls)
 
 

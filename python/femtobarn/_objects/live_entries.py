@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from .._data.casts import Values
+
 __all__ = ["LiveEntries"]
 
 Entries = np.ndarray[Any, np.dtype[np.uint64]]
@@ -54,3 +56,32 @@ class LiveEntries:
             ends = max(start, int(self._starts[run])), min(stop, int(self._stops[run]))
             parts.append(np.arange(*ends, dtype=np.uint64))
         return np.concatenate(parts)
+
+    def positions_among(self, others: LiveEntries) -> Values:
+        """Return the positions of all entries here among others, of which they are some.
+
+        Examples
+        --------
+        >>> live = LiveEntries(np.array([0, 2, 5, 8]))
+        >>> live.positions_among(LiveEntries(np.array([0, 4, 5, 8]))).tolist()
+        [0, 1, 4, 5, 6]
+        """
+        run = np.searchsorted(others._starts, self._starts, side="right") - 1
+        first = others._first[run] + self._starts - others._starts[run]
+        return np.repeat(first - self._first[:-1], self._stops - self._starts) + np.arange(len(self))
+
+    def first_outside(self, others: LiveEntries) -> int | None:
+        """Return the first entry here that is not among others; None if they have all.
+
+        Examples
+        --------
+        >>> live = LiveEntries(np.array([0, 2, 5, 8]))
+        >>> live.first_outside(LiveEntries(np.array([0, 6, 7, 9]))), live.first_outside(live)
+        (6, None)
+        """
+        if not len(others):
+            return int(self._starts[0]) if len(self) else None
+        run = np.searchsorted(others._starts, self._starts, side="right") - 1
+        ends = np.where(run < 0, self._starts, np.maximum(others._stops[run], self._starts))
+        outside = np.flatnonzero(ends < self._stops)
+        return int(ends[outside[0]]) if len(outside) else None

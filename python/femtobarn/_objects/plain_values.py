@@ -43,7 +43,7 @@ def plain_value(value: Any, node: Node | None = None) -> Any:
         return value.oid
     if isinstance(value, ElementRef):
         return value.oid, value.element
-    if isinstance(value, RecordValue):
+    if isinstance(value, RecordValue | Object):
         return value.to_dict()
     if isinstance(value, LinkList | list):
         return [plain_value(item) for item in value]

@@ -38,6 +38,25 @@ class ClusterBounds:
     high: Numbers
     has_nan: Flags
 
+    def between(self, edges: np.ndarray[Any, np.dtype[np.int64]]) -> ClusterBounds:
+        """Return the bounds of parts of the clusters; none are known of what is between the clusters.
+
+        Parameters
+        ----------
+        edges
+            The parts' first entries and the end of the last one: all starts and stops, ascending.
+        """
+        starts, stops = edges[:-1], edges[1:]
+        cluster = np.searchsorted(self.starts, starts, side="right") - 1
+        is_known = (cluster >= 0) & (stops <= self.stops[cluster])
+        return ClusterBounds(
+            starts,
+            stops,
+            np.where(is_known, self.low[cluster], -np.inf),
+            np.where(is_known, self.high[cluster], np.inf),
+            ~is_known | self.has_nan[cluster],
+        )
+
 
 def excluded_ranges(
     selection: Selection, definition: Definition, bounds_of: Callable[[str], ClusterBounds | None]
@@ -48,16 +67,15 @@ def excluded_ranges(
     ----------
     bounds_of
         Returns the statistics of a field by its path, of the number of items of a collection by ``#`` and its
-        path, or None. The clusters are the same for all columns.
+        path, or None. The columns of a container have the same clusters, those of its friends others.
     """
     fields = {name: column for name, column in selection.variables.items() if column not in selection.terms}
     known = {name: bounds_of(column) for name, column in fields.items()}
-    bounds = {name: each for name, each in known.items() if each is not None}
+    bounds = _of_same_ranges({name: each for name, each in known.items() if each is not None})
     if not bounds:
         return []
     sample = next(iter(bounds.values()))
-    same = {name: each for name, each in bounds.items() if np.array_equal(each.starts, sample.starts)}
-    evaluator = _Evaluator(selection, definition, same, len(sample.starts))
+    evaluator = _Evaluator(selection, definition, bounds, len(sample.starts))
     answer = evaluator.evaluate(ast.parse(selection.expression, mode="eval").body)
     if not isinstance(answer, Truth):
         return []
@@ -81,6 +99,15 @@ def without_ranges(window: range, excluded: list[range]) -> Iterator[range]:
         start = gap.stop
     if start < window.stop:
         yield range(start, window.stop)
+
+
+def _of_same_ranges(bounds: dict[str, ClusterBounds]) -> dict[str, ClusterBounds]:
+    """Return the bounds of columns in the same ranges of entries: clusters, or parts where these differ."""
+    ends = [np.concatenate([each.starts, each.stops]) for each in bounds.values()]
+    if all(np.array_equal(each, ends[0]) for each in ends[1:]):
+        return bounds
+    edges = np.unique(np.concatenate(ends))
+    return {name: each.between(edges) for name, each in bounds.items() if len(each.starts)}
 
 
 def _merged(bounds: ClusterBounds, chosen: Flags) -> list[range]:

@@ -14,5 +14,6 @@
 - ``view``: a container, or a range of its entries.
 - ``picked``: the objects that a mask or positions pick, as a view. ``view`` and ``picked`` know each other:
   to index one gives the other.
+- ``friends``: a container with others that have more columns for its objects, read as one.
 - ``collection``: several views as one.
 """

@@ -31,6 +31,7 @@ class PickedView(View[T]):
         window = range(int(entries.min()), int(entries.max()) + 1) if len(entries) else range(0)
         super().__init__(view.snapshot, view.name, view._handle, window)
         self._recast_to = view._recast_to
+        self._whole: View[T] = view._whole if isinstance(view, PickedView) else view
         self._picked = entries
 
     def __len__(self) -> int:
@@ -58,7 +59,10 @@ class PickedView(View[T]):
 
     def _between(self) -> View[T]:
         """Return a view of all entries from the first to the last of the picked ones."""
-        return self._within(self._window)
+        return self._whole._within(self._window)
+
+    def _object_class(self) -> type[Any]:
+        return self._whole._object_class()
 
     def _entry(self, index: int) -> int:
         try:

@@ -82,8 +82,7 @@ class View(Summaries, Generic[T]):
         ----------
         index
             A position, an OID, or the dotted name of a field; for a view, as in NumPy: a slice, a mask with
-            a truth value for each object, positions, which may be negative, or OIDs. A new view reads nothing
-            yet.
+            a truth value for each object, positions, which may be negative, or OIDs. It reads nothing yet.
 
         Raises
         ------
@@ -266,8 +265,7 @@ class View(Summaries, Generic[T]):
         >>> events[0].run
         7
         """
-        found = object_class(self.definition)
-        if not issubclass(found, cls):
+        if not issubclass(self._object_class(), cls):
             raise WrongTypeError(
                 f"objects of {self.name} are of class {self.definition.name}, not {cls.__qualname__}"
             )
@@ -275,7 +273,10 @@ class View(Summaries, Generic[T]):
 
     def _object_maker(self) -> Any:
         """Return what makes an object one of its declared class, or None; the extension module calls this."""
-        return object_maker(self.definition)
+        return object_maker(self._object_class())
+
+    def _object_class(self) -> type[Any]:
+        return object_class(self.definition)
 
     def _value_of(self, name: str, tree: Tree, index: int) -> Any:
         """Return a value of a type that the extension module does not convert itself."""
@@ -445,6 +446,5 @@ class View(Summaries, Generic[T]):
 
 
 def _view_at(snapshot: Snapshot, name: str, start: int, stop: int, version: int | None) -> View:
-    view = snapshot[name]
-    part = View(snapshot, name, view._handle, range(start, stop))
+    part = snapshot[name]._within(range(start, stop))
     return part if version is None else part.as_class(version)
