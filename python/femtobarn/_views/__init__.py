@@ -15,5 +15,6 @@
 - ``picked``: the objects that a mask or positions pick, as a view. ``view`` and ``picked`` know each other:
   to index one gives the other.
 - ``friends``: a container with others that have more columns for its objects, read as one.
-- ``collection``: several views as one.
+- ``collection``: several views as one; ``picked_collection``: what a mask, positions or an order pick of it.
+  These know each other, too.
 """

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +16,9 @@ from .._data.casts import Values
 from .._data.typed_layouts import widened
 from .._exceptions import ClosedError, InvalidError, NotFoundError, UnsupportedError, WrongTypeError
 from .._lazy import ak
-from .._positions import is_number
+from .._positions import Positions, is_number, positions_of
+from .._query.known_values import with_known
+from .._query.meant_constants import stored_values
 from .._query.paths import Expressions, all_paths, counted
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
@@ -27,7 +32,10 @@ if TYPE_CHECKING:
     from .._snapshots import Snapshot
     from .view import View
 
-__all__ = ["Collection", "concat"]
+__all__ = ["Collection", "concat", "naming"]
+
+NOWHERE = "False"
+"""The condition that no object meets."""
 
 
 class Collection(Summaries):
@@ -35,6 +43,8 @@ class Collection(Summaries):
 
     Fields that some containers lack are missing in the objects of these; numbers of different widths get the
     wider type. A further field, `source`, has the name of the container of each object.
+
+    A condition may use a field that some containers lack if its comparisons of `source` leave these out.
     """
 
     def __init__(self, views: Sequence[View], source: str = "source", _fields: Record | None = None) -> None:
@@ -75,13 +85,28 @@ class Collection(Summaries):
         return itertools.chain.from_iterable(self.views)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return an object by its position, a field by its name, or a collection of a slice without steps."""
+        """Return an object by its position, a field by its name, or a collection of some of the objects.
+
+        Parameters
+        ----------
+        index
+            As for a :class:`View`: a position or the name of a field; for a collection a slice, a mask with a
+            truth value for each object, or positions, which may be negative.
+        """
         if isinstance(index, str):
             return self._field(index)
         if is_number(index):
             return self._object(index)
-        if not isinstance(index, slice) or index.step not in (None, 1):
-            raise InvalidError("a collection is indexed by a position, a name or a slice without steps")
+        if isinstance(index, slice) and index.step in (None, 1):
+            return self._sliced(index)
+        return self._at(positions_of(index, len(self), self.name))
+
+    def _at(self, positions: Positions) -> Collection:
+        from .picked_collection import PickedCollection  # That module imports this one.
+
+        return PickedCollection(self, positions)
+
+    def _sliced(self, index: slice) -> Collection:
         wanted = range(len(self))[index]
         parts, before = [], 0
         for view in self.views:
@@ -97,10 +122,66 @@ class Collection(Summaries):
         try:
             position = range(ends[-1])[index]
         except IndexError:
-            raise IndexError(f"position {index} is out of range: there are {ends[-1]} objects") from None
+            raise self._no_position(index) from None
         which = bisect.bisect_right(ends, position)
         found: Object = self.views[which][position - (ends[which - 1] if which else 0)]
         return found
+
+    def _no_position(self, index: int) -> IndexError:
+        return IndexError(f"position {index} is out of range: there are {len(self)} objects")
+
+    def find(self, /, **values: Any) -> Object:
+        """Return the first object with the given values of fields; see :meth:`View.find`.
+
+        A value of :attr:`source` names a container. Containers without one of the fields have no such object.
+
+        Raises
+        ------
+        NotFoundError
+            If no object has these values, or no container has such a field.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     for name in ("run1", "run2"):
+        ...         numbers = txn.database(name, create=True).container("numbers", form, create=True)
+        ...         oids = numbers.extend({"n": [1, 2]})
+        >>> numbers = fed.collection("run*/numbers")
+        >>> numbers.find(n=2).oid, numbers.find(n=2, source="run2/numbers").oid
+        (Oid(1, 1, 1), Oid(2, 2, 1))
+        """
+        found = self._first(values)
+        if found is None:
+            shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            raise NotFoundError(f"no object of {self.name} has {shown}")
+        return found
+
+    def find_all(self, /, **values: Any) -> list[Object]:
+        """Return all objects with the given values of fields, in order; see :meth:`find`."""
+        return [
+            view.object_at(entry) for _, view, wanted in self._wanted(values) for entry in view._found(wanted)
+        ]
+
+    def _first(self, values: dict[str, Any]) -> Object | None:
+        for _, view, wanted in self._wanted(values):
+            entry = view._first_found(wanted)
+            if entry is not None:
+                found: Object = view.object_at(entry)
+                return found
+        return None
+
+    def _wanted(self, values: dict[str, Any]) -> Iterator[tuple[int, View, dict[str, Any]]]:
+        """Yield containers that may have objects with values of fields: number, view, and values there."""
+        for path in values:
+            self.definition.resolve(path)
+        wanted = {path: value for path, value in values.items() if path != self.source}
+        for number, view in enumerate(self.views):
+            is_meant = values.get(self.source, view.name) == view.name
+            if is_meant and all(_has_field(view, path) for path in wanted):
+                yield number, view, stored_values(wanted, view.definition)
 
     def __repr__(self) -> str:
         try:
@@ -114,9 +195,19 @@ class Collection(Summaries):
 
     def explain(self, expressions: Expressions = None, where: Where = None) -> Explanation:
         """Tell what :meth:`arrays` would read of all containers."""
-        parts = [view.explain(self._known(expressions, view), where) for view in self.views]
+        selection = Selection.of(where, self.definition)
+        parts = [self._explained_in(view, self._known(expressions, view), selection) for view in self.views]
         entries, excluded = sum(part.entries for part in parts), sum(part.excluded for part in parts)
-        return Explanation(entries, excluded, parts[0].condition, parts[0].terms, parts[0].fields)
+        shown = next((part for part in parts if part.excluded < part.entries), parts[0])
+        return Explanation(entries, excluded, shown.condition, shown.terms, shown.fields)
+
+    def _explained_in(self, view: View, names: list[str], selection: Selection | None) -> Explanation:
+        where = None if selection is None else self._where_in(view, selection)
+        if where != NOWHERE:
+            with naming(view):
+                return view.explain(names, where)
+        told = view.explain(names)
+        return replace(told, excluded=told.entries)
 
     def fetch(self, entries: Any, expressions: Expressions = None, *, library: str = "ak") -> Any:
         """Refuse: each container counts its own entries. Use :meth:`arrays`, or ``collection[position]``.
@@ -171,7 +262,8 @@ class Collection(Summaries):
         """Return the fields of one container, with those that it lacks and the source."""
         chosen = None if selection is None else self._selection_in(view, selection)
         names = self._paths_in(view, kept)
-        array = view._array_of(Projection.of(names, view.definition), chosen, part)
+        with naming(view):
+            array = view._array_of(Projection.of(names, view.definition), chosen, part)
         layout = widened(array.layout, kept)
         contents = dict(zip(layout.fields, layout.contents, strict=True))
         if self.source in projection.record.by_name:
@@ -183,11 +275,21 @@ class Collection(Summaries):
         )
 
     def _selection_in(self, view: View, selection: Selection) -> Selection | None:
-        function = selection.function
-        try:
-            return Selection.of(selection.text if function is None else function.function, view.definition)
-        except NotFoundError as error:
-            raise NotFoundError(f"{view.name}: {error}") from None
+        with naming(view):
+            return Selection.of(self._where_in(view, selection), view.definition)
+
+    def _where_in(self, view: View, selection: Selection) -> Where:
+        """Return what is left of a condition in a container, which knows its source."""
+        if selection.function is None:
+            left = with_known(selection.text, self.source, view.name)
+            return left if isinstance(left, str) else None if left else NOWHERE
+        function = selection.function.function
+
+        @wraps(function)
+        def with_source(array: ak.Array) -> Any:
+            return function(ak.with_field(array, ak.Array(_repeated(view.name, len(array))), self.source))
+
+        return with_source
 
     def _settings(self) -> dict[str, Any]:
         """Return the snapshot in which links are followed; none if there are several."""
@@ -195,6 +297,23 @@ class Collection(Summaries):
         snapshots = {(id(snapshot.federation), snapshot.csn) for snapshot in self.snapshots}
         settings = self.snapshot.array_settings
         return settings if len(snapshots) == 1 else {"behavior": settings["behavior"]}
+
+
+@contextlib.contextmanager
+def naming(view: View) -> Iterator[None]:
+    """Name the container in the errors of a condition."""
+    try:
+        yield
+    except (InvalidError, NotFoundError) as error:
+        raise type(error)(f"{view.name}: {error}") from error.__cause__
+
+
+def _has_field(view: View, path: str) -> bool:
+    try:
+        view.definition.resolve(path)
+    except NotFoundError:
+        return False
+    return True
 
 
 def _leaves(record: Record) -> list[str]:

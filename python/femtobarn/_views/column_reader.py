@@ -158,6 +158,13 @@ class ColumnReader:
         superfluous_seconds = (span - len(entries)) * entry_bytes / READ_BYTES_PER_SECOND
         return seeks * len(paths) * SEEK_SECONDS < superfluous_seconds
 
+    def _selected(self, entries: Values, selection: Selection | None) -> Values:
+        """Return those of some entries, in any order, that a selection selects."""
+        if selection is None or not len(entries):
+            return entries
+        between = range(int(entries.min()), int(entries.max()) + 1)
+        return entries[np.isin(entries, self._scan(selection, between).entries())]
+
     def _scan(self, selection: Selection, window: range) -> Scan:
         return Scan(self, selection, without_ranges(window, self._excluded(selection)))
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from .._data.casts import Values
 from .._oid import OidArray
 from .._positions import Positions
@@ -86,12 +84,6 @@ class PickedView(View[T]):
         if (entries[1:] > entries[:-1]).all():
             return self._read_entries(projection, entries)
         return self._awkward(projection, self._handle.fetch(entries.tobytes(), projection.paths))
-
-    def _selected(self, entries: Values, selection: Selection) -> Values:
-        if not len(entries):
-            return entries
-        between = range(int(entries.min()), int(entries.max()) + 1)
-        return entries[np.isin(entries, self._scan(selection, between).entries())]
 
     def _first_found(self, values: dict[str, Any]) -> int | None:
         return next(iter(self._found(values)), None)

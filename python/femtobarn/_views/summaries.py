@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from .._exceptions import ClosedError
+import numpy as np
+
+from .._exceptions import ClosedError, InvalidError
 from .._html import html_table
 from .._objects import has_python_values, plain_value
 from .._query.paths import Expressions
@@ -36,6 +38,68 @@ class Summaries(Columns):
 
     def __getitem__(self, index: Any) -> Any:
         raise NotImplementedError
+
+    def head(self, count: int = 5) -> Self:
+        """Return the first objects."""
+        found: Self = self[:count]
+        return found
+
+    def sample(self, count: int, *, seed: int | None = None) -> Self:
+        """Return `count` objects chosen at random, in their order; of all if there are fewer.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(100)})
+        >>> len(fed["d/numbers"].sample(10, seed=1))
+        10
+        """
+        if count < 0:
+            raise InvalidError(f"a sample of {count} objects: must be 0 or more")
+        chosen = np.random.default_rng(seed).choice(len(self), min(count, len(self)), replace=False)
+        found: Self = self[np.sort(chosen)]
+        return found
+
+    def sort_by(self, *keys: str, descending: bool = False, aliases: Mapping[str, str] | None = None) -> Self:
+        """Return the objects in the order of fields with one value per object.
+
+        Objects with equal values keep their order. Missing values and NaN come last.
+
+        Parameters
+        ----------
+        keys
+            Dotted names of fields, also behind links, or names of `aliases`; the first one counts most.
+        descending
+            Whether the greatest values come first.
+        aliases
+            Computed columns, as for :meth:`arrays`.
+
+        Raises
+        ------
+        InvalidError
+            If a key has several values per object, or values without an order.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": [5, 7, 6]})
+        >>> fed["d/numbers"].sort_by("n", descending=True)["n"].to_list()
+        [7, 6, 5]
+        """
+        from .ordering import order_of  # This imports awkward.
+
+        if not keys:
+            raise InvalidError("sort_by takes the name of a field, such as sort_by('pt')")
+        found: Self = self[order_of(self.arrays(list(keys), aliases=aliases), keys, descending)]
+        return found
 
     def show(self) -> None:
         """Print the names and types of the fields."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 import numpy as np
@@ -82,7 +82,8 @@ class View(Summaries, Generic[T]):
         ----------
         index
             A position, an OID, or the dotted name of a field; for a view, as in NumPy: a slice, a mask with
-            a truth value for each object, positions, which may be negative, or OIDs. It reads nothing yet.
+            a truth value for each object, positions, which may be negative, or OIDs. A new view reads nothing
+            yet.
 
         Raises
         ------
@@ -133,67 +134,6 @@ class View(Summaries, Generic[T]):
         from .picked import PickedView  # That module imports this one.
 
         return PickedView(self, entries)
-
-    def head(self, count: int = 5) -> View[T]:
-        """Return a view of the first objects."""
-        return self._sliced(slice(0, count))
-
-    def sample(self, count: int, *, seed: int | None = None) -> View[T]:
-        """Return a view of `count` objects chosen at random, in their order; of all if there are fewer.
-
-        Examples
-        --------
-        >>> import femtobarn as fb, tempfile
-        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
-        >>> with fed.transaction() as txn:
-        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
-        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
-        ...     oids = numbers.extend({"n": range(100)})
-        >>> len(fed["d/numbers"].sample(10, seed=1))
-        10
-        """
-        if count < 0:
-            raise InvalidError(f"a sample of {count} objects: must be 0 or more")
-        chosen = np.random.default_rng(seed).choice(len(self), min(count, len(self)), replace=False)
-        return self._at(np.sort(chosen))
-
-    def sort_by(
-        self, *keys: str, descending: bool = False, aliases: Mapping[str, str] | None = None
-    ) -> View[T]:
-        """Return a view of the objects in the order of fields with one value per object.
-
-        Objects with equal values keep their order. Missing values and NaN come last.
-
-        Parameters
-        ----------
-        keys
-            Dotted names of fields, also behind links, or names of `aliases`; the first one counts most.
-        descending
-            Whether the greatest values come first.
-        aliases
-            Computed columns, as for :meth:`arrays`.
-
-        Raises
-        ------
-        InvalidError
-            If a key has several values per object, or values without an order.
-
-        Examples
-        --------
-        >>> import femtobarn as fb, tempfile
-        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
-        >>> with fed.transaction() as txn:
-        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
-        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
-        ...     oids = numbers.extend({"n": [5, 7, 6]})
-        >>> fed["d/numbers"].sort_by("n", descending=True)["n"].to_list()
-        [7, 6, 5]
-        """
-        from .ordering import order_of  # This imports awkward.
-
-        if not keys:
-            raise InvalidError("sort_by takes the name of a field, such as sort_by('pt')")
-        return self._at(order_of(self.arrays(list(keys), aliases=aliases), keys, descending))
 
     @property
     def _place(self) -> tuple[int, int]:
