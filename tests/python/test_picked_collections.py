@@ -11,6 +11,7 @@ import pytest
 from small_runs import with_runs
 
 import femtobarn as fb
+from femtobarn._query.selection import Selection
 
 
 @pytest.fixture
@@ -125,3 +126,21 @@ def test_objects_are_found_in_all_containers(runs: fb.Federation) -> None:
             view.find(name="z")
         with pytest.raises(fb.NotFoundError, match="did you mean 'name'"):
             view.find(nam="z")
+
+
+def test_join_evaluates_its_condition_once(runs: fb.Federation, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[int] = []
+    evaluate = Selection.evaluate
+
+    def counted(self: Selection, columns: Any, length: int) -> Any:
+        evaluated.append(length)
+        return evaluate(self, columns, length)
+
+    monkeypatch.setattr(Selection, "evaluate", counted)
+    events, run2 = runs.collection("run*/events"), runs["run2/events"]
+    for view, count in ((run2, 3), (run2[[2, 0]], 3), (events, 11), (events[::-1], 11)):
+        evaluated.clear()
+        found = view.join(run2, on="name", where="name != 'a'", expressions="name", name="same")
+        assert [row["name"] for row in found.to_list()] == view.arrays("name", "name != 'a'").name.to_list()
+        assert [same or "b" for same in found.same.name.to_list()] == found.name.to_list()
+        assert sum(evaluated) == 2 * count

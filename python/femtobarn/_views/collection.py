@@ -242,6 +242,16 @@ class Collection(Summaries):
                 found[above] = None
         return list(found)
 
+    def _selected_by(self, where: Where) -> Collection:
+        selection = Selection.of(where, self.definition)
+        if selection is None:
+            return self
+        parts = []
+        for view in self.views:
+            with naming(view):
+                parts.append(view._selected_by(self._where_in(view, selection)))
+        return Collection(parts, self.source, _fields=self._joined)
+
     def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
         kept = self._without_source(projection.record)
         arrays = []

@@ -156,7 +156,8 @@ class Columns(ColumnReader):
     ) -> Any:
         """Read objects together with those of another view that have the same keys.
 
-        A link does the same without keys, and without reading those of the other view.
+        A link does the same without keys, and without reading those of the other view. Objects at the same
+        entries need none either: see :meth:`Snapshot.friend`.
 
         Parameters
         ----------
@@ -196,9 +197,13 @@ class Columns(ColumnReader):
         """
         from .joins import joined  # This imports awkward.
 
-        request = Request.of(self.definition, expressions, where)
-        chosen = Request.of(other.definition, other_expressions)
-        return joined(self, other, on, name, request, chosen, library)
+        request = Request.of(self.definition, expressions)
+        of_other = Request.of(other.definition, other_expressions)
+        return joined(self._selected_by(where), other, on, name, request, of_other, library)
+
+    def _selected_by(self, where: Where) -> Columns:
+        """Return the objects that a condition selects."""
+        raise NotImplementedError
 
     def export(
         self,

@@ -38,11 +38,11 @@ def joined(
     check_library(library)
     keys = _keys_of(on)
     whole = view._part(None, None)
-    found = request.result(view._array_of(request.projection, request.selection, whole))
+    found = request.result(view._array_of(request.projection, None, whole))
     if name in found.fields:
         raise InvalidError(f"{name!r} is a field of {view.name}; give another name, such as name='other'")
     by = Request.of(view.definition, list(keys))
-    places = _partners(by.result(view._array_of(by.projection, request.selection, whole)), other, keys)
+    places = _partners(by.result(view._array_of(by.projection, None, whole)), other, keys)
     theirs = of_other.result(other._array_of(of_other.projection, None, other._part(None, None)))
     matched = ak.contents.IndexedOptionArray.simplified(ak.index.Index64(places), theirs.layout)
     layout = ak.contents.RecordArray(

@@ -75,6 +75,12 @@ class PickedCollection(Collection):
     def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
         return range(len(self))[slice(entry_start, entry_stop)]
 
+    def _selected_by(self, where: Where) -> Collection:
+        selection = Selection.of(where, self.definition)
+        if selection is None:
+            return self
+        return PickedCollection(self._whole(), self._meeting(self._picked, selection))
+
     def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
         positions = self._picked[part.start : part.stop]
         if selection is not None:

@@ -135,6 +135,9 @@ class View(Summaries, Generic[T]):
 
         return PickedView(self, entries)
 
+    def _selected_by(self, where: Where) -> View[T]:
+        return self if where is None else self._with_entries(self.entries(where))
+
     @property
     def _place(self) -> tuple[int, int]:
         return self._handle.database, self._handle.container
@@ -377,8 +380,7 @@ class View(Summaries, Generic[T]):
 
         if count < 1:
             raise InvalidError(f"count={count}: a display needs at least one object")
-        chosen = self if where is None else self._with_entries(self.entries(where))
-        return display(chosen.head(count), referrers=referrers)
+        return display(self._selected_by(where).head(count), referrers=referrers)
 
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""
