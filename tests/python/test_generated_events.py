@@ -20,7 +20,7 @@ import pylhe
 import femtobarn as fb
 from femtobarn._exchange import hepmc_files, lhe_files
 
-PARTICLE = ("id", "status", "mother1", "mother2", "color1", "color2")
+PARTICLE = ("id", "status", "color1", "color2")
 MOMENTUM = ("px", "py", "pz", "e", "m", "lifetime", "spin")
 
 
@@ -88,9 +88,23 @@ def test_lhe_events_are_as_pylhe_reads_them(
             assert [getattr(each, name) for each in event.particles] == [
                 getattr(each, name) for each in read.particles
             ]
+        for number in "12":
+            indices = [getattr(each, f"motherIdx{number}") for each in event.particles]
+            assert indices == [getattr(each, f"mother{number}") - 1 for each in read.particles]
         ids = event.run.weights["id"]
         found = dict(zip(ids, event.weights, strict=False))
         assert {key: value for key, value in found.items() if not math.isnan(value)} == read.weights
+
+
+def test_mothers_of_lhe_particles_are_links_to_them(fed: fb.Federation, tmp_path: Path) -> None:
+    fed.import_file(write_lhe(tmp_path / "tt.lhe", 2))
+    events = fed["tt/events"]
+    assert events["particles.mother1.id"].to_list() == [[None, None, 21, 21], [None, None, 21]]
+    assert events["particles.mother2.color1"].to_list() == [[None, None, 502, 502], [None, None, 502]]
+    assert events.entries("any(particles.mother2.px > 0)").tolist() == [1]
+    top = events[0].particles[2]
+    assert (top.mother1.color1, top.mother2.color1) == (501, 502)
+    assert events[0].particles[0].mother1 is None
 
 
 def test_what_an_lhe_file_says_once_is_an_object_that_events_link_to(
@@ -214,13 +228,13 @@ def test_hepmc_events_are_as_pyhepmc_reads_them(
                 assert (one.pid, one.status) == (other.pid, other.status)
                 assert (one.px, one.py, one.pz, one.e) == pytest.approx(tuple(other.momentum), rel=1e-14)
                 assert one.generated_mass == pytest.approx(other.generated_mass, rel=1e-14)
-                assert one.production_vertex == position(other.production_vertex)
-                assert one.end_vertex == position(other.end_vertex)
+                assert one.production_vertexIdx == position(other.production_vertex)
+                assert one.end_vertexIdx == position(other.end_vertex)
             for one, other in zip(event.vertices, read.vertices, strict=True):
                 assert one.status == other.status
                 assert (one.x, one.y, one.z, one.t) == pytest.approx(tuple(other.position), rel=1e-14)
-                assert list(one.particles_in) == [position(each) for each in other.particles_in]
-                assert list(one.particles_out) == [position(each) for each in other.particles_out]
+                assert list(one.particles_inIdx) == [position(each) for each in other.particles_in]
+                assert list(one.particles_outIdx) == [position(each) for each in other.particles_out]
 
 
 def test_facts_of_hepmc_events_and_runs_are_kept(fed: fb.Federation, tmp_path: Path) -> None:
@@ -239,11 +253,23 @@ def test_facts_of_hepmc_events_and_runs_are_kept(fed: fb.Federation, tmp_path: P
     assert run.attributes == {"tune": "14"}
 
 
+def test_particles_and_vertices_of_hepmc_are_links_to_each_other(fed: fb.Federation, tmp_path: Path) -> None:
+    events = fed[fed.import_file(write_hepmc(tmp_path / "z.hepmc3", 2)).container]
+    assert events["particles.end_vertex.status"].to_list() == 2 * [[0, 0, 7, None, None]]
+    assert events["vertices.particles_out.pid"].to_list() == 2 * [[[23], [13, -13]]]
+    parents = "particles.production_vertex.particles_in.pid"
+    assert events[parents].to_list() == 2 * [[None, None, [2212, 2212], [23], [23]]]
+    assert events.entries("any(particles.production_vertex.t > 10)").tolist() == [1]
+    muon = events[0].particles[3]
+    assert muon.production_vertex.particles_in[0].pid == 23
+    assert (muon.end_vertex, events[0].vertices[1].particles_out[0].pid) == (None, 13)
+
+
 def test_positions_index_arrays_of_particles_and_vertices(fed: fb.Federation, tmp_path: Path) -> None:
     events = fed[fed.import_file(write_hepmc(tmp_path / "z.hepmc3", 2)).container].arrays()
-    decays: Any = events.vertices[events.particles.end_vertex]
+    decays: Any = events.vertices[events.particles.end_vertexIdx]
     assert decays.status.to_list() == [[0, 0, 7, None, None]] * 2
-    products = events.particles[events.vertices.particles_out[:, 1]]
+    products = events.particles[events.vertices.particles_outIdx[:, 1]]
     assert products.pid.to_list() == [[13, -13]] * 2
     assert ak.all(ak.isclose(decays.t[:, 2], [2.0, 20.0]))
 

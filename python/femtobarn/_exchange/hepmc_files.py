@@ -1,8 +1,8 @@
 """HepMC files as sources of an import: events with particles and vertices, and the run, which links lead to.
 
 pyhepmc reads them, HepMC3 as well as HepMC2. Momenta are converted to GeV and lengths to mm. Particles and
-vertices of an event refer to each other by their positions in the event: links to elements would lead to the
-event that was imported, also from a copy of it in another container.
+vertices of an event are linked to each other by their positions in the event: ``end_vertex`` by the index
+``end_vertexIdx``, ``particles_out`` by a list of indices.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 
 from .._exceptions import CorruptError, UnsupportedError
 from .._lazy import ak
+from .._schema.meanings import Meaning
 from .._schema.types import Definition, Field, Link, List, Optional, Primitive, Record, String
 from .column_layouts import BATCH_VALUES, Numbers, lists, map_of, option, records, texts
 from .file_source import FileSource, RunSource
@@ -50,6 +51,9 @@ CROSS_SECTION = Record(
         Field("attempted_events", LONG),
     ),
 )
+PARTICLE_INDEX, VERTEX_INDEX = (
+    Primitive("int32", Meaning("element", name)) for name in ("particles", "vertices")
+)
 PDF_INFO = Record(
     "HepMCPdfInfo",
     (*(Field(name, INT) for name in PDF_INTEGERS), *(Field(name, REAL) for name in PDF_REALS)),
@@ -61,8 +65,8 @@ PARTICLE = Record(
         Field("status", INT),
         *(Field(name, REAL, "in GeV") for name in MOMENTUM),
         Field("generated_mass", REAL, "in GeV"),
-        Field("production_vertex", Optional(INT), "its position in the vertices; missing for beams"),
-        Field("end_vertex", Optional(INT), "its position in the vertices"),
+        Field("production_vertexIdx", Optional(VERTEX_INDEX), "missing for beams"),
+        Field("end_vertexIdx", Optional(VERTEX_INDEX)),
         Field("attributes", map_of(TEXT)),
     ),
 )
@@ -71,8 +75,8 @@ VERTEX = Record(
     (
         Field("status", INT),
         *(Field(name, REAL, "in mm") for name in POSITION),
-        Field("particles_in", List(INT), "their positions in the particles"),
-        Field("particles_out", List(INT), "their positions in the particles"),
+        Field("particles_inIdx", List(PARTICLE_INDEX)),
+        Field("particles_outIdx", List(PARTICLE_INDEX)),
         Field("attributes", map_of(TEXT)),
     ),
 )
@@ -269,8 +273,7 @@ def _columns(events: list[_Event]) -> dict[str, Any]:
         **{name: particles[name] for name in ("pid", "status")},
         **{name: particles[name] * momentum_unit for name in MOMENTUM},
         "generated_mass": mass * momentum_unit,
-        "production_vertex": relations["production_vertex"],
-        "end_vertex": relations["end_vertex"],
+        **{name: relations[name] for name in ("production_vertexIdx", "end_vertexIdx")},
         "attributes": attributes.of_particles(len(particles)),
     }
     vertex_columns = {
@@ -279,8 +282,7 @@ def _columns(events: list[_Event]) -> dict[str, Any]:
             name: np.concatenate([event.places[n] * event.length_unit for event in events])
             for n, name in enumerate(POSITION)
         },
-        "particles_in": relations["particles_in"],
-        "particles_out": relations["particles_out"],
+        **{name: relations[name] for name in ("particles_inIdx", "particles_outIdx")},
         "attributes": attributes.of_vertices(len(vertices)),
     }
     weights = [data.weights for data in every]
@@ -322,8 +324,8 @@ def _relations(
     one, two = (np.concatenate([getattr(data, name) for data in every]) for name in ("links1", "links2"))
     columns = {}
     for is_chosen, of_particle, of_vertex in (
-        (one < 0, "production_vertex", "particles_out"),
-        (one > 0, "end_vertex", "particles_in"),
+        (one < 0, "production_vertexIdx", "particles_outIdx"),
+        (one > 0, "end_vertexIdx", "particles_inIdx"),
     ):
         particle = (np.maximum(one, two) - 1)[is_chosen]
         vertex = (-np.minimum(one, two) - 1)[is_chosen]

@@ -1,8 +1,8 @@
 """LHE files as sources of an import: the events with their particles, and the run, which links lead to.
 
-pylhe reads them. Fields have the names of the format. ``mother1`` and ``mother2`` count the particles of the
-event from 1, and are 0 where there is no mother, as in the format: a link to an element would lead to the
-event that was imported, also from a copy of it in another container.
+pylhe reads them. Fields have the names of the format, but for the mothers of a particle, which are links to
+particles of the same event: ``mother1`` by the index ``motherIdx1``. The format counts particles from 1, an
+index from 0; where it has 0, there is no mother, and the index is -1.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 
 from .._exceptions import CorruptError, UnsupportedError
 from .._lazy import ak
+from .._schema.meanings import Meaning
 from .._schema.types import Definition, Field, Link, List, Primitive, Record, String
 from .column_layouts import BATCH_VALUES, lists, map_of, maps, records, texts
 from .file_source import FileSource, RunSource
@@ -37,7 +38,16 @@ PARTICLE_NUMBERS = {
     **dict.fromkeys(("id", "status", "mother1", "mother2", "color1", "color2"), INT),
     **dict.fromkeys(("px", "py", "pz", "e", "m", "lifetime", "spin"), REAL),
 }
-PARTICLE = Record("LHEParticle", tuple(Field(name, node) for name, node in PARTICLE_NUMBERS.items()))
+MOTHERS = {"mother1": "motherIdx1", "mother2": "motherIdx2"}
+"""Fields of indices for the members that count particles from 1."""
+PARTICLE_INDEX = Primitive("int32", Meaning("element", "particles"))
+PARTICLE = Record(
+    "LHEParticle",
+    tuple(
+        Field(MOTHERS[name], PARTICLE_INDEX, "-1 if there is none") if name in MOTHERS else Field(name, node)
+        for name, node in PARTICLE_NUMBERS.items()
+    ),
+)
 EVENT_NUMBERS = ("weight", "scale", "aqed", "aqcd")
 RUN_NUMBERS = {
     "beamA": INT,
@@ -193,6 +203,8 @@ class _Reader:
             name: numbers[:, n].astype(np.int64) if node is INT else numbers[:, n]
             for n, (name, node) in enumerate(PARTICLE_NUMBERS.items())
         }
+        for name, index in MOTHERS.items():
+            particles[index] = particles.pop(name) - 1
         comments = texts(chain.from_iterable(event.optional for event in events))
         return {
             "run": np.zeros(len(events), np.uint64),
