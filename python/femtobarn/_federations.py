@@ -33,6 +33,7 @@ from ._transactions import Transaction
 from ._upkeep import Attached, Upkeep
 from ._upkeep import seconds as _seconds
 from .datamodel import Model, load_model
+from .datamodel.evolution import Evolution
 
 __all__ = ["Federation", "create", "open"]
 
@@ -250,6 +251,7 @@ class Federation(Containers, Upkeep, Storage, Imports):
         model: Model | str | os.PathLike[str] | Mapping[str, Any],
         *,
         upstream: Model | str | os.PathLike[str] | None = None,
+        evolution: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     ) -> Model:
         """Register the classes of a data model written for podio, such as ``edm4hep.yaml``.
 
@@ -262,6 +264,8 @@ class Federation(Containers, Upkeep, Storage, Imports):
             A model, the path of its YAML file, or the content of that file as a mapping.
         upstream
             The model that defines the types which this model uses but does not define.
+        evolution
+            Members that were renamed: the path of podio's YAML file of ``migrations``, or its content.
 
         Returns
         -------
@@ -272,6 +276,8 @@ class Federation(Containers, Upkeep, Storage, Imports):
         ------
         InvalidError
             If the data model is malformed, or a class differs though ``schema_version`` was not raised.
+        UnsupportedError
+            If `evolution` renames a class.
 
         Examples
         --------
@@ -286,7 +292,7 @@ class Federation(Containers, Upkeep, Storage, Imports):
         """
         read = model if isinstance(model, Model) else load_model(model, upstream=upstream)
         known = [Definition.from_json(form) for form in self.classes()]
-        registered = read.registered(known)
+        registered = read.registered(known, None if evolution is None else Evolution.read(evolution))
         new = [each for each in registered.definitions.values() if each not in known]
         if new:
             with self.transaction(message=f"define {len(new)} classes") as txn:

@@ -20,6 +20,7 @@ from typing import Any
 from .._exceptions import InvalidError, NotFoundError, near_misses
 from .._schema.classes import stored_default
 from .._schema.types import Definition, Field, Fixed, Link, List, Node, Primitive, Record, type_from_json
+from .evolution import Evolution
 from .instances import Instance, class_of
 from .members import BUILTIN_TYPES, Member, parse_member
 from .outline import read_outline, section
@@ -100,14 +101,21 @@ class Model(Mapping[str, type[Instance]]):
         ----------
         known
             The registered classes.
+        evolution
+            The members that were renamed.
 
         Raises
         ------
         InvalidError
-            If a class differs from its newest registered version, and the version of the model is not higher.
+            If a class differs from its newest registered version, and the version of the model is not higher;
+            or if the renamed members are not those of the model.
         """
+        evolution = Evolution({}) if evolution is None else evolution
+        made = [Record(name, definition.fields) for name, definition in self.definitions.items()]
+        parts = [cls.__femtobarn__.record() for cls in self.components.values()]
+        evolution.check([*made, *parts], self.schema_version)
         numbered = {
-            name: _numbered(definition, [each for each in known if each.name == name])
+            name: _numbered(definition, [each for each in known if each.name == name], evolution)
             for name, definition in self.definitions.items()
         }
         model = Model.__new__(Model)
@@ -289,24 +297,29 @@ def _schema_version(body: Mapping[str, Any]) -> int:
     return version
 
 
-def _numbered(definition: Definition, known: list[Definition]) -> Definition:
-    """Return the registered definition that differs only in descriptions, else this one, if it is newer."""
+def _numbered(definition: Definition, known: list[Definition], evolution: Evolution) -> Definition:
+    """Return the registered definition that differs only in descriptions and former names, else this one, if
+    it is newer, with the names that its members have in the newest."""
     shape = _without_notes(definition.record)
     same = [each for each in known if _without_notes(each.record) == shape]
     if same:
         return max(same, key=lambda each: each.version)
-    newest = max((each.version for each in known), default=0)
-    if definition.version <= newest:
+    if not known:
+        return definition
+    newest = max(known, key=lambda each: each.version)
+    if definition.version <= newest.version:
         raise InvalidError(
-            f"class {definition.name} differs from version {newest}, which is registered; "
-            f"raise schema_version above {newest}"
+            f"class {definition.name} differs from version {newest.version}, which is registered; "
+            f"raise schema_version above {newest.version}"
         )
-    return definition
+    return evolution.applied(definition, newest)
 
 
 def _without_notes(node: Node) -> Node:
     if isinstance(node, Record):
-        fields = (replace(field, description="", type=_without_notes(field.type)) for field in node.fields)
+        fields = (
+            replace(each, description="", was="", type=_without_notes(each.type)) for each in node.fields
+        )
         return Record(node.class_name, tuple(fields))
     if isinstance(node, List):
         return List(_without_notes(node.item))

@@ -9,7 +9,7 @@ from typing import Any
 
 from .._exceptions import InvalidError, missing_file, near_misses
 
-__all__ = ["read_outline", "section"]
+__all__ = ["read_outline", "read_yaml", "section"]
 
 SECTIONS = ("options", "schema_version", "components", "datatypes", "interfaces", "links")
 """The sections at the top level of a model."""
@@ -30,10 +30,7 @@ def read_outline(source: str | os.PathLike[str] | Mapping[str, Any]) -> Mapping[
     InvalidError
         If the file is not YAML, or has no section of a model, or an unknown one.
     """
-    if isinstance(source, Mapping):
-        body: Any = source
-    else:
-        body = _read(Path(os.fspath(source)))
+    body = read_yaml(source)
     if not isinstance(body, Mapping) or not any(body.get(name) for name in SECTIONS[2:]):
         raise InvalidError(f"{_shown(source)} is not a data model: it has none of {', '.join(SECTIONS[2:])}")
     for name in body:
@@ -60,10 +57,22 @@ def section(body: Mapping[str, Any], name: str, where: str, kind: type) -> Any:
     return part
 
 
-def _read(path: Path) -> Any:
+def read_yaml(source: str | os.PathLike[str] | Mapping[str, Any]) -> Any:
+    """Return the content of a YAML file, or that which is given.
+
+    Raises
+    ------
+    NotFoundError
+        If the file does not exist.
+    InvalidError
+        If the file is not YAML.
+    """
     # Imported here, because the import takes time and most programs read no model.
     import yaml
 
+    if isinstance(source, Mapping):
+        return source
+    path = Path(os.fspath(source))
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
