@@ -307,3 +307,33 @@ def test_element_links_of_atlas_lead_to_containers_of_the_file(fed: fb.Federatio
         for place, key, px in zip(places[entry], keys[entry], several[entry], strict=True):
             targets = {394100163: electrons, 13267281: photons}.get(key)
             assert px == (None if targets is None else targets[entry][place])
+
+
+@pytest.mark.parametrize(
+    ("index", "name", "reason"),
+    [
+        (element("int32", "Jett"), "jetIdx", "'Muon.jetIdx' leads to 'Jett', which is no field; .* 'Jet'"),
+        (element("int32", "run"), "jetIdx", "leads to 'run', which is int32 and not a list"),
+        (element("int32", ""), "jetIdx", "leads to '', which is no field"),
+        (element("float32", "Jet"), "jetIdx", "the index of an element is an integer, not 'float32'"),
+        (element("int32", "Jet"), "jet", "'Muon.jet' has no name for its link; call it jetIdx"),
+        (element("int32", "Jet"), "jet_begin", "needs 'jet_end', which is no integer beside it"),
+        (element("int32", "key", [["Jet", 1]]), "jetIdx", "has its key in 'key', which is no integer"),
+        (element("int32", "n", [["Jett", 1]]), "jetIdx", "leads to 'Jett', which is no field"),
+        (element("int32", "n", [["Jet", "one"]]), "jetIdx", "keys of collections are integers"),
+        (element("int32", "n", [["Jet"]]), "jetIdx", "pairs of a name and a value"),
+        ({"meaning": {"of": "int32"}}, "jetIdx", "must have the type 'of' values, and what it 'is'"),
+        ({"meaning": {"of": "int32", "is": "element", "name": 7}}, "jetIdx", "is a text, not 7"),
+    ],
+)
+def test_links_that_lead_nowhere_are_refused_where_they_are_declared(
+    fed: fb.Federation, index: Any, name: str, reason: str
+) -> None:
+    fields = {
+        "run": "int32",
+        "Jet": list_of(record("Jet", ("pt", "float32"))),
+        "Muon": list_of(record("Muon", (name, index), ("n", "int32"))),
+    }
+    with pytest.raises(fb.InvalidError, match=reason):
+        store(fed, "Event", fields, {})
+    assert fed.classes() == []

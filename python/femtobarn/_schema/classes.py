@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from math import isfinite
@@ -18,6 +19,7 @@ from typing import Annotated, Any, TypeVar, dataclass_transform, get_args, get_o
 from .._exceptions import ExistsError, InvalidError, NotFoundError, WrongTypeError
 from .annotations import evaluate, node_of
 from .declared_fields import declare_strictly
+from .meaning_checks import check_elements, check_meanings
 from .types import Definition, Field, Node, Primitive, Record, Reduced, String
 
 __all__ = ["definition_of", "field", "is_persistent", "persistent", "with_field"]
@@ -386,7 +388,11 @@ def definition_of(source: Any) -> Definition:
     if isinstance(source, Definition):
         return source
     if isinstance(source, dict | str):
-        return Definition.from_json(source)
+        form = json.loads(source) if isinstance(source, str) else source
+        check_meanings(form)
+        definition = Definition.from_json(form)
+        check_elements(definition)
+        return definition
     info = getattr(source, "__femtobarn__", None)
     if not isinstance(info, ClassInfo):
         shown = getattr(source, "__name__", None) or repr(source)

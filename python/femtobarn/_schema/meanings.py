@@ -34,6 +34,8 @@ import numpy as np
 from .._exceptions import InvalidError, near_misses
 
 __all__ = [
+    "ELEMENT",
+    "INTEGERS",
     "TIMES",
     "Meaning",
     "enumeration_meaning",
@@ -47,6 +49,8 @@ __all__ = [
 TIMES = {"datetime": np.dtype("datetime64[ns]"), "date": np.dtype("datetime64[D]")}
 """NumPy's type of each kind of time."""
 
+ELEMENT = "element"
+
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 
 STORED = {
@@ -55,7 +59,7 @@ STORED = {
     "enum": ("int32", "int64", "string"),
     "flag": ("int64",),
     "path": ("string",),
-    "element": INTEGERS,
+    ELEMENT: INTEGERS,
 }
 """Types that values with each meaning are stored as; a set is a list."""
 
@@ -115,7 +119,7 @@ class Meaning:
     @property
     def is_element(self) -> bool:
         """Whether values are indices in a collection, which are read as such."""
-        return self.kind == "element"
+        return self.kind == ELEMENT
 
     @cached_property
     def values(self) -> frozenset[int | str]:
