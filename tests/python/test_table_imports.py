@@ -116,6 +116,32 @@ def test_semicolons_separate_values_where_there_is_no_comma(fed: fb.Federation, 
     assert fed["one/one"].arrays().to_list() == [{"a_b": 1}]
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('a,b\n1,x\n2,"y\n3,z\n4,w\n', 3),
+        ('a,b\n1,"x\n2,y\n3,"z"\n4,w\n', 2),
+        ('a,b\n1,"x\ny"\n"2,z\n3,w\n', 4),
+        ('a,b\n1,x\n2,"y', 3),
+        ('a,b\n1,"x\n' + 5000 * "2,y\n", 2),
+    ],
+    ids=["to the end", "to another quote", "in the first column", "in the last line", "over several blocks"],
+)
+def test_a_quote_that_is_not_closed_is_refused_with_its_line(
+    fed: fb.Federation, tmp_path: Path, text: str, line: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 1000)
+    for path in (write_csv(tmp_path, text), write_csv(tmp_path, gzip.compress(text.encode()), "t.csv.gz")):
+        with pytest.raises(fb.CorruptError, match=rf"line {line} of .* opens a quote that is not closed"):
+            fed.import_file(path)
+    assert fed.databases() == []
+
+
+def test_quotes_inside_values_of_csv_are_characters(fed: fb.Federation, tmp_path: Path) -> None:
+    path = write_csv(tmp_path, 'a,b\n1,5" pipe\n2,"y\nz"\n3,"a ""b"" c"\n')
+    assert fed[fed.import_file(path).container]["b"].to_list() == ['5" pipe', "y\nz", 'a "b" c']
+
+
 def test_wrong_line_of_csv_is_named(fed: fb.Federation, tmp_path: Path) -> None:
     path = write_csv(tmp_path, 'a,b\n1,2\n\n"x\ny",3\n4,5,6\n7,8\n')
     with pytest.raises(

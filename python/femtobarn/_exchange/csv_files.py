@@ -1,7 +1,8 @@
 """CSV files as sources of an import.
 
 pyarrow reads them, block by block, twice: which type all values of a column have, and whether some are
-missing, is known only at the end of the file.
+missing, is known only at the end of the file. pyarrow takes the lines behind a quote that is not closed for
+one value, so that a file with an odd number of quotes is searched for such a quote.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .._exceptions import CorruptError, FemtobarnError, InvalidError
 from .file_source import FileSource
@@ -54,7 +55,7 @@ def open_csv(path: Path, delimiter: str) -> Iterator[FileSource]:
     Raises
     ------
     CorruptError
-        If the file is damaged, or its text is not UTF-8; the text names the line.
+        If the file is damaged, a quote is not closed, or its text is not UTF-8; the text names the line.
     DeniedError
         If the file may not be read.
     InvalidError
@@ -130,9 +131,10 @@ class _Reader:
 
         with text_stream(self._path) as stream, reading(self._path):
             self._stream = stream
+            file = _CountedQuotes(stream.file) if is_first else stream.file
             try:
                 yield from pc.open_csv(
-                    stream.file,
+                    file,
                     pc.ReadOptions(use_threads=not is_first, block_size=BLOCK_BYTES),
                     pc.ParseOptions(
                         delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=refuse
@@ -146,6 +148,8 @@ class _Reader:
                 )
             except pa.ArrowInvalid as error:
                 raise self._error(str(error), wrong[0] if wrong else None) from error
+        if isinstance(file, _CountedQuotes) and file.count % 2:
+            self._refuse_open_quote()
 
     def _names(self) -> list[str]:
         """Return the names of the columns, and find out what separates them if it is not as expected."""
@@ -171,6 +175,25 @@ class _Reader:
             rows = csv.reader(lines, delimiter=self._delimiter)
             yield from ((rows.line_num, row) for row in rows if row)
 
+    def _refuse_open_quote(self) -> None:
+        """Refuse a quote that is not closed, or behind whose end a value goes on.
+
+        Quotes inside values that are not in quotes, such as in 5", are none of these.
+        """
+        first = 1
+        with text_stream(self._path) as stream, reading(self._path):
+            lines = io.TextIOWrapper(stream.file, "utf-8-sig", errors="replace", newline="")
+            rows = csv.reader(lines, delimiter=self._delimiter, strict=True)
+            try:
+                for _ in rows:
+                    first = rows.line_num + 1
+            except csv.Error as error:
+                if rows.line_num > first or "end of data" in str(error):
+                    raise CorruptError(
+                        f"line {first} of {self._path} opens a quote that is not closed, so that the lines "
+                        "below would be a part of the value; close it, or write a quote inside quotes twice"
+                    ) from error
+
     def _error(self, reason: str, wrong: Any) -> FemtobarnError:
         found = re.search(r"Row #(\d+)", reason)
         number = wrong.number if wrong is not None else int(found[1]) if found else None
@@ -178,11 +201,29 @@ class _Reader:
         with contextlib.suppress(csv.Error):  # Python's reader has a limit for the length of values.
             line = next((line for n, (line, _) in enumerate(self._rows(), 1) if n == number), None)
         place = f"line {line} of {self._path}" if line is not None else str(self._path)
+        if "straddl" in reason if wrong is None else "\n" in wrong.text:
+            self._refuse_open_quote()
         if wrong is None:
             return CorruptError(f"{place} cannot be read: {reason}")
         values, columns = wrong.actual_columns, wrong.expected_columns
         text = wrong.text if len(wrong.text) <= SHOWN_TEXT_MAX else f"{wrong.text[:SHOWN_TEXT_MAX]}..."
         return InvalidError(f"{place} has {values} values, but there are {columns} columns: {text!r}")
+
+
+class _CountedQuotes(io.RawIOBase):
+    """Hands bytes on, and counts the quotes among them."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.count = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        read = self._file.read(size)
+        self.count += read.count(b'"')
+        return read
 
 
 def _possible(values: Any, among: tuple[str, ...], types: Mapping[str, Any]) -> tuple[str, ...]:
