@@ -71,6 +71,25 @@ def test_conditions_and_computed_columns_lead_through_links(events: View) -> Non
     assert ratios.ratio.to_list() == [pytest.approx(50 / 60), None, None]
 
 
+def test_histograms_count_fields_of_elements_with_those_of_their_owners(events: View) -> None:
+    assert events.hist({"Muon.jet.pt": [0, 50, 100]}).values().tolist() == [0, 1]
+    both = events.hist({"Muon.pt": [0, 40, 60], "Muon.jet.pt": [0, 50, 100]})
+    assert both.values().tolist() == [[0, 0], [0, 1]]
+    assert events.hist({"Muon.jet.pt": [0, 100]}, weight="Muon.pt").values().tolist() == [50]
+
+
+def test_fields_of_elements_are_written_to_files(events: View, tmp_path: Path) -> None:
+    wanted, behind = ["run", "Muon.pt", "Muon.jet.pt"], [[60.0, None], [None], []]
+    for suffix in ("parquet", "root"):
+        path = tmp_path / f"events.{suffix}"
+        assert events.export(path, wanted) == 3
+        assert events.export(tmp_path / f"alone.{suffix}", "Muon.jet.pt", "any(Muon.jet.pt > 30)") == 1
+        with fb.create(tmp_path / f"{suffix}.fed") as other:
+            assert other[other.import_file(path).container]["Muon_jet_pt"].to_list() == behind
+            alone = other[other.import_file(tmp_path / f"alone.{suffix}").container]
+            assert alone["Muon.jet.pt"].to_list() == [[60.0, None]]
+
+
 def test_a_link_of_one_object_leads_to_its_element(events: View) -> None:
     event = events[0]
     assert event.Muon[0].jet.pt == 60.0

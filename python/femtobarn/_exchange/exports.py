@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -156,16 +156,26 @@ class _RootSink:
         self._handle = ExportHandle.create(path, name)
         self._position = -1
         self._record = Record("", ())
+        self._names: tuple[str, ...] = ()
 
     def begin(self, name: str, definition: Definition) -> None:
-        self._position = self._handle.add(name, json.dumps(definition.to_json()))
         self._record = definition.record
+        fields = tuple(replace(field, name=_without_dots(field.name)) for field in definition.fields)
+        stored = Definition(definition.name, definition.version, fields)
+        self._position = self._handle.add(name, json.dumps(stored.to_json()))
+        self._names = tuple(stored.record.by_name)
 
     def write(self, batch: ak.Array) -> None:
-        self._handle.append(self._position, columns_of(batch, self._record))
+        kind, length, _, contents = columns_of(batch, self._record)
+        self._handle.append(self._position, (kind, length, self._names, contents))
 
     def close(self) -> None:
         self._handle.finish()
+
+
+def _without_dots(name: str) -> str:
+    """Return the name of a field as an RNTuple may have it: a field behind a link may be called after it."""
+    return name.replace(".", "_")
 
 
 class _ArrowSink:

@@ -153,7 +153,8 @@ def _fill(hist: Any, array: ak.Array, paths: list[str], weight: str | None) -> A
 
 def _columns(array: ak.Array, paths: list[str]) -> list[Any]:
     """Return the values of fields that go together, each of the same length; missing ones are left out."""
-    columns = [array[tuple(path.split("."))] for path in paths]
+    # A field behind a link has its whole path as its name if other fields of the collection were read.
+    columns = [array[path if path in array.fields else tuple(path.split("."))] for path in paths]
     if len(columns) > 1:
         columns = ak.broadcast_arrays(*columns)
     flat = [ak.flatten(column, axis=None) if column.ndim > 1 else ak.drop_none(column) for column in columns]
