@@ -334,12 +334,13 @@ class Federation(Containers, Upkeep, Storage, Imports):
         where: Where = None,
         *,
         format: str | None = None,
+        layout: str | None = None,
         aliases: Mapping[str, str] | None = None,
         progress: Told = None,
     ) -> int:
         """Export objects of containers to a file, as of the newest commit; see :meth:`Snapshot.export`."""
         return self.snapshot().export(
-            names, path, expressions, where, format=format, aliases=aliases, progress=progress
+            names, path, expressions, where, format=format, layout=layout, aliases=aliases, progress=progress
         )
 
     def seal(self, database: str, *, lock_timeout: float = 10.0) -> int:

@@ -23,6 +23,8 @@ from ._exceptions import (
     near_misses,
 )
 from ._exchange.exports import export_objects
+from ._exchange.origins import CONTAINER as ORIGINS
+from ._exchange.podio_files import METADATA
 from ._html import html_table
 from ._lazy import ak
 from ._objects.behaviours import array_behavior
@@ -35,6 +37,7 @@ from ._schema.types import Definition, Link, Record, innermost, plain_name
 from ._views.collection import Collection, concat
 from ._views.friends import with_friends
 from ._views.picked import PickedView
+from ._views.podio import check_layout, export_podio
 from ._views.requests import Request
 from ._views.view import View
 
@@ -350,6 +353,7 @@ class Snapshot(Mapping[str, View[Object]]):
         where: Where = None,
         *,
         format: str | None = None,
+        layout: str | None = None,
         aliases: Mapping[str, str] | None = None,
         progress: Told = None,
     ) -> int:
@@ -360,8 +364,8 @@ class Snapshot(Mapping[str, View[Object]]):
         names
             A container such as ``"run7/events"``, a database, or a list of these. Several containers go into
             one ``.root`` file, each as an RNTuple of its name, with the database's name in front if two
-            containers have the same.
-        path, expressions, where, format, aliases, progress
+            containers have the same. In podio's layout each is a category of events.
+        path, expressions, where, format, layout, aliases, progress
             As for :meth:`View.export`; they apply to every container.
         """
         wanted = [names] if isinstance(names, str) else list(names)
@@ -369,12 +373,26 @@ class Snapshot(Mapping[str, View[Object]]):
         plain = [each.rpartition("/")[2] for each in paths]
         unique = len(set(plain)) == len(plain)
         chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
+        if layout is not None:
+            check_layout(layout, path, format, aliases)
+            return export_podio(self._events_of(paths), path, chosen, where, progress=progress)
         exported = {}
         for name, each in zip(plain, paths, strict=True):
             view = self[each]
             request = Request.of(view.definition, chosen, where, aliases=aliases)
             exported[name if unique else each.replace("/", "_")] = view._exported(request, view._window)
         return export_objects(exported, path, format=format, progress=progress)
+
+    def _events_of(self, paths: list[str]) -> dict[str, tuple[View[Object], range]]:
+        """Return the containers with events by their names, which are categories in podio's layout."""
+        events = {}
+        for path in paths:
+            view, category = self[path], path.rpartition("/")[2]
+            if category in events:
+                raise InvalidError(f"{', '.join(paths)}: a file of podio has one category of each name")
+            if category not in (METADATA, ORIGINS):
+                events[category] = view, view._window
+        return events
 
     def _container_paths(self, name: str) -> list[str]:
         """Return the path of a container, or of all containers of a database."""

@@ -24,9 +24,10 @@ impl ExportHandle {
     }
 
     /// Add an RNTuple for objects of a class, given as JSON; return its position.
-    fn add(&self, py: Python<'_>, name: &str, definition: &str) -> PyResult<usize> {
+    fn add(&self, py: Python<'_>, name: &str, definition: &str, typed: bool) -> PyResult<usize> {
         let class = Class::from_json(definition).or_raise()?;
-        let added = py.detach(|| self.export.lock().as_mut().map(|export| export.add(name, class)));
+        let added =
+            py.detach(|| self.export.lock().as_mut().map(|export| export.add(name, class, typed)));
         added.ok_or_else(over)?.or_raise()
     }
 

@@ -1,6 +1,6 @@
 """Files of other formats: objects exported to them, and imported from them.
 
-- ``exports``: objects of views as RNTuple, Parquet or Arrow files.
+- ``exports``: objects of views as RNTuple, Parquet or Arrow files. ``podio_files``: events in podio's layout.
 - ``import_target``: a federation as far as imports use it, and the result of an import.
 - ``origins``: which files the objects of a database came from, kept in the database.
 - Trees: ``import_plan`` chooses the container and the class of each, ``batches`` reads them ahead in a thread

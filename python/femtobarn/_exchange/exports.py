@@ -45,7 +45,7 @@ FORMATS = ("root", "parquet", "arrow")
 class _Sink(Protocol):
     """A file to which batches of objects are written."""
 
-    def begin(self, name: str, definition: Definition) -> None:
+    def begin(self, name: str, objects: Exported) -> None:
         """Begin the objects of the next container."""
 
     def write(self, batch: ak.Array) -> None:
@@ -65,6 +65,8 @@ class Exported:
     """Their number, or a larger one if a condition selects some of these."""
     batches: Iterator[ak.Array]
     """The objects. The first batch is empty, so that a file without objects also has the fields."""
+    typed: bool = False
+    """Whether the names of the classes of records are those of C++ classes, into which ROOT reads them."""
 
 
 def export_objects(
@@ -95,7 +97,7 @@ def export_objects(
     with objects_bar(progress, target.name) as tell, _renamed_on_success(target) as partial:
         sink = _SINKS[kind](partial, target.name)
         for name, objects in exported.items():
-            sink.begin(name, objects.definition)
+            sink.begin(name, objects)
             for batch in objects.batches:
                 with _translated_errors(target):
                     sink.write(batch)
@@ -158,11 +160,12 @@ class _RootSink:
         self._record = Record("", ())
         self._names: tuple[str, ...] = ()
 
-    def begin(self, name: str, definition: Definition) -> None:
+    def begin(self, name: str, objects: Exported) -> None:
+        definition = objects.definition
         self._record = definition.record
         fields = tuple(replace(field, name=_without_dots(field.name)) for field in definition.fields)
         stored = Definition(definition.name, definition.version, fields)
-        self._position = self._handle.add(name, json.dumps(stored.to_json()))
+        self._position = self._handle.add(name, json.dumps(stored.to_json()), objects.typed)
         self._names = tuple(stored.record.by_name)
 
     def write(self, batch: ak.Array) -> None:
@@ -187,8 +190,8 @@ class _ArrowSink:
         self._schema: Any = None
         self._record = Record("", ())
 
-    def begin(self, name: str, definition: Definition) -> None:
-        self._record = definition.record
+    def begin(self, name: str, objects: Exported) -> None:
+        self._record = objects.definition.record
 
     def write(self, batch: ak.Array) -> None:
         table = as_library(batch, self._record, "pa")
@@ -211,9 +214,9 @@ class _ArrowSink:
 class _ParquetSink(_ArrowSink):
     """A Parquet file."""
 
-    def begin(self, name: str, definition: Definition) -> None:
-        super().begin(name, definition)
-        for path, node in all_paths(definition).items():
+    def begin(self, name: str, objects: Exported) -> None:
+        super().begin(name, objects)
+        for path, node in all_paths(objects.definition).items():
             inner = innermost(node)
             if isinstance(inner, Variant) or (isinstance(inner, Record) and not inner.fields):
                 shown = "of records without members" if isinstance(inner, Record) else node

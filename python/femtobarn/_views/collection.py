@@ -74,6 +74,11 @@ class Collection(Summaries):
         return [view.snapshot for view in self.views]
 
     @property
+    def container_names(self) -> list[str]:
+        """Names of the containers."""
+        return [view.name for view in self.views]
+
+    @property
     def stored_fields(self) -> list[str]:
         """Names of the fields that are stored in the objects: all but :attr:`source`."""
         return list(self._joined.by_name)

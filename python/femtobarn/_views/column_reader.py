@@ -71,6 +71,11 @@ class ColumnReader:
         return [self.snapshot]
 
     @property
+    def container_names(self) -> list[str]:
+        """Names of the containers that the objects are read from, one for each of :attr:`snapshots`."""
+        return [self.name]
+
+    @property
     def stored_fields(self) -> list[str]:
         """Names of the fields that are stored in the objects."""
         return self.fields

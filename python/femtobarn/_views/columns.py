@@ -15,7 +15,8 @@ from .._query.paths import Expressions
 from .._query.selection import Where
 from .._schema.types import Definition
 from .column_reader import ColumnReader
-from .requests import Request
+from .podio import check_layout, export_podio
+from .requests import Request, one_of_each
 
 if TYPE_CHECKING:
     from .joins import Keys
@@ -212,6 +213,7 @@ class Columns(ColumnReader):
         where: Where = None,
         *,
         format: str | None = None,
+        layout: str | None = None,
         step_size: int | str = "64 MB",
         entry_start: int | None = None,
         entry_stop: int | None = None,
@@ -232,6 +234,10 @@ class Columns(ColumnReader):
             in an RNTuple as one of its own.
         format
             ``"root"``, ``"parquet"`` or ``"arrow"``; by default that of the suffix of `path`.
+        layout
+            ``"podio"`` for a ROOT file that podio's readers open, of events that were imported from one of
+            podio together with ``podio_metadata``; `expressions` then name whole collections, with which
+            their relations and vector members go.
         step_size
             As for :meth:`iterate`: so much is in memory at once.
         progress
@@ -259,10 +265,16 @@ class Columns(ColumnReader):
         >>> fed["d/numbers"].export(folder + "/large.parquet", where="m > 4", aliases={"m": "2 * n"})
         2
         """
-        request = Request.of(self.definition, expressions, where, "ak", aliases, filter_name, cut)
-        exported = self._exported(request, self._part(entry_start, entry_stop), step_size)
         # A collection is called after its first container, and how many more there are.
         name = self.name.partition(" ")[0].rpartition("/")[2]
+        part = self._part(entry_start, entry_stop)
+        if layout is not None:
+            check_layout(layout, path, format, aliases)
+            chosen, where = one_of_each(expressions, where, filter_name, cut)
+            events = {name: (self, part)}
+            return export_podio(events, path, chosen, where, step_size=step_size, progress=progress)
+        request = Request.of(self.definition, expressions, where, "ak", aliases, filter_name, cut)
+        exported = self._exported(request, part, step_size)
         return export_objects({name: exported}, path, format=format, progress=progress)
 
     def to_parquet(

@@ -25,7 +25,7 @@ from .._query.selection import Selection, Where
 from .._schema.types import Definition, ElementLink, Field, Link, Node, Record, innermost
 from .._schema.unions import NOTHING, common_type
 
-__all__ = ["Request"]
+__all__ = ["Request", "one_of_each"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,7 @@ class Request:
             If a field does not exist; near misses are named.
         """
         check_library(library)
-        expressions = _one_of("expressions", expressions, "filter_name", filter_name)
-        where = _one_of("where", where, "cut", cut)
+        expressions, where = one_of_each(expressions, where, filter_name, cut)
         known = aliases_of({} if aliases is None else aliases, definition)
         if isinstance(where, str):
             where = with_aliases(where, known)
@@ -128,6 +127,14 @@ class Request:
         """Return what :meth:`typed` makes of a batch, in the type of :meth:`type_of`."""
         array = self.typed(batch)[0]
         return ak.Array(widened(array.layout, record), attrs=array.attrs) if self.computed else array
+
+
+def one_of_each(
+    expressions: Expressions, where: Where, filter_name: Expressions, cut: Where
+) -> tuple[Expressions, Where]:
+    """Return the expressions and the condition, each of which has two names."""
+    expressions = _one_of("expressions", expressions, "filter_name", filter_name)
+    return expressions, _one_of("where", where, "cut", cut)
 
 
 def _one_of(name: str, value: Any, other: str, same: Any) -> Any:

@@ -191,6 +191,7 @@ def _export_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--where", help='condition on entries, such as "nMuon == 2"')
     sub.add_argument("--alias", action="append", help='computed column, such as "pt2=pt ** 2"')
     sub.add_argument("--format", help="root, parquet or arrow, if the suffix of the file does not say")
+    sub.add_argument("--layout", help="podio: a file that podio's readers open")
 
 
 def _find_arguments(sub: argparse.ArgumentParser) -> None:

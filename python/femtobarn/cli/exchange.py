@@ -25,6 +25,7 @@ def export(options: argparse.Namespace) -> None:
         options.field or None,
         options.where,
         format=options.format,
+        layout=options.layout,
         aliases=dict(_named(text) for text in options.alias or ()),
         progress=True,
     )

@@ -47,6 +47,7 @@ class Model(Mapping[str, type[Instance]]):
         self, source: str | os.PathLike[str] | Mapping[str, Any], *, upstream: Model | None = None
     ) -> None:
         body = read_outline(source)
+        self._datatypes = section(body, "datatypes", "the model", dict)
         self.schema_version = _schema_version(body)
         """Version of the model, and of its classes that differ from the registered ones."""
         self.upstream = upstream
@@ -94,7 +95,22 @@ class Model(Mapping[str, type[Instance]]):
     def __repr__(self) -> str:
         return f"<Model: schema version {self.schema_version}, {len(self)} classes>"
 
-    def registered(self, known: list[Definition]) -> Model:
+    def sections(self, datatype: str) -> dict[str, list[str]]:
+        """Return the names of the members of a datatype, by the sections that declare them.
+
+        Examples
+        --------
+        >>> form = {"Members": ["float energy"], "OneToOneRelations": ["my::Hit next"]}
+        >>> Model({"datatypes": {"my::Hit": form}}).sections("my::Hit")
+        {'Members': ['energy'], 'VectorMembers': [], 'OneToOneRelations': ['next'], 'OneToManyRelations': []}
+        """
+        form = section(self._datatypes, datatype, "the model", dict)
+        return {
+            key: [parse_member(text, datatype).name for text in section(form, key, datatype, list)]
+            for key in SECTIONS_OF_DATATYPE
+        }
+
+    def registered(self, known: list[Definition], evolution: Evolution | None = None) -> Model:
         """Return the model with the versions of its classes in a federation.
 
         Parameters

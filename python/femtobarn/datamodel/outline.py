@@ -9,7 +9,7 @@ from typing import Any
 
 from .._exceptions import InvalidError, missing_file, near_misses
 
-__all__ = ["read_outline", "read_yaml", "section"]
+__all__ = ["SECTIONS", "read_outline", "read_yaml", "section"]
 
 SECTIONS = ("options", "schema_version", "components", "datatypes", "interfaces", "links")
 """The sections at the top level of a model."""

@@ -48,12 +48,14 @@ impl Export {
         Ok(Export { path: path.to_owned(), file, ntuples: vec![] })
     }
 
-    /// Adds an RNTuple for objects of a class; returns its position.
+    /// Adds an RNTuple for objects of a class; returns its position. If it is `typed`, the class of each record is
+    /// also the name of its C++ type, so that ROOT reads records into objects of that class, and into no others;
+    /// otherwise records have no type, and readers need no dictionary.
     ///
     /// # Errors
     /// `Invalid` for a class that cannot be stored; `Exists` if the name is taken; `Io` or `Full` if the file
     /// cannot be written.
-    pub fn add(&mut self, name: &str, class: Class) -> Result<usize> {
+    pub fn add(&mut self, name: &str, class: Class, typed: bool) -> Result<usize> {
         if self.ntuples.iter().any(|ntuple| ntuple.name == name) {
             return Err(Error::Exists {
                 what: format!("RNTuple {name:?} already exists in the file"),
@@ -62,8 +64,8 @@ impl Export {
         class.check()?;
         let options =
             ContainerOptions { compression: Profile::Archive, ..ContainerOptions::default() };
-        let created =
-            Appender::create(&mut self.file, name, &class.members(), options.write_options());
+        let members = if typed { class.typed_members() } else { class.members() };
+        let created = Appender::create(&mut self.file, name, &members, options.write_options());
         let (appender, header) = created.map_err(Error::storage(format!("RNTuple {name}")))?;
         self.ntuples.push(Ntuple { name: name.to_owned(), class, header, appender });
         Ok(self.ntuples.len() - 1)

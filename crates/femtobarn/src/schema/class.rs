@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{Error, Result};
-use crate::schema::field_type::{FieldType, record, row_members};
+use crate::schema::field_type::{FieldType, record, row_members, typed_members};
 
 /// A named, versioned list of fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -71,6 +71,11 @@ impl Class {
     /// The top-level fields of the RNTuple that holds objects of this class.
     pub(crate) fn members(&self) -> Vec<(String, Type)> {
         self.fields.iter().map(Field::member).collect()
+    }
+
+    /// The same for readers that know the classes of records: each record has its class as its C++ type.
+    pub(crate) fn typed_members(&self) -> Vec<(String, Type)> {
+        typed_members(&self.fields)
     }
 
     /// The type of the field with a path such as `tracks.pt`, which leads through collections.

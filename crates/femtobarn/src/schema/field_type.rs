@@ -163,6 +163,24 @@ impl FieldType {
         }
     }
 
+    /// The type in which values are stored for readers that know the class of each record, by its name, as one of C++.
+    pub(crate) fn typed(&self) -> Type {
+        match (self, self.storage_type()) {
+            (FieldType::List(item), _) => Type::List(item.typed().into()),
+            (FieldType::Array { of, size }, _) => {
+                Type::Array { item: of.typed().into(), size: *size }
+            }
+            (FieldType::Meaning { of, .. }, _) => of.typed(),
+            (FieldType::Record { class: own, fields }, Type::Record { class, .. }) => {
+                Type::Record {
+                    class: if class.is_empty() { own.clone() } else { class },
+                    members: typed_members(fields),
+                }
+            }
+            (_, stored) => stored,
+        }
+    }
+
     /// The type of the innermost items of nested collections; the type itself if it is not a collection.
     pub(crate) fn item(&self) -> &FieldType {
         match self {
@@ -293,6 +311,11 @@ fn standard_class(class: &str, members: &[(String, Type)]) -> String {
 /// The members of rows with these fields.
 pub(super) fn row_members(fields: &[Field]) -> Vec<(String, Type)> {
     fields.iter().map(|field| (field.name.clone(), field.of.row_type())).collect()
+}
+
+/// The members of records with these fields; see [`FieldType::typed`].
+pub(super) fn typed_members(fields: &[Field]) -> Vec<(String, Type)> {
+    fields.iter().map(|field| (field.name.clone(), field.of.typed())).collect()
 }
 
 /// The class name by which the type of a row tells a link from a record of numbers. It is never stored.
