@@ -335,3 +335,29 @@ fn link_members() -> Vec<(String, Type)> {
         member("entry", Primitive::UInt64),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::class::Class;
+
+    #[test]
+    fn typed_members_have_the_classes_of_records_as_their_types() {
+        let class = Class::from_json(
+            r#"{"name": "Event", "version": 1, "fields": [
+                {"name": "ids", "type": {"list": {"record": {"class": "podio::ObjectID", "fields": [
+                    {"name": "index", "type": {"meaning": {"of": "int32", "is": "element", "name": "Hits"}}}]}}}},
+                {"name": "pairs", "type": {"list": {"record": {"class": "std::tuple", "fields": [
+                    {"name": "_0", "type": "string"}, {"name": "_1", "type": "uint16"}]}}}},
+                {"name": "numbers", "type": {"list": "float32"}}]}"#,
+        );
+        let class = class.expect("a class");
+        let names = |members: Vec<(String, Type)>| -> Vec<_> {
+            members.iter().map(|(_, of)| rntuple::type_name(of).unwrap_or_default()).collect()
+        };
+        let pairs = "std::vector<std::tuple<std::string,std::uint16_t>>";
+        let typed = ["std::vector<podio::ObjectID>", pairs, "std::vector<float>"];
+        assert_eq!(names(class.typed_members()), typed);
+        assert_eq!(names(class.members()), ["", pairs, "std::vector<float>"]);
+    }
+}
