@@ -8,7 +8,7 @@ use rntuple::{
 };
 
 use crate::json;
-use crate::numbers::{Numbers, numeric_paths};
+use crate::numbers::{Numbers, NumericPath, numeric_paths};
 
 /// Most entries that are read at once in search of objects that are not deleted.
 const STEP_MAX: u64 = 1 << 16;
@@ -35,8 +35,9 @@ impl Container {
         Ok(Container { reader, members, has_marks })
     }
 
-    /// `{"entries": 7, "fields": [{"name", "type"}], "numbers": [paths], "unreadable": [{"name", "reason"}]}`. Types
-    /// are named as in C++, and empty for records without a class.
+    /// `{"entries": 7, "fields": [{"name", "type"}], "numbers": [{"path", "lists", "is_truth"}], "unreadable": [{"name",
+    /// "reason"}]}`. Types are named as in C++, and empty for records without a class. `lists` has the fields that are
+    /// lists around each number, from the object inwards.
     pub fn description(&self) -> String {
         let pair = |out: &mut String, name: &str, key: &str, value: &str| {
             out.push_str("{\"name\":");
@@ -51,7 +52,13 @@ impl Container {
         });
         out.push_str(",\"numbers\":");
         let paths = numeric_paths(&self.members);
-        json::push_list(&mut out, paths.iter(), |out, path| json::push_text(out, path));
+        json::push_list(&mut out, paths.iter(), |out, NumericPath { path, lists, is_truth }| {
+            out.push_str("{\"path\":");
+            json::push_text(out, path);
+            out.push_str(",\"lists\":");
+            json::push_list(out, lists.iter(), |out, list| json::push_text(out, list));
+            json::push(out, &format_args!(",\"is_truth\":{is_truth}}}"));
+        });
         out.push_str(",\"unreadable\":");
         json::push_list(&mut out, self.reader.ignored().iter(), |out, (name, reason)| {
             pair(out, name, "reason", reason);

@@ -3,7 +3,7 @@
 //! 1. The worker writes a text where [`argument`] says, and calls a function that takes it.
 //! 2. A function returns 0 if it succeeded, and 1 if it failed. Then the answer is the reason.
 //! 3. The answer lies at [`answer`] until the next call. Numbers are doubles; [`offsets`] has where those of each
-//!    object begin. All other answers are texts in UTF-8.
+//!    object begin, and [`missing`] which of them are missing. All other answers are texts in UTF-8.
 //!
 //! A worker has one container, and one thread.
 
@@ -105,6 +105,15 @@ extern "C" fn offsets() -> *const u32 {
 #[unsafe(no_mangle)]
 extern "C" fn offsets_length() -> usize {
     STATE.with_borrow(|state| state.numbers.as_ref().map_or(0, |it| it.offsets.len()))
+}
+
+/// Where a byte for each number begins, 1 for those that are missing; null if none is.
+#[unsafe(no_mangle)]
+extern "C" fn missing() -> *const u8 {
+    STATE.with_borrow(|state| match &state.numbers {
+        Some(numbers) if !numbers.missing.is_empty() => numbers.missing.as_ptr(),
+        _ => std::ptr::null(),
+    })
 }
 
 fn answered(call: impl FnOnce(&mut State) -> Result<()>) -> u32 {

@@ -8,36 +8,54 @@ const COUNT: &str = "#";
 /// Numbers of a field of some objects. Integers beyond 2^53 are rounded.
 #[derive(Debug, Default, PartialEq)]
 pub struct Numbers {
-    /// Those of all objects, one after the other.
+    /// Those of all objects, one after the other; NaN where an optional one is missing.
     pub values: Vec<f64>,
     /// For each object the position of its first number, and behind them the number of values.
     pub offsets: Vec<u32>,
+    /// For each number 1 if it is missing, else 0; empty if none is.
+    pub missing: Vec<u8>,
 }
 
-/// The paths of all fields that have numbers; `tracks.#` is the number of items of a list.
-pub(crate) fn numeric_paths(members: &[(String, Type)]) -> Vec<String> {
+/// A field that has numbers.
+pub(crate) struct NumericPath {
+    /// Names, joined by dots; `tracks.#` is the number of items of a list.
+    pub(crate) path: String,
+    /// The fields that are lists around each number, from the object inwards: none if an object has one number.
+    pub(crate) lists: Vec<String>,
+    /// Whether the numbers are truth values.
+    pub(crate) is_truth: bool,
+}
+
+/// All fields that have numbers.
+pub(crate) fn numeric_paths(members: &[(String, Type)]) -> Vec<NumericPath> {
     let mut paths = vec![];
-    members.iter().for_each(|(name, of)| add_paths(name, of, &mut paths));
+    members.iter().for_each(|(name, of)| add_paths(name, of, &[], &mut paths));
     paths
 }
 
-fn add_paths(path: &str, of: &Type, paths: &mut Vec<String>) {
+fn add_paths(path: &str, of: &Type, lists: &[String], paths: &mut Vec<NumericPath>) {
+    let within = || [lists, &[path.to_owned()]].concat();
+    let mut add = |path: String, lists: Vec<String>, is_truth: bool| {
+        paths.push(NumericPath { path, lists, is_truth });
+    };
     match of {
-        Type::Primitive(_) | Type::Reduced(..) | Type::Bitset { .. } | Type::Cardinality(_) => {
-            paths.push(path.to_owned());
+        Type::Primitive(primitive) => {
+            add(path.to_owned(), lists.to_vec(), *primitive == Primitive::Bool);
         }
+        Type::Reduced(..) | Type::Cardinality(_) => add(path.to_owned(), lists.to_vec(), false),
+        Type::Bitset { .. } => add(path.to_owned(), within(), true),
         Type::List(item) => {
-            let count = format!("{path}.{COUNT}");
             // Of lists of lists, the outer ones are counted.
-            if paths.last() != Some(&count) {
-                paths.push(count);
+            if lists.last().is_none_or(|last| last != path) {
+                add(format!("{path}.{COUNT}"), lists.to_vec(), false);
             }
-            add_paths(path, item, paths);
+            add_paths(path, item, &within(), paths);
         }
-        Type::Array { item, .. } | Type::Optional(item) => add_paths(path, item, paths),
-        Type::Record { members, .. } => {
-            members.iter().for_each(|(name, of)| add_paths(&format!("{path}.{name}"), of, paths));
-        }
+        Type::Array { item, .. } => add_paths(path, item, &within(), paths),
+        Type::Optional(item) => add_paths(path, item, lists, paths),
+        Type::Record { members, .. } => members
+            .iter()
+            .for_each(|(name, of)| add_paths(&format!("{path}.{name}"), of, lists, paths)),
         Type::String | Type::Variant(_) => {}
     }
 }
@@ -45,29 +63,46 @@ fn add_paths(path: &str, of: &Type, paths: &mut Vec<String>) {
 impl Numbers {
     /// The numbers of the only leaf of an array, one object after the other but for those that `is_kept` refuses.
     pub(crate) fn of(array: &Array, is_kept: impl Fn(usize) -> bool) -> Result<Self> {
-        let (values, ends) = leaf(array, (0..=array.len() as i64).collect())?;
-        let mut numbers = Numbers { values: vec![], offsets: vec![0] };
+        let Leaf { values, missing, ends } = leaf(array, identity(array.len()))?;
+        let mut numbers = Numbers { offsets: vec![0], ..Numbers::default() };
         for (object, end) in ends.windows(2).enumerate().filter(|(object, _)| is_kept(*object)) {
+            let range = end[0] as usize..end[1] as usize;
             let own = values
-                .get(end[0] as usize..end[1] as usize)
+                .get(range.clone())
                 .ok_or_else(|| invalid(format!("the items of object {object} are missing")))?;
             numbers.values.extend_from_slice(own);
+            numbers.missing.extend_from_slice(missing.get(range).unwrap_or_default());
             numbers.offsets.push(numbers.values.len() as u32);
         }
         Ok(numbers)
     }
 }
 
-/// The numbers of the leaf of an array, and where those of each object begin and end in it. `ends` are these positions in
-/// `array` itself.
-fn leaf(array: &Array, mut ends: Vec<i64>) -> Result<(Vec<f64>, Vec<i64>)> {
+/// The numbers of the leaf of an array.
+struct Leaf {
+    values: Vec<f64>,
+    /// As in [`Numbers`].
+    missing: Vec<u8>,
+    /// Where the numbers of each object begin and end.
+    ends: Vec<i64>,
+}
+
+/// The leaf of an array; `ends` says where each object begins and ends in `array` itself.
+fn leaf(array: &Array, mut ends: Vec<i64>) -> Result<Leaf> {
     match array {
-        Array::Primitive { primitive, values } => Ok((floats(*primitive, values)?, ends)),
-        Array::List { offsets, content, .. } => {
+        Array::Primitive { primitive, values } => {
+            Ok(Leaf { values: floats(*primitive, values)?, missing: vec![], ends })
+        }
+        Array::List { offsets, content, optional } => {
             let offsets = values_of::<i64>(offsets)?;
-            if matches!(&**content, Array::Record { members, .. } if members.is_empty()) {
+            if is_empty_record(content) {
                 let counts = offsets.windows(2).map(|pair| (pair[1] - pair[0]) as f64);
-                return Ok((counts.collect(), ends));
+                return Ok(Leaf { values: counts.collect(), missing: vec![], ends });
+            }
+            if *optional && has_one_number(content) {
+                let present = leaf(content, identity(content.len()))?;
+                let (values, missing) = spread(offsets, &present)?;
+                return Ok(Leaf { values, missing, ends });
             }
             for end in &mut ends {
                 *end = offsets.get(*end as usize).copied().unwrap_or(-1);
@@ -84,6 +119,47 @@ fn leaf(array: &Array, mut ends: Vec<i64>) -> Result<(Vec<f64>, Vec<i64>)> {
         },
         Array::String { .. } | Array::Variant { .. } => Err(invalid("the field has no numbers")),
     }
+}
+
+/// Optional numbers with a place for each that is missing.
+fn spread(offsets: &[i64], present: &Leaf) -> Result<(Vec<f64>, Vec<u8>)> {
+    let place = |pair: &[i64]| -> Result<(f64, u8)> {
+        if pair[0] >= pair[1] {
+            return Ok((f64::NAN, 1));
+        }
+        let at = pair[0] as usize;
+        let value =
+            present.values.get(at).ok_or_else(|| invalid("an optional value is missing"))?;
+        Ok((*value, present.missing.get(at).copied().unwrap_or(0)))
+    };
+    let (values, missing): (Vec<f64>, Vec<u8>) =
+        offsets.windows(2).map(place).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let has_missing = missing.contains(&1);
+    Ok((values, if has_missing { missing } else { vec![] }))
+}
+
+/// Whether each value of an array has one number, which may be missing.
+fn has_one_number(array: &Array) -> bool {
+    match array {
+        Array::Primitive { .. } => true,
+        Array::List { content, optional, .. } => {
+            is_empty_record(content) || (*optional && has_one_number(content))
+        }
+        Array::Record { members, .. } => {
+            matches!(&members[..], [(_, member)] if has_one_number(member))
+        }
+        Array::Fixed { .. } | Array::String { .. } | Array::Variant { .. } => false,
+    }
+}
+
+/// Whether a list has this content because its items are counted only.
+fn is_empty_record(content: &Array) -> bool {
+    matches!(content, Array::Record { members, .. } if members.is_empty())
+}
+
+/// Where each of so many values begins and ends.
+fn identity(length: usize) -> Vec<i64> {
+    (0..=length as i64).collect()
 }
 
 fn floats(primitive: Primitive, values: &[u8]) -> Result<Vec<f64>> {

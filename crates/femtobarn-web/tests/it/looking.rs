@@ -28,6 +28,12 @@ fn event(id: u64, sizes: &[usize], is_deleted: bool) -> Event {
 rntuple::row! {
     struct Grid { cells: Vec<Vec<i16>>, corners: [f64; 2] }
 }
+rntuple::row! {
+    struct Hit { charge: Option<f32>, is_good: bool }
+}
+rntuple::row! {
+    struct Shower { best: Option<f64>, hits: Vec<Hit> }
+}
 
 /// Four events, of which the second was deleted.
 fn container() -> Container {
@@ -42,12 +48,23 @@ fn container() -> Container {
 
 #[test]
 fn fields_and_paths_of_numbers_are_described_without_the_marks_of_deletions() {
+    let number = |path: &str, lists: &str| {
+        format!(r#"{{"path":"{path}","lists":[{lists}],"is_truth":false}}"#)
+    };
+    let numbers = [
+        number("id", ""),
+        number("weight", ""),
+        number("tracks.#", ""),
+        number("tracks.pt", r#""tracks""#),
+        number("tracks.hits.#", r#""tracks""#),
+        number("tracks.hits", r#""tracks","tracks.hits""#),
+    ];
     assert_eq!(
         container().description(),
         r#"{"entries":4,"fields":[{"name":"id","type":"std::uint64_t"},{"name":"name","type":"std::string"},"#
             .to_owned()
             + r#"{"name":"weight","type":"std::optional<double>"},{"name":"tracks","type":""}],"#
-            + r##""numbers":["id","weight","tracks.#","tracks.pt","tracks.hits.#","tracks.hits"],"unreadable":[]}"##
+            + &format!(r#""numbers":[{}],"unreadable":[]}}"#, numbers.join(","))
     );
 }
 
@@ -78,9 +95,6 @@ fn numbers_at_any_depth_are_those_of_objects_that_are_not_deleted() {
     let (hits, offsets) = numbers("tracks.hits");
     assert_eq!((hits.len(), hits[..4].to_vec()), (27, vec![0.0, 1.0, 0.0, 1.0]));
     assert_eq!(offsets, [0, 0, 2, 27]);
-    let (weights, offsets) = numbers("weight");
-    assert!(matches!(weights[..], [weight] if weight.is_nan()));
-    assert_eq!(offsets, [0, 0, 1, 1]);
     assert_eq!(container.numbers("tracks.pt", 3..4).unwrap().values, [25.5]);
 }
 
@@ -91,8 +105,10 @@ fn lists_of_lists_and_arrays_are_flattened_for_each_object() {
         Grid { cells: vec![vec![4]], corners: [2.5, -1e300] },
     ];
     let container = Container::open(Arc::new(file_of(&grids)), "events").unwrap();
-    let paths = r##""numbers":["cells.#","cells","corners"]"##;
-    assert!(container.description().contains(paths), "{}", container.description());
+    let described = container.description();
+    let paths = described.split(r#"{"path":""#).skip(1).map(|rest| rest.split('"').next().unwrap());
+    assert_eq!(paths.collect::<Vec<_>>(), ["cells.#", "cells", "corners"]);
+    assert!(described.contains(r#""lists":["cells","cells"]"#), "{described}");
     let numbers = |path: &str| {
         let numbers = container.numbers(path, 0..2).unwrap();
         (numbers.values, numbers.offsets)
@@ -102,6 +118,27 @@ fn lists_of_lists_and_arrays_are_flattened_for_each_object() {
     assert_eq!(numbers("corners"), (vec![0.5, 1.5, 2.5, -1e300], vec![0, 2, 4]));
     let second = r#"{"entry":1,"value":{"cells":[[4]],"corners":[2.5,-1e300]}}"#;
     assert!(container.objects(1, 5).unwrap().contains(second));
+}
+
+#[test]
+fn optional_numbers_that_are_missing_keep_their_places() {
+    let hit = |charge: Option<f32>| Hit { charge, is_good: charge.is_some() };
+    let showers = [
+        Shower { best: None, hits: vec![hit(Some(1.5)), hit(None)] },
+        Shower { best: Some(f64::NAN), hits: vec![] },
+        Shower { best: Some(2.0), hits: vec![hit(None)] },
+    ];
+    let container = Container::open(Arc::new(file_of(&showers)), "events").unwrap();
+    let best = container.numbers("best", 0..3).unwrap();
+    assert_eq!((best.offsets, best.missing), (vec![0, 1, 2, 3], vec![1, 0, 0]));
+    assert!(best.values[1].is_nan());
+    assert_eq!(best.values[2], 2.0);
+    let charges = container.numbers("hits.charge", 0..3).unwrap();
+    assert_eq!((charges.offsets, charges.missing), (vec![0, 2, 2, 3], vec![0, 1, 1]));
+    assert_eq!(charges.values[0], 1.5);
+    let good = container.numbers("hits.is_good", 0..3).unwrap();
+    assert_eq!((good.values, good.missing), (vec![1.0, 0.0, 0.0], vec![]));
+    assert!(container.description().contains(r#""hits.is_good","lists":["hits"],"is_truth":true"#));
 }
 
 #[test]
