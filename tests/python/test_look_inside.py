@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
-import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from browser import Page, opened
-from server_settings import QUICK_STOP
+from looking import Looking, looking_into
 
 import femtobarn as fb
 
@@ -49,43 +44,6 @@ class Event2:
 
 
 DELETED = [0, 3, 4, 150, 199]
-OPEN = """(() => {
-  const listed = (_, it) => ArrayBuffer.isView(it) ? [...it] : it;
-  return new Promise((resolve, reject) => {
-    const worker = new Worker("pages/inside_worker.js", { type: "module" });
-    window.look = (ask, more) => new Promise((resolve, reject) => {
-      worker.onmessage = ({ data }) => {
-        if (data.failed !== undefined) reject(new Error(data.failed));
-        else if (data.told) resolve(JSON.stringify(data.told, listed));
-      };
-      worker.postMessage({ id: 1, ask, ...more });
-    });
-    window.look("open", %s).then(resolve, reject);
-  });
-})()"""
-
-
-@dataclass
-class Looking:
-    federation: fb.Federation
-    port: int
-    page: Page
-
-    def open(self, file: str, container: str) -> Any:
-        self.page.open(f"http://127.0.0.1:{self.port}/catalogue")
-        return json.loads(self.page.value(OPEN % json.dumps({"url": file, "container": container})))
-
-    def ask(self, what: str, **more: object) -> Any:
-        return json.loads(self.page.value(f"window.look({json.dumps(what)}, {json.dumps(more)})"))
-
-    def shown(self, **chosen: object) -> str:
-        chosen = {"container": "run7/events", "inside": "true", **chosen}
-        self.page.open(f"http://127.0.0.1:{self.port}/catalogue?{urllib.parse.urlencode(chosen)}")
-        is_shown = "document.getElementById('inside-facts').innerText.includes('Fetched')"
-        failed = "document.getElementById('inside-error').innerText"
-        self.page.wait_for(f"{is_shown} || {failed}")
-        text: str = self.page.value("document.getElementById('inside').innerText")
-        return text
 
 
 def event(number: int) -> Event:
@@ -112,17 +70,8 @@ def looking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looking]:
         with fed.transaction() as txn:
             events = txn.database("run7").container("events")
             events.append(Event2(number=2**60, name="é", weight=float("nan"), tracks=[], quality=7))
-        with (
-            fb.serve(fed.path, port=0, address="127.0.0.1", config=QUICK_STOP) as server,
-            opened(folder / "browser") as page,
-        ):
-            try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/pages/inside.wasm", timeout=30):
-                    pass
-            except urllib.error.HTTPError as missing:
-                missing.close()
-                pytest.skip("the server was built without the target wasm32-unknown-unknown")
-            yield Looking(fed, server.port, page)
+        with looking_into(fed, folder, "run7/events") as page:
+            yield page
 
 
 def as_told(value: Any) -> Any:
@@ -160,8 +109,9 @@ def test_histograms_count_what_python_counts(looking: Looking, path: str) -> Non
     while any(isinstance(it, list) for it in flat):
         flat = [item for items in flat for item in items]
     numbers = np.array([it for it in flat if it is not None], float)
-    assert path in looking.open("/lhc.fed/@7/run7.root", "events")["numbers"]
-    told = looking.ask("histogram", path=path, bins=40, low=1, high=60)
+    described = looking.open("/lhc.fed/@7/run7.root", "events")
+    assert path in [number["path"] for number in described["numbers"]]
+    told = looking.ask("plot", x=path, axes=[{"bins": 40, "low": 1, "high": 60}])
     counts, _ = np.histogram(numbers, bins=40, range=(1, 60))
     # The last bin of NumPy has its upper edge, too.
     counts[-1] -= np.count_nonzero(numbers == 60)
@@ -171,8 +121,9 @@ def test_histograms_count_what_python_counts(looking: Looking, path: str) -> Non
     assert (told["below"], told["above"]) == ((numbers < 1).sum(), (numbers >= 60).sum())
     finite = numbers[np.isfinite(numbers)]
     assert told["invalid"] == len(numbers) - len(finite)
-    assert (told["least"], told["greatest"]) == (finite.min(), finite.max())
-    assert told["mean"] == pytest.approx(finite.mean())
+    (sums,) = told["sums"]
+    assert (sums["least"], sums["greatest"]) == (finite.min(), finite.max())
+    assert sums["mean"] == pytest.approx(finite.mean())
 
 
 def test_people_see_the_first_objects_and_a_histogram(looking: Looking) -> None:

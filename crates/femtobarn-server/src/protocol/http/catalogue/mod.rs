@@ -6,6 +6,7 @@
 //! | `/api/federations/NAME?csn=` | [`overview`]: identity, commit, sums, classes, tags |
 //! | `/api/containers/NAME?csn=&search=&class=&state=&sort=&descending=&offset=&limit=` | [`listing`]: a page of containers |
 //! | `/api/container/NAME?csn=&database=&container=` | [`details`]: one container with its class, its past and its links |
+//! | `/api/links/NAME?csn=&database=&container=&to=1.3,0.2` | [`links`]: the containers to which links of one container lead |
 //! | `/api/commits/NAME?until=&search=&limit=` | [`history`]: commits, the newest first |
 //! | `/api/commits/NAME?of=` | what one commit changed |
 //! | `/api/growth/NAME` | objects and bytes over time |
@@ -16,6 +17,7 @@
 
 mod details;
 mod history;
+mod links;
 mod listing;
 mod overview;
 
@@ -85,6 +87,7 @@ pub(super) fn routes(site: Arc<Site>) -> Router {
         .route("/api/federations/{*name}", get(answer::<overview::OverviewQuery>))
         .route("/api/containers/{*name}", get(answer::<listing::ListingQuery>))
         .route("/api/container/{*name}", get(answer::<details::DetailsQuery>))
+        .route("/api/links/{*name}", get(answer::<links::LinksQuery>))
         .route("/api/commits/{*name}", get(answer::<history::CommitsQuery>))
         .route("/api/growth/{*name}", get(answer::<history::GrowthQuery>))
         .with_state(catalogues)

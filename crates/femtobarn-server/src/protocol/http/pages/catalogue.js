@@ -6,7 +6,8 @@ import { beginDetails, showDetails } from "./details.js";
 import { beginHistory, showHistory } from "./history.js";
 
 // What belongs to the details of a container, which every other choice closes.
-const DETAILS = { container: "", inside: "", field: "", bins: "", low: "", high: "" };
+const DETAILS = { container: "", inside: "", entry: "", field: "", second: "", where: "", bins: "", low: "", high: "",
+  bins2: "", low2: "", high2: "" };
 const DEFAULTS = { federation: "", csn: "", view: "containers", search: "", class: "", state: "", sort: "created",
   descending: "", offset: "0", message: "", ...DETAILS };
 const VIEWS = { containers: showContainers, classes: showClasses, history: showHistory };

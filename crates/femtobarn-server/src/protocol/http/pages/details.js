@@ -2,19 +2,22 @@
 import { $, ask, count, escaped, fill, size } from "./elements.js";
 import { allFields, typeText } from "./classes.js";
 import { beginInside, showInside } from "./inside.js";
+import { openingSnippet } from "./snippets.js";
 
 export function beginDetails(choose) {
   // Also closed by the key Escape; and by a step back, after which the address has no container.
   $("details").addEventListener("close", () => {
     if (new URLSearchParams(location.search).has("container")) choose({ container: "" });
   });
-  $("copy").addEventListener("click", async () => {
-    await navigator.clipboard.writeText($("snippet").textContent);
-    $("copy").textContent = "copied";
-  });
+  for (const button of document.querySelectorAll("button[data-copies]")) {
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText($(button.dataset.copies).textContent);
+      button.textContent = "copied";
+    });
+    // Browsers give a clipboard to pages of https and of this machine only.
+    button.hidden = !navigator.clipboard;
+  }
   beginInside(choose);
-  // Browsers give a clipboard to pages of https and of this machine only.
-  $("copy").hidden = !navigator.clipboard;
 }
 
 export async function showDetails(chosen, overview, signal) {
@@ -29,24 +32,26 @@ export async function showDetails(chosen, overview, signal) {
   const sizes = last ? `${count(last.objects)} objects, ${size(last.bytes)}` : "empty";
   const links = told.links_to.length ? `. Its links may point to ${told.links_to.join(", ")}` : "";
   $("details-facts").textContent = `${told.class}, version ${told.class_version}; ${sizes}; created by commit ${count(told.created)}${links}.`;
-  $("copy").textContent = "copy";
-  $("snippet").textContent = snippet(chosen, overview);
+  for (const button of document.querySelectorAll("button[data-copies]")) button.textContent = "copy";
+  const opening = openingSnippet(chosen, overview);
+  $("snippet").textContent = `${opening}\nview.arrays()`;
   $("file").href = `${escaped(chosen.federation)}/@${overview.csn}/${encodeURIComponent(database)}.root`;
+  showElsewhere($("file").href, container);
   fill("fields", allFields(told.definition?.fields ?? []).map((f) => [f.name, typeText(f.type), f.description ?? ""]), "it has no fields");
   fill("versions", told.versions.reverse().map((v) => [count(v.csn), count(v.objects), count(v.deleted), size(v.bytes)]), "it has no objects yet");
   if (!$("details").open) $("details").showModal();
-  await showInside(chosen, $("file").href, container);
+  const source = { file: $("file").href, federation: chosen.federation, csn: overview.csn, chosenCsn: chosen.csn, database, container, opening };
+  await showInside(chosen, { ...source, fields: told.definition?.fields ?? [] });
+}
+
+// ROOT's own page reads the complete file by its address, which it takes as it is.
+function showElsewhere(file, container) {
+  $("file-url").textContent = file;
+  $("jsroot").href = `https://root.cern/js/latest/?file=${file}&item=${encodeURIComponent(container)}`;
 }
 
 // A database's name may have slashes, a container's has none.
 function split(name) {
   const at = name.lastIndexOf("/");
   return [name.slice(0, at), name.slice(at + 1)];
-}
-
-function snippet(chosen, overview) {
-  const url = `root://${location.host}/${chosen.federation}`;
-  const at = chosen.csn === "" ? "" : `.snapshot(csn=${overview.csn})`;
-  return `import femtobarn as fb\n\nfed = fb.open(${JSON.stringify(url)})\n` +
-    `view = fed${at}[${JSON.stringify(chosen.container)}]\nview.arrays()`;
 }

@@ -1,36 +1,52 @@
-// Draws a histogram.
+// Draws how often numbers are in each bin, or pairs of numbers in each cell.
+import { bottomAxis, fitting, frameOf, leftAxis } from "./axes.js";
 import { count, drawn } from "./elements.js";
 import { real } from "./numbers.js";
 
-const FRAME = { width: 1000, height: 260, left: 8, right: 8, top: 26, bottom: 24 };
-const TICKS = 6;
+const HISTOGRAM = { height: 260, left: 8 };
+const DENSITY = { height: 420, left: 60 };
+const FAINTEST = 0.12;
 
-export function drawHistogram(svg, name, { counts, low, high }) {
-  const most = Math.max(1, ...counts);
-  const [bottom, inner] = [FRAME.height - FRAME.bottom, FRAME.width - FRAME.left - FRAME.right];
-  const x = (value) => FRAME.left + inner * (value - low) / (high - low);
-  const y = (number) => bottom - (bottom - FRAME.top) * number / most;
-  const edge = (bin) => low + (high - low) * bin / counts.length;
+const edge = ({ bins, low, high }, bin) => low + (high - low) * bin / bins;
+const range = (axis, bin) => [bin, bin + 1].map((it) => (axis.text ?? real)(edge(axis, it))).join(" to ");
+
+export function drawHistogram(svg, name, { counts, axes: [axis] }) {
+  const most = counts.reduce((a, b) => Math.max(a, b), 1);
+  const frame = frameOf(svg, HISTOGRAM.height, HISTOGRAM.left);
+  const bottom = frame.bottomLine;
+  const x = (value) => frame.left + frame.inner * (value - axis.low) / (axis.high - axis.low);
+  const y = (number) => bottom - (bottom - frame.top) * number / most;
   const bars = Array.from(counts, (number, bin) => {
-    const [from, to] = [x(edge(bin)), x(edge(bin + 1))];
+    const [from, to] = [x(edge(axis, bin)), x(edge(axis, bin + 1))];
     return drawn("rect", { class: "bar", x: from, width: to - from, y: y(number), height: bottom - y(number) },
-      drawn("title", {}, `${real(edge(bin))} to ${real(edge(bin + 1))}: ${count(number)}`));
+      drawn("title", {}, `${range(axis, bin)}: ${count(number)}`));
   });
-  svg.setAttribute("aria-label", `Histogram of ${name}`);
-  svg.replaceChildren(...bars, drawn("line", { class: "axis", x1: FRAME.left, x2: FRAME.left + inner, y1: bottom, y2: bottom }),
-    drawn("text", { x: FRAME.left, y: 16 }, `${count(most)} at most`),
-    drawn("text", { x: FRAME.width - FRAME.right, y: 16, class: "end name" }, name),
-    ...ticks(low, high).flatMap((value) => [
-      drawn("line", { class: "axis", x1: x(value), x2: x(value), y1: bottom, y2: bottom + 4 }),
-      drawn("text", { x: Math.min(Math.max(x(value), 20), FRAME.width - 20), y: FRAME.height - 6, class: "middle" }, real(value)),
-    ]));
+  show(svg, frame, `Histogram of ${name}`, most, name, [...bars, ...bottomAxis(axis, frame, x)]);
 }
 
-// Round numbers in the range: multiples of 1, 2 or 5 times a power of ten.
-function ticks(low, high) {
-  const rough = (high - low) / TICKS;
-  const power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((factor) => power * factor >= rough);
-  const first = Math.ceil(low / step);
-  return Array.from({ length: Math.max(0, Math.floor(high / step) - first + 1) }, (_, n) => (first + n) * step);
+// The darker a cell, the more pairs are in it: by the root of their number, so that single pairs are seen.
+export function drawDensity(svg, name, nameOfSecond, { counts, axes: [across, up] }) {
+  const most = counts.reduce((a, b) => Math.max(a, b), 1);
+  const frame = frameOf(svg, DENSITY.height, DENSITY.left);
+  const bottom = frame.bottomLine;
+  const x = (value) => frame.left + frame.inner * (value - across.low) / (across.high - across.low);
+  const y = (value) => bottom - (bottom - frame.top) * (value - up.low) / (up.high - up.low);
+  const cells = [];
+  counts.forEach((number, at) => {
+    if (!number) return;
+    const [column, row] = [at % across.bins, Math.floor(at / across.bins)];
+    const [left, top] = [x(edge(across, column)), y(edge(up, row + 1))];
+    cells.push(drawn("rect", { class: "cell", x: left, y: top, width: x(edge(across, column + 1)) - left, height: y(edge(up, row)) - top,
+      opacity: FAINTEST + (1 - FAINTEST) * Math.sqrt(number / most) },
+      drawn("title", {}, `${range(across, column)}, ${range(up, row)}: ${count(number)}`)));
+  });
+  show(svg, frame, `Pairs of ${name} and ${nameOfSecond}`, most, `${nameOfSecond} against ${name}`,
+    [...cells, ...bottomAxis(across, frame, x), ...leftAxis(up, frame, y)]);
+}
+
+function show(svg, frame, label, most, title, parts) {
+  svg.setAttribute("viewBox", `0 0 ${frame.width} ${frame.height}`);
+  svg.setAttribute("aria-label", label);
+  svg.replaceChildren(...parts, drawn("text", { x: frame.left, y: 16 }, `${count(most)} at most`),
+    drawn("text", { x: frame.width - frame.right, y: 16, class: "end name" }, fitting(title, frame)));
 }

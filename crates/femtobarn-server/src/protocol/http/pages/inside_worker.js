@@ -2,8 +2,10 @@
 // (crates/femtobarn-web). The page sends {id, ask, ...} and gets {id, told}, {id, failed}, or {id, progress} before these.
 import { count as text } from "./numbers.js";
 import { binned } from "./binning.js";
+import { selected } from "./evaluation.js";
+import { ExpressionError, fieldsOf, parsedPlot } from "./expression.js";
 
-// Objects that are read at once, and the most numbers that are kept of a field: 80 MB.
+// Objects that are read at once, and the most numbers that are read of a field, and that are kept of all: 80 MB.
 const STEP = 100000;
 const NUMBERS_MAX = 10000000;
 
@@ -12,7 +14,9 @@ const fetched = { bytes: 0, requests: 0 };
 let file = "";
 let decoder = null;
 let described = null;
-let field = { path: "" };
+// Columns of fields by their first object and their path, those used last at the end.
+const held = new Map();
+let plotted = null;
 let newest = 0;
 
 // Called by the decoder, which waits: ranges are pairs of an offset and a length.
@@ -79,40 +83,74 @@ function objects({ first, count }) {
   return JSON.parse(answerText());
 }
 
-// The numbers of a field stay for further histograms. A newer request ends the reading of an older one.
-async function histogram({ id, path, ...range }) {
+// Counts one or two expressions, x and y, of what the condition `where` selects. They stay for further bins. A newer request ends the
+// reading of an older one.
+async function plot({ id, x, y, where, axes }) {
   newest = id;
-  if (field.path !== path || !field.isRead) {
-    if (field.path !== path) field = { path, parts: [], objects: 0, size: 0, next: 0, isRead: false };
-    while (!field.isRead) {
-      readMore();
-      postMessage({ id, progress: `${text(field.next)} of ${text(described.entries)} objects` });
-      await new Promise((resolve) => setTimeout(resolve));
-      if (newest !== id) return null;
-    }
+  const key = JSON.stringify([x, y, where]);
+  if (plotted?.key !== key) {
+    const trees = parsedPlot({ x, y, where }, described.numbers);
+    const columns = [trees.x, trees.y].filter(Boolean).map(() => []);
+    plotted = { key, trees, columns, objects: 0, chosen: 0, size: 0, read: 0, next: 0, isRead: false };
   }
-  const { objects: read, size, next } = field;
-  return { ...binned(field.parts, range), objects: read, numbers: size, read: next, ...fetched };
+  while (!plotted.isRead) {
+    readMore(plotted);
+    postMessage({ id, progress: `${text(plotted.next)} of ${text(described.entries)} objects` });
+    await new Promise((resolve) => setTimeout(resolve));
+    if (newest !== id) return null;
+  }
+  const { columns, objects, chosen, size, next } = plotted;
+  return { ...binned(columns, axes), objects, chosen, numbers: size, read: next, ...fetched };
 }
 
-function readMore() {
-  const end = Math.min(field.next + STEP, described.entries);
-  if (end > field.next) {
-    call("numbers", field.path, field.next, end);
-    field.parts.push(new Float64Array(decoder.memory.buffer, decoder.answer(), decoder.answer_length()).slice());
-    field.objects += decoder.offsets_length() - 1;
-    field.size += field.parts.at(-1).length;
+function readMore(plot) {
+  const end = Math.min(plot.next + STEP, described.entries);
+  if (end > plot.next) {
+    const columns = new Map(fieldsOf(plot.trees).map((path) => [path, column(path, plot.next, end)]));
+    const [{ objects }] = columns.values();
+    const found = selected(plot.trees, (path) => columns.get(path), objects);
+    found.columns.forEach((values, at) => plot.columns[at].push(values));
+    plot.objects += objects;
+    // Items that are selected one by one are not counted as objects.
+    plot.chosen = found.objects === null ? null : plot.chosen + found.objects;
+    plot.size += found.columns[0].length;
+    plot.read += Math.max(...Array.from(columns.values(), (it) => it.values.length));
   }
-  field.next = end;
-  field.isRead = end === described.entries || field.size >= NUMBERS_MAX;
+  plot.next = end;
+  plot.isRead = end === described.entries || plot.read >= NUMBERS_MAX;
 }
 
-const ANSWERS = { open, objects, histogram };
+// The numbers of a field, and how many objects have them: deleted ones have none.
+function column(path, first, end) {
+  const key = `${first} ${path}`;
+  const found = held.get(key) ?? readColumn(path, first, end);
+  held.delete(key);
+  held.set(key, found);
+  let numbers = [...held.values()].reduce((sum, it) => sum + it.values.length, 0);
+  for (const [oldest, { values }] of held) {
+    if (numbers <= NUMBERS_MAX || oldest === key) break;
+    held.delete(oldest);
+    numbers -= values.length;
+  }
+  return found;
+}
+
+function readColumn(path, first, end) {
+  call("numbers", path, first, end);
+  const { buffer } = decoder.memory;
+  const values = new Float64Array(buffer, decoder.answer(), decoder.answer_length()).slice();
+  const offsets = new Uint32Array(buffer, decoder.offsets(), decoder.offsets_length()).slice();
+  const isJagged = described.numbers.find((it) => it.path === path).lists.length > 0;
+  const missing = decoder.missing() ? new Uint8Array(buffer, decoder.missing(), values.length).slice() : null;
+  return { values, offsets: isJagged ? offsets : null, missing, objects: offsets.length - 1 };
+}
+
+const ANSWERS = { open, objects, plot };
 
 addEventListener("message", async ({ data }) => {
   try {
     postMessage({ id: data.id, told: await ANSWERS[data.ask](data) });
   } catch (error) {
-    postMessage({ id: data.id, failed: error.message });
+    postMessage({ id: data.id, failed: error.message, isExpression: error instanceof ExpressionError });
   }
 });
