@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -196,3 +198,24 @@ def test_people_see_who_waits_for_whom(tmp_path: Path) -> None:
     assert '<g class="edge"><title>container run1/hits</title>' in shown
     assert f"process {waiting.pid}" in shown
     assert "does not wait" in shown
+
+
+def test_people_see_what_to_do_something_about(tmp_path: Path) -> None:
+    config = tmp_path / "few.toml"
+    config.write_text("limits.drain_seconds = 0\nlimits.connections = 100\n")
+    with fb.serve(tmp_path, port=0, address="127.0.0.1", config=config) as server, ExitStack() as stack:
+        # There may be others: a disk of this machine may be full.
+        def near_limit() -> list[dict[str, Any]]:
+            name = "FemtobarnConnectionsNearLimit"
+            return [alert for alert in server.status()["alerts"] if alert["name"] == name]
+
+        assert near_limit() == []
+        for _ in range(85):
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        wait_for(lambda: len(near_limit()) == 1)
+        assert not near_limit()[0]["is_critical"]
+        shown = page(server.port, tmp_path / "browser")
+        told = re.search(r"(\d+) of 100 connections are open", shown)
+        assert told is not None
+        assert int(told[1]) > 85
+        assert "raise limits.connections" in shown, "it says what to do"

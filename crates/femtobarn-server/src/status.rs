@@ -44,6 +44,23 @@ pub struct ServerStatus {
     pub federations: Vec<FederationStatus>,
     /// Request times, by export and kind.
     pub latencies: Vec<LatencyStatus>,
+    /// What an operator should do something about, the critical ones first.
+    pub alerts: Vec<AlertStatus>,
+}
+
+/// Something that an operator should do something about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct AlertStatus {
+    /// The name of the same alert of Prometheus, in `deploy/prometheus/femtobarn.rules.yml`.
+    pub name: &'static str,
+    /// Whether clients fail, or are about to.
+    pub is_critical: bool,
+    /// What there is.
+    pub summary: String,
+    /// What it means.
+    pub description: &'static str,
+    /// What to do.
+    pub action: &'static str,
 }
 
 /// An export, and the capacity of its file system.
@@ -93,6 +110,8 @@ pub struct RecallStatus {
     pub failed: u64,
     /// The sum of the differences between the estimated and the real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
+    /// Seconds for which a file has been wanted, and none came back; 0 if none is wanted.
+    pub stalled_seconds: f64,
 }
 
 /// The files that a federation brings back from its stores: their sums, and the first of them.

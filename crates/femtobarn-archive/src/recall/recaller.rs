@@ -49,6 +49,8 @@ pub struct RecallCounts {
     pub failed: u64,
     /// The sum of the differences between estimated and real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
+    /// Seconds for which a file has been wanted, and none came back; 0 if none is wanted.
+    pub stalled_seconds: f64,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,8 @@ struct RecallState {
     failures: HashMap<DatabaseId, RecentFailure>,
     rates: RecallRates,
     counts: RecallCounts,
+    /// When a file came back last.
+    last_done: Option<Instant>,
     threads: usize,
 }
 
@@ -165,7 +169,12 @@ impl Recaller {
     pub fn counts(&self) -> RecallCounts {
         let state = self.shared.state.lock();
         let (_, waiting_bytes) = state.queue.waiting();
-        RecallCounts { waiting: state.waiting() as u64, waiting_bytes, ..state.counts }
+        RecallCounts {
+            waiting: state.waiting() as u64,
+            waiting_bytes,
+            stalled_seconds: state.stalled().as_secs_f64(),
+            ..state.counts
+        }
     }
 
     /// The first recalls, at most so many.
@@ -262,6 +271,7 @@ impl SharedQueue {
                 }
                 state.rates.note(recall.bytes, began.elapsed(), is_after_mount);
                 state.counts.done += 1;
+                state.last_done = Some(clock::now());
                 state.counts.bytes += recall.bytes;
                 if let Some((asked, wait)) = promised {
                     let error = asked.elapsed().as_secs_f64() - wait.as_secs_f64();
@@ -293,6 +303,13 @@ impl SharedQueue {
 impl RecallState {
     fn waiting(&self) -> usize {
         self.queue.waiting().0 + self.running.len()
+    }
+
+    /// How long a file has been wanted, and none came back.
+    fn stalled(&self) -> Duration {
+        let wanted = self.promised.values().map(|(asked, _)| asked.elapsed()).max();
+        let since_last = self.last_done.map_or(Duration::MAX, |last| last.elapsed());
+        wanted.unwrap_or_default().min(since_last)
     }
 
     /// How long a new recall will take behind those that wait.

@@ -15,6 +15,7 @@
 //! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at
 //!    most the configured time, and ends the rest.
 
+mod alerts;
 mod cache_report;
 mod error;
 mod exports;
@@ -121,6 +122,7 @@ impl Server {
             exports: open.names,
             is_draining: AtomicBool::new(false),
             counts: Arc::new(ConnectionCounts::default()),
+            connections_max: config.limits.connections,
             logical: Arc::new(logical),
             http_bytes: Arc::default(),
             federations: open.federations,

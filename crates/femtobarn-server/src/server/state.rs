@@ -19,6 +19,8 @@ pub(crate) struct ServerState {
     pub exports: Vec<String>,
     pub is_draining: AtomicBool,
     pub counts: Arc<ConnectionCounts>,
+    /// Connections that the server takes at once.
+    pub connections_max: usize,
     pub logical: Arc<Logical>,
     /// Bytes of files that were sent and received over HTTP.
     pub http_bytes: Arc<AtomicU64>,

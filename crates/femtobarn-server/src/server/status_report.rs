@@ -8,6 +8,7 @@ use std::time::UNIX_EPOCH;
 use femtobarn_archive::Recaller;
 use femtobarn_catalog::{Holder, LockTarget, clock};
 
+use super::alerts::alerts;
 use super::state::{ExportDisks, ServerState};
 use crate::logical::Logical;
 use crate::logical::catalogue::{self, FederationService};
@@ -63,7 +64,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
     let mut files = open_files(&all);
     files.sort_by_key(|file| std::cmp::Reverse(file.bytes_read + file.bytes_written));
     files.truncate(ROWS_MAX);
-    ServerStatus {
+    let status = ServerStatus {
         server: concat!("femtobarn ", env!("CARGO_PKG_VERSION")).to_owned(),
         up_seconds: state.started.elapsed().as_secs(),
         is_draining: state.is_draining.load(Ordering::Relaxed),
@@ -83,7 +84,9 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         exports: state.exports.iter().filter_map(|name| export_status(logical, name)).collect(),
         federations,
         latencies: latencies(state),
-    }
+        alerts: vec![],
+    };
+    ServerStatus { alerts: alerts(&status, state.connections_max), ..status }
 }
 
 /// The resident memory of this process in bytes; 0 if it is unknown.
@@ -187,6 +190,7 @@ pub(super) fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> Recal
         bytes: counts.bytes,
         failed: counts.failed,
         estimate_errors_seconds: counts.estimate_errors_seconds,
+        stalled_seconds: counts.stalled_seconds,
     }
 }
 

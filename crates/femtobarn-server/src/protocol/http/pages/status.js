@@ -42,6 +42,7 @@ function showStatus(status) {
   if (past.length > POINTS) past.shift();
   const state = status.is_draining ? "stopping" : "running";
   $("server").textContent = `${status.server} on ${location.host}, ${state} for ${duration(status.up_seconds)}`;
+  showAlerts(status.alerts);
   showRates(status.totals);
   showCurve();
   fill("sessions", status.sessions.map((s) => [s.user, s.host, s.program, s.protocol, count(s.open_files),
@@ -62,6 +63,17 @@ function showStatus(status) {
   fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
   fill("files", status.files.map((f) => [f.path, f.is_writable ? "writing" : "reading", count(f.users),
     size(f.bytes_read), size(f.bytes_written)]), "no file is open");
+}
+
+// What to do something about. What did not change stays, so that it is not read out again.
+function showAlerts(alerts) {
+  const told = JSON.stringify(alerts);
+  if ($("alerts").dataset.told === told) return;
+  $("alerts").dataset.told = told;
+  $("alerts").hidden = !alerts.length;
+  $("alerts").replaceChildren(...alerts.map((it) => element("details", { class: it.is_critical ? "alert critical" : "alert", open: "" },
+    element("summary", {}, `${it.is_critical ? "Critical: " : ""}${it.summary}`),
+    element("p", {}, it.description), element("p", {}, element("b", {}, "What to do: "), it.action))));
 }
 
 // Who waits for whom, if anybody waits. A client that waits for itself has two transactions.

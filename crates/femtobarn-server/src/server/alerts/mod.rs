@@ -1,0 +1,148 @@
+//! What an operator should do something about, as far as the status of one moment tells: the status page has it at its top.
+//!
+//! 1. Names, limits and words are those of the alerts for Prometheus, `deploy/prometheus/femtobarn.rules.yml`; a test compares them.
+//! 2. An alert for which the past must be known (rates, trends, restarts) is Prometheus' alone. Limits of its others that must hold
+//!    for a while are looked at once here; only waits have their age.
+
+use crate::status::{AlertStatus, RecallStatus, ServerStatus};
+
+/// An alert, and the limit from which it is one.
+struct Alert {
+    name: &'static str,
+    is_critical: bool,
+    limit: f64,
+    description: &'static str,
+    action: &'static str,
+}
+
+/// The share of a file system that is free.
+const DISK_FULL: Alert = Alert {
+    name: "FemtobarnDiskFull",
+    is_critical: true,
+    limit: 0.02,
+    description: "Less than 2 % are free. Transactions fail, or are about to; reading goes on, and what was \
+                  committed is safe.",
+    action: "Free space outside of the federation first, then evict databases that have copies (femtobarn \
+             evict). Never delete files in the federation's folder by hand.",
+};
+
+/// The same.
+const DISK_NEARLY_FULL: Alert = Alert {
+    name: "FemtobarnDiskNearlyFull",
+    is_critical: false,
+    limit: 0.1,
+    description: "Transactions fail with the kind storage when the disk is full; what was committed is safe. \
+                  Vacuum and compaction need space themselves.",
+    action: "Run femtobarn vacuum, with a retention if old snapshots need not stay; move sealed databases to \
+             a store (femtobarn migrate and evict); or put new databases on another disk (place=).",
+};
+
+/// The share of the connections that the server takes.
+const CONNECTIONS_NEAR_LIMIT: Alert = Alert {
+    name: "FemtobarnConnectionsNearLimit",
+    is_critical: false,
+    limit: 0.8,
+    description: "Above limits.connections, 20,000 by default, further connections are closed at once, and \
+                  the clients fail.",
+    action: "Look at the status page for a user whose jobs leave connections open. If the load is real, raise \
+             limits.connections and the unit's LimitNOFILE, or add followers or caches.",
+};
+
+/// Seconds for which a client waits.
+const LOCK_WAITS: Alert = Alert {
+    name: "FemtobarnLockWaits",
+    is_critical: false,
+    limit: 900.0,
+    description: "For a quarter of an hour clients have waited for locks. A transaction holds a container for \
+                  long, or more writers want one container than it can take one after the other.",
+    action: "femtobarn waits and femtobarn locks with the federation's URL name the waiting sessions and the \
+             holders. End a holder that hangs; let writers that share a container write shorter transactions, or \
+             to containers of their own.",
+};
+
+/// Seconds for which files have been wanted, and none came back.
+const RECALLS_STUCK: Alert = Alert {
+    name: "FemtobarnRecallsStuck",
+    is_critical: false,
+    limit: 7200.0,
+    description: "No file has come back from a store for two hours, though files are wanted. Their readers wait.",
+    action: "femtobarn queue with the server names the files and the tapes that are mounted. Look whether the \
+             store answers, and whether the commands of storage.toml hang. If a single file takes hours in your \
+             library, change the times.",
+};
+
+/// Commits that a copy does not have.
+const FOLLOWER_BEHIND: Alert = Alert {
+    name: "FemtobarnFollowerBehind",
+    is_critical: false,
+    limit: 100.0,
+    description: "The copy is mostly less than a second old. One that lacks so many commits for a quarter of an \
+                  hour is new, or cannot copy as fast as the leader commits. A promotion by force would lose \
+                  these commits.",
+    action: "Wait if the copy is new. Else compare the network and the follower's disks with what the leader \
+             writes.",
+};
+
+impl Alert {
+    fn of(&self, summary: String) -> AlertStatus {
+        let Alert { name, is_critical, description, action, .. } = *self;
+        AlertStatus { name, is_critical, summary, description, action }
+    }
+}
+
+/// The alerts of a server that takes so many connections.
+pub(super) fn alerts(status: &ServerStatus, connections_max: usize) -> Vec<AlertStatus> {
+    let mut found: Vec<_> = disks(status).collect();
+    let open = status.totals.open_connections;
+    if open as f64 > CONNECTIONS_NEAR_LIMIT.limit * connections_max as f64 {
+        let summary = format!("{open} of {connections_max} connections are open");
+        found.push(CONNECTIONS_NEAR_LIMIT.of(summary));
+    }
+    found.extend(lock_waits(status));
+    let is_stuck = |recall: &&RecallStatus| {
+        recall.waiting > 0 && recall.stalled_seconds >= RECALLS_STUCK.limit
+    };
+    found.extend(status.recalls.iter().filter(is_stuck).map(|recall| {
+        let (name, waiting) = (&recall.name, recall.waiting);
+        RECALLS_STUCK.of(format!("{waiting} files of {name} wait for their stores"))
+    }));
+    let behind = status.followers.iter().filter(|it| it.behind as f64 > FOLLOWER_BEHIND.limit);
+    found.extend(behind.map(|it| {
+        let (name, behind, federation) = (&it.name, it.behind, &it.federation);
+        FOLLOWER_BEHIND.of(format!("{name} is {behind} commits behind {federation}"))
+    }));
+    found.sort_by_key(|alert| !alert.is_critical);
+    found
+}
+
+/// Disks with little room. A cache is left out, since it is full when it works.
+fn disks(status: &ServerStatus) -> impl Iterator<Item = AlertStatus> + '_ {
+    let is_cache = |name: &str| status.caches.iter().any(|cache| cache.name == name);
+    status.exports.iter().filter(move |export| !is_cache(&export.name)).filter_map(|export| {
+        let name = &export.name;
+        let free = export.free_bytes as f64 / export.total_bytes as f64;
+        if free < DISK_FULL.limit {
+            Some(DISK_FULL.of(format!("the disk of {name} is full")))
+        } else if free < DISK_NEARLY_FULL.limit {
+            let percent = (free * 100.0).round();
+            let summary = format!("{percent} % of the disk of {name} are free");
+            Some(DISK_NEARLY_FULL.of(summary))
+        } else {
+            None
+        }
+    })
+}
+
+/// Federations in which clients wait for locks for long.
+fn lock_waits(status: &ServerStatus) -> impl Iterator<Item = AlertStatus> + '_ {
+    status.federations.iter().filter_map(|federation| {
+        let name = federation.name.trim_start_matches('/');
+        let waits = status.waits.iter().filter(|wait| wait.federation == name);
+        let late = waits.filter(|wait| wait.seconds as f64 >= LOCK_WAITS.limit).count();
+        let summary = format!("{late} clients wait for locks in {}", federation.name);
+        (late > 0).then(|| LOCK_WAITS.of(summary))
+    })
+}
+
+#[cfg(test)]
+mod tests;
