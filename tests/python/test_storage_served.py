@@ -241,6 +241,7 @@ def test_the_queue_is_shown_to_people(
         (tape / "hold").unlink()
     assert (told["name"], told["waiting"], len(told["recalls"])) == ("/lhc.fed", 2, 2)
     assert told["mounted"] == [{"store": "tape", "tape": "L1"}]
+    assert told["stalled_seconds"] > 0
     shown = {recall["path"]: recall for recall in told["recalls"]}
     assert shown.keys() == {file["path"] for file in wanted["files"]}
     for recall in shown.values():
@@ -258,6 +259,8 @@ def test_the_queue_is_shown_to_people(
     assert lines[-1].endswith("waits")
     assert "/lhc.fed: 2 files come back, " in top
     wait_for(lambda: all(where.state == "both" for where in fed.where(*names)))
+    # Nothing is wanted any more.
+    wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["stalled_seconds"] == 0)
     assert ask(server, "DELETE", f"/api/tape/v1/stage/{made['requestId']}")[0] == 200
     assert "/lhc.fed: 0 files come back" in printed("queue", address)
 
