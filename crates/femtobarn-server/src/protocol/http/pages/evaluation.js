@@ -15,8 +15,10 @@ const LOGIC = { and: (a, b) => Math.min(a, b), or: (a, b) => Math.max(a, b) };
 export function selected({ x, y, where }, columnOf, size) {
   const [columns, truth] = [[x, y].filter(Boolean).map((it) => evaluated(it, columnOf, size)), where && truths(where, columnOf, size)];
   const all = aligned(truth ? [...columns, truth] : columns, y ?? x);
-  const isKept = (at) => !all.some((it) => it.missing?.[at]) && (!truth || all.at(-1).values[at] === 1);
-  const kept = all[0].values.map((_, at) => isKept(at) ? 1 : 0);
+  // Where a number is missing, or the condition is not met, there is a 0.
+  const kept = new Uint8Array(all[0].values.length).fill(1);
+  for (const { missing } of all) missing?.forEach((it, at) => { if (it) kept[at] = 0; });
+  if (truth) all.at(-1).values.forEach((it, at) => { if (it !== 1) kept[at] = 0; });
   const objects = truth?.offsets ? null : truth ? truth.values.filter((it) => it === 1).length : size;
   const isAll = !kept.includes(0);
   return { columns: all.slice(0, columns.length).map(({ values }) => isAll ? values : values.filter((_, at) => kept[at])), objects };
