@@ -151,6 +151,8 @@ def test_the_page_counts_what_its_program_counts(looking: Looking, chosen: dict[
         ({"field": "Muon.pt * Muon.hits.charge"}, "Muon.pt * Muon.hits.charge", "do not go together"),
         ({"field": "x", "second": "x *"}, "\u00a0", "something is missing at its end"),
         ({"field": "alert(1)"}, "alert", "there is no function alert"),
+        ({"field": "constructor"}, "constructor", "there is no number constructor"),
+        ({"field": "toString(x)"}, "toString", "there is no function toString"),
         ({"field": "x + <b>1"}, "<", "a number or a name is missing before it"),
         ({"field": "(" * 499 + "x"}, "(", "this parenthesis is not closed"),
         ({"field": "x" * 501}, "x", "more than 500 characters"),

@@ -86,7 +86,8 @@ function tokens(text) {
       throw new ExpressionError(INSTEAD[sign] ?? `${sign} is no part of an expression`, { from, to: from + sign.length });
     }
     const [kind, word] = Object.entries(match.groups).find(([, it]) => it !== undefined) ?? [];
-    if (kind) found.push({ kind, word: WORDS[word] ?? word, from: TOKEN.lastIndex - word.length, to: TOKEN.lastIndex, sign: word });
+    const to = TOKEN.lastIndex;
+    if (kind) found.push({ kind, word: kind === "sign" ? WORDS[word] ?? word : word, sign: word, from: to - word.length, to });
   }
   return [...found, { kind: "end", word: "", from: text.length, to: text.length }];
 }
