@@ -282,8 +282,40 @@ def test_opens_say_how_urgent_they_are(tmp_path: Path) -> None:
             (tape / "hold").unlink()
             ended = [copy.wait(120) for copy in copies]
     assert ended == [0] * len(names)
-    order = [recall["path"].removeprefix("/lhc.fed/").removesuffix(".root") for recall in told["recalls"]]
-    assert order == ["run6", "run9", "run7", "run8"]
+    assert order_of(told) == ["run6", "run9", "run7", "run8"]
+
+
+def order_of(told: dict[str, Any]) -> list[str]:
+    return [recall["path"].removeprefix("/lhc.fed/").removesuffix(".root") for recall in told["recalls"]]
+
+
+def test_what_would_miss_its_deadline_comes_first_through_a_cache_too(tmp_path: Path) -> None:
+    hints = {
+        "run6": "",
+        "run7": "fb.deadline=90000000",
+        "run8": "fb.deadline=9000000000",
+        "run9": "fb.deadline=1",
+    }
+    with (
+        on_tape(tmp_path, *hints, tape='request["key"]', settings="streams = 1") as (fed, server, tape),
+        fb.serve(tmp_path / "kept", cache_of=server.url("/lhc.fed"), port=0, config=QUICK_STOP) as cache,
+    ):
+        leave(fed, *hints)
+        (tape / "hold").touch()
+        copies = []
+        try:
+            for name, hint in hints.items():
+                url = f"root://127.0.0.1:{cache.port}//lhc.fed/{name}.root?{hint}"
+                copies.append(subprocess.Popen(["xrdcp", "-s", url, str(tmp_path / f"{name}.root")]))
+                wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["waiting"] == len(copies))
+            wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["recalls"][0]["is_running"])
+            _, (told,) = ask(server, "GET", "/api/recalls")
+        finally:
+            for copy in copies:
+                copy.kill()
+                copy.wait()
+            (tape / "hold").unlink()
+    assert order_of(told) == ["run6", "run9", "run7", "run8"]
 
 
 def test_gfal_brings_files_online(served: tuple[fb.Federation, fb.Server, Path]) -> None:

@@ -27,6 +27,6 @@ pub mod stores;
 
 pub use error::{Error, Result};
 pub use keeping::{Applied, Archive, RuleKeeper, is_staging_path, remove_staged, staging_path};
-pub use recall::{QueueExcerpt, QueuedRecall, RecallCounts, Recaller};
+pub use recall::{Deadline, QueueExcerpt, QueuedRecall, RecallCounts, Recaller, WantedBy};
 pub use settings::StorageSettings;
 pub use stores::{ByteWatch, ObjectRange, Store, StoredState};

@@ -47,7 +47,7 @@ pub struct Recall {
 }
 
 /// The highest priority.
-const PRIORITY_MAX: u8 = 3;
+pub(super) const PRIORITY_MAX: u8 = 3;
 
 /// The recalls that wait.
 #[derive(Debug, Default)]

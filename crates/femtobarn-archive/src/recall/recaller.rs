@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use super::excerpt::{QueueExcerpt, QueuedRecall};
 use super::queue::{Recall, RecallQueue, Tape};
 use super::rates::RecallRates;
+use super::wanted::WantedBy;
 use crate::error::{Error, Result};
 use crate::keeping::Archive;
 
@@ -113,17 +114,13 @@ impl Recaller {
         &self.shared.archive
     }
 
-    /// Asks for a database on behalf of a user, with a priority among what that user wants; returns how long it will take,
-    /// as far as is known: none if it is on the disk.
+    /// Asks for a database on behalf of a user; returns how long it will take in its turn, as far as is known: none if it is
+    /// on the disk. What would miss its deadline so comes first of what that user wants, which is looked at again each
+    /// time that somebody asks.
     ///
     /// # Errors
     /// `Unavailable` with the reason if it could not be brought back lately; `Corrupt` if no copy is left.
-    pub fn recall(
-        &self,
-        database: DatabaseId,
-        user: &str,
-        priority: u8,
-    ) -> Result<Option<Duration>> {
+    pub fn recall(&self, database: DatabaseId, wanted: WantedBy<'_>) -> Result<Option<Duration>> {
         let shared = &self.shared;
         let residence = shared.archive.residence(database)?;
         // The disk may have lost it.
@@ -134,17 +131,19 @@ impl Recaller {
             return Ok(None);
         }
         let known = shared.known(database)?;
-        let recall = shared.recall_of(database, &residence, user, priority);
-        if let Some(wait) = known {
+        let recall = shared.recall_of(database, &residence, wanted);
+        if let Some((asked, rest)) = known {
             // A copy that was found bad just now is none to go on from; why will be known in a moment.
             if let Ok(recall) = recall {
-                shared.state.lock().queue.hasten(recall);
+                let priority = wanted.priority_for(asked, rest);
+                shared.state.lock().queue.hasten(Recall { priority, ..recall });
             }
-            return Ok(Some(wait));
+            return Ok(Some(rest));
         }
-        let recall = recall?;
+        let mut recall = recall?;
         let mut state = shared.state.lock();
         let wait = state.estimate(&recall, shared.streams);
+        recall.priority = wanted.priority_for(clock::now(), wait);
         if state.queue.add(recall) {
             state.promised.insert(database, (clock::now(), wait));
         }
@@ -203,8 +202,8 @@ impl Drop for Recaller {
 }
 
 impl SharedQueue {
-    /// What is known of a recall that was asked for before: how long it will still take.
-    fn known(&self, database: DatabaseId) -> Result<Option<Duration>> {
+    /// What is known of a recall that was asked for before: when, and how long it will still take.
+    fn known(&self, database: DatabaseId) -> Result<Option<(Instant, Duration)>> {
         let mut state = self.state.lock();
         if let Some(failure) = state.failures.get(&database) {
             let rest = failure.until.saturating_duration_since(clock::now());
@@ -214,7 +213,7 @@ impl SharedQueue {
             state.failures.remove(&database);
         }
         let promised = state.promised.get(&database);
-        Ok(promised.map(|(asked, wait)| wait.saturating_sub(asked.elapsed())))
+        Ok(promised.map(|(asked, wait)| (*asked, wait.saturating_sub(asked.elapsed()))))
     }
 
     /// The recall of a database from the first of its complete copies, on behalf of a user; from one that was taken for lost
@@ -226,8 +225,7 @@ impl SharedQueue {
         &self,
         database: DatabaseId,
         residence: &Residence,
-        user: &str,
-        priority: u8,
+        wanted: WantedBy<'_>,
     ) -> Result<Recall> {
         let replicas = &residence.replicas;
         let was_made = |replica: &&ReplicaRow| replica.state != ReplicaState::Migrating;
@@ -239,8 +237,8 @@ impl SharedQueue {
         let (is_object, tape) = (replica.tape.is_none(), replica.tape.clone());
         let (name, position) = tape.unwrap_or_else(|| (replica.key.clone(), 0));
         let tape = Tape { store: replica.store.clone(), name, is_object };
-        let (bytes, user) = (replica.size, user.to_owned());
-        Ok(Recall { database, bytes, tape, position, user, priority })
+        let (bytes, user) = (replica.size, wanted.user.to_owned());
+        Ok(Recall { database, bytes, tape, position, user, priority: wanted.priority })
     }
 
     /// A database by its name, or else by its number.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use femtobarn_archive::{Error, Recaller, staging_path};
+use femtobarn_archive::{Error, Recaller, WantedBy, staging_path};
 use femtobarn_catalog::{
     DatabaseId, DiskState, ErrorKind, FilePin, ReplicaRow, ReplicaState, ResidenceState,
     StoredObject, clock,
@@ -25,6 +25,10 @@ fn state(of: &Sealed, database: DatabaseId) -> ResidenceState {
 fn part_of(object: &Path) -> PathBuf {
     let name = object.file_name().unwrap().to_str().unwrap();
     object.with_file_name(format!(".part-{name}"))
+}
+
+fn by(user: &str) -> WantedBy<'_> {
+    WantedBy { user, ..WantedBy::default() }
 }
 
 fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorKind {
@@ -201,7 +205,7 @@ fn many_who_ask_for_one_database_stage_it_once() {
         for user in ["ann", "bob", "cid"] {
             let recaller = &recaller;
             scope.spawn(move || {
-                while recaller.recall(run7, user, 0).unwrap().is_some() {
+                while recaller.recall(run7, by(user)).unwrap().is_some() {
                     thread::yield_now();
                 }
             });
@@ -226,7 +230,7 @@ fn a_recall_that_fails_says_why_to_all_who_wait() {
     fs::write(&of.objects()[0], b"other").unwrap();
     let recaller = Recaller::new(archive.into());
     let error = loop {
-        match recaller.recall(run7, "ann", 0) {
+        match recaller.recall(run7, by("ann")) {
             Ok(Some(_)) => thread::yield_now(),
             Ok(None) => panic!("bytes of something else were taken"),
             Err(error) => break error,
@@ -249,7 +253,7 @@ fn a_copy_that_was_taken_for_lost_is_recalled_when_it_is_back() {
     assert_eq!(state(&of, run7), ResidenceState::Lost);
     fs::rename(&elsewhere, object).unwrap();
     let recaller = Recaller::new(archive.into());
-    while recaller.recall(run7, "ann", 0).unwrap().is_some() {
+    while recaller.recall(run7, by("ann")).unwrap().is_some() {
         thread::yield_now();
     }
     assert_eq!(state(&of, run7), ResidenceState::Both);
@@ -282,8 +286,8 @@ fn a_killed_migration_does_not_hide_a_good_copy() {
     fs::remove_file(of.file("run7")).unwrap();
     assert_eq!(state(&of, run7), ResidenceState::Migrating);
     let recaller = Recaller::new(archive.into());
-    assert!(recaller.recall(run7, "ann", 0).unwrap().is_some());
-    while recaller.recall(run7, "ann", 0).unwrap().is_some() {
+    assert!(recaller.recall(run7, by("ann")).unwrap().is_some());
+    while recaller.recall(run7, by("ann")).unwrap().is_some() {
         thread::yield_now();
     }
     assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");

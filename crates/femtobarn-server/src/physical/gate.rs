@@ -1,4 +1,4 @@
-//! A storage behind a gate, which may delay or refuse every call.
+//! A storage behind a gate, which may delay or refuse every call. What is read ahead passes it as well.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 
+use super::ahead::ReadAhead;
 use super::{
-    FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError, StoragePath,
+    FolderEntry, Hints, Metadata, Opaque, OpenMode, Space, Storage, StorageError, StoragePath,
     StorageResult, StoredFile, WantedBy,
 };
 
@@ -71,6 +72,7 @@ struct GatedFile<G> {
     inner: Arc<dyn StoredFile>,
     path: StoragePath,
     gate: Arc<G>,
+    ahead: Option<ReadAhead>,
 }
 
 impl<G: Gate> Gated<G> {
@@ -98,7 +100,9 @@ impl<G: Gate> Storage for Gated<G> {
         opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let inner = self.pass(CallKind::Open, path)?.open(path, how, opaque)?;
-        Ok(Arc::new(GatedFile { inner, path: path.clone(), gate: Arc::clone(&self.gate) }))
+        let (path, gate) = (path.clone(), Arc::clone(&self.gate));
+        let ahead = ReadAhead::of_disk(Hints::of(opaque).order);
+        Ok(Arc::new(GatedFile { inner, path, gate, ahead }))
     }
 
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
@@ -207,7 +211,12 @@ impl<G: Gate> StoredFile for GatedFile<G> {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         let size = self.pass(CallKind::Read, offset, buffer.len())?;
-        self.inner.read_at(offset, &mut buffer[..size])
+        let read = self.inner.read_at(offset, &mut buffer[..size])?;
+        let ahead = self.ahead.as_ref().and_then(|ahead| ahead.after(offset, read));
+        if let Some(ahead) = ahead {
+            self.will_need(ahead.start, ahead.end - ahead.start);
+        }
+        Ok(read)
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> StorageResult<()> {

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `storage`, `path`, `error` | the traits [`Storage`] and [`StoredFile`], validated paths, and [`StorageError`] |
+//! | `hints`, `ahead` | what a client says of its requests, and what is read ahead of those who read in order |
 //! | `posix` | a folder of a POSIX file system |
 //! | `gate` | a storage whose calls a [`Gate`] may delay or refuse |
 //! | `cache` | files of another server, of which what was read is kept on a disk |
@@ -10,14 +11,16 @@
 //! | `federation` | the databases of a federation as complete ROOT files |
 //! | `memory` | files in memory, for tests (feature `testing`) |
 //!
-//! The first three know no other module here. Every storage builds on them; gates and federations wrap another storage.
+//! The first five know no other module here. Every storage builds on them; gates and federations wrap another storage.
 //! Nothing here knows sessions or protocols.
 
+mod ahead;
 mod cache;
 mod error;
 mod faulty;
 mod federation;
 mod gate;
+mod hints;
 #[cfg(feature = "testing")]
 mod memory;
 mod path;
@@ -25,16 +28,19 @@ mod posix;
 mod storage;
 mod throttle;
 
+pub use femtobarn_archive::WantedBy;
+
 pub use cache::{CacheCounts, CacheUse, CachedOrigin, LeavingFile, LeavingFiles};
 pub use error::{StorageError, StorageResult};
 pub use faulty::{FaultEffect, FaultInjector, FaultyStorage, InjectedFault};
 pub use federation::{FederationStorage, Permit, Writers};
 pub use gate::{Call, CallKind, Gate, Gated};
+pub use hints::{Hints, ReadOrder};
 #[cfg(feature = "testing")]
 pub use memory::MemoryStorage;
 pub use path::{Opaque, StoragePath};
 pub use posix::PosixStorage;
 pub use storage::{
-    Creation, FileKind, FolderEntry, Metadata, OpenMode, Space, Storage, StoredFile, WantedBy,
+    Creation, FileKind, FolderEntry, Metadata, OpenMode, Space, Storage, StoredFile,
 };
 pub use throttle::{Clock, DiskAccount, DiskModel, MachineClock, Throttle, ThrottledStorage};

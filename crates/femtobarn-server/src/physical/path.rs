@@ -101,12 +101,23 @@ impl fmt::Display for StoragePath {
 
 /// The keys that select what a file shows.
 const SELECTING: [&[u8]; 3] = [b"fb.csn", b"fb.tag", b"fb.raw"];
+/// The hints that tell how urgent a request is.
+const URGENT: [&[u8]; 2] = [b"fb.priority", b"fb.deadline"];
 
 impl Opaque<'_> {
     /// The pairs that select what a file shows, as they are written behind a path: `?fb.csn=41`, or nothing.
     pub fn selection(&self) -> Vec<u8> {
+        self.only(&SELECTING)
+    }
+
+    /// The same with those that tell how urgent it is. No other server is sent more: there may be a token.
+    pub(super) fn selection_and_urgency(&self) -> Vec<u8> {
+        self.only(&[SELECTING.as_slice(), &URGENT].concat())
+    }
+
+    fn only(&self, keys: &[&[u8]]) -> Vec<u8> {
         let mut text = Vec::new();
-        for (key, value) in xrd::opaque_pairs(self.0).filter(|(key, _)| SELECTING.contains(key)) {
+        for (key, value) in xrd::opaque_pairs(self.0).filter(|(key, _)| keys.contains(key)) {
             let parts: [&[u8]; 4] = [if text.is_empty() { b"?" } else { b"&" }, key, b"=", value];
             text.extend(parts.concat());
         }

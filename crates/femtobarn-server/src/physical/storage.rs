@@ -3,7 +3,8 @@
 //! 1. A storage never leaves its top, even through symbolic links that lead out. Paths are valid by their type.
 //! 2. Methods may block, so they are called where blocking is allowed. Those named `try_..` never block: they answer
 //!    `None` instead.
-//! 3. Opaque information is passed down unparsed; a storage reads the keys that it knows.
+//! 3. Opaque information is passed down unparsed; a storage reads the keys that it knows. Those that are [hints](super::Hints)
+//!    change no byte of an answer.
 //! 4. Reading past the end of a file gives fewer bytes, never an error.
 //! 5. What was written before [`StoredFile::sync`] returned is durable.
 
@@ -11,6 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use femtobarn_archive::WantedBy;
 use nix::errno::Errno;
 
 use super::error::{StorageError, StorageResult};
@@ -92,15 +94,6 @@ pub enum Creation {
     Empty,
     /// The file is created if it does not exist.
     IfAbsent,
-}
-
-/// Who wants a file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WantedBy<'a> {
-    /// The user's name.
-    pub user: &'a str,
-    /// From 0 to 3: what comes first of that user's files.
-    pub priority: u8,
 }
 
 /// The capacity of a file system.

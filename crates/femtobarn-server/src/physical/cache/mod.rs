@@ -5,7 +5,6 @@
 //! | `pages` | what is kept of one file: pages that count if their checksum matches |
 //! | `room` | the folder of all kept files, its limit, and what leaves it first |
 //! | `origin` | the origin's files, over `root://` |
-//! | `ahead` | what is fetched before it is asked for |
 //! | `fetch` | pages on their way, and those who wait for them |
 //! | `file`, `remotes`, `shared` | a file: kept pages, and fetches that all readers share; the origin's file; what all files share |
 //! | `open` | a file as those have it open who read it in the same way |
@@ -20,7 +19,6 @@
 //!    origin; while it does not answer, what is kept is shown as it was.
 //! 4. No error of the disk fails a read.
 
-mod ahead;
 mod fetch;
 mod file;
 mod open;

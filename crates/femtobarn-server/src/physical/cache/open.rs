@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::ahead::{ReadAhead, ReadOrder};
 use super::file::CachedFile;
-use crate::physical::{Metadata, StorageError, StorageResult, StoredFile};
+use crate::physical::ahead::ReadAhead;
+use crate::physical::{Metadata, ReadOrder, StorageError, StorageResult, StoredFile};
 
 /// A file of the cache, and what is fetched ahead of its readers.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct OpenCachedFile {
 
 impl OpenCachedFile {
     pub(super) fn new(file: Arc<CachedFile>, order: ReadOrder) -> Self {
-        OpenCachedFile { file, ahead: ReadAhead::new(order) }
+        OpenCachedFile { file, ahead: ReadAhead::of_origin(order) }
     }
 
     /// What is likely to be read after a range. Nothing of a file that is not kept: it would be fetched twice.
@@ -26,7 +26,7 @@ impl OpenCachedFile {
         if self.file.is_whole || !self.file.is_settled() {
             return None;
         }
-        self.ahead.after(offset..offset.saturating_add(length as u64))
+        self.ahead.after(offset, length)
     }
 }
 

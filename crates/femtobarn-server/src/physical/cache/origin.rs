@@ -82,6 +82,22 @@ impl Origin {
         path: &StoragePath,
         opaque: Opaque<'_>,
     ) -> StorageResult<Location> {
+        self.location_with(path, &opaque.selection())
+    }
+
+    /// The same for opening a file, which the origin may first have to bring back from a store.
+    ///
+    /// # Errors
+    /// If the protocol has no such name.
+    pub(super) fn location_to_open(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Location> {
+        self.location_with(path, &opaque.selection_and_urgency())
+    }
+
+    fn location_with(&self, path: &StoragePath, opaque: &[u8]) -> StorageResult<Location> {
         if path.as_bytes().contains(&b'?') {
             // The origin would take the rest for opaque information.
             let what = format!("cannot ask the origin for {path}: the name has a '?'");
@@ -89,7 +105,7 @@ impl Origin {
         }
         let top = self.url.location.path();
         let top = top.strip_suffix(b"/").unwrap_or(top);
-        Location::new([top, path.as_bytes(), &opaque.selection()].concat())
+        Location::new([top, path.as_bytes(), opaque].concat())
             .map_err(|error| StorageError::refused(Errno::ENAMETOOLONG, error.to_string()))
     }
 

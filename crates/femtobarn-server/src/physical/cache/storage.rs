@@ -11,7 +11,6 @@ use xrd::Location;
 use xrd::client::{File, Url};
 use xrd::response::StatLine;
 
-use super::ahead::ReadOrder;
 use super::file::CachedFile;
 use super::open::OpenCachedFile;
 use super::origin::{self, Origin, OriginError};
@@ -19,8 +18,8 @@ use super::pages::{KeptPages, Version};
 use super::room::{self, CacheCounts, CacheUse, LeavingFiles, Room};
 use super::shared::Shared;
 use crate::physical::{
-    Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
-    StoragePath, StorageResult, StoredFile,
+    Creation, FileKind, FolderEntry, Hints, Metadata, Opaque, OpenMode, Space, Storage,
+    StorageError, StoragePath, StorageResult, StoredFile,
 };
 
 /// Between two looks for files that leave because nobody has them open.
@@ -139,12 +138,13 @@ impl CachedOrigin {
         }
     }
 
-    fn open_file(&self, path: &StoragePath, location: &Location) -> StorageResult<Arc<CachedFile>> {
-        let mut known = self.known(path, location)?;
+    fn open_file(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Arc<CachedFile>> {
+        let location = self.shared.origin.location(path, opaque)?;
+        let mut known = self.known(path, &location)?;
         if known.metadata.kind == FileKind::Folder {
             return Err(StorageError::cannot("open", path, Errno::EISDIR));
         }
-        let (room, name) = (&self.shared.room, self.shared.origin.kept_name(location));
+        let (room, name) = (&self.shared.room, self.shared.origin.kept_name(&location));
         let stem = room.stem(&name);
         let is_right = |version| move |kept| self.shared.is_same(kept, version);
         let kept = KeptPages::open_kept(&stem, &name, is_right(known.version)).ok().flatten();
@@ -153,13 +153,14 @@ impl CachedOrigin {
         if known.is_from_origin && !is_whole {
             // Opened now, so that the origin keeps these bytes for this file, and refuses who may not read them. What
             // it has opened counts: the answer about the path may have been another server's.
-            let (file, connection, stat) = self.open_at_origin(location)?;
+            let asked = self.shared.origin.location_to_open(path, opaque)?;
+            let (file, connection, stat) = self.open_at_origin(&asked)?;
             known = Known::told(&stat, path)?;
             remote = Some((file, connection));
         }
         let Known { version, metadata, .. } = known;
         let is_meant = |file: &CachedFile| {
-            file.location == *location && self.shared.is_same(file.version, version)
+            file.location == location && self.shared.is_same(file.version, version)
         };
         let mut failure = None;
         let file = room.open_file(&stem, is_meant, || {
@@ -204,9 +205,8 @@ impl Storage for CachedOrigin {
         if how.write || how.creation != Creation::Existing {
             return Err(self.read_only("write", path));
         }
-        let location = self.shared.origin.location(path, opaque)?;
-        let file = self.open_file(path, &location)?;
-        Ok(Arc::new(OpenCachedFile::new(file, ReadOrder::said(opaque))))
+        let file = self.open_file(path, opaque)?;
+        Ok(Arc::new(OpenCachedFile::new(file, Hints::of(opaque).order)))
     }
 
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {

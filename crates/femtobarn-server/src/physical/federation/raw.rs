@@ -7,9 +7,7 @@ use nix::errno::Errno;
 
 use super::error::{catalogue_error, read_only_error};
 use super::guarded::{GuardedFile, Writers};
-use super::request::{
-    csn_of, database_of, is_below_databases, is_file_of, priority_of, session_of,
-};
+use super::request::{csn_of, database_of, is_below_databases, is_file_of, session_of};
 use super::storage::FederationStorage;
 use crate::physical::{
     Creation, Opaque, OpenMode, StorageError, StoragePath, StorageResult, StoredFile,
@@ -27,15 +25,15 @@ impl FederationStorage {
             return self.open_to_write(path, how, opaque);
         }
         if is_below_databases(path) {
-            let open = || self.files.open(path, how, Opaque::default());
+            let open = || self.files.open(path, how, opaque);
             let database = || self.database_of_file(path);
-            return self.open_or_recall(open, path, priority_of(&opaque), database);
+            return self.open_or_recall(open, path, opaque, database);
         }
         let at = match csn_of(&opaque) {
             Some(csn) => csn,
             None => self.catalogue.head().map_err(|error| catalogue_error("open", path, error))?,
         };
-        self.file_of(&self.database(path, at)?, priority_of(&opaque))
+        self.file_of(&self.database(path, at)?, opaque)
     }
 
     /// Opens a database's file for writing, or creates one for a new database. A path that belongs to any database,
@@ -57,12 +55,12 @@ impl FederationStorage {
         let database = self.database_to_write(path, opaque)?;
         let permit = writers.admit(session_of(&opaque), database)?;
         if how.creation == Creation::Existing {
-            let file = self.files.open(path, how, Opaque::default())?;
+            let file = self.files.open(path, how, opaque)?;
             return Ok(Arc::new(GuardedFile { file, permit }));
         }
         let mut new = None;
         permit.during(&mut || {
-            new = Some(self.files.open(path, how, Opaque::default())?);
+            new = Some(self.files.open(path, how, opaque)?);
             writers.file_created(path, database);
             Ok(())
         })?;

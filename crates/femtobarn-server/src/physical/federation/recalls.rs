@@ -11,7 +11,8 @@ use nix::errno::Errno;
 use super::error::catalogue_error;
 use super::storage::FederationStorage;
 use crate::physical::{
-    FileKind, Metadata, StorageError, StoragePath, StorageResult, StoredFile, WantedBy,
+    FileKind, Hints, Metadata, Opaque, StorageError, StoragePath, StorageResult, StoredFile,
+    WantedBy,
 };
 
 /// A client that waits comes again at least this often, so that it learns soon when the file is there.
@@ -35,8 +36,7 @@ impl FederationStorage {
         wanted: WantedBy<'_>,
     ) -> StorageResult<Option<Duration>> {
         let Some(recaller) = &self.recaller else { return Ok(None) };
-        let wait = recaller.recall(row.id, wanted.user, wanted.priority);
-        wait.map_err(|error| archive_error("stage", &row.name, error))
+        recaller.recall(row.id, wanted).map_err(|error| archive_error("stage", &row.name, error))
     }
 
     /// Removes a database's file from the disk, if its copies and pins allow it.
@@ -71,7 +71,7 @@ impl FederationStorage {
         &self,
         open: impl Fn() -> StorageResult<Arc<dyn StoredFile>>,
         name: &impl Display,
-        priority: u8,
+        opaque: Opaque<'_>,
         database: impl Fn() -> StorageResult<Option<DatabaseId>>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let failed = match open() {
@@ -82,7 +82,8 @@ impl FederationStorage {
             return Err(failed);
         };
         // Whoever opens files one by one waits for each, so they all count as one user.
-        match recaller.recall(database, "", priority) {
+        let Hints { priority, deadline, .. } = Hints::of(opaque);
+        match recaller.recall(database, WantedBy { user: "", priority, deadline }) {
             // It has come back meanwhile.
             Ok(None) => open(),
             Ok(Some(wait)) => {

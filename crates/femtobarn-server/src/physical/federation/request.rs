@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `fb.csn=41`, `fb.tag=NAME` | the snapshot that is read |
 //! | `fb.raw=1` | the database's file as it is on disk |
-//! | `fb.priority=3` | from 0 to 3: of files that opens wait for, those with a higher one come back from their stores first |
 //! | `fb.database=7`, `fb.session=UUID` | the database that is written to, and the session that holds it |
+//!
+//! [Hints](crate::physical::Hints) decide which files come back from their stores first, and go on to the folder.
 
 use std::path::Path;
 
@@ -23,11 +24,6 @@ pub(super) fn is_raw(opaque: Opaque<'_>) -> bool {
 /// The number of the snapshot that is asked for.
 pub(super) fn csn_of(opaque: &Opaque<'_>) -> Option<Csn> {
     text_of(opaque, "fb.csn")?.parse().ok().map(Csn)
-}
-
-/// How urgently a file is wanted that is not on the disk.
-pub(super) fn priority_of(opaque: &Opaque<'_>) -> u8 {
-    text_of(opaque, "fb.priority").and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// The database that the writer says it writes to.

@@ -13,12 +13,12 @@ use percent_encoding::percent_decode;
 use super::error::{catalogue_error, read_only_error, synthesis_error};
 use super::guarded::Writers;
 use super::recalls::offline_metadata;
-use super::request::{is_below_databases, is_databases_folder, is_raw, priority_of};
+use super::request::{is_below_databases, is_databases_folder, is_raw};
 use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
 use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
 use crate::physical::{
-    Creation, FolderEntry, Metadata, Opaque, OpenMode, PosixStorage, Space, Storage, StorageError,
-    StoragePath, StorageResult, StoredFile, WantedBy,
+    Creation, FolderEntry, Hints, Metadata, Opaque, OpenMode, PosixStorage, Space, Storage,
+    StorageError, StoragePath, StorageResult, StoredFile, WantedBy,
 };
 
 /// The suffix of databases' names.
@@ -126,21 +126,21 @@ impl FederationStorage {
         })
     }
 
-    /// Opens the file of a database for reading.
+    /// Opens the file of a database for reading. Of the opaque information the hints count.
     pub(super) fn file_of(
         &self,
         row: &DatabaseRow,
-        priority: u8,
+        opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let location = Path::new(&row.path);
         if !location.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
-            let open = || self.files.open(&path, OpenMode::default(), Opaque::default());
-            return self.open_or_recall(open, &row.name, priority, || Ok(Some(row.id)));
+            let open = || self.files.open(&path, OpenMode::default(), opaque);
+            return self.open_or_recall(open, &row.name, opaque, || Ok(Some(row.id)));
         }
         // The path of an attached file was given by the user who attached it, not by a client.
         let shown = StoragePath::new(format!("/{}{SUFFIX}", row.name).as_bytes())?;
-        PosixStorage::open_outside(location, &shown)
+        PosixStorage::open_outside(location, &shown, opaque)
     }
 
     /// Opens a database as a complete file.
@@ -148,10 +148,10 @@ impl FederationStorage {
         &self,
         row: &DatabaseRow,
         snapshot: PinnedSnapshot,
-        priority: u8,
+        opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let PinnedSnapshot { csn, pin } = snapshot;
-        let file = self.file_of(row, priority)?;
+        let file = self.file_of(row, opaque)?;
         let origin =
             SnapshotOrigin { catalogue: Arc::clone(&self.catalogue), row: row.clone(), csn };
         if row.state != DatabaseState::Open {
@@ -178,7 +178,7 @@ impl FederationStorage {
         if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row, it)) {
             return Ok(metadata);
         }
-        let file = self.file_of(row, 0)?;
+        let file = self.file_of(row, Opaque::default())?;
         let is_backed_up = residence.is_some_and(|it| it.state() == ResidenceState::Both);
         let metadata = Metadata { is_backed_up, ..snapshot_file::read_only(file.metadata()?) };
         match row.state {
@@ -218,7 +218,7 @@ impl Storage for FederationStorage {
         }
         let snapshot = self.pinned_snapshot(path, opaque)?;
         let row = self.database(path, snapshot.csn)?;
-        self.open_complete(&row, snapshot, priority_of(&opaque))
+        self.open_complete(&row, snapshot, opaque)
     }
 
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
@@ -269,7 +269,8 @@ impl Storage for FederationStorage {
         opaque: Opaque<'_>,
     ) -> StorageResult<Option<Duration>> {
         let snapshot = self.pinned_snapshot(path, opaque)?;
-        self.recall(&self.database(path, snapshot.csn)?, wanted)
+        let deadline = wanted.deadline.or(Hints::of(opaque).deadline);
+        self.recall(&self.database(path, snapshot.csn)?, WantedBy { deadline, ..wanted })
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {

@@ -12,8 +12,10 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::libc;
 use nix::sys::stat::fstat;
 
+use super::reserved_space::ReservedSpace;
 use super::tree::PosixTree;
-use crate::physical::{Metadata, StorageError, StoragePath, StorageResult, StoredFile};
+use crate::physical::ahead::ReadAhead;
+use crate::physical::{Metadata, ReadOrder, StorageError, StoragePath, StorageResult, StoredFile};
 
 /// The kernel is asked to write dirty bytes back whenever a write crosses a multiple of this.
 const WRITE_BACK_BYTES: u64 = 2 << 20;
@@ -43,6 +45,10 @@ pub(super) struct PosixFile {
     is_new: AtomicBool,
     /// Whether a sync has failed.
     is_broken: AtomicBool,
+    /// None unless the client says that it reads in order.
+    ahead: Option<ReadAhead>,
+    /// None unless the client says how long the new file will be.
+    reserved: Option<ReservedSpace>,
 }
 
 impl PosixFile {
@@ -59,6 +65,26 @@ impl PosixFile {
             tree,
             is_new: AtomicBool::new(is_new),
             is_broken: AtomicBool::new(false),
+            ahead: None,
+            reserved: None,
+        }
+    }
+
+    /// The same for a client that says how it reads, or how many bytes it writes to a new file.
+    pub(super) fn told(self, order: ReadOrder, size: Option<u64>) -> Self {
+        if order == ReadOrder::Random {
+            // Else the kernel reads on behind some ranges: 1.09 bytes for each byte of 64 KiB, 1.8 of 256 KiB.
+            let _ = posix_fadvise(&self.file, 0, 0, PosixFadviseAdvice::POSIX_FADV_RANDOM);
+        }
+        let (ahead, reserved) = (ReadAhead::of_disk(order), size.map(ReservedSpace::new));
+        PosixFile { ahead, reserved, ..self }
+    }
+
+    /// Announces what a client reads next that reads in order.
+    fn read_ahead(&self, offset: u64, length: usize) {
+        let ahead = self.ahead.as_ref().and_then(|ahead| ahead.after(offset, length));
+        if let Some(ahead) = ahead {
+            self.will_need(ahead.start, ahead.end - ahead.start);
         }
     }
 
@@ -144,6 +170,7 @@ impl StoredFile for PosixFile {
                 Err(error) => return Err(self.cannot("read", &error)),
             }
         }
+        self.read_ahead(offset, filled);
         Ok(filled)
     }
 
@@ -157,6 +184,7 @@ impl StoredFile for PosixFile {
                 Err(_) => return Ok(None),
             }
         }
+        self.read_ahead(offset, filled);
         Ok(Some(filled))
     }
 
@@ -164,6 +192,9 @@ impl StoredFile for PosixFile {
         self.refuse_if_broken()?;
         if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > i64::MAX as u64) {
             return Err(StorageError::cannot("write", &self.path, Errno::EFBIG));
+        }
+        if let Some(reserved) = &self.reserved {
+            reserved.reach(&self.file, offset);
         }
         let written = self.write_past_cache(offset, bytes);
         let cached = &bytes[written..];

@@ -7,13 +7,16 @@
 //! 4. Large writes that fill whole windows bypass the page cache if the file system supports it. Readers see what
 //!    was written in either case.
 //! 5. Once a sync has failed, the state on disk is unknown: the open file refuses further writes.
+//! 6. Of a client that says how long its new file will be, space is reserved ahead of the writes; one without room is
+//!    refused before it is made.
 //!
 //! `root_folder` resolves paths and `accounts` knows users and groups; `tree` holds both, for the storage and its open
-//! files (`file`). `attributes` has extended attributes and permissions.
+//! files (`file`). `attributes` has extended attributes and permissions, `reserved_space` the space of new files.
 
 mod accounts;
 mod attributes;
 mod file;
+mod reserved_space;
 mod root_folder;
 mod tree;
 
@@ -29,8 +32,8 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, ftruncate, unlinkat};
 
 use super::{
-    Creation, FileKind, FolderEntry, Metadata, Opaque, OpenMode, Space, Storage, StorageError,
-    StoragePath, StorageResult, StoredFile,
+    Creation, FileKind, FolderEntry, Hints, Metadata, Opaque, OpenMode, Space, Storage,
+    StorageError, StoragePath, StorageResult, StoredFile,
 };
 use file::PosixFile;
 use tree::PosixTree;
@@ -63,13 +66,14 @@ impl PosixStorage {
     pub(super) fn open_outside(
         file: &Path,
         shown: &StoragePath,
+        opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
             return Err(StorageError::cannot("open", shown, Errno::EISDIR));
         };
         let folder = PosixStorage::new(folder);
         let name = StoragePath::top().join(name.as_encoded_bytes())?;
-        match folder.and_then(|folder| folder.open(&name, OpenMode::default(), Opaque::default())) {
+        match folder.and_then(|folder| folder.open(&name, OpenMode::default(), opaque)) {
             Err(StorageError::Refused(errno, _)) => Err(StorageError::cannot("open", shown, errno)),
             other => other,
         }
@@ -77,11 +81,7 @@ impl PosixStorage {
 
     /// Refuses a file without room for the bytes that a client announces, as XRootD's clients do. This is an early warning
     /// only, so what cannot be found out refuses nothing.
-    fn check_space(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
-        let announced = opaque.value_of("oss.asize").and_then(|text| str::from_utf8(text).ok());
-        let Some(announced) = announced.and_then(|text| text.parse::<u64>().ok()) else {
-            return Ok(());
-        };
+    fn check_space(&self, path: &StoragePath, announced: u64) -> StorageResult<()> {
         // A file that is written over gives its own space.
         let before = self.metadata(path, Opaque::default()).map_or(0, |found| found.size);
         // Folders that are missing will be made in the nearest one that is there, whose disk counts.
@@ -196,8 +196,10 @@ impl Storage for PosixStorage {
         how: OpenMode,
         opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
-        if how.creation != Creation::Existing {
-            self.check_space(path, opaque)?;
+        let hints = Hints::of(opaque);
+        let announced = hints.size.filter(|_| how.creation != Creation::Existing);
+        if let Some(announced) = announced {
+            self.check_space(path, announced)?;
         }
         let file = self.open_plain(path, how)?;
         let metadata = fstat(&file).map_err(|errno| StorageError::cannot("stat", path, errno))?;
@@ -210,7 +212,8 @@ impl Storage for PosixStorage {
             }
         }
         let is_new = how.creation != Creation::Existing;
-        Ok(Arc::new(PosixFile::new(file, path.clone(), Arc::clone(&self.tree), is_new)))
+        let file = PosixFile::new(file, path.clone(), Arc::clone(&self.tree), is_new);
+        Ok(Arc::new(file.told(hints.order, announced)))
     }
 
     fn metadata(&self, path: &StoragePath, _opaque: Opaque<'_>) -> StorageResult<Metadata> {

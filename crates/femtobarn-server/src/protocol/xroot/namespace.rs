@@ -195,9 +195,10 @@ impl RequestHandler {
             let path = self.path(location, action).await?;
             if is_staging {
                 let (user, priority) = (user.clone(), prepare.priority);
+                let hints = opaque(location).0.to_vec();
                 let stage = move |service: &RootService| {
-                    let wanted = WantedBy { user: &user, priority };
-                    Ok(service.logical.exports.stage(&path, wanted, Opaque::default()).is_ok())
+                    let wanted = WantedBy { user: &user, priority, deadline: None };
+                    Ok(service.logical.exports.stage(&path, wanted, Opaque(&hints)).is_ok())
                 };
                 self.call(false, stage).await?;
             }

@@ -87,6 +87,10 @@ impl RequestHandler {
         if let Some(csn) = before.map_err(response_of)? {
             opaque_bytes.extend_from_slice(format!("&fb.csn={csn}").as_bytes());
         }
+        if open.options.contains(OpenOptions::SEQUENTIAL) {
+            // What the client says itself comes first, and counts.
+            opaque_bytes.extend_from_slice(b"&fb.access=sequential");
+        }
         let (file, mut metadata, copy) = if let Some(source) = source {
             self.begin_copy(&open.location, (&path, how), source).await?
         } else {

@@ -129,13 +129,19 @@ fn a_full_disk_gives_enospc_and_works_again_after_a_removal() {
 fn what_is_announced_needs_room_where_it_will_be(folder: &Path) {
     let top = PosixStorage::new(folder.parent().unwrap()).unwrap();
     let disk = folder.file_name().unwrap().to_str().unwrap();
-    let open = |name: &str, creation, announced: u64| {
+    let open_with = |name: &str, creation, opaque: &str| {
         let how = OpenMode { make_folders: true, ..how(creation) };
-        let opaque = format!("oss.asize={announced}");
         top.open(&at(&format!("/{disk}/{name}")), how, Opaque(opaque.as_bytes())).map(drop)
     };
-    let refused = errno_of(open("new/deep/a", Creation::New, 2_000_000));
-    assert_eq!((refused, folder.join("new").exists()), (Some(Errno::ENOSPC), false));
+    let open = |name, creation, announced: u64| {
+        open_with(name, creation, &format!("oss.asize={announced}"))
+    };
+    let too_large = ["oss.asize=2000000", "fb.size=2000000", "fb.size=99999999999999999999"];
+    for announced in too_large {
+        let refused = errno_of(open_with("new/deep/a", Creation::New, announced));
+        assert_eq!((refused, folder.join("new").exists()), (Some(Errno::ENOSPC), false));
+    }
+    assert_eq!(open_with("over", Creation::IfAbsent, "fb.size=many"), Ok(()), "it is no number");
     assert_eq!(open("new/deep/a", Creation::New, 500_000), Ok(()));
     let over = std::fs::File::create(folder.join("over")).unwrap();
     over.set_len(2_000_000).unwrap();

@@ -1,6 +1,6 @@
 //! Rules for file systems only: links, pipes, other processes.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -213,4 +213,29 @@ fn without_permission(folder: &Path) {
     let made = storage.open(&at("/new"), how(Creation::New), Opaque::default());
     assert_eq!(errno_of(made), Some(Errno::EACCES));
     storage.set_mode(&at("/"), 0o700).unwrap();
+}
+
+#[test]
+fn space_is_reserved_for_what_a_client_announces_and_not_more() {
+    const MIB: u64 = 1 << 20;
+    let (folder, storage) = beside_a_secret();
+    let write = |name: &str, hint: &str, offset| {
+        let file = storage.open(&at(name), how(Creation::New), Opaque(hint.as_bytes())).unwrap();
+        file.write_at(offset, &[7; 4096]).unwrap();
+        let found = std::fs::metadata(folder.path().join("top").join(&name[1..])).unwrap();
+        assert_eq!(found.len(), offset + 4096, "{hint}");
+        found.blocks() * 512
+    };
+    assert!(write("/plain", "", 0) < MIB);
+    let (whole, slack) = (10 * MIB, 64 * 1024);
+    for (name, hint) in [("/ours", "fb.size=10485760"), ("/theirs", "oss.asize=10485760")] {
+        assert!((whole..whole + slack).contains(&write(name, hint, 0)), "{hint}");
+    }
+    let large = "fb.size=500000000";
+    assert!((64 * MIB..64 * MIB + slack).contains(&write("/begun", large, 0)), "a block at a time");
+    assert!(write("/sparse", large, 450_000_000) <= 64 * MIB + slack, "what lies before is a hole");
+    assert!(write("/past", "fb.size=1", MIB) < MIB, "more than was announced");
+    let cut = storage.open(&at("/begun"), to_write(), Opaque::default()).unwrap();
+    cut.truncate(4096).unwrap();
+    assert!(std::fs::metadata(folder.path().join("top/begun")).unwrap().blocks() * 512 < MIB);
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use femtobarn_server::physical::{
-    Clock, Creation, DiskAccount, DiskModel, MemoryStorage, Opaque, Storage, StorageError,
-    StoredFile, Throttle, ThrottledStorage,
+    Clock, Creation, DiskAccount, DiskModel, MemoryStorage, Opaque, OpenMode, Storage,
+    StorageError, StoredFile, Throttle, ThrottledStorage,
 };
 
 use super::{at, how};
@@ -53,7 +53,7 @@ impl<C: Clock + Default> Slow<C> {
 
     /// A new file of this size.
     fn file(&self, path: &str, size: usize) -> Arc<dyn StoredFile> {
-        let how = femtobarn_server::physical::OpenMode { make_folders: true, ..how(Creation::New) };
+        let how = OpenMode { make_folders: true, ..how(Creation::New) };
         let file = self.storage.open(&at(path), how, Opaque::default()).unwrap();
         if size > 0 {
             file.write_at(0, &vec![7; size]).unwrap();
@@ -363,8 +363,8 @@ impl Clock for SharedClock {
     }
 }
 
-/// Total bytes a second that two readers of two files get from one disk of 1998.
-fn rate_of_two_readers(read: impl Fn(&dyn StoredFile) + Sync) -> f64 {
+/// Total bytes a second that two readers of two files, which give this hint, get from one disk of 1998.
+fn rate_of_two_readers(hint: &str, read: impl Fn(&dyn StoredFile) + Sync) -> f64 {
     const DISK_OF_1998: DiskModel = DiskModel {
         bytes_per_second: 22_000_000,
         seeks_per_second: 100,
@@ -381,10 +381,12 @@ fn rate_of_two_readers(read: impl Fn(&dyn StoredFile) + Sync) -> f64 {
     let before = slow.clock.now();
     slow.clock.times.lock().unwrap().awake = 2;
     std::thread::scope(|scope| {
-        for file in &files[..2] {
-            scope.spawn(|| {
-                read(&**file);
-                slow.clock.leave();
+        for path in ["/a", "/b"] {
+            let file = slow.storage.open(&at(path), OpenMode::default(), Opaque(hint.as_bytes()));
+            let (file, read, clock) = (file.unwrap(), &read, &slow.clock);
+            scope.spawn(move || {
+                read(&*file);
+                clock.leave();
             });
         }
     });
@@ -404,9 +406,13 @@ fn read_by(file: &dyn StoredFile, piece: usize, ahead: u64) {
 
 #[test]
 fn bursts_use_nearly_all_of_a_disk_and_single_blocks_less_than_half() {
-    let bursts = rate_of_two_readers(|file| read_by(file, 256 << 10, 4 << 20));
+    let bursts = rate_of_two_readers("", |file| read_by(file, 256 << 10, 4 << 20));
     assert!(bursts > 0.9 * 22e6, "{bursts}");
     assert!(bursts < 22e6, "{bursts}");
-    let blocks = rate_of_two_readers(|file| read_by(file, 64 << 10, 0));
+    let blocks = rate_of_two_readers("", |file| read_by(file, 64 << 10, 0));
     assert!(blocks < 0.5 * 22e6, "{blocks}");
+    let told = rate_of_two_readers("fb.access=sequential", |file| read_by(file, 64 << 10, 0));
+    assert!(told > 0.9 * 22e6, "{told}");
+    let random = rate_of_two_readers("fb.access=random", |file| read_by(file, 64 << 10, 0));
+    assert!(random < 0.5 * 22e6, "{random}");
 }

@@ -9,6 +9,7 @@
 //!    the transaction fails, and nothing that it wrote is committed.
 //! 4. A writer names its session and the database. Once the session does not hold the database any more,
 //!    the server refuses writes, which is a conflict.
+//! 5. The hints of the federation's URL are given to the server whenever a file is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +26,9 @@ use xrd::{ErrorCode, Location};
 
 use super::server_file::ServerFile;
 use crate::error::{Error, Result};
+
+/// The hints that a federation's URL may have for the opens of its files.
+const HINTS: [&[u8]; 3] = [b"fb.access", b"fb.priority", b"fb.deadline"];
 
 /// The folder of a federation on a server.
 #[derive(Clone, Debug)]
@@ -183,9 +187,15 @@ impl RemoteFolder {
     }
 
     fn location(&self, relative: &str, writer: &str) -> Result<Location> {
-        let folder = String::from_utf8_lossy(self.client.url().location.path()).into_owned();
+        let url = &self.client.url().location;
+        let folder = String::from_utf8_lossy(url.path());
         let folder = folder.trim_end_matches('/');
-        let location = Location::new(format!("{folder}/{relative}?fb.raw=1{writer}"));
+        let mut text = format!("{folder}/{relative}?fb.raw=1{writer}").into_bytes();
+        for (key, value) in url.pairs().filter(|(key, _)| HINTS.contains(key)) {
+            let pair: [&[u8]; 4] = [b"&", key, b"=", value];
+            text.extend(pair.concat());
+        }
+        let location = Location::new(text);
         location.map_err(|error| Error::invalid(error.to_string()))
     }
 }

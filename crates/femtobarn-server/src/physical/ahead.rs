@@ -1,16 +1,19 @@
-//! Reading ahead of those who read a file in order, so that they do not wait for the origin at each read.
+//! Reading ahead of those who read a file in order, so that they do not wait for an origin or a disk at each read.
 //!
 //! 1. What is fetched ahead is at most a sixth of what was read in order before: whoever reads parts of a file costs
 //!    the origin hardly more than these. What was left out counts as fetched ahead in vain, until it is read. Only a
 //!    client that says it reads in order (`fb.access=sequential`) gets more, and one that says it does not
 //!    (`fb.access=random`) gets nothing ahead.
-//! 2. Several readers of one file are told apart by their places in it.
+//! 2. Several readers of one file are told apart by their places in it; those that read in order, if they are farther apart
+//!    than is fetched ahead.
+//! 3. Disks are asked for half of what is fetched ahead at once: with several readers, each such burst costs a seek. They
+//!    read ahead by themselves of clients that say nothing.
 
 use std::ops::Range;
 
 use parking_lot::Mutex;
 
-use crate::physical::Opaque;
+use super::hints::ReadOrder;
 
 /// Bytes that are fetched ahead of one reader at most.
 const WINDOW_MAX: u64 = 8 << 20;
@@ -18,24 +21,19 @@ const WINDOW_MAX: u64 = 8 << 20;
 const WINDOW_MIN: u64 = 64 << 10;
 /// The part of what was read in order that is fetched ahead.
 const PART: u64 = 6;
-/// The part of the window that is fetched at once: with larger ones, readers would wait at its end.
-const STEP: u64 = 8;
+/// The part of the window that is fetched at once from an origin: with larger ones, readers would wait at its end.
+const STEPS: u64 = 8;
+/// The same from a disk.
+const BURSTS: u64 = 2;
 /// Readers that are told apart. Of more, those that have read the latest count.
 const RUNS_MAX: usize = 16;
-
-/// How a client says that it reads a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadOrder {
-    /// It has not said it.
-    Unknown,
-    Sequential,
-    Random,
-}
 
 /// What was read in order, a run for each reader.
 #[derive(Debug)]
 pub(super) struct ReadAhead {
     order: ReadOrder,
+    /// In how many steps a window is fetched.
+    steps: u64,
     /// The latest one last.
     runs: Mutex<Vec<Run>>,
 }
@@ -52,28 +50,28 @@ struct Run {
     fetched: u64,
 }
 
-impl ReadOrder {
-    pub(super) fn said(opaque: Opaque<'_>) -> Self {
-        match opaque.value_of("fb.access") {
-            Some(b"sequential") => ReadOrder::Sequential,
-            Some(b"random") => ReadOrder::Random,
-            _ => ReadOrder::Unknown,
-        }
-    }
-}
-
 impl ReadAhead {
-    pub(super) fn new(order: ReadOrder) -> Self {
-        ReadAhead { order, runs: Mutex::default() }
+    /// Of the readers of an origin's file.
+    pub(super) fn of_origin(order: ReadOrder) -> Self {
+        ReadAhead { order, steps: STEPS, runs: Mutex::default() }
+    }
+
+    /// Of the readers of a file on a disk; none unless they say that they read in order.
+    pub(super) fn of_disk(order: ReadOrder) -> Option<Self> {
+        let runs = Mutex::default();
+        (order == ReadOrder::Sequential).then_some(ReadAhead { order, steps: BURSTS, runs })
     }
 
     /// What is worth fetching now that a range is read.
-    pub(super) fn after(&self, read: Range<u64>) -> Option<Range<u64>> {
+    pub(super) fn after(&self, offset: u64, length: usize) -> Option<Range<u64>> {
+        let read = offset..offset.saturating_add(length as u64);
         if self.order == ReadOrder::Random {
             return None;
         }
         let mut runs = self.runs.lock();
-        let known = runs.iter().rposition(|run| run.is_continued_by(&read));
+        let is_in_order = self.order == ReadOrder::Sequential;
+        let near = if is_in_order { WINDOW_MAX } else { 4 * (read.end - read.start) };
+        let known = runs.iter().rposition(|run| run.is_continued_by(&read, near));
         let mut run = match known {
             Some(place) => runs.remove(place),
             None => Run { bytes: 0, gaps: 0, end: read.start, fetched: read.end },
@@ -95,7 +93,7 @@ impl ReadAhead {
             _ => (run.bytes / PART).saturating_sub(run.gaps).min(WINDOW_MAX),
         };
         let (start, end) = (run.fetched.max(run.end), run.end.saturating_add(window));
-        let is_due = end.saturating_sub(start) >= (window / STEP).max(WINDOW_MIN);
+        let is_due = end.saturating_sub(start) >= (window / self.steps).max(WINDOW_MIN);
         is_due.then_some(start..end)
     }
 }
@@ -111,9 +109,8 @@ impl Run {
     }
 
     /// Whether a read goes on where this one ends. Clients with several requests under way read in order but for a few.
-    fn is_continued_by(&self, read: &Range<u64>) -> bool {
-        let length = read.end - read.start;
-        let near = (4 * length).min(WINDOW_MAX);
+    fn is_continued_by(&self, read: &Range<u64>, near: u64) -> bool {
+        let near = near.min(WINDOW_MAX);
         read.start <= self.end.saturating_add(near) && read.end.saturating_add(near) >= self.end
     }
 }
@@ -127,20 +124,20 @@ mod tests {
     /// Reads in order from `start` on. Returns how many bytes behind the last of them were fetched.
     fn read_in_order(ahead: &ReadAhead, start: u64, count: u64, length: u64) -> u64 {
         let reads = (0..count).map(|number| start + number * length);
-        let fetched = reads.filter_map(|at| ahead.after(at..at + length)).last();
+        let fetched = reads.filter_map(|at| ahead.after(at, length as usize)).last();
         fetched.map_or(0, |range| range.end.saturating_sub(start + count * length))
     }
 
     #[test]
     fn what_is_read_in_order_is_fetched_ahead_without_gaps() {
-        let ahead = ReadAhead::new(ReadOrder::Unknown);
+        let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
         let mut covered = None;
         for number in 0..4096 {
             let read = number * 64 * KIB..(number + 1) * 64 * KIB;
             if let Some(end) = covered {
                 assert!(read.start < end, "a read at {} found nothing fetched", read.start);
             }
-            if let Some(range) = ahead.after(read.clone()) {
+            if let Some(range) = ahead.after(read.start, 64 << 10) {
                 assert_eq!(range.start, covered.unwrap_or(read.end).max(read.end));
                 assert!(range.end - read.end <= (read.end / PART).min(WINDOW_MAX));
                 covered = Some(range.end);
@@ -151,7 +148,7 @@ mod tests {
 
     #[test]
     fn parts_of_a_file_cost_a_sixth_more_at_most() {
-        let ahead = ReadAhead::new(ReadOrder::Unknown);
+        let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
         let parts = 100;
         let fetched = (0..parts).map(|part| read_in_order(&ahead, part << 30, 50, 16 * KIB));
         let fetched = fetched.sum::<u64>();
@@ -163,9 +160,9 @@ mod tests {
     #[test]
     fn a_stride_is_not_in_order() {
         for (length, stride) in [(16, 80), (32, 128), (32, 64), (64, 100)] {
-            let ahead = ReadAhead::new(ReadOrder::Unknown);
+            let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
             let reads = (0..2000).map(|number| number * stride * KIB);
-            let fetched = reads.filter_map(|at| ahead.after(at..at + length * KIB));
+            let fetched = reads.filter_map(|at| ahead.after(at, (length * KIB) as usize));
             let fetched: u64 = fetched.map(|range| range.end - range.start).sum();
             assert_eq!(fetched, 0, "{length} KiB of each {stride}");
         }
@@ -173,12 +170,12 @@ mod tests {
 
     #[test]
     fn reads_that_overtake_each_other_are_in_order() {
-        let ahead = ReadAhead::new(ReadOrder::Unknown);
+        let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
         let mut end = 0;
         for pair in 0..500 {
             for number in [2 * pair + 1, 2 * pair] {
                 let at = number * 64 * KIB;
-                end = ahead.after(at..at + 64 * KIB).map_or(end, |range| range.end);
+                end = ahead.after(at, 64 << 10).map_or(end, |range| range.end);
             }
         }
         assert!(end > 1000 * 64 * KIB + 4096 * KIB, "{end}");
@@ -186,19 +183,19 @@ mod tests {
 
     #[test]
     fn reading_the_same_bytes_again_is_not_progress() {
-        let ahead = ReadAhead::new(ReadOrder::Unknown);
+        let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
         let fetched = (0..1000).map(|_| read_in_order(&ahead, 0, 4, 64 * KIB));
         assert_eq!(fetched.sum::<u64>(), 0);
     }
 
     #[test]
     fn readers_at_several_places_are_told_apart() {
-        let ahead = ReadAhead::new(ReadOrder::Unknown);
+        let ahead = ReadAhead::of_origin(ReadOrder::Unknown);
         let mut ends = [0; 8];
         for number in 0..256 {
             for (reader, end) in ends.iter_mut().enumerate() {
                 let at = ((reader as u64) << 32) + number * 64 * KIB;
-                *end = ahead.after(at..at + 64 * KIB).map_or(*end, |range| range.end - at);
+                *end = ahead.after(at, 64 << 10).map_or(*end, |range| range.end - at);
             }
         }
         assert!(ends.iter().all(|end| *end > 1024 * KIB), "{ends:?}");
@@ -206,11 +203,27 @@ mod tests {
 
     #[test]
     fn a_client_that_says_how_it_reads_is_believed() {
-        let said = |text: &'static str| ReadAhead::new(ReadOrder::said(Opaque(text.as_bytes())));
-        let at_once = said("fb.csn=4&fb.access=sequential").after(0..100);
+        let said = ReadAhead::of_origin;
+        let at_once = said(ReadOrder::Sequential).after(0, 100);
         assert_eq!(at_once, Some(100..100 + WINDOW_MAX));
-        assert_eq!(read_in_order(&said("fb.access=random"), 0, 1000, 64 * KIB), 0);
-        assert!(read_in_order(&said("fb.access=other"), 0, 1000, 64 * KIB) > 0);
-        assert_eq!(said("fb.access=sequential").after(u64::MAX - 1..u64::MAX), None);
+        assert_eq!(read_in_order(&said(ReadOrder::Random), 0, 1000, 64 * KIB), 0);
+        assert!(read_in_order(&said(ReadOrder::Unknown), 0, 1000, 64 * KIB) > 0);
+        assert_eq!(said(ReadOrder::Sequential).after(u64::MAX - 1, 1), None);
+    }
+
+    #[test]
+    fn a_disk_is_asked_for_long_bursts() {
+        assert!(ReadAhead::of_disk(ReadOrder::Unknown).is_none(), "the disk reads ahead itself");
+        assert!(ReadAhead::of_disk(ReadOrder::Random).is_none());
+        let ahead = ReadAhead::of_disk(ReadOrder::Sequential).expect("it is read in order");
+        let reads = (0..1024).map(|number| number * 64 * KIB);
+        let bursts: Vec<_> = reads.filter_map(|at| ahead.after(at, 64 << 10)).collect();
+        assert_eq!(bursts[0], 64 * KIB..64 * KIB + WINDOW_MAX);
+        assert_eq!(bursts.len(), 16, "{bursts:?}");
+        assert!(bursts[1..].iter().all(|burst| burst.end - burst.start >= WINDOW_MAX / 2));
+        assert!(bursts.windows(2).all(|pair| pair[0].end == pair[1].start), "nothing is left out");
+        // Whoever sends a long part of a file looks at its ends alone.
+        let ends = [100 << 20, (102 << 20) - 1];
+        assert_eq!(ends.map(|at| ahead.after(at, 1).is_some()), [true, false]);
     }
 }

@@ -1,0 +1,77 @@
+//! [`WantedBy`]: who wants a database on the disk, and how urgently.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use femtobarn_catalog::clock;
+
+use super::queue::PRIORITY_MAX;
+
+/// A recall whose estimated rest is more than the time to its deadline divided by this counts as late: estimates are
+/// averages, and others may come in between.
+const RESERVE: u32 = 2;
+
+/// Who wants a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WantedBy<'a> {
+    /// The user's name.
+    pub user: &'a str,
+    /// From 0 to 3: what comes first of that user's files.
+    pub priority: u8,
+    /// When it is to be there.
+    pub deadline: Option<Deadline>,
+}
+
+/// When a file is to be on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// So long after it was asked for first.
+    Within(Duration),
+    /// At this time.
+    At(SystemTime),
+}
+
+impl WantedBy<'_> {
+    /// The priority of a recall that was asked for `asked`, and will take about `rest` in its turn: the highest one if that
+    /// would miss its deadline. An estimate that has run out tells nothing.
+    pub(super) fn priority_for(&self, asked: Instant, rest: Duration) -> u8 {
+        let left = self.deadline.map(|deadline| deadline.left(asked));
+        let is_late =
+            left.is_some_and(|left| rest.is_zero() || left < rest.saturating_mul(RESERVE));
+        if is_late { PRIORITY_MAX } else { self.priority }
+    }
+}
+
+impl Deadline {
+    /// The time that is left of a request that was made `asked`.
+    fn left(self, asked: Instant) -> Duration {
+        match self {
+            Deadline::Within(time) => time.saturating_sub(asked.elapsed()),
+            Deadline::At(time) => time.duration_since(clock::utc()).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_would_be_late_in_its_turn_is_hastened() {
+        let wanted = |deadline| WantedBy { user: "ann", priority: 1, deadline };
+        let (now, minute) = (clock::now(), Duration::from_secs(60));
+        let within = |seconds| wanted(Some(Deadline::Within(Duration::from_secs(seconds))));
+        assert_eq!(wanted(None).priority_for(now, Duration::MAX), 1);
+        assert_eq!(within(130).priority_for(now, minute), 1);
+        assert_eq!(within(110).priority_for(now, minute), PRIORITY_MAX, "estimates are averages");
+        assert_eq!(within(u64::MAX).priority_for(now, minute), 1);
+        let earlier = now.checked_sub(minute).expect("the machine runs for a minute");
+        assert_eq!(within(130).priority_for(earlier, minute), PRIORITY_MAX);
+        let at = |time: SystemTime| wanted(Some(Deadline::At(time)));
+        assert_eq!(at(clock::utc() + 3 * minute).priority_for(earlier, minute), 1);
+        assert_eq!(within(130).priority_for(now, Duration::ZERO), PRIORITY_MAX);
+        assert_eq!(
+            at(SystemTime::UNIX_EPOCH).priority_for(now, Duration::from_secs(1)),
+            PRIORITY_MAX
+        );
+    }
+}
