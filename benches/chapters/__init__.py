@@ -13,6 +13,7 @@ NAMES = (
     "serving",
     "redirects",
     "caching",
+    "hints",
     "stores",
     "replication",
     "locking",
