@@ -50,13 +50,16 @@ pub(super) fn text(status: &ServerStatus) -> String {
          # TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {}\n",
         status.memory_bytes
     );
-    add_rows(&mut text, "export", "export", &EXPORTS, &status.exports, |export| &export.name);
+    let exports = &status.exports;
+    add_rows(&mut text, "export", &EXPORTS, exports, |export| [("export", &export.name)]);
     let federations = &status.federations;
-    add_rows(&mut text, "federation", "export", &FEDERATIONS, federations, |each| &each.name);
-    add_rows(&mut text, "disk", "disk", &DISKS, &status.disks, |disk| &disk.name);
-    add_rows(&mut text, "cache", "export", &CACHES, &status.caches, |cache| &cache.name);
-    add_rows(&mut text, "recall", "export", &RECALLS, &status.recalls, |recall| &recall.name);
-    add_rows(&mut text, "follower", "follower", &FOLLOWERS, &status.followers, |it| &it.name);
+    add_rows(&mut text, "federation", &FEDERATIONS, federations, |each| [("export", &each.name)]);
+    add_rows(&mut text, "disk", &DISKS, &status.disks, |disk| [("disk", &disk.name)]);
+    add_rows(&mut text, "cache", &CACHES, &status.caches, |cache| [("export", &cache.name)]);
+    add_rows(&mut text, "recall", &RECALLS, &status.recalls, |recall| [("export", &recall.name)]);
+    add_rows(&mut text, "follower", &FOLLOWERS, &status.followers, |follower| {
+        [("export", &follower.federation), ("follower", &follower.name)]
+    });
     add_latencies(&mut text, &status.latencies);
     text
 }
@@ -124,14 +127,13 @@ const DISKS: [Metric<DiskStatus>; 6] = [
     ("queue_seconds", "gauge", "Seconds of work that it still has to do", |d| d.queue_seconds),
 ];
 
-/// Adds metrics with a value for each row; the label tells rows apart.
-fn add_rows<T>(
+/// Adds metrics with a value for each row; the labels tell rows apart.
+fn add_rows<T, const LABELS: usize>(
     text: &mut String,
     family: &str,
-    label: &str,
     metrics: &[Metric<T>],
     rows: &[T],
-    name_of: impl Fn(&T) -> &str,
+    labels_of: impl Fn(&T) -> [(&'static str, &String); LABELS],
 ) {
     for (name, kind, help, value) in metrics.iter().filter(|_| !rows.is_empty()) {
         // Writing to a string cannot fail.
@@ -140,8 +142,9 @@ fn add_rows<T>(
             "# HELP femtobarn_{family}_{name} {help}.\n# TYPE femtobarn_{family}_{name} {kind}\n"
         );
         for row in rows {
-            let (of, value) = (escaped(name_of(row)), value(row));
-            let _ = writeln!(text, "femtobarn_{family}_{name}{{{label}=\"{of}\"}} {value}");
+            let labels = labels_of(row).map(|(label, of)| format!("{label}=\"{}\"", escaped(of)));
+            let (labels, value) = (labels.join(","), value(row));
+            let _ = writeln!(text, "femtobarn_{family}_{name}{{{labels}}} {value}");
         }
     }
 }
