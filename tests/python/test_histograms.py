@@ -79,6 +79,13 @@ def test_bins_that_are_not_given_hold_all_values(events: fb.View) -> None:
     assert events.hist({"run": 5}).axes[0].edges.tolist() == [0, 2, 4, 6, 8, 10]
 
 
+def test_the_greatest_value_is_in_the_last_bin_however_its_place_is_rounded(events: fb.View) -> None:
+    # hist divides by the width of all bins, and the quotient of the greatest value must stay below 1.
+    for factor in range(1, 60):
+        filled = events.hist("scaled", aliases={"scaled": f"(w - 0.5) * {factor}"})
+        assert filled.sum() == len(events), factor
+
+
 def test_missing_values_are_not_counted(events: fb.View) -> None:
     assert events.hist("z").sum() == ak.count(events["z"])
     found = events.hist({"z": (3, 0, 3), "run": [0, 5, 10]})

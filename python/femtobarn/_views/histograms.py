@@ -126,7 +126,9 @@ def _axis(kinds: Any, path: str, bins: Any, ranges: Mapping[str, Values]) -> Any
     if isinstance(bins, int):
         low, high = (*ranges[path], *ranges[path], 0, 1)[:2]
         if ranges[path].dtype.kind == "f":
-            widened = (low, np.nextafter(high, np.inf)) if low < high else (low - 0.5, high + 0.5)
+            # So far above the greatest value that its place, a quotient, is not rounded up to the end.
+            above = max(np.nextafter(high, np.inf), high + 1e-12 * (high - low))
+            widened = (low, above) if low < high else (low - 0.5, high + 0.5)
             return kinds.Regular(bins, *widened, **settings)
         low, high = int(low), int(high) + 1
         return (
