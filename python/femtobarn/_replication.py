@@ -182,7 +182,7 @@ def promote(folder: str | os.PathLike[str], url: str, *, force: bool = False) ->
     Raises
     ------
     DeniedError
-        If the folder follows no leader.
+        If the folder follows no leader, or this client has no right to promote copies there.
     UnavailableError
         If the leader does not answer, and `force` is not set.
     ConflictError

@@ -23,7 +23,7 @@ def serve(
     redirect_caches: Sequence[str] = (),
     port: int | None = None,
     address: str | None = None,
-    anonymous: Literal["nothing", "read", "all"] | None = None,
+    anonymous: Literal["nothing", "read", "write", "all"] | None = None,
     read_only: bool = False,
     config: str | os.PathLike[str] | None = None,
 ) -> Server:
@@ -52,6 +52,7 @@ def serve(
         Address to listen on; all addresses of the machine by default.
     anonymous
         Rights of clients without credentials; ``"read"`` if they are given neither here nor in `config`.
+        ``"all"`` is ``"write"``, and to `promote` copies.
     read_only
         Whether to refuse all changes.
     config

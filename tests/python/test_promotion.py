@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from copying_servers import certified
 from followed import assert_same, put, serve, url_of
 from server_settings import QUICK_STOP
+from test_http_copies import ISSUER, token_and_keys
 
 import femtobarn as fb
 from femtobarn import cli
@@ -67,6 +69,45 @@ def test_a_promotion_loses_nothing(leader: tuple[fb.Federation, fb.Server], tmp_
             third.catch_up()
             with fb.open(tmp_path / "third.fed") as third_copy:
                 assert_same(third_copy, copy, copy.snapshot().csn)
+
+
+def test_a_promotion_takes_a_right_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    certificate, key, root = certified(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(root))
+    (tmp_path / "server.toml").write_text(
+        f'[tls]\ncertificate = "{certificate}"\nkey = "{key}"\n[limits]\ndrain_seconds = 0\n'
+        f'[auth]\naudiences = ["copies"]\n[[auth.issuer]]\nissuer = "{ISSUER}"\n'
+        f'keys = "{tmp_path}/issuer.jwks"\n'
+    )
+    promote = ["promote", str(tmp_path / "copy.fed"), "roots://new//lhc.fed"]
+    token, _ = token_and_keys(tmp_path, "storage.read:/ storage.modify:/ storage.stage:/")
+    with (
+        fb.create(tmp_path / "lhc.fed") as fed,
+        fb.serve(
+            fed.path, port=0, address="127.0.0.1", anonymous="write", config=tmp_path / "server.toml"
+        ) as server,
+    ):
+        url = f"roots://localhost:{server.port}//lhc.fed"
+        put(fb.open(url), "run1/hits", 10)
+        with fb.follow(url, tmp_path / "copy.fed") as follower:
+            follower.catch_up()
+        for is_anonymous in (True, False):
+            if not is_anonymous:
+                monkeypatch.setenv("BEARER_TOKEN", token)
+            put(fb.open(url), "run1/hits", 10)
+            for more in ([], ["--force"]):
+                assert cli.main([*promote, *more]) != 0
+                assert "may not promote a copy of /lhc.fed" in capsys.readouterr().err
+        put(fed, "run1/hits", 10)
+        token, _ = token_and_keys(tmp_path, "storage.read:/ femtobarn.promote:/lhc.fed")
+        monkeypatch.setenv("BEARER_TOKEN", token)
+        assert cli.main(promote) == 0
+        with pytest.raises(fb.DeniedError, match=r"is led by roots://new//lhc\.fed"):
+            put(fed, "run1/hits", 1)
+    with fb.open(tmp_path / "copy.fed") as copy:
+        assert len(copy["run1/hits"]) == 40
 
 
 def takes_no_changes(fed: fb.Federation) -> bool:

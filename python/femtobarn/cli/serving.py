@@ -81,7 +81,7 @@ def serve(options: argparse.Namespace) -> None:
         redirect_caches=options.redirect_cache,
         port=options.port,
         address=options.address,
-        anonymous="all" if options.writable else None,
+        anonymous="write" if options.writable else None,
         read_only=options.read_only,
         config=options.config,
     )

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An action, as in the scopes of bearer tokens (WLCG token profile 1.0, `storage.*`).
+/// An action, as in the scopes of bearer tokens: `storage.*` of the WLCG token profile 1.0, and `femtobarn.promote`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read files and list folders.
@@ -13,6 +13,8 @@ pub enum Action {
     Modify,
     /// Stage files from mass storage.
     Stage,
+    /// Make a copy of a federation its leader, which ends all changes here.
+    Promote,
 }
 
 impl fmt::Display for Action {
@@ -22,6 +24,7 @@ impl fmt::Display for Action {
             Action::Create => "create",
             Action::Modify => "modify",
             Action::Stage => "stage",
+            Action::Promote => "promote a copy of",
         })
     }
 }
@@ -35,6 +38,11 @@ pub struct Rights {
 impl Rights {
     /// All actions everywhere.
     pub fn everything() -> Self {
+        Rights::at("/", &[Action::Read, Action::Modify, Action::Stage, Action::Promote])
+    }
+
+    /// All actions everywhere, but to promote copies.
+    pub fn writing() -> Self {
         Rights::at("/", &[Action::Read, Action::Modify, Action::Stage])
     }
 
@@ -59,6 +67,7 @@ impl Rights {
                 "storage.create" => Action::Create,
                 "storage.modify" => Action::Modify,
                 "storage.stage" => Action::Stage,
+                "femtobarn.promote" => Action::Promote,
                 _ => return None,
             };
             let climbs = path.split('/').any(|piece| piece == "..");
@@ -74,7 +83,8 @@ impl Rights {
     }
 }
 
-/// Whether a granted action includes another: changing includes creating, and staging includes reading.
+/// Whether a granted action includes another: changing includes creating, and staging includes reading. Nothing includes
+/// promoting, and that includes nothing.
 fn implies(granted: Action, asked: Action) -> bool {
     granted == asked
         || (granted, asked) == (Action::Modify, Action::Create)
@@ -125,10 +135,22 @@ mod tests {
     fn everything_allows_all_actions_everywhere() {
         let all = Rights::everything();
         assert!(
-            [Action::Read, Action::Create, Action::Modify, Action::Stage]
+            [Action::Read, Action::Create, Action::Modify, Action::Stage, Action::Promote]
                 .iter()
                 .all(|action| all.may(*action, b"/") && all.may(*action, b"/a/b"))
         );
         assert!(!Rights::reading().may(Action::Modify, b"/a"));
+    }
+
+    #[test]
+    fn promoting_is_a_right_of_its_own() {
+        assert!(Rights::writing().may(Action::Modify, b"/lhc.fed"));
+        assert!(!Rights::writing().may(Action::Promote, b"/lhc.fed"));
+        let rights = Rights::of_scope("femtobarn.promote:/", "/lhc.fed");
+        assert!(rights.may(Action::Promote, b"/lhc.fed"));
+        assert!(!rights.may(Action::Promote, b"/other.fed"));
+        assert!(!rights.may(Action::Modify, b"/lhc.fed") && !rights.may(Action::Read, b"/lhc.fed"));
+        let all_of_storage = "storage.read:/ storage.create:/ storage.modify:/ storage.stage:/";
+        assert!(!Rights::of_scope(all_of_storage, "").may(Action::Promote, b"/lhc.fed"));
     }
 }

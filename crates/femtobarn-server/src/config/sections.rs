@@ -101,7 +101,9 @@ pub enum Allowed {
     /// Reading.
     #[default]
     Read,
-    /// Reading and changing.
+    /// Reading, changing and staging.
+    Write,
+    /// Promoting copies, too.
     All,
 }
 
@@ -305,10 +307,11 @@ impl FromStr for Allowed {
         match text {
             "nothing" => Ok(Allowed::Nothing),
             "read" => Ok(Allowed::Read),
+            "write" => Ok(Allowed::Write),
             "all" => Ok(Allowed::All),
-            other => {
-                Err(format!("invalid rights {other:?}: choose \"nothing\", \"read\" or \"all\""))
-            }
+            other => Err(format!(
+                "invalid rights {other:?}: choose \"nothing\", \"read\", \"write\" or \"all\""
+            )),
         }
     }
 }
@@ -318,6 +321,7 @@ impl Allowed {
         match self {
             Allowed::Nothing => None,
             Allowed::Read => Some(Rights::reading()),
+            Allowed::Write => Some(Rights::writing()),
             Allowed::All => Some(Rights::everything()),
         }
     }

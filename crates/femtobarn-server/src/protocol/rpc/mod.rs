@@ -103,7 +103,10 @@ impl Service {
         let name = federation.trim_matches('/');
         let path = format!("/{name}");
         if !identity.may(action, path.as_bytes()) {
-            let text = format!("{} may not {action:?} {path}", identity.name);
+            let mut text = format!("{} may not {action} {path} here", identity.name);
+            if action == Action::Promote {
+                text += ": this takes a token with femtobarn.promote, or auth.anonymous = \"all\"";
+            }
             return Err(Status::permission_denied(text));
         }
         let service = self.state.federations.get(name);
@@ -168,7 +171,8 @@ impl Catalogue for Service {
         request: Request<ChangeRequest>,
     ) -> std::result::Result<Response<ChangeReply>, Status> {
         let (metadata, _, change) = request.into_parts();
-        let (service, identity) = self.admit(&metadata, &change.federation, Action::Modify)?;
+        let action = mutations::action_of(&change);
+        let (service, identity) = self.admit(&metadata, &change.federation, action)?;
         let changed = mutations::change(self, service, &identity, change).await;
         changed.map(Response::new).map_err(|error| status_of(&error))
     }

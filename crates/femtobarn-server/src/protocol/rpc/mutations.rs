@@ -17,11 +17,19 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::Service;
-use crate::auth::Identity;
+use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{CatalogueSession, FederationService};
 
 /// Numbers that one call reserves at most.
 const NUMBERS_MAX: u32 = 100_000;
+
+/// The right that a change takes.
+pub(super) fn action_of(request: &ChangeRequest) -> Action {
+    match request.of {
+        Some(Of::YieldTo(_)) => Action::Promote,
+        _ => Action::Modify,
+    }
+}
 
 /// Makes one change.
 ///

@@ -219,13 +219,7 @@ impl FileRequest {
         if self.identity.may(action, path.as_bytes()) {
             return Ok(());
         }
-        let what = match action {
-            Action::Read => "read",
-            Action::Create => "create",
-            Action::Modify => "change",
-            Action::Stage => "stage",
-        };
-        Err(HttpFailure::Forbidden(format!("{} may not {what} {path}", self.identity.name)))
+        Err(HttpFailure::Forbidden(format!("{} may not {action} {path}", self.identity.name)))
     }
 
     /// Fails unless the client has any right to the path, and so may know that it exists.
