@@ -64,7 +64,7 @@ from ._objects.vectors import vector
 from ._oid import Oid, OidArray, OidRange
 from ._open_conditions import conditions, open_conditions
 from ._recovery import identify, rebuild_catalogue, restore
-from ._replication import Follower, FollowerState, Promotion, follow, promote
+from ._replication import Follower, FollowerState, Promotion, follow, forget_former_leader, promote
 from ._schema.annotations import (
     array,
     bitset,
@@ -205,6 +205,7 @@ __all__ = [
     "float32",
     "float64",
     "follow",
+    "forget_former_leader",
     "identify",
     "import_conditions",
     "int8",

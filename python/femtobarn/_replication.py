@@ -10,7 +10,15 @@ from typing import Self
 from . import _femtobarn
 from ._upkeep import seconds
 
-__all__ = ["Follower", "FollowerState", "Promotion", "follow", "promote", "tell_former_leader"]
+__all__ = [
+    "Follower",
+    "FollowerState",
+    "Promotion",
+    "follow",
+    "forget_former_leader",
+    "promote",
+    "tell_former_leader",
+]
 
 
 @dataclass(frozen=True)
@@ -204,4 +212,33 @@ def tell_former_leader(folder: str | os.PathLike[str]) -> None:
     UnavailableError
         If it does not answer yet.
     """
-    _femtobarn.tell_former_leader(folder)
+    _femtobarn.tell_former_leader(folder, False)
+
+
+def forget_former_leader(folder: str | os.PathLike[str]) -> None:
+    """Forget the leader that a promotion of the federation in `folder` left behind: it is gone for good.
+
+    It is not told any more that it has a successor, and what it wrote to stores is removed from them when
+    this federation needs it no more. If it ran again, both would take changes and remove each other's files.
+
+    Parameters
+    ----------
+    folder
+        Folder of the copy that was promoted.
+
+    Raises
+    ------
+    DeniedError
+        If no leader was left behind.
+
+    Examples
+    --------
+    >>> import femtobarn as fb, tempfile
+    >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+    >>> try:
+    ...     fb.forget_former_leader(fed.path)
+    ... except fb.DeniedError as error:
+    ...     print(str(error)[:25])
+    no leader was left behind
+    """
+    _femtobarn.tell_former_leader(folder, True)

@@ -1,6 +1,7 @@
 //! The tables that a follower copies from its leader, and the SQL by which their new rows are found.
 
 use crate::error::{Error, Result};
+use crate::schema::ARCHIVE_SETTING;
 
 /// A table that is copied.
 pub(crate) struct CopiedTable {
@@ -121,7 +122,7 @@ pub(crate) const UNDATED: &[CopiedTable] = &[
         name: "federation",
         columns: &["key", "value"],
         new: "federation t WHERE key IN \
-              ('horizon', 'keep_commits', 'keep_days', 'generation', 'successor')",
+              ('horizon', 'keep_commits', 'keep_days', 'generation', 'archive', 'successor')",
         new_by_commit: None,
     },
     CopiedTable {
@@ -138,8 +139,8 @@ pub(crate) const UNDATED: &[CopiedTable] = &[
     },
 ];
 
-/// The tables of copies in stores, if there are any: what a follower knows of them, too, and which files are not on the
-/// leader's disk.
+/// The tables of copies in stores, if there are any: what a follower knows of them, too, what it has to remove when it
+/// leads, and which files are not on the leader's disk.
 pub(crate) const IN_STORES: &[CopiedTable] = &[
     CopiedTable {
         name: "replicas",
@@ -157,6 +158,12 @@ pub(crate) const IN_STORES: &[CopiedTable] = &[
         ],
         new: "replicas t WHERE \
               EXISTS (SELECT 1 FROM databases d WHERE d.id = t.database AND d.created <= ?2)",
+        new_by_commit: None,
+    },
+    CopiedTable {
+        name: "discarded_objects",
+        columns: &["store", "key"],
+        new: "discarded_objects t WHERE store <> ''",
         new_by_commit: None,
     },
     CopiedTable {
@@ -180,8 +187,8 @@ pub(crate) const OF_A_DATABASE: [&str; 4] =
     ["containers", "container_names", "versions", "link_targets"];
 
 /// The settings in the table `federation` that a follower takes from its leader.
-pub(crate) const COPIED_SETTINGS: [&str; 4] =
-    ["horizon", "keep_commits", "keep_days", "generation"];
+pub(crate) const COPIED_SETTINGS: [&str; 5] =
+    ["horizon", "keep_commits", "keep_days", "generation", ARCHIVE_SETTING];
 
 impl CopiedTable {
     /// The table of a name.

@@ -71,8 +71,10 @@ pub(crate) fn promote(
     Ok((head.0, generation, untold, unsound))
 }
 
-/// Tell a leader that was left behind by a promotion, if there is one, that it has a successor.
+/// Tell a leader that was left behind by a promotion, if there is one, that it has a successor; or forget it if it is gone.
 #[pyfunction]
-pub(crate) fn tell_former_leader(py: Python<'_>, folder: PathBuf) -> PyResult<()> {
-    py.detach(|| femtobarn::tell_former_leader(&folder)).or_raise()
+pub(crate) fn tell_former_leader(py: Python<'_>, folder: PathBuf, is_gone: bool) -> PyResult<()> {
+    let tell_or_forget =
+        if is_gone { femtobarn::forget_former_leader } else { femtobarn::tell_former_leader };
+    py.detach(|| tell_or_forget(&folder)).or_raise()
 }

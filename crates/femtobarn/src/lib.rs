@@ -69,7 +69,9 @@ pub use read::selection::Selection;
 pub use read::snapshot::{At, Snapshot};
 pub use read::statistics::ClusterBounds;
 pub use read::view::View;
-pub use replication::{FollowOptions, Follower, Promotion, Step, promote, tell_former_leader};
+pub use replication::{
+    FollowOptions, Follower, Promotion, Step, forget_former_leader, promote, tell_former_leader,
+};
 pub use schema::class::{Class, Field};
 pub use schema::field_type::{FieldType, MAP_ITEM, TUPLE};
 pub use storage::identify::{

@@ -278,6 +278,12 @@ ALL = (
         replication.promote_arguments,
         replication.promote_copy,
     ),
+    Command(
+        "forget-leader",
+        "forget a leader that is gone for good",
+        replication.forget_arguments,
+        replication.forget_leader,
+    ),
     Command("detach", "remove a database, and keep its file", _detach_arguments, upkeep.detach),
     Command("history", "list commits", _history_arguments, contents.history),
     Command("serve", "serve federations and folders over root://", serving.serve_arguments, serving.serve),

@@ -1,4 +1,4 @@
-"""The commands for copies of federations at other servers: `follow` and `promote`."""
+"""The commands for copies of federations at other servers: `follow`, `promote` and `forget-leader`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from dataclasses import asdict
 
 from .. import _serving
 from .._exceptions import BusyError, CorruptError, StorageError, UnavailableError
-from .._replication import Follower, FollowerState, follow, promote
+from .._replication import Follower, FollowerState, follow, forget_former_leader, promote
 from .output import emit, emit_line, human_size
 
-__all__ = ["follow_arguments", "follow_leader", "promote_arguments", "promote_copy"]
+__all__ = [
+    "follow_arguments",
+    "follow_leader",
+    "forget_arguments",
+    "forget_leader",
+    "promote_arguments",
+    "promote_copy",
+]
 
 STEP_SECONDS = 1.0
 """Longest wait for a commit in one step, so that signals are noticed."""
@@ -48,6 +55,11 @@ def promote_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def forget_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of `forget-leader`."""
+    parser.add_argument("folder", help="folder of the copy that was promoted")
+
+
 def follow_leader(options: argparse.Namespace) -> None:
     """Follow until interrupted."""
     with contextlib.ExitStack() as stack:
@@ -77,6 +89,13 @@ def promote_copy(options: argparse.Namespace) -> None:
             "folder, which tells it as soon as it does"
         )
     emit(options, asdict(done), text)
+
+
+def forget_leader(options: argparse.Namespace) -> None:
+    """Forget the leader that a promotion has left behind."""
+    forget_former_leader(options.folder)
+    text = f"{options.folder} leads alone: its former leader is not told any more"
+    emit(options, {"folder": options.folder}, text)
 
 
 def _steps(follower: Follower, options: argparse.Namespace) -> Iterator[FollowerState]:

@@ -199,6 +199,13 @@ impl Archive {
     }
 }
 
+/// The error of what only the leader of the federation does.
+pub(super) fn led_elsewhere() -> Error {
+    let what = "the rules are applied at the leader of the federation, which removes objects, too; this folder \
+                does not lead it";
+    Error::Denied { what: what.to_owned() }
+}
+
 /// Refuses a database that still changes, or whose file belongs to somebody else.
 pub(super) fn check_sealed(row: &DatabaseRow) -> Result<()> {
     let why = match row.state {

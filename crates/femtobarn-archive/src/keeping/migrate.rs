@@ -7,7 +7,7 @@ use femtobarn_catalog::{
 };
 use uuid::Uuid;
 
-use super::archive::{Archive, LOCK_WAIT, check_sealed};
+use super::archive::{Archive, LOCK_WAIT, check_sealed, led_elsewhere};
 use super::away::{StoresAway, check_there};
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, CLEAN_TIME, Store, StoredState, checksum};
@@ -107,13 +107,18 @@ impl Archive {
         }
         self.local()?.discard_replica(&row, store, is_on_disk)?;
         let object = StoredObject { store: replica.store, key: replica.key };
-        self.remove_discarded(&object, away, watch)
+        match self.remove_discarded(&object, away, watch) {
+            // A later sweep removes it.
+            Err(Error::Denied { .. }) if self.check_removes().is_err() => Ok(()),
+            removed => removed,
+        }
     }
 
     /// Removes the objects that nothing refers to any more from their stores; returns how many.
     ///
     /// # Errors
-    /// That of the first store that fails, after the others were asked; `Stopped` by the watch.
+    /// That of the first store that fails, after the others were asked; `Stopped` by the watch; `Denied` if the federation
+    /// is led elsewhere, or may be.
     pub fn sweep(&self, watch: &mut ByteWatch<'_>) -> Result<usize> {
         self.sweep_in_pass(&mut StoresAway::default(), watch)
     }
@@ -144,6 +149,8 @@ impl Archive {
         away: &mut StoresAway,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
+        // A leader that yields meanwhile harms nobody: its successor has no row of what was discarded before.
+        self.check_removes()?;
         // A catalogue that this one was restored from may still refer to objects that it wrote.
         let archive = self.local()?.archive_id()?.unwrap_or_default();
         if object.key.split('/').next() == Some(&archive) {
@@ -152,6 +159,19 @@ impl Archive {
             away.ask((&object.store, &*store), watch, remove)?;
         }
         Ok(self.local()?.forget_discarded(object)?)
+    }
+
+    /// Refuses to remove objects that another leader of the federation may refer to.
+    fn check_removes(&self) -> Result<()> {
+        if !self.leads()? {
+            return Err(led_elsewhere());
+        }
+        let Some((former, _)) = self.local()?.untold_leader()? else { return Ok(()) };
+        let what = format!(
+            "objects stay in the stores until {former}, which led the federation before, knows that it is led here: \
+             femtobarn serve on this folder tells it; if it is gone for good, run femtobarn forget-leader"
+        );
+        Err(Error::Denied { what })
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use femtobarn_catalog::{Csn, DatabaseRow, DatabaseState, ErrorKind, ResidenceState, clock};
 use nix::sys::statvfs::statvfs;
 
-use super::archive::Archive;
+use super::archive::{Archive, led_elsewhere};
 use super::away::StoresAway;
 use crate::error::{Error, Result};
 use crate::stores::ByteWatch;
@@ -55,9 +55,7 @@ impl Archive {
     /// `Denied` for a copy of the federation, whose leader applies them; else those of the catalogue.
     pub fn apply_rules(&self, watch: &mut ByteWatch<'_>) -> Result<Applied> {
         if !self.leads()? {
-            let what =
-                "the rules are applied at the leader of the federation, of which this is a copy";
-            return Err(Error::Denied { what: what.to_owned() });
+            return Err(led_elsewhere());
         }
         let mut pass = Pass::default();
         let mut databases = self.catalogue.databases(Csn::MAX)?;

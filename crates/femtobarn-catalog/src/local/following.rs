@@ -228,6 +228,8 @@ impl LocalCatalogue {
                 return Err(Error::denied("this federation has no successor").into());
             }
             let generation = setting(sql, SUCCESSOR_GENERATION)?.unwrap_or(0).saturating_add(1);
+            // The successor may have completed its promotion, and remove objects.
+            replicas::begin_archive_anew(sql)?;
             for key in [SUCCESSOR, SUCCESSOR_GENERATION, SUCCESSOR_PROMOTION] {
                 set_text(sql, key, None)?;
             }
@@ -303,7 +305,7 @@ fn apply(sql: &Connection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<()>
         match table.name {
             // Each copy has files on its own disk.
             "disk_states" => continue,
-            "replicas" => replicas::make_tables(sql)?,
+            "replicas" | "discarded_objects" => replicas::make_tables(sql)?,
             _ => {}
         }
         let places = vec!["?"; table.columns.len()].join(", ");

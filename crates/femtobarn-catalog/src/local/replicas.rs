@@ -6,7 +6,8 @@
 //! 3. A copy's key is used once. What the catalogue no longer refers to is in `discarded_objects` until it is removed
 //!    from its store.
 //! 4. Keys begin with an id that a restored catalogue does not share with the one that was backed up: what the two of
-//!    them discard is removed only by the one that wrote it.
+//!    them discard is removed only by the one that wrote it. Followers share it, since one catalogue of them all leads and
+//!    removes.
 //!
 //! Every transition is one SQL transaction, and can be repeated.
 
@@ -290,13 +291,16 @@ pub(super) fn make_tables(sql: &Connection) -> SqlResult<()> {
     }
     sql.execute_batch(REPLICA_TABLES)?;
     raise_format(sql, FORMAT_WITH_REPLICAS)?;
-    begin_archive(sql)
+    // A follower has that of its leader.
+    let known = "SELECT 1 FROM federation WHERE key = ?1";
+    if sql.prepare_cached(known)?.exists([ARCHIVE_SETTING])? { Ok(()) } else { begin_archive(sql) }
 }
 
-/// Makes the copies those that the leader has.
+/// Forgets the copies, and what is discarded, in whose place come those of the leader.
 pub(super) fn forget_copies(sql: &Connection) -> SqlResult<()> {
     if has_tables(sql)? {
         sql.execute("DELETE FROM replicas", [])?;
+        sql.execute("DELETE FROM discarded_objects", [])?;
     }
     Ok(())
 }

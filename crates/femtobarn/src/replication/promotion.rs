@@ -104,6 +104,20 @@ pub fn tell_former_leader(folder: &Path) -> Result<()> {
     Ok(here.leader_is_told()?)
 }
 
+/// Forgets a leader that was left behind by the promotion of the federation in `folder`: it is gone for good, so it is
+/// not told that it has a successor, and what it wrote to stores belongs to the federation here.
+///
+/// # Errors
+/// `Denied` if there is none.
+pub fn forget_former_leader(folder: &Path) -> Result<()> {
+    let here = LocalCatalogue::open(folder)?;
+    if here.untold_leader()?.is_none() {
+        let what = format!("no leader was left behind by a promotion of {}", folder.display());
+        return Err(Error::Denied { what });
+    }
+    Ok(here.leader_is_told()?)
+}
+
 /// Copies what the leader has, stops it, and copies the rest. Whatever may fail for long is tried before it is stopped.
 fn take_over(of: &str, here: &LocalCatalogue, url: &str) -> Result<Successor> {
     let options = FollowOptions { timeout: Duration::from_secs(10), ..FollowOptions::default() };

@@ -147,7 +147,10 @@ def _look_at_leader(federation: _federations.Federation, settings: dict[str, str
         yield note("leader", f"{settings['successor']} leads the federation now", "make changes there")
     if "untold_leader" in settings:
         fact = f"{settings['untold_leader']} has not been told that this copy leads"
-        yield note("leader", fact, f"run femtobarn serve {federation.path}, which tells it when it answers")
+        advice = (
+            f"run femtobarn serve {federation.path}, which tells it when it answers; if it is gone for good, "
+        )
+        yield note("leader", fact, f"{advice}femtobarn forget-leader {federation.path}")
     if "follows" not in settings:
         return
     if "incomplete" in settings:
