@@ -143,6 +143,15 @@ impl LocalCatalogue {
         self.read(|sql| Ok(text(sql, INCOMPLETE)?.is_some()))
     }
 
+    /// Whether the first commits of the leader are still being copied, of which it has no snapshot any more: nothing can
+    /// be read here but what is tagged.
+    pub fn is_beginning(&self) -> Result<bool> {
+        self.read(|sql| {
+            let head = head(sql)?;
+            Ok(head == Csn::ZERO || head.0 < setting(sql, "horizon")?.unwrap_or(0))
+        })
+    }
+
     /// Applies the leader's rows after commit `since`, and makes its own changes, all or nothing. The caller has
     /// made durable what the rows refer to.
     ///

@@ -21,8 +21,13 @@ use crate::replication::{LeaderRows, SqlValue, Successor, TableRows};
 use crate::schema::{FORMAT_WITH_ROLES, raise_format};
 use crate::sql::SqlResult;
 
-/// Commits in one answer at most, unless the leader's horizon is farther away.
+/// Commits in one answer at most, unless the leader's horizon is farther away and the follower has snapshots.
 const COMMITS_MAX: u64 = 20_000;
+/// Rows of one table in an answer, about, in the same way; one commit is not divided.
+const ROWS_MAX: u32 = 50_000;
+/// The tables that may have many rows of one commit, and the column that has the commit.
+const LARGE_TABLES: [(&str, &str); 3] =
+    [("versions", "csn"), ("containers", "created"), ("link_targets", "csn")];
 /// How long it takes until indexes are made again that could not be made.
 const INDEX_AGAIN: Duration = Duration::from_secs(300);
 
@@ -36,11 +41,17 @@ pub(super) const GENERATION: &str = "generation";
 
 impl LocalCatalogue {
     /// What a follower needs that has all commits up to `since`, and the undated rows as of `mark`. The rows do not go
-    /// beyond 20,000 commits, unless there is no snapshot before.
+    /// beyond 20,000 commits, or about 50,000 versions, unless there is no snapshot before; with `is_beginning`, as the
+    /// follower has no snapshot yet, not even then.
     ///
     /// # Errors
     /// [`Error::Invalid`] if `since` is newer than all commits: the follower has those of another history.
-    pub fn rows_since(&self, since: Csn, mark: Option<u64>) -> Result<LeaderRows> {
+    pub fn rows_since(
+        &self,
+        since: Csn,
+        mark: Option<u64>,
+        is_beginning: bool,
+    ) -> Result<LeaderRows> {
         self.index_by_commit();
         self.read(|sql| {
             let _same_state = sql.unchecked_transaction()?;
@@ -51,7 +62,8 @@ impl LocalCatalogue {
                 return Err(Error::invalid(what).into());
             }
             let horizon = Csn(setting(sql, "horizon")?.unwrap_or(0));
-            let at = head.min(Csn(since.0.saturating_add(COMMITS_MAX)).max(horizon));
+            let least = if is_beginning { since } else { horizon };
+            let at = head.min(last_in_answer(sql, since, is_indexed)?.max(least));
             let range = params![signed(since.0), signed(at.0)];
             let mut rows = LeaderRows { at, head, mark: 0, has_undated: false, tables: vec![] };
             for table in TABLES.iter().filter(|_| at > since) {
@@ -148,6 +160,20 @@ impl LocalCatalogue {
             head(sql)
         })
     }
+}
+
+/// The commit up to which the rows after `since` go into one answer.
+fn last_in_answer(sql: &Connection, since: Csn, is_indexed: bool) -> SqlResult<Csn> {
+    let mut last = since.0.saturating_add(COMMITS_MAX);
+    for (table, commit) in LARGE_TABLES.iter().filter(|_| is_indexed) {
+        let beyond = format!(
+            "SELECT {commit} FROM {table} WHERE {commit} > ?1 ORDER BY {commit} LIMIT 1 OFFSET {ROWS_MAX}"
+        );
+        let mut beyond = sql.prepare_cached(&beyond)?;
+        let beyond = beyond.query_row([signed(since.0)], |row| row.get(0)).optional()?;
+        last = last.min(beyond.map_or(u64::MAX, |csn: i64| unsigned(csn) - 1));
+    }
+    Ok(Csn(last.max(since.0.saturating_add(1))))
 }
 
 /// The undated rows as of a commit; all rows of databases are among them, for their paths and epochs.

@@ -190,6 +190,10 @@ impl LocalCatalogue {
             }
             // The horizon passes a head only if there is a newer one by now.
             let newer = self.head()?;
+            if newer == head && self.is_beginning()? {
+                let what = "this copy of the federation is not complete yet; follow the leader until it is";
+                return Err(Error::Unavailable { what: what.to_owned() });
+            }
             if newer == head {
                 return Err(self.gone(head)?);
             }

@@ -186,7 +186,7 @@ pub(crate) fn fill_the_disk(folder: &Path) {
     say(format!("{:?}: {error}", error.kind()));
     let kept = catalog.head().unwrap() == committed && catalog.history(u64::MAX).is_ok();
     say(if kept { "kept" } else { "lost" });
-    let rows = catalog.rows_since(committed, None).unwrap();
+    let rows = catalog.rows_since(committed, None, false).unwrap();
     assert_eq!(rows.at, committed, "a copy follows a leader whose disk is full");
     fs::remove_file(ballast).unwrap();
     commit().unwrap();

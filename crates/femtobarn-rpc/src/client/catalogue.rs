@@ -74,7 +74,7 @@ impl RemoteCatalogue {
     }
 
     /// What a follower needs that has all commits up to `since`. The answer may come after `wait` without any new row;
-    /// `follower` is where that follower serves its copy, or its name.
+    /// `follower` is where that follower serves its copy, or its name; `is_beginning` says that it has no snapshot yet.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the server has not reached commit `since`; else as [`Catalogue`].
@@ -83,10 +83,11 @@ impl RemoteCatalogue {
         since: Csn,
         mark: Option<u64>,
         wait: Duration,
-        follower: &str,
+        (follower, is_beginning): (&str, bool),
     ) -> Result<LeaderRows> {
-        let wait_ms = wait.as_millis() as u64;
-        let of = v1::Following { since: since.0, mark, wait_ms, follower: follower.to_owned() };
+        let (since, wait_ms) = (since.0, wait.as_millis() as u64);
+        let of =
+            v1::Following { since, mark, wait_ms, follower: follower.to_owned(), is_beginning };
         rows_of(&self.ask(Of::RowsSince(of))?)
     }
 

@@ -128,7 +128,8 @@ impl Follower {
         let mut attempts = 0;
         loop {
             let since = self.here.head()?;
-            let rows = self.leader.rows_since(since, mark, wait, &self.options.name)?;
+            let this = (self.options.name.as_str(), self.here.is_beginning()?);
+            let rows = self.leader.rows_since(since, mark, wait, this)?;
             // The connection may have been made anew.
             self.leader.check_history(&self.here)?;
             self.check_generation(&rows)?;
@@ -163,8 +164,11 @@ impl Follower {
     /// `Corrupt` also if the leader has given up what was being copied.
     fn advance(&mut self, since: Csn, rows: &LeaderRows) -> Result<Step> {
         let openings = self.leader.openings();
-        if rows.at > Csn::ZERO && !self.leader.pin(rows.at)? {
-            return Err(was_given_up(format!("snapshot {}", rows.at)));
+        let horizon = rows.horizon()?.map_or_else(|| self.here.horizon(), Ok)?;
+        // There is no snapshot before the horizon; the newest one has most of what is copied then.
+        let snapshot = if rows.at < horizon { rows.head } else { rows.at };
+        if snapshot > Csn::ZERO && !self.leader.pin(snapshot)? {
+            return Err(was_given_up(format!("snapshot {snapshot}")));
         }
         if rows.has_undated {
             self.theirs.clear();

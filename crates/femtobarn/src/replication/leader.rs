@@ -89,13 +89,14 @@ impl Leader {
         self.catalog.openings()
     }
 
-    /// What is new since commit `since`, after `wait` at the latest.
+    /// What is new since commit `since`, after `wait` at the latest. The follower is told by its name, and whether it has
+    /// no snapshot yet.
     pub(super) fn rows_since(
         &self,
         since: Csn,
         mark: Option<u64>,
         wait: Duration,
-        follower: &str,
+        follower: (&str, bool),
     ) -> Result<LeaderRows> {
         Ok(self.catalog.rows_since(since, mark, wait, follower)?)
     }

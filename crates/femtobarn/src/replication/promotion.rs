@@ -37,7 +37,7 @@ pub struct Promotion {
 /// # Errors
 /// `Busy` if a process follows in the folder; `Denied` if nobody is followed there; `Unavailable` if the leader does not
 /// answer and `is_forced` is not set; `Conflict` if another follower was promoted, or the histories differ; `Corrupt` if
-/// the copy is between two commits, and its leader does not answer.
+/// the copy is between two commits, or not complete yet, and its leader does not answer.
 pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
     let here = LocalCatalogue::open(folder)?;
     let of = match here.role()? {
@@ -78,6 +78,13 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Err(error) => return Err(error),
     };
     let _lock = lock(folder)?;
+    if here.is_beginning()? && here.horizon()? > Csn::ZERO {
+        let what = format!(
+            "{} has only a part of the federation; only its leader can complete it",
+            folder.display()
+        );
+        return Err(Error::Corrupt { what });
+    }
     if here.is_incomplete()? {
         return Err(Error::Corrupt {
             what: format!(

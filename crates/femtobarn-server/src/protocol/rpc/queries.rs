@@ -141,13 +141,14 @@ async fn rows_since(
     federation: &Arc<FederationService>,
     following: Following,
 ) -> Result<Vec<Answer>> {
-    let Following { since, mark, wait_ms, follower } = following;
+    let Following { since, mark, wait_ms, follower, is_beginning } = following;
     let since = Csn(since);
     let deadline = clock::now() + Duration::from_millis(wait_ms).min(FOLLOWER_WAIT_MAX);
     loop {
         federation.followers().heard_from(&follower, since);
         let of = Arc::clone(federation);
-        let rows = service.blocking(move || of.catalog().rows_since(since, mark)).await?;
+        let rows = move || of.catalog().rows_since(since, mark, is_beginning);
+        let rows = service.blocking(rows).await?;
         if rows.at > since || rows.has_undated || clock::now() >= deadline {
             return Ok(answers_of(rows));
         }
