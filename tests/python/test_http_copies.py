@@ -82,6 +82,27 @@ def test_databases_are_pushed_and_never_pulled(tmp_path: Path, near: FileServer)
     assert (near.folder / "data/run7.root").read_bytes() == whole
 
 
+def test_a_follower_pushes_its_databases_and_pulls_none(tmp_path: Path, near: FileServer) -> None:
+    with served_files(tmp_path) as leader:
+        url = leader.server.url("/lhc.fed")
+        with fb.follow(url, tmp_path / "copy.fed") as follower:
+            follower.catch_up()
+            config = near.folder / "copying.toml"
+            folder = f"{tmp_path}/copy.fed=/lhc.fed"
+            with fb.serve(folder, port=0, address="127.0.0.1", anonymous="all", config=config) as server:
+                there = FileServer(server, tmp_path)
+                for path in ("/lhc.fed/run7.root", "/lhc.fed/@1/run7.root"):
+                    answer = copy(there, path, Destination=near.url("/data/pushed.root"))
+                    assert outcome(answer) == "success: Created"
+                    whole = leader.ask("GET", path).body
+                    assert (near.folder / "data/pushed.root").read_bytes() == whole
+                for path in ("/lhc.fed/run7.root", "/lhc.fed/run8.root"):
+                    refused = copy(there, path, Source=near.url("/data/pushed.root"))
+                    assert (refused.code, b"changed by transactions" in refused.body) == (405, True)
+            assert follower.catch_up().is_current
+    assert [path.name for path in (tmp_path / "copy.fed/databases").iterdir()] == ["run7.root"]
+
+
 def test_existing_files_stay_if_the_client_says_so(near: FileServer, other: OtherServer) -> None:
     kept = near.folder / "data/kept"
     kept.write_bytes(b"old")
