@@ -127,6 +127,21 @@ def test_what_is_staged_stays_until_it_is_released(fed: fb.Federation) -> None:
         assert list((Path(fed.path) / "stage-requests").iterdir()) == []
 
 
+@pytest.mark.parametrize("end", ["release", "delete", "cancel"])
+def test_the_pin_of_a_database_that_was_renamed_ends_with_its_request(fed: fb.Federation, end: str) -> None:
+    with serving(fed) as server, nothing_comes(fed):
+        request = begun(server, wanted("P1D", "run7"))
+        with fed.transaction() as txn:
+            txn.rename("run7", "later")
+        assert holders(fed, "later") == [f"stage request {request}"]
+        if end == "delete":
+            assert ask(server, "DELETE", f"{API}/stage/{request}")[0] == 200
+        else:
+            tail = f"release/{request}" if end == "release" else f"stage/{request}/cancel"
+            assert ask(server, "POST", f"{API}/{tail}", {"paths": [path("run7")]})[0] == 200
+        assert holders(fed, "later") == []
+
+
 def test_a_lifetime_ends(fed: fb.Federation) -> None:
     with serving(fed) as server:
         for invalid in ("1D", "", "P", "PT1.5S"):

@@ -90,6 +90,12 @@ impl LocalCatalogue {
         Ok((found, self.head()?))
     }
 
+    /// The databases that have or had this name, dropped ones among them.
+    pub fn databases_once_named(&self, name: &str) -> Result<Vec<DatabaseId>> {
+        let sql = "SELECT DISTINCT database FROM database_names WHERE name = ?1";
+        self.all(sql, [name], |row| Ok(DatabaseId(row.get(0)?)))
+    }
+
     /// The database `name`. If there is none, the error lists similar names, at a cost linear in the databases.
     pub fn database(&self, name: &str, at: Csn) -> Result<DatabaseRow> {
         match self.find_database(name, at)? {

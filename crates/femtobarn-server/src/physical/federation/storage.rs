@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use femtobarn_archive::Recaller;
-use femtobarn_catalog::{Catalogue, Csn, DatabaseRow, DatabaseState, PinGuard, ResidenceState};
+use femtobarn_catalog::{
+    Catalogue, Csn, DatabaseId, DatabaseRow, DatabaseState, PinGuard, ResidenceState,
+};
 use femtobarn_format::completion;
 use nix::errno::Errno;
 use percent_encoding::percent_decode;
@@ -109,10 +111,19 @@ impl FederationStorage {
 
     /// The database that a path names, if there is one.
     fn find_database(&self, path: &StoragePath, at: Csn) -> StorageResult<Option<DatabaseRow>> {
-        let name = path.as_bytes()[1..].strip_suffix(SUFFIX.as_bytes());
-        let name = name.and_then(|name| std::str::from_utf8(name).ok());
-        let found = name.map(|name| self.catalogue.find_database(name, at)).transpose();
+        let found = name_in(path).map(|name| self.catalogue.find_database(name, at)).transpose();
         Ok(found.map_err(|error| catalogue_error("open", path, error))?.flatten())
+    }
+
+    /// The databases that paths name or have named: one that was pinned may have been renamed since.
+    fn once_named(&self, paths: &[StoragePath]) -> StorageResult<Vec<DatabaseId>> {
+        let mut ids = vec![];
+        for path in paths {
+            let Some(name) = name_in(path) else { continue };
+            let found = self.catalogue.local().and_then(|local| local.databases_once_named(name));
+            ids.extend(found.map_err(|error| catalogue_error("unpin", path, error))?);
+        }
+        Ok(ids)
     }
 
     /// The database that a path names.
@@ -197,6 +208,12 @@ impl FederationStorage {
         };
         Ok(Metadata { size: 0, modified, changed: modified, ..snapshot_file::read_only(metadata) })
     }
+}
+
+/// The name of a database in its path.
+fn name_in(path: &StoragePath) -> Option<&str> {
+    let name = path.as_bytes()[1..].strip_suffix(SUFFIX.as_bytes())?;
+    std::str::from_utf8(name).ok()
 }
 
 impl Storage for FederationStorage {
@@ -284,6 +301,9 @@ impl Storage for FederationStorage {
         holder: &str,
         until: Option<SystemTime>,
     ) -> StorageResult<()> {
+        if until.is_none() {
+            return self.pin_databases(&self.once_named(paths)?, holder, None);
+        }
         let snapshot = self.pinned_snapshot(&StoragePath::new(b"/")?, Opaque::default())?;
         let ids = paths.iter().filter_map(|path| {
             let found = self.find_database(path, snapshot.csn).transpose()?;
