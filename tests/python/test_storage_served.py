@@ -110,6 +110,27 @@ def test_xrootds_clients_wait_and_then_read(
     assert fed.where("run7")[0].state == "both"
 
 
+def test_what_a_snapshot_shows_is_prepared_under_its_old_name(
+    served: tuple[fb.Federation, fb.Server, Path],
+) -> None:
+    fed, server, _ = served
+    host, before = f"root://127.0.0.1:{server.port}", fed.head()
+    fed.stage("run9")
+    with fed.transaction() as txn:
+        txn.rename("run9", "run9-renamed")
+    gone, old = "/lhc.fed/run9.root", f"/lhc.fed/run9.root?fb.csn={before}"
+    assert subprocess.run(["xrdfs", host, "prepare", "-e", gone], capture_output=True).returncode != 0
+    xrootd("xrdfs", host, "prepare", "-e", old)
+    assert fed.where("run9-renamed")[0].state == "nearline"
+    request = xrootd("xrdfs", host, "prepare", "-s", old).strip()
+    wait_for(
+        lambda: json.loads(xrootd("xrdfs", host, "query", "prepare", request, old))["responses"][0]["online"]
+    )
+    assert fed.where("run9-renamed")[0].state == "both"
+    with fed.transaction() as txn:
+        txn.rename("run9-renamed", "run9")
+
+
 def test_our_client_and_uproot_wait_and_then_read(served: tuple[fb.Federation, fb.Server, Path]) -> None:
     import uproot
 

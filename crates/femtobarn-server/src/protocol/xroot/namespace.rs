@@ -180,9 +180,10 @@ impl RequestHandler {
         }
         if prepare.more.contains(PrepareMore::EVICT) {
             for location in &prepare.locations {
-                let path = self.path(location, Action::Stage).await?;
+                let (path, location) =
+                    (self.path(location, Action::Stage).await?, location.clone());
                 let evict = move |service: &RootService| {
-                    service.logical.exports.evict(&path, Opaque::default())
+                    service.logical.exports.evict(&path, opaque(&location))
                 };
                 self.call(false, evict).await?;
             }
@@ -194,11 +195,10 @@ impl RequestHandler {
             let action = if is_staging { Action::Stage } else { Action::Read };
             let path = self.path(location, action).await?;
             if is_staging {
-                let (user, priority) = (user.clone(), prepare.priority);
-                let hints = opaque(location).0.to_vec();
+                let (user, priority, location) = (user.clone(), prepare.priority, location.clone());
                 let stage = move |service: &RootService| {
                     let wanted = WantedBy { user: &user, priority, deadline: None };
-                    Ok(service.logical.exports.stage(&path, wanted, Opaque(&hints)).is_ok())
+                    Ok(service.logical.exports.stage(&path, wanted, opaque(&location)).is_ok())
                 };
                 self.call(false, stage).await?;
             }
