@@ -8,7 +8,7 @@ use std::time::Duration;
 use femtobarn_archive::{Error, Recaller, WantedBy, staging_path};
 use femtobarn_catalog::{
     DatabaseId, DiskState, ErrorKind, FilePin, ReplicaRow, ReplicaState, ResidenceState,
-    StoredObject, clock,
+    StoredObject, Successor, clock,
 };
 
 use crate::sealed::{Sealed, on};
@@ -316,6 +316,30 @@ fn a_restored_catalogue_removes_no_objects_of_the_other() {
     of.catalogue.begin_new_epochs().unwrap();
     archive.discard(run7, "disk2", &mut *on()).unwrap();
     assert_eq!((archive.sweep(&mut *on()).unwrap(), of.objects().len()), (0, 1));
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    archive.discard(run7, "disk2", &mut *on()).unwrap();
+    assert_eq!(of.objects().len(), 1, "its own was removed");
+}
+
+#[test]
+fn a_leader_that_was_succeeded_removes_no_objects() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    of.catalogue.discard_replica(&of.row(run7), "disk2", true).unwrap();
+    let successor = Successor {
+        generation: 1,
+        promotion: "of the copy".to_owned(),
+        url: "root://new//lhc.fed".to_owned(),
+    };
+    of.catalogue.yield_to(&successor).unwrap();
+    assert_eq!(kind(archive.sweep(&mut *on())), ErrorKind::Denied);
+    assert_eq!(kind(archive.apply_rules(&mut *on())), ErrorKind::Denied);
+    assert_eq!((of.objects().len(), of.catalogue.discarded_objects().unwrap().len()), (1, 1));
+    // What it wrote may be its successor's, if it leads again.
+    of.catalogue.lead_again().unwrap();
+    assert_eq!((archive.sweep(&mut *on()).unwrap(), of.objects().len()), (1, 1));
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     archive.discard(run7, "disk2", &mut *on()).unwrap();
     assert_eq!(of.objects().len(), 1, "its own was removed");
