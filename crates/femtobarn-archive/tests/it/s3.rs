@@ -155,10 +155,22 @@ fn a_bucket_without_a_mark_is_a_store_if_it_has_objects() {
     for key in ["x/1", "x/2"] {
         store.remove(key, &mut *on()).unwrap();
     }
+    store.put("x/2", &from, &mut *on()).unwrap();
+    assert!(server.below("old/.femtobarn-store").is_file(), "it got its mark before it was empty");
+    let store = bucket(&server.url, "empty");
     let nothing = store.put("x/2", &from, &mut *on());
     assert!(matches!(nothing, Err(Error::Unavailable { .. })), "{nothing:?}");
     store.begin(&mut *on()).unwrap();
     store.put("x/2", &from, &mut *on()).unwrap();
+}
+
+#[test]
+fn a_bucket_without_a_mark_whose_last_object_is_removed_stays_a_store() {
+    let Some(server) = Server::start() else { return };
+    let store = bucket(&server.url, "old");
+    store.remove("x/1", &mut *on()).unwrap();
+    assert_eq!(store.list("").unwrap(), []);
+    store.remove("x/1", &mut *on()).unwrap();
 }
 
 #[test]

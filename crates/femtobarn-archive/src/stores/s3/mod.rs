@@ -153,22 +153,22 @@ impl S3Store {
             return self.failed(what, key, error);
         }
         match self.check_begun().await {
-            Ok(()) => no_object(self, key),
+            Ok(_) => no_object(self, key),
             Err(error) => error,
         }
     }
 
-    /// Fails if there is neither the mark of a store below the prefix nor anything else: stores that were begun by the
-    /// first releases have no mark.
-    async fn check_begun(&self) -> Result<()> {
+    /// Fails if there is neither the mark of a store below the prefix nor anything else. Returns whether there is the mark:
+    /// stores that were begun by the first releases have none.
+    async fn check_begun(&self) -> Result<bool> {
         match self.bucket.head(&self.below_prefix(MARK)).await {
             Err(Failure::NotFound { .. }) => {}
             // Who may not list is told this of what is not there, and must be content with it.
-            Ok(_) | Err(Failure::PermissionDenied { .. }) => return Ok(()),
+            Ok(_) | Err(Failure::PermissionDenied { .. }) => return Ok(true),
             Err(error) => return Err(self.failed("look at", MARK, error)),
         }
         match self.bucket.list(self.top().as_ref()).next().await {
-            Some(Ok(_)) => Ok(()),
+            Some(Ok(_)) => Ok(false),
             Some(Err(error)) if !matches!(error, Failure::NotFound { .. }) => {
                 Err(self.failed("list", "objects", error))
             }
@@ -183,15 +183,25 @@ impl S3Store {
         }
     }
 
+    /// As [`check_begun`](Self::check_begun), before a change: a store without a mark gets one, lest it look like another when
+    /// it is empty.
+    async fn check_marked(&self) -> Result<()> {
+        if self.check_begun().await? { Ok(()) } else { self.put_mark().await }
+    }
+
     /// Makes sure that there is the mark of a store.
     async fn mark(&self) -> Result<()> {
-        let mark = self.below_prefix(MARK);
-        match self.bucket.head(&mark).await {
-            Ok(_) => return Ok(()),
-            Err(Failure::NotFound { .. } | Failure::PermissionDenied { .. }) => {}
-            Err(error) => return Err(self.failed("look at", MARK, error)),
+        match self.bucket.head(&self.below_prefix(MARK)).await {
+            Ok(_) => Ok(()),
+            Err(Failure::NotFound { .. } | Failure::PermissionDenied { .. }) => {
+                self.put_mark().await
+            }
+            Err(error) => Err(self.failed("look at", MARK, error)),
         }
-        let put = self.bucket.put(&mark, MARK_TEXT.into()).await;
+    }
+
+    async fn put_mark(&self) -> Result<()> {
+        let put = self.bucket.put(&self.below_prefix(MARK), MARK_TEXT.into()).await;
         put.map(drop).map_err(|error| self.failed("write", MARK, error))
     }
 
@@ -227,7 +237,7 @@ impl S3Store {
         let mut file = File::open(from).map_err(cannot_read)?;
         let size = file.metadata().map_err(cannot_read)?.len();
         let part_bytes = PART_BYTES.max(size.div_ceil(PARTS_MAX));
-        watched(self.check_begun(), writing, 0, watch).await??;
+        watched(self.check_marked(), writing, 0, watch).await??;
         let mut sum = FileSum::default();
         let mut part = next_part(&mut file, part_bytes, &mut sum).map_err(cannot_read)?;
         if (part.len() as u64) < part_bytes {
@@ -372,7 +382,7 @@ impl Store for S3Store {
         let object = self.object(key)?;
         let removing = async {
             // The server says of an object that was never there that it is removed.
-            self.check_begun().await?;
+            self.check_marked().await?;
             match self.bucket.delete(&object).await {
                 Ok(()) | Err(Failure::NotFound { .. }) => Ok(()),
                 Err(error) => Err(self.failed("remove", key, error)),
