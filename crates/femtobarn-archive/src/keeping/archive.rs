@@ -98,9 +98,9 @@ impl Archive {
         }))
     }
 
-    /// Files that all stores together move at once without one slowing down another.
-    pub fn streams(&self) -> usize {
-        self.settings.stores.values().map(StoreSettings::streams).sum::<usize>().max(1)
+    /// Files that a store moves at once without one slowing down another.
+    pub(crate) fn streams_of(&self, store: &str) -> usize {
+        self.settings.stores.get(store).map_or(1, StoreSettings::streams).max(1)
     }
 
     /// Whether a database's file is where it should be.

@@ -3,8 +3,9 @@
 //! 1. A request that fails is remembered for a while: whoever asks again in that time learns why, and later asks anew.
 //! 2. The queue is in memory. After a restart clients that wait ask again, since they are told to.
 //! 3. Dropping a recaller stops what it is doing; a database is then as it was.
+//! 4. Each store has a queue and threads of its own: one that hangs holds up nothing that others have.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -57,23 +58,31 @@ pub struct RecallCounts {
 #[derive(Debug)]
 struct SharedQueue {
     archive: Arc<Archive>,
-    streams: usize,
     state: Mutex<RecallState>,
     is_stopped: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct RecallState {
-    queue: RecallQueue,
+    /// What each store has to give, by its name.
+    stores: BTreeMap<String, StoreRecalls>,
     /// Recalls that are being carried out.
     running: HashMap<DatabaseId, Recall>,
     /// When a recall was asked for, and how long that was estimated to take.
     promised: HashMap<DatabaseId, (Instant, Duration)>,
     failures: HashMap<DatabaseId, RecentFailure>,
-    rates: RecallRates,
     counts: RecallCounts,
     /// When a file came back last.
     last_done: Option<Instant>,
+}
+
+/// The recalls from one store.
+#[derive(Debug, Default)]
+struct StoreRecalls {
+    queue: RecallQueue,
+    /// How many are being carried out.
+    running: usize,
+    rates: RecallRates,
     threads: usize,
 }
 
@@ -99,14 +108,8 @@ impl RecentFailure {
 impl Recaller {
     /// A recaller without work and threads.
     pub fn new(archive: Arc<Archive>) -> Self {
-        let streams = archive.streams();
-        let shared = SharedQueue {
-            archive,
-            streams,
-            state: Mutex::default(),
-            is_stopped: AtomicBool::new(false),
-        };
-        Recaller { shared: Arc::new(shared) }
+        let (state, is_stopped) = (Mutex::default(), AtomicBool::new(false));
+        Recaller { shared: Arc::new(SharedQueue { archive, state, is_stopped }) }
     }
 
     /// The archive that it stages from.
@@ -136,26 +139,32 @@ impl Recaller {
             // A copy that was found bad just now is none to go on from; why will be known in a moment.
             if let Ok(recall) = recall {
                 let priority = wanted.priority_for(asked, rest);
-                shared.state.lock().queue.hasten(Recall { priority, ..recall });
+                let mut state = shared.state.lock();
+                if let Some(of_store) = state.stores.get_mut(&recall.tape.store) {
+                    of_store.queue.hasten(Recall { priority, ..recall });
+                }
             }
             return Ok(Some(rest));
         }
         let mut recall = recall?;
-        let mut state = shared.state.lock();
-        let wait = state.estimate(&recall, shared.streams);
+        let store = recall.tape.store.clone();
+        let streams = shared.archive.streams_of(&store);
+        let state = &mut *shared.state.lock();
+        let of_store = state.stores.entry(store.clone()).or_default();
+        let wait = of_store.estimate(&recall, streams);
         recall.priority = wanted.priority_for(clock::now(), wait);
-        if state.queue.add(recall) {
+        if of_store.queue.add(recall) {
             state.promised.insert(database, (clock::now(), wait));
         }
-        if state.threads < shared.streams && state.threads < state.waiting() {
-            state.threads += 1;
+        if of_store.threads < streams && of_store.threads < of_store.waiting() {
+            of_store.threads += 1;
             let shared = Arc::downgrade(shared);
             let thread = thread::Builder::new().name("femtobarn-recall".to_owned());
-            if let Err(source) = thread.spawn(move || carry_out(&shared)) {
-                state.threads -= 1;
-                if state.threads == 0 {
+            if let Err(source) = thread.spawn(move || carry_out(&shared, &store)) {
+                of_store.threads -= 1;
+                if of_store.threads == 0 {
                     state.promised.remove(&database);
-                    state.queue.remove(database);
+                    of_store.queue.remove(database);
                     let what = "cannot start a thread that recalls".to_owned();
                     return Err(Error::Io { what, source });
                 }
@@ -167,13 +176,10 @@ impl Recaller {
     /// Counts since the start.
     pub fn counts(&self) -> RecallCounts {
         let state = self.shared.state.lock();
-        let (_, waiting_bytes) = state.queue.waiting();
-        RecallCounts {
-            waiting: state.waiting() as u64,
-            waiting_bytes,
-            stalled_seconds: state.stalled().as_secs_f64(),
-            ..state.counts
-        }
+        let waiting = state.stores.values().map(|of_store| of_store.waiting() as u64).sum();
+        let waiting_bytes = state.stores.values().map(|of_store| of_store.queue.waiting().1).sum();
+        let stalled_seconds = state.stalled().as_secs_f64();
+        RecallCounts { waiting, waiting_bytes, stalled_seconds, ..state.counts }
     }
 
     /// The first recalls, at most so many.
@@ -187,9 +193,10 @@ impl Recaller {
             QueuedRecall { recall: recall.clone(), is_running, age, remaining }
         };
         let running = state.running.values().map(|recall| queued(recall, true));
-        let waiting = state.queue.in_order().map(|recall| queued(recall, false));
+        let queues = || state.stores.values().map(|of_store| &of_store.queue);
+        let waiting = queues().flat_map(RecallQueue::in_order).map(|recall| queued(recall, false));
         QueueExcerpt {
-            mounted: state.queue.mounted().cloned().collect(),
+            mounted: queues().flat_map(RecallQueue::mounted).cloned().collect(),
             recalls: running.chain(waiting).take(most).collect(),
         }
     }
@@ -258,8 +265,10 @@ impl SharedQueue {
         let staged = catch_unwind(stage).unwrap_or_else(|_| {
             Err(Error::Unavailable { what: "staging failed for a bug; see the log".to_owned() })
         });
-        let mut state = self.state.lock();
+        let state = &mut *self.state.lock();
         state.running.remove(&recall.database);
+        let of_store = state.stores.entry(recall.tape.store.clone()).or_default();
+        of_store.running = of_store.running.saturating_sub(1);
         let promised = state.promised.remove(&recall.database);
         match staged {
             Ok(()) => {
@@ -267,7 +276,7 @@ impl SharedQueue {
                 if bytes == 0 {
                     return;
                 }
-                state.rates.note(recall.bytes, began.elapsed(), is_after_mount);
+                of_store.rates.note(recall.bytes, began.elapsed(), is_after_mount);
                 state.counts.done += 1;
                 state.last_done = Some(clock::now());
                 state.counts.bytes += recall.bytes;
@@ -299,50 +308,54 @@ impl SharedQueue {
 }
 
 impl RecallState {
-    fn waiting(&self) -> usize {
-        self.queue.waiting().0 + self.running.len()
-    }
-
     /// How long a file has been wanted, and none came back.
     fn stalled(&self) -> Duration {
         let wanted = self.promised.values().map(|(asked, _)| asked.elapsed()).max();
         let since_last = self.last_done.map_or(Duration::MAX, |last| last.elapsed());
         wanted.unwrap_or_default().min(since_last)
     }
+}
+
+impl StoreRecalls {
+    fn waiting(&self) -> usize {
+        self.queue.waiting().0 + self.running
+    }
 
     /// How long a new recall will take behind those that wait.
     fn estimate(&self, recall: &Recall, streams: usize) -> Duration {
         let (recalls, ahead) = self.queue.waiting();
-        let (recalls, bytes) =
-            (recalls + self.running.len() + 1, ahead.saturating_add(recall.bytes));
+        let (recalls, bytes) = (recalls + self.running + 1, ahead.saturating_add(recall.bytes));
         let mounts = self.queue.mounts_with(&recall.tape);
         self.rates.estimate((recalls, bytes), (mounts, !recall.tape.is_object), streams)
     }
 }
 
-/// What a thread does: mounts a tape, stages all that is wanted of it, and so on, until nothing waits.
-fn carry_out(shared: &Weak<SharedQueue>) {
+/// What a thread does: mounts a tape of a store, stages all that is wanted of it, and so on, until nothing waits.
+fn carry_out(shared: &Weak<SharedQueue>, store: &str) {
     let mut mounted: Option<Tape> = None;
     let mut is_after_mount = false;
     while let Some(shared) = shared.upgrade() {
-        let mut state = shared.state.lock();
+        let mut locked = shared.state.lock();
+        let state = &mut *locked;
+        let Some(of_store) = state.stores.get_mut(store) else { return };
         if shared.is_stopped.load(Ordering::Relaxed) {
-            state.threads -= 1;
+            of_store.threads -= 1;
             return;
         }
-        let next = mounted.as_ref().and_then(|tape| state.queue.next(tape));
+        let next = mounted.as_ref().and_then(|tape| of_store.queue.next(tape));
         let Some(recall) = next else {
-            mounted = state.queue.mount();
+            mounted = of_store.queue.mount();
             is_after_mount = true;
             if mounted.is_none() {
                 // The next request starts a thread again.
-                state.threads -= 1;
+                of_store.threads -= 1;
                 return;
             }
             continue;
         };
+        of_store.running += 1;
         state.running.insert(recall.database, recall.clone());
-        drop(state);
+        drop(locked);
         shared.stage(&recall, is_after_mount);
         is_after_mount = false;
     }

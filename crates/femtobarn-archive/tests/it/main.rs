@@ -5,6 +5,7 @@
 mod archive;
 mod bad_stores;
 mod commands;
+mod recalls;
 mod rules;
 mod s3;
 mod sealed;
