@@ -46,6 +46,7 @@ def test_a_promotion_loses_nothing(leader: tuple[fb.Federation, fb.Server], tmp_
         last = put(writer, "run1/hits", 3)
     done = fb.promote(tmp_path / "copy.fed", "root://new//lhc.fed")
     assert (done.generation, done.untold_leader) == (1, None)
+    assert "root://new//lhc.fed" in [it["name"] for it in server.status()["followers"]]
     assert done.csn == last
     for place in (fed, url_of(server)):
         with pytest.raises(fb.DeniedError, match=r"root://new//lhc\.fed"):

@@ -127,7 +127,8 @@ pub fn forget_former_leader(folder: &Path) -> Result<()> {
 
 /// Copies what the leader has, stops it, and copies the rest. Whatever may fail for long is tried before it is stopped.
 fn take_over(of: &str, here: &LocalCatalogue, url: &str) -> Result<Successor> {
-    let options = FollowOptions { timeout: Duration::from_secs(10), ..FollowOptions::default() };
+    let (name, timeout) = (url.to_owned(), Duration::from_secs(10));
+    let options = FollowOptions { name, timeout, ..FollowOptions::default() };
     let mut follower = Follower::open(of, here.folder(), options)?;
     let successor = here.begin_promotion(url)?;
     follower.catch_up()?;
