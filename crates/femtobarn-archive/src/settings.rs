@@ -59,7 +59,7 @@ pub enum StoreSettings {
     Folder {
         /// The folder, which must exist.
         path: PathBuf,
-        /// Readers on the federation's machine read here what they need, and the file is not brought back.
+        /// Readers read here what they need, and the file is not brought back.
         #[serde(default)]
         in_place: bool,
     },

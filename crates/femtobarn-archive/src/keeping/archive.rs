@@ -18,6 +18,8 @@ use crate::stores::{ByteWatch, Store};
 /// How long an operation waits for another one on the same database. Staging may take longer than that: whoever
 /// waits for it says so.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How long a store is asked whether it has a copy at hand, before the copy is taken for one that has to be brought back.
+const AT_HAND_WAIT: Duration = Duration::from_secs(10);
 /// How long a wait for a lock lasts before the watch is asked whether it goes on.
 const LOCK_SLICE: Duration = Duration::from_millis(500);
 
@@ -80,22 +82,45 @@ impl Archive {
         Ok(self.local()?.residence(database)?)
     }
 
-    /// A copy of a database that readers may read where it is, and its store, which says that it has it at hand; none if
-    /// the file has to be brought back.
+    /// Whether readers may read in any of the stores.
+    pub fn reads_in_place(&self) -> bool {
+        self.settings.stores.values().any(StoreSettings::reads_in_place)
+    }
+
+    /// The copies of a database that readers may read where they are, if their stores have them at hand.
     ///
     /// # Errors
     /// Those of the catalogue.
-    pub fn in_place(&self, database: DatabaseId) -> Result<Option<(Arc<dyn Store>, ReplicaRow)>> {
+    pub fn in_place(&self, database: DatabaseId) -> Result<Vec<ReplicaRow>> {
         let may_be_read = |replica: &ReplicaRow| {
             let store = self.settings.stores.get(&replica.store);
             replica.is_complete() && store.is_some_and(StoreSettings::reads_in_place)
         };
-        let replicas = self.residence(database)?.replicas;
-        Ok(replicas.into_iter().filter(may_be_read).find_map(|replica| {
-            let store = self.store(&replica.store).ok()?;
-            let found = store.stat(&replica.key).ok()?;
-            (found.size == replica.size && !found.is_offline).then_some((store, replica))
-        }))
+        let mut replicas = self.residence(database)?.replicas;
+        replicas.retain(may_be_read);
+        Ok(replicas)
+    }
+
+    /// The store of a copy, which says that it has the whole copy at hand; the answer is waited for ten seconds at most.
+    ///
+    /// # Errors
+    /// `NotBefore` if it has to bring the copy online; `Corrupt` if it has another size; `Stopped` if the store takes too
+    /// long; else those of the store.
+    pub fn at_hand(&self, replica: &ReplicaRow) -> Result<Arc<dyn Store>> {
+        let store = self.store(&replica.store)?;
+        let began = clock::now();
+        // Without a size, so that no store takes the checksum.
+        let found = store.examine(&replica.key, 0, &mut |_| began.elapsed() < AT_HAND_WAIT)?;
+        if found.size != replica.size {
+            let (place, key, size) = (store.place(), &replica.key, replica.size);
+            let what = format!("{place} has {} of the {size} bytes of {key}", found.size);
+            return Err(Error::Corrupt { what });
+        }
+        if found.is_offline {
+            let what = format!("{} has to bring {} online", store.place(), replica.key);
+            return Err(Error::NotBefore { wait: AT_HAND_WAIT, what });
+        }
+        Ok(store)
     }
 
     /// Files that a store moves at once without one slowing down another.

@@ -264,10 +264,13 @@ impl OpenDatabaseFiles {
             opened => return opened,
         };
         let reason = nearline::reason(&*self.catalog, database, failed);
-        if let Error::Nearline { .. } = reason
-            && let Some((store, replica)) = self.archive()?.in_place(database.id)?
-        {
-            return Ok(StoredCopy::new(store, replica, database).into());
+        if let Error::Nearline { .. } = reason {
+            let archive = self.archive()?;
+            for replica in archive.in_place(database.id)? {
+                if let Ok(store) = archive.at_hand(&replica) {
+                    return Ok(StoredCopy::new(store, replica, database).into());
+                }
+            }
         }
         match (reason, self.staging.get()) {
             (Error::Nearline { .. }, Some(staging)) => {

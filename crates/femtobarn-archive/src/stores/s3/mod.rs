@@ -43,6 +43,9 @@ const RANGE_BYTES: u64 = 8 << 20;
 const RANGES_FETCHED: usize = 4;
 /// What part of the bytes of a read may be fetched in addition, to save requests.
 const UNWANTED_PART: u64 = 5;
+/// How long a reader waits for a range of an object, with all attempts, and the bytes of a second for which it waits longer.
+const READ_TIME: Duration = Duration::from_secs(30);
+const READ_RATE: u64 = 100_000;
 /// Attempts of a request, and the time in which they are made.
 const RETRIES: usize = 8;
 const RETRY_TIME: Duration = Duration::from_secs(120);
@@ -64,7 +67,7 @@ pub struct S3Settings {
     /// The variables of the environment that have the key's name and the key.
     #[serde(default = "key_variables")]
     pub key_variables: [String; 2],
-    /// Readers on the federation's machine read here what they need, and the file is not brought back.
+    /// Readers read here what they need, and the file is not brought back.
     #[serde(default)]
     pub in_place: bool,
 }
@@ -356,11 +359,18 @@ impl Store for S3Store {
         // A range that ends behind the object is cut by the server.
         let (store, place) = (self, &object);
         let fetch = |range: Range<u64>| async move {
-            let bytes = match store.bucket.get_range(place, range.clone()).await {
-                Ok(bytes) => bytes,
-                Err(error) => return Err(store.lacks("read", key, error).await),
+            let length = range.end - range.start;
+            let limit = READ_TIME + Duration::from_secs(length / READ_RATE);
+            let bytes = match timeout(limit, store.bucket.get_range(place, range.clone())).await {
+                Ok(Ok(bytes)) => bytes,
+                Ok(Err(error)) => return Err(store.lacks("read", key, error).await),
+                Err(_) => {
+                    let (place, limit) = (store.place(), limit.as_secs());
+                    let what = format!("{place} does not give bytes of {key} within {limit} s");
+                    return Err(Error::Unavailable { what });
+                }
             };
-            let is_whole = bytes.len() as u64 == range.end - range.start;
+            let is_whole = bytes.len() as u64 == length;
             if is_whole { Ok(bytes) } else { Err(too_short(store, key, range.end)) }
         };
         let read = self.run(coalesce_ranges(&wanted, fetch, gap_to_bridge(&wanted)))?;

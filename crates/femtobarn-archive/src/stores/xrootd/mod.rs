@@ -42,7 +42,7 @@ pub struct XrootdSettings {
     /// How long the server may be silent, or ask to be waited for.
     #[serde(default = "answer_seconds")]
     pub answer_seconds: u64,
-    /// Readers on the federation's machine read here what they need, and the file is not brought back.
+    /// Readers read here what they need, and the file is not brought back.
     #[serde(default)]
     pub in_place: bool,
 }
