@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `storage`, `path`, `error` | the traits [`Storage`] and [`StoredFile`], validated paths, and [`StorageError`] |
 //! | `hints`, `ahead` | what a client says of its requests, and what is read ahead of those who read in order |
+//! | `fetch` | bytes on their way from another machine, and those who wait for them |
 //! | `posix` | a folder of a POSIX file system |
 //! | `gate` | a storage whose calls a [`Gate`] may delay or refuse |
 //! | `cache` | files of another server, of which what was read is kept on a disk |
@@ -11,7 +12,7 @@
 //! | `federation` | the databases of a federation as complete ROOT files |
 //! | `memory` | files in memory, for tests (feature `testing`) |
 //!
-//! The first five know no other module here. Every storage builds on them; gates and federations wrap another storage.
+//! The first six know no other module here. Every storage builds on them; gates and federations wrap another storage.
 //! Nothing here knows sessions or protocols.
 
 mod ahead;
@@ -19,6 +20,7 @@ mod cache;
 mod error;
 mod faulty;
 mod federation;
+mod fetch;
 mod gate;
 mod hints;
 #[cfg(feature = "testing")]

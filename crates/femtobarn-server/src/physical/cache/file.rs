@@ -19,10 +19,11 @@ use nix::errno::Errno;
 use parking_lot::Mutex;
 use xrd::Location;
 
-use super::fetch::{Fetch, parts};
 use super::pages::{KeptPages, PAGE_BYTES, ReadMode, Version, pages_of};
+use super::parts::{fetch_of, pages_in, parts};
 use super::remotes::{Remote, Remotes};
 use super::shared::Shared;
+use crate::physical::fetch::Fetch;
 use crate::physical::{Metadata, StorageError, StoragePath, StorageResult};
 
 /// Bytes of an announced range that are fetched ahead of its readers.
@@ -95,8 +96,8 @@ impl CachedFile {
             let mut page = run.start;
             while page < run.end {
                 let before = running.range(..=page).next_back();
-                if let Some((_, fetch)) = before.filter(|(_, fetch)| page < fetch.pages.end) {
-                    page = fetch.pages.end;
+                if let Some((_, fetch)) = before.filter(|(_, fetch)| page < pages_in(fetch).end) {
+                    page = pages_in(fetch).end;
                     found.push(Arc::clone(fetch));
                     continue;
                 }
@@ -109,8 +110,9 @@ impl CachedFile {
                     _ => vec![page..end],
                 };
                 for part in gap.into_iter().flat_map(parts) {
+                    let first = part.start;
                     let fetch = self.begin(part);
-                    running.insert(fetch.pages.start, Arc::clone(&fetch));
+                    running.insert(first, Arc::clone(&fetch));
                     found.push(fetch);
                 }
                 page = end;
@@ -128,7 +130,7 @@ impl CachedFile {
     }
 
     fn begin(self: &Arc<Self>, pages: Range<u64>) -> Arc<Fetch> {
-        let fetch = Arc::new(Fetch::new(pages));
+        let fetch = Arc::new(fetch_of(pages));
         let (file, fetching) = (Arc::clone(self), Arc::clone(&fetch));
         let running = RunningFetch { file, fetch: fetching, is_remembered: false };
         self.shared.origin.tasks.spawn(running.run());
@@ -138,8 +140,9 @@ impl CachedFile {
     /// Removes a fetch whose pages are kept, or are needed no more.
     pub(super) fn forget(&self, fetch: &Arc<Fetch>) {
         let mut running = self.fetches.lock();
-        if running.get(&fetch.pages.start).is_some_and(|known| Arc::ptr_eq(known, fetch)) {
-            running.remove(&fetch.pages.start);
+        let first = pages_in(fetch).start;
+        if running.get(&first).is_some_and(|known| Arc::ptr_eq(known, fetch)) {
+            running.remove(&first);
         }
     }
 
@@ -219,7 +222,8 @@ impl RunningFetch {
     /// Fetches pages, gives them to those who wait, and keeps them.
     async fn run(mut self) {
         let (file, fetch) = (&self.file, &self.fetch);
-        let kib = ((fetch.pages.end - fetch.pages.start) * PAGE_BYTES / 1024).max(FETCH_KIB_MIN);
+        let pages = pages_in(fetch);
+        let kib = ((pages.end - pages.start) * PAGE_BYTES / 1024).max(FETCH_KIB_MIN);
         let on_the_way = Arc::clone(&file.shared.on_the_way);
         // Opened first: what waits for a server that is gone must not hold up other files.
         let remote = match file.remotes.take(file).await {
@@ -227,7 +231,7 @@ impl RunningFetch {
             Err(error) => return fetch.end(Err(error)),
         };
         let _permit = on_the_way.acquire_many_owned(kib as u32).await;
-        let fetched = file.fetch(&remote, fetch.pages.clone()).await.map(Arc::new);
+        let fetched = file.fetch(&remote, pages.clone()).await.map(Arc::new);
         let read = clock::now();
         fetch.end(fetched.clone());
         let Ok(bytes) = fetched else { return };
@@ -235,7 +239,7 @@ impl RunningFetch {
         if !file.is_settled() || remote.compare(file, read).await.is_err() {
             return;
         }
-        let (keeper, first) = (Arc::clone(file), fetch.pages.start);
+        let (keeper, first) = (Arc::clone(file), pages.start);
         let kept = tokio::task::spawn_blocking(move || keeper.keep(first, &bytes)).await;
         if !kept.unwrap_or(false) {
             // Who announced pages reads them a moment later.
@@ -364,8 +368,9 @@ fn within(size: u64, offset: u64, buffer: &mut [u8]) -> &mut [u8] {
 fn is_covered(run: &Range<u64>, fetches: &[Arc<Fetch>]) -> bool {
     let mut pages = run.clone();
     for fetch in fetches {
-        if fetch.pages.contains(&pages.start) {
-            pages.start = fetch.pages.end;
+        let fetched = pages_in(fetch);
+        if fetched.contains(&pages.start) {
+            pages.start = fetched.end;
         }
     }
     pages.start >= pages.end

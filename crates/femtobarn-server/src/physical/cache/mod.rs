@@ -5,7 +5,7 @@
 //! | `pages` | what is kept of one file: pages that count if their checksum matches |
 //! | `room` | the folder of all kept files, its limit, and what leaves it first |
 //! | `origin` | the origin's files, over `root://` |
-//! | `fetch` | pages on their way, and those who wait for them |
+//! | `parts` | pages that are fetched together |
 //! | `file`, `remotes`, `shared` | a file: kept pages, and fetches that all readers share; the origin's file; what all files share |
 //! | `open` | a file as those have it open who read it in the same way |
 //! | `storage` | [`CachedOrigin`], the storage |
@@ -19,11 +19,11 @@
 //!    origin; while it does not answer, what is kept is shown as it was.
 //! 4. No error of the disk fails a read.
 
-mod fetch;
 mod file;
 mod open;
 mod origin;
 mod pages;
+mod parts;
 mod remotes;
 mod room;
 mod shared;

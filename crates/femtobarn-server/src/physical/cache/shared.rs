@@ -8,11 +8,11 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::fetch::Fetch;
 use super::file::CachedFile;
 use super::origin::Origin;
 use super::pages::Version;
 use super::room::Room;
+use crate::physical::fetch::Fetch;
 
 /// KiB that may be on their way from the origin and to the disk.
 const ON_THE_WAY_KIB: usize = 256 << 10;
