@@ -28,6 +28,8 @@ pub struct ServerStatus {
     pub caches: Vec<CacheStatus>,
     /// The recalls of federations that have stores.
     pub recalls: Vec<RecallStatus>,
+    /// What is read in stores of federations whose readers may.
+    pub in_place: Vec<InPlaceStatus>,
     /// The servers of copies to which readers are redirected, as they answered within the last seconds.
     pub copy_servers: Vec<CopyServerStatus>,
     /// The servers to which a server without data redirects.
@@ -91,6 +93,19 @@ pub struct FederationStatus {
     pub deadlocks: u64,
     /// Commits of remote clients.
     pub commits: u64,
+}
+
+/// What is read of a federation's databases in its stores, since the server started.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct InPlaceStatus {
+    /// The name of its export.
+    pub name: String,
+    /// Bytes that clients read.
+    pub read_bytes: u64,
+    /// Bytes that stores were asked for.
+    pub fetched_bytes: u64,
+    /// How often a copy was left because it could not be read.
+    pub left_copies: u64,
 }
 
 /// The recalls of a federation's databases from its stores, since the server started.

@@ -22,6 +22,9 @@ const COMPUTED_MAX: usize = 2;
 /// Bytes that are read at once.
 const PIECE_BYTES: usize = 256 * 1024;
 
+/// Bytes that are announced before they are read, of a file on another machine.
+const AHEAD_BYTES: u64 = 8 << 20;
+
 /// A checksum algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChecksumKind {
@@ -80,6 +83,9 @@ impl ChecksumKind {
             if cancelled.is_cancelled() {
                 let what = "the client no longer waits for the checksum";
                 return Err(StorageError::refused(Errno::ECANCELED, what));
+            }
+            if file.is_remote() {
+                file.will_need(offset, AHEAD_BYTES);
             }
             let count = file.read_at(offset, &mut buffer)?;
             running.add(&buffer[..count]);
@@ -226,6 +232,9 @@ impl Checksums {
             return Ok(digest);
         }
         let interface = file.interface()?;
+        if let Some(digest) = interface.checksum(kind.name()) {
+            return Ok(digest);
+        }
         let digest = kind.compute(&*interface, cancelled)?;
         self.insert(path, (before, &interface.metadata()?), kind, &digest);
         Ok(digest)

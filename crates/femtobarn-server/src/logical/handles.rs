@@ -31,6 +31,8 @@ pub struct OpenFile {
     pub is_writable: bool,
     /// Whether small calls to its storage take microseconds.
     pub is_quick: bool,
+    /// Whether its bytes come from another machine for each reader.
+    pub is_remote: bool,
     /// The latencies of its export.
     pub latencies: Arc<Latencies>,
     /// Whether the file is removed unless the client closes it.

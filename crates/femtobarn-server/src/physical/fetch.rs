@@ -37,6 +37,11 @@ impl Fetch {
         }
     }
 
+    /// Its bytes, if they have come.
+    pub(super) fn bytes(&self) -> Option<Arc<Vec<u8>>> {
+        self.outcome.lock().clone()?.ok()
+    }
+
     /// Copies what its bytes are of a range of the file.
     pub(super) fn copy_to(&self, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
         let at = self.range.start;
@@ -56,13 +61,14 @@ mod tests {
     #[test]
     fn the_first_end_counts_and_wakes_everybody() {
         let fetch = Arc::new(Fetch::new(4096..4099));
+        assert!(fetch.bytes().is_none());
         let waiting = Arc::clone(&fetch);
         let waiting = std::thread::spawn(move || waiting.wait());
         fetch.end(Ok(Arc::new(vec![1, 2, 3])));
         fetch.end(Ok(Arc::new(vec![])));
         assert_eq!(*waiting.join().unwrap().unwrap(), [1, 2, 3]);
         let mut buffer = [0; 6];
-        fetch.copy_to(&fetch.wait().unwrap(), 4094, &mut buffer);
+        fetch.copy_to(&fetch.bytes().unwrap(), 4094, &mut buffer);
         assert_eq!(buffer, [0, 0, 1, 2, 3, 0]);
     }
 }

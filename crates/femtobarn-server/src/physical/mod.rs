@@ -35,7 +35,7 @@ pub use femtobarn_archive::WantedBy;
 pub use cache::{CacheCounts, CacheUse, CachedOrigin, LeavingFile, LeavingFiles};
 pub use error::{StorageError, StorageResult};
 pub use faulty::{FaultEffect, FaultInjector, FaultyStorage, InjectedFault};
-pub use federation::{FederationStorage, Permit, Writers};
+pub use federation::{FederationStorage, InPlaceCounts, Permit, Writers};
 pub use gate::{Call, CallKind, Gate, Gated};
 pub use hints::{Hints, ReadOrder};
 #[cfg(feature = "testing")]

@@ -231,6 +231,14 @@ pub trait StoredFile: Send + Sync + 'static {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+    /// Whether its bytes come from another machine for each reader, so that those nobody wants cost more than a further call.
+    fn is_remote(&self) -> bool {
+        false
+    }
+    /// The digest of the whole file by a kind of checksum, such as `adler32`, if it is known without reading the file.
+    fn checksum(&self, _kind: &str) -> Option<String> {
+        None
+    }
     /// The commit whose snapshot the file shows; none outside federations.
     fn snapshot(&self) -> Option<u64> {
         None

@@ -18,8 +18,8 @@ use crate::logical::exports::{ExportOptions, Exports};
 use crate::logical::journal::restore_all;
 use crate::logical::uploads::remove_left;
 use crate::physical::{
-    CachedOrigin, DiskModel, FaultyStorage, FederationStorage, MachineClock, PosixStorage, Storage,
-    StorageError, StoragePath, ThrottledStorage,
+    CachedOrigin, DiskModel, FaultyStorage, FederationStorage, InPlaceCounts, MachineClock,
+    PosixStorage, Storage, StorageError, StoragePath, ThrottledStorage,
 };
 use crate::protocol::http::mounts::ServedFederation;
 
@@ -38,6 +38,8 @@ pub(super) struct OpenExports {
     pub caches: Vec<(String, Arc<CachedOrigin>)>,
     /// What stages the databases of federations that have stores, by the names of their exports.
     pub recallers: Vec<(String, Arc<Recaller>)>,
+    /// What is read in stores of federations whose readers may, by the names of their exports.
+    pub in_place: Vec<(String, Arc<InPlaceCounts>)>,
     /// What applies the rules of federations whose settings say so.
     pub rule_keepers: Vec<RuleKeeper>,
     /// The place of this server in a cluster.
@@ -61,6 +63,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
         disks: vec![],
         caches: vec![],
         recallers: vec![],
+        in_place: vec![],
         rule_keepers: vec![],
         membership: None,
     };
@@ -101,6 +104,8 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
             exported.recallers.extend(recaller.clone().map(|it| (name.clone(), it)));
             let federation = FederationStorage::new(service.catalog().clone(), storage);
             let federation = federation.recalling(recaller);
+            let in_place = federation.in_place_counts();
+            exported.in_place.extend(in_place.map(|it| (name.clone(), it)));
             storage = Arc::new(federation.writable(Arc::new(Arc::clone(&service))));
             exported.federations.push(service);
             exported.served.push(ServedFederation {

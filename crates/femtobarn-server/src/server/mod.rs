@@ -9,7 +9,7 @@
 //!
 //! 1. The number of threads is bounded by the cores: for `root://`, for HTTP and gRPC, and a blocking pool for each of
 //!    the two and for files over HTTP, so that a wait for a disk does not delay catalogues. The pool of `root://` is
-//!    larger if disks are throttled. One more thread accepts connections and closes idle files and sessions.
+//!    larger if disks are throttled, or other machines waited for. One more thread accepts connections and closes idle files and sessions.
 //! 2. A certificate, an issuer's keys or a log level that is reloaded but invalid is logged, and the old one stays in
 //!    force. All other settings are read once, at the start.
 //! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at
@@ -58,7 +58,7 @@ use state::ServerState;
 
 /// Threads of a blocking pool, for each core.
 const BLOCKING_THREADS_PER_CORE: usize = 16;
-/// The same for `root://` if disks are throttled or origins waited for, so that calls waiting for one disk do not delay those to another.
+/// The same for `root://` if disks are throttled, or origins or stores waited for, so that calls waiting for one do not delay those to another.
 /// Each thread may hold a buffer.
 const WAITING_THREADS_PER_CORE: usize = 1024;
 /// A stopping server ends early if there was no traffic for this time.
@@ -130,6 +130,7 @@ impl Server {
             caches: open.caches,
             login: open.membership.as_ref().map(Membership::login),
             recallers: open.recallers,
+            in_place: open.in_place,
             _rule_keepers: open.rule_keepers,
         });
         let site = Arc::new(site(&state, &config, authenticator.clone()));
@@ -338,7 +339,7 @@ fn start_workers(name: &str, blocking: usize) -> Result<Arc<Workers>, StartError
 }
 
 fn blocking_threads(open: &OpenExports) -> usize {
-    let has_waits = !open.disks.is_empty() || !open.caches.is_empty();
+    let has_waits = !open.disks.is_empty() || !open.caches.is_empty() || !open.in_place.is_empty();
     if has_waits { WAITING_THREADS_PER_CORE } else { BLOCKING_THREADS_PER_CORE }
 }
 

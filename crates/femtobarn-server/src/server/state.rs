@@ -9,7 +9,7 @@ use femtobarn_archive::{Recaller, RuleKeeper};
 use crate::logical::Logical;
 use crate::logical::catalogue::FederationService;
 use crate::logical::cluster::ClusterLogin;
-use crate::physical::{CachedOrigin, Throttle};
+use crate::physical::{CachedOrigin, InPlaceCounts, Throttle};
 use crate::protocol::listener::ConnectionCounts;
 
 /// The state of a running server.
@@ -32,6 +32,8 @@ pub(crate) struct ServerState {
     pub login: Option<ClusterLogin>,
     /// What stages the databases of federations that have stores, by the names of their exports.
     pub recallers: Vec<(String, Arc<Recaller>)>,
+    /// What is read in stores of federations whose readers may, by the names of their exports.
+    pub in_place: Vec<(String, Arc<InPlaceCounts>)>,
     /// They apply the rules of federations until the server ends.
     pub _rule_keepers: Vec<RuleKeeper>,
 }

@@ -16,11 +16,11 @@ use crate::logical::cluster::ClusterLogin;
 use crate::logical::latency::{Latencies, RequestKind};
 use crate::logical::redirector::DataServer;
 use crate::logical::sessions::ClientSession;
-use crate::physical::{CachedOrigin, Storage, StoragePath};
+use crate::physical::{CachedOrigin, InPlaceCounts, Storage, StoragePath};
 use crate::status::{
     CacheStatus, ClusterStatus, CopyServerStatus, DataServerStatus, DiskStatus, ExportStatus,
-    FederationStatus, FileStatus, FollowerStatus, LatencyStatus, LockStatus, RecallStatus,
-    ServerStatus, SessionStatus, Totals,
+    FederationStatus, FileStatus, FollowerStatus, InPlaceStatus, LatencyStatus, LockStatus,
+    RecallStatus, ServerStatus, SessionStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -76,6 +76,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         disks: state.disks.iter().flat_map(disk_statuses).collect(),
         caches: state.caches.iter().map(cache_status).collect(),
         recalls: state.recallers.iter().map(recall_status).collect(),
+        in_place: state.in_place.iter().map(in_place_status).collect(),
         followers: state.federations.iter().flat_map(|service| followers(service)).collect(),
         cluster: state.login.as_ref().map(cluster_status),
         data_servers: data_servers(logical),
@@ -191,6 +192,15 @@ pub(super) fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> Recal
         failed: counts.failed,
         estimate_errors_seconds: counts.estimate_errors_seconds,
         stalled_seconds: counts.stalled_seconds,
+    }
+}
+
+fn in_place_status((name, counts): &(String, Arc<InPlaceCounts>)) -> InPlaceStatus {
+    InPlaceStatus {
+        name: name.clone(),
+        read_bytes: read(&counts.read),
+        fetched_bytes: read(&counts.fetched),
+        left_copies: read(&counts.left),
     }
 }
 

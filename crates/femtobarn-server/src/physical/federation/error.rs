@@ -1,8 +1,9 @@
-//! Errors of the catalogue and of synthesis, as clients of a federation see them.
+//! Errors of the catalogue, of stores and of synthesis, as clients of a federation see them.
 
 use std::fmt::Display;
 use std::time::Duration;
 
+use femtobarn_archive::Error as ArchiveError;
 use femtobarn_catalog::{DatabaseRow, ErrorKind};
 use nix::errno::Errno;
 
@@ -10,6 +11,9 @@ use crate::physical::{StorageError, StoragePath};
 
 /// When a client may try again if open files have used up the budget of synthesised bytes.
 const BUDGET_RETRY: Duration = Duration::from_secs(5);
+/// A client that waits for a file comes again at least this often, so that it learns soon when the file is there.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
+pub(super) const WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// The error of an operation that would change a federation through this storage.
 pub(super) fn read_only_error(what: &str, path: &StoragePath) -> StorageError {
@@ -41,6 +45,25 @@ pub(super) fn catalogue_error(
         );
     }
     StorageError::refused(errno, format!("cannot {what} {path}: {error}"))
+}
+
+/// An error of a federation's stores.
+pub(super) fn archive_error(what: &str, name: &impl Display, error: ArchiveError) -> StorageError {
+    let errno = match error.kind() {
+        ErrorKind::NotFound => Errno::ENOENT,
+        ErrorKind::Busy => Errno::EBUSY,
+        ErrorKind::Denied => Errno::EPERM,
+        ErrorKind::Full => Errno::ENOSPC,
+        ErrorKind::Invalid => Errno::EINVAL,
+        _ => Errno::EIO,
+    };
+    match error {
+        ArchiveError::Catalogue(error) => catalogue_error(what, name, error),
+        ArchiveError::NotBefore { wait, what } => {
+            StorageError::NotBefore(wait.clamp(WAIT_MIN, WAIT_MAX), what)
+        }
+        other => StorageError::refused(errno, format!("cannot {what} {name}: {other}")),
+    }
 }
 
 /// An error of synthesising a database's file.

@@ -25,9 +25,8 @@ impl FederationStorage {
             return self.open_to_write(path, how, opaque);
         }
         if is_below_databases(path) {
-            let open = || self.files.open(path, how, opaque);
             let database = || self.database_of_file(path);
-            return self.open_or_recall(open, path, opaque, database);
+            return self.open_or_recall(path, path, opaque, database);
         }
         let at = match csn_of(&opaque) {
             Some(csn) => csn,

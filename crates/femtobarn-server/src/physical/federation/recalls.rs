@@ -1,25 +1,20 @@
-//! Databases that are in stores alone: their metadata, and bringing them back.
+//! Databases that are in stores alone: reading them there, and bringing them back.
 
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use femtobarn_archive::Error as ArchiveError;
-use femtobarn_catalog::{DatabaseId, DatabaseRow, ErrorKind, FilePin, Residence, ResidenceState};
+use femtobarn_catalog::{DatabaseId, DatabaseRow, FilePin, Residence};
 use nix::errno::Errno;
 
-use super::error::catalogue_error;
+use super::error::{archive_error, catalogue_error};
+use super::in_place::InPlaceFile;
+use super::nearline::NearlineFile;
 use super::storage::FederationStorage;
 use crate::physical::{
-    FileKind, Hints, Metadata, Opaque, StorageError, StoragePath, StorageResult, StoredFile,
+    Hints, Metadata, Opaque, OpenMode, StorageError, StoragePath, StorageResult, StoredFile,
     WantedBy,
 };
-
-/// A client that waits comes again at least this often, so that it learns soon when the file is there.
-const WAIT_MAX: Duration = Duration::from_secs(10);
-const WAIT_MIN: Duration = Duration::from_secs(1);
-/// What the id of a file that is not on the disk has, and no inode number.
-const OFFLINE_ID: u64 = 1 << 63;
 
 impl FederationStorage {
     /// Where a database's file is; none if the federation has no stores.
@@ -66,35 +61,73 @@ impl FederationStorage {
         pinned.map_err(|error| archive_error("pin", &holder, error))
     }
 
-    /// Opens a file. A client whose database is in a store alone is told to come again, and the database comes back.
+    /// Opens a database's file in the federation's folder. If it is in stores alone, it is read there if one allows it, or
+    /// else comes back: then the client is told to come again.
     pub(super) fn open_or_recall(
         &self,
-        open: impl Fn() -> StorageResult<Arc<dyn StoredFile>>,
+        path: &StoragePath,
         name: &impl Display,
         opaque: Opaque<'_>,
         database: impl Fn() -> StorageResult<Option<DatabaseId>>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
-        let failed = match open() {
+        let failed = match self.files.open(path, OpenMode::default(), opaque) {
             Err(error @ StorageError::Refused(Errno::ENOENT, _)) => error,
             opened => return opened,
         };
-        let Some((recaller, database)) = self.recaller.as_ref().zip(database()?) else {
+        let Some(database) = database()? else { return Err(failed) };
+        let Some(file) = self.nearline_file(path, name, Hints::of(opaque), database) else {
             return Err(failed);
         };
-        // Whoever opens files one by one waits for each, so they all count as one user.
-        let Hints { priority, deadline, .. } = Hints::of(opaque);
-        match recaller.recall(database, WantedBy { user: "", priority, deadline }) {
-            // It has come back meanwhile.
-            Ok(None) => open(),
-            Ok(Some(wait)) => {
-                let seconds = wait.as_secs().max(1);
-                let what = format!(
-                    "{name} is not on the disk; it comes back from its store, in about {seconds} s"
-                );
-                Err(StorageError::NotBefore(wait.clamp(WAIT_MIN, WAIT_MAX), what))
-            }
-            Err(error) => Err(archive_error("open", name, error)),
+        match self.in_place(&file)? {
+            Some(opened) => Ok(opened),
+            None => file.recalled(),
         }
+    }
+
+    /// The file of a database that may have left the disk; none if the federation has no stores.
+    fn nearline_file(
+        &self,
+        path: &StoragePath,
+        name: &impl Display,
+        hints: Hints,
+        database: DatabaseId,
+    ) -> Option<Arc<NearlineFile>> {
+        let recaller = Arc::clone(self.recaller.as_ref()?);
+        let (files, path, name) = (Arc::clone(&self.files), path.clone(), name.to_string());
+        Some(Arc::new(NearlineFile { files, recaller, path, name, database, hints }))
+    }
+
+    /// Opens a database's file where a store has it at hand; none if readers have to wait for it.
+    fn in_place(&self, file: &Arc<NearlineFile>) -> StorageResult<Option<Arc<dyn StoredFile>>> {
+        let Some(stores) = &self.in_place else { return Ok(None) };
+        let opened = InPlaceFile::open(stores, Arc::clone(file))?;
+        Ok(opened.map(|file| Arc::new(file) as Arc<dyn StoredFile>))
+    }
+
+    /// As [`open_or_recall`](Self::open_or_recall) for a database that is in stores alone, but to look at it does not bring
+    /// it back.
+    pub(super) fn open_in_place(
+        &self,
+        row: &DatabaseRow,
+    ) -> StorageResult<Option<Arc<dyn StoredFile>>> {
+        let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
+        let file = self.nearline_file(&path, &row.name, Hints::default(), row.id);
+        file.map_or(Ok(None), |file| self.in_place(&file))
+    }
+
+    /// The metadata of a database's file in the federation's folder, or of its copies if it is read there.
+    pub(super) fn raw_metadata(&self, path: &StoragePath) -> StorageResult<Metadata> {
+        let failed = match self.files.metadata(path, Opaque::default()) {
+            Err(error @ StorageError::Refused(Errno::ENOENT, _)) if self.in_place.is_some() => {
+                error
+            }
+            found => return found,
+        };
+        let Some(database) = self.database_of_file(path)? else { return Err(failed) };
+        let Some(file) = self.nearline_file(path, path, Hints::default(), database) else {
+            return Err(failed);
+        };
+        if file.may_be_read_in_place()? { file.metadata()?.ok_or(failed) } else { Err(failed) }
     }
 
     /// The database that a file is of, by its path below the federation's folder.
@@ -102,47 +135,5 @@ impl FederationStorage {
         let below = String::from_utf8_lossy(&path.as_bytes()[1..]);
         let found = self.catalogue.local().and_then(|local| local.database_of_file(&below));
         found.map_err(|error| catalogue_error("look for", path, error))
-    }
-}
-
-/// The metadata of a database that is in a store alone.
-pub(super) fn offline_metadata(row: &DatabaseRow, residence: &Residence) -> Option<Metadata> {
-    if !matches!(residence.state(), ResidenceState::Nearline | ResidenceState::Staging) {
-        return None;
-    }
-    let copy = residence.replicas.iter().find(|replica| replica.is_complete())?;
-    let changed = UNIX_EPOCH + Duration::from_micros(copy.changed_us.try_into().unwrap_or(0));
-    Some(Metadata {
-        kind: FileKind::File,
-        id: OFFLINE_ID | u64::from(row.id.0),
-        size: copy.size,
-        modified: changed,
-        changed,
-        accessed: changed,
-        mode: 0o444,
-        owner: "".into(),
-        group: "".into(),
-        is_readable: true,
-        is_writable: false,
-        is_online: false,
-        is_backed_up: true,
-    })
-}
-
-fn archive_error(what: &str, name: &impl Display, error: ArchiveError) -> StorageError {
-    let errno = match error.kind() {
-        ErrorKind::NotFound => Errno::ENOENT,
-        ErrorKind::Busy => Errno::EBUSY,
-        ErrorKind::Denied => Errno::EPERM,
-        ErrorKind::Full => Errno::ENOSPC,
-        ErrorKind::Invalid => Errno::EINVAL,
-        _ => Errno::EIO,
-    };
-    match error {
-        ArchiveError::Catalogue(error) => catalogue_error(what, name, error),
-        ArchiveError::NotBefore { wait, what } => {
-            StorageError::NotBefore(wait.clamp(WAIT_MIN, WAIT_MAX), what)
-        }
-        other => StorageError::refused(errno, format!("cannot {what} {name}: {other}")),
     }
 }

@@ -101,6 +101,10 @@ impl StoredFile for SnapshotFile {
         self.file.will_need(offset, size);
     }
 
+    fn is_remote(&self) -> bool {
+        self.file.is_remote()
+    }
+
     fn snapshot(&self) -> Option<u64> {
         Some(self.origin.csn.0)
     }
@@ -119,6 +123,8 @@ impl StoredFile for SnapshotFile {
 pub(super) struct CompleteFile {
     pub file: Arc<dyn StoredFile>,
     pub origin: SnapshotOrigin,
+    /// The pin of the snapshot, if the file needs it.
+    pub _pin: Option<PinGuard>,
 }
 
 impl StoredFile for CompleteFile {
@@ -150,12 +156,24 @@ impl StoredFile for CompleteFile {
         self.file.will_need(offset, size);
     }
 
+    fn is_remote(&self) -> bool {
+        self.file.is_remote()
+    }
+
     fn snapshot(&self) -> Option<u64> {
         Some(self.origin.csn.0)
     }
 
     fn is_as_of(&self, time: SystemTime) -> StorageResult<bool> {
         self.origin.is_as_of(time)
+    }
+
+    fn checksum(&self, kind: &str) -> Option<String> {
+        self.file.checksum(kind)
+    }
+
+    fn can_be_reopened(&self) -> bool {
+        self.file.can_be_reopened()
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -28,6 +28,10 @@ impl ByteSource for StoredFileSource {
                     let source = io::Error::from(io::ErrorKind::UnexpectedEof);
                     return Err(Error::Io { what: format!("read at byte {offset}"), source });
                 }
+                // It is brought back, which may take long: the client comes again.
+                Err(StorageError::NotBefore(_, what)) if self.0.is_remote() => {
+                    return Err(failed("read", StorageError::refused(Errno::EAGAIN, what)));
+                }
                 // Failing here would restart the whole synthesis, which might never finish.
                 Err(StorageError::NotBefore(delay, _)) => std::thread::sleep(delay),
                 Err(error) => return Err(failed("read", error)),

@@ -14,7 +14,8 @@ use percent_encoding::percent_decode;
 
 use super::error::{catalogue_error, read_only_error, synthesis_error};
 use super::guarded::Writers;
-use super::recalls::offline_metadata;
+use super::in_place::{InPlaceCounts, InPlaceStores};
+use super::nearline::offline_metadata;
 use super::request::{is_below_databases, is_databases_folder, is_raw};
 use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
 use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
@@ -35,6 +36,8 @@ pub struct FederationStorage {
     pub(super) files: Arc<dyn Storage>,
     /// What brings back databases that are in stores alone; none if the federation has no stores.
     pub(super) recaller: Option<Arc<Recaller>>,
+    /// The stores in which readers may read; none if there is none.
+    pub(super) in_place: Option<Arc<InPlaceStores>>,
     /// None if the federation is read-only.
     pub(super) writers: Option<Arc<dyn Writers>>,
     synthesizer: FileSynthesizer,
@@ -53,14 +56,21 @@ impl FederationStorage {
             catalogue,
             files,
             recaller: None,
+            in_place: None,
             writers: None,
             synthesizer: FileSynthesizer::new(CACHED_BYTES_MAX),
         }
     }
 
-    /// Brings back databases that are in stores alone, for those who open them.
+    /// Reads databases that are in stores alone there, or brings them back, for those who open them.
     pub fn recalling(self, recaller: Option<Arc<Recaller>>) -> Self {
-        FederationStorage { recaller, ..self }
+        let in_place = recaller.as_ref().and_then(|it| InPlaceStores::of(it.archive()));
+        FederationStorage { recaller, in_place, ..self }
+    }
+
+    /// Counts of what is read in stores; none if readers may read in none of them.
+    pub fn in_place_counts(&self) -> Option<Arc<InPlaceCounts>> {
+        Some(Arc::clone(&self.in_place.as_ref()?.counts))
     }
 
     /// Lets the sessions write that `writers` admit.
@@ -146,8 +156,7 @@ impl FederationStorage {
         let location = Path::new(&row.path);
         if !location.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
-            let open = || self.files.open(&path, OpenMode::default(), opaque);
-            return self.open_or_recall(open, &row.name, opaque, || Ok(Some(row.id)));
+            return self.open_or_recall(&path, &row.name, opaque, || Ok(Some(row.id)));
         }
         // The path of an attached file was given by the user who attached it, not by a client.
         let shown = StoragePath::new(format!("/{}{SUFFIX}", row.name).as_bytes())?;
@@ -166,7 +175,9 @@ impl FederationStorage {
         let origin =
             SnapshotOrigin { catalogue: Arc::clone(&self.catalogue), row: row.clone(), csn };
         if row.state != DatabaseState::Open {
-            return Ok(Arc::new(CompleteFile { file, origin }));
+            // A store keeps its copy for as long as a snapshot needs the database.
+            let pin = file.is_remote().then_some(pin);
+            return Ok(Arc::new(CompleteFile { file, origin, _pin: pin }));
         }
         let parts = self.synthesized(row, csn, &file)?;
         Ok(Arc::new(SnapshotFile::new(file, parts, origin, pin)))
@@ -186,8 +197,14 @@ impl FederationStorage {
     /// The metadata of a database as a complete file.
     fn metadata_of(&self, row: &DatabaseRow, at: Csn) -> StorageResult<Metadata> {
         let residence = self.residence(row)?;
-        if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row, it)) {
-            return Ok(metadata);
+        if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row.id, it)) {
+            // Before it was sealed, the file had another end.
+            let was_open = row.state == DatabaseState::Open;
+            let file = if was_open { self.open_in_place(row)? } else { None };
+            return match file {
+                Some(file) => Ok(self.synthesized(row, at, &file)?.metadata(metadata)),
+                None => Ok(metadata),
+            };
         }
         let file = self.file_of(row, Opaque::default())?;
         let is_backed_up = residence.is_some_and(|it| it.state() == ResidenceState::Both);
@@ -241,7 +258,7 @@ impl Storage for FederationStorage {
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
         if is_raw(opaque) && path.parent().is_some() {
             return if is_below_databases(path) || is_databases_folder(path) {
-                self.files.metadata(path, Opaque::default())
+                self.raw_metadata(path)
             } else {
                 self.open_raw(path, OpenMode::default(), opaque)?.metadata()
             };

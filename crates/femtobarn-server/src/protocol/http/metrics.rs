@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use crate::logical::latency::BOUNDS_US;
 use crate::status::{
-    CacheStatus, DiskStatus, ExportStatus, FederationStatus, FollowerStatus, LatencyStatus,
-    RecallStatus, ServerStatus,
+    CacheStatus, DiskStatus, ExportStatus, FederationStatus, FollowerStatus, InPlaceStatus,
+    LatencyStatus, RecallStatus, ServerStatus,
 };
 
 /// The content type of the format.
@@ -57,6 +57,7 @@ pub(super) fn text(status: &ServerStatus) -> String {
     add_rows(&mut text, "disk", &DISKS, &status.disks, |disk| [("disk", &disk.name)]);
     add_rows(&mut text, "cache", &CACHES, &status.caches, |cache| [("export", &cache.name)]);
     add_rows(&mut text, "recall", &RECALLS, &status.recalls, |recall| [("export", &recall.name)]);
+    add_rows(&mut text, "in_place", &IN_PLACE, &status.in_place, |read| [("export", &read.name)]);
     add_rows(&mut text, "follower", &FOLLOWERS, &status.followers, |follower| {
         [("export", &follower.federation), ("follower", &follower.name)]
     });
@@ -83,6 +84,19 @@ const RECALLS: [Metric<RecallStatus>; 6] = [
     ("estimate_errors_seconds_total", "counter", "Seconds between estimated and real ends", |it| {
         it.estimate_errors_seconds
     }),
+];
+
+const IN_PLACE: [Metric<InPlaceStatus>; 3] = [
+    ("read_bytes_total", "counter", "Bytes that clients read in stores", |it| it.read_bytes as f64),
+    ("fetched_bytes_total", "counter", "Bytes that stores were asked for", |it| {
+        it.fetched_bytes as f64
+    }),
+    (
+        "left_copies_total",
+        "counter",
+        "Copies that were left because they could not be read",
+        |it| it.left_copies as f64,
+    ),
 ];
 
 const CACHES: [Metric<CacheStatus>; 7] = [

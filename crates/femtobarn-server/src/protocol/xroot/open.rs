@@ -109,6 +109,7 @@ impl RequestHandler {
             self.copy_template(open, &file).await?;
             metadata = self.metadata_of(&file).await?;
         }
+        let is_remote = file.ready().is_some_and(|interface| interface.is_remote());
         let handle = self.insert_handle(OpenFile {
             file,
             copy,
@@ -116,6 +117,7 @@ impl RequestHandler {
             claim,
             is_writable,
             is_quick: exports.is_quick(&path),
+            is_remote,
             latencies,
             path,
             persists_on_close: AtomicBool::new(

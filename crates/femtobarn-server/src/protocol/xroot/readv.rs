@@ -2,7 +2,8 @@
 //!
 //! 1. Ranges that are adjacent, or nearly so, are read with one call.
 //! 2. The headers and data of all ranges that fit into one buffer are sent with one call.
-//! 3. If a range does not exist in full, the whole request is refused before anything is sent.
+//! 3. Of files that are read on another machine exactly the ranges are read, and those of the next parts are announced.
+//! 4. If a range does not exist in full, the whole request is refused before anything is sent.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_readv.
 
@@ -31,6 +32,9 @@ const GAP_BYTES: u64 = 4096;
 
 /// Bytes of one part of an answer, without its last range.
 const PART_BYTES: u64 = 2 * 1024 * 1024;
+
+/// Bytes of ranges that are announced before their part is read.
+const AHEAD_BYTES: u64 = 4 * PART_BYTES;
 
 /// Pieces per call: each is a header and data, and the kernel takes 1,024 slices.
 const PIECES_PER_SEND: usize = 500;
@@ -64,9 +68,10 @@ impl RootConnection {
         if let Err(error) = checked {
             return self.answer(stream, &response_of(error)).await;
         }
-        let mut first = 0;
+        let (mut first, mut announced) = (0, 0);
         while first < ranges.len() {
             let (end, bytes) = end_of_part(&ranges, first);
+            announced = announce(&ranges, first, announced);
             let is_last = end == ranges.len();
             let status = if is_last { StatusCode::OK } else { StatusCode::OK_SO_FAR };
             let head = header(stream, status, bytes as usize);
@@ -154,6 +159,25 @@ fn check_ranges(ranges: &[ReadRange]) -> StorageResult<()> {
     Ok(())
 }
 
+/// Announces the ranges behind `first`, but for those before `announced`, of files on other machines. Returns where the
+/// others begin.
+fn announce(ranges: &[ReadRange], first: usize, announced: usize) -> usize {
+    let mut bytes = 0;
+    for (index, range) in ranges.iter().enumerate().skip(first) {
+        if bytes >= AHEAD_BYTES {
+            return index.max(announced);
+        }
+        bytes += range.length;
+        if index >= announced
+            && range.file.is_remote
+            && let Some(interface) = range.file.file.ready()
+        {
+            interface.will_need(range.offset, range.length);
+        }
+    }
+    ranges.len()
+}
+
 /// The end and the bytes of the part that begins with this range.
 fn end_of_part(ranges: &[ReadRange], first: usize) -> (usize, u64) {
     let mut bytes = 0;
@@ -237,12 +261,14 @@ impl BufferPlan {
         (plan, position)
     }
 
-    /// Bytes between the end of the last run and an offset, if both are of one file and the gap is small.
+    /// Bytes between the end of the last run and an offset, if both are of one file and the gap is small, for its disk.
     fn gap_before(&self, ranges: &[ReadRange], index: usize, offset: u64) -> Option<usize> {
         let run = self.runs.last()?;
         let gap = offset.checked_sub(run.offset + run.length as u64)?;
-        let is_same = Arc::ptr_eq(&ranges[run.index].file, &ranges[index].file);
-        (is_same && gap <= GAP_BYTES).then_some(gap as usize)
+        let file = &ranges[index].file;
+        let is_same = Arc::ptr_eq(&ranges[run.index].file, file);
+        let most = if file.is_remote { 0 } else { GAP_BYTES };
+        (is_same && gap <= most).then_some(gap as usize)
     }
 
     fn add_run(

@@ -4,6 +4,7 @@ mod checksums;
 mod complete;
 mod histories;
 mod hostile;
+mod in_place;
 mod names;
 mod raw;
 mod stable;

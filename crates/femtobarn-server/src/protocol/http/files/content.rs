@@ -99,6 +99,10 @@ impl Unread {
     /// the core's cache.
     async fn piece(mut self) -> Result<(Self, Bytes), HttpFailure> {
         if let Some(file) = self.file.ready() {
+            if file.is_remote() {
+                // It fetches what was announced as others are read.
+                self.announce();
+            }
             let piece = self.read(|offset, room| file.try_read_at(offset, room))?;
             if !piece.is_empty() {
                 return Ok((self, piece));
