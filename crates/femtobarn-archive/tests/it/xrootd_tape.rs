@@ -90,10 +90,15 @@ fn what_is_offline_is_not_read_in_place_if_another_store_has_it_at_hand() {
     let archive = of.archive();
     let copy = archive.migrate(run7, "b", &mut *on()).unwrap();
     of.catalogue.record_replica(&ReplicaRow { store: "a".to_owned(), ..copy.clone() }).unwrap();
-    let (_, read) = archive.in_place(run7).unwrap().unwrap();
-    assert_eq!(read, copy);
+    let read = || {
+        let mut copies = archive.in_place(run7).unwrap();
+        copies.retain(|copy| archive.at_hand(copy).is_ok());
+        copies
+    };
+    assert_eq!(archive.in_place(run7).unwrap().len(), 2);
+    assert_eq!(read(), [copy]);
     of.catalogue.discard_replica(&of.row(run7), "b", true).unwrap();
-    assert!(archive.in_place(run7).unwrap().is_none(), "the file is brought back");
+    assert!(read().is_empty(), "the file is brought back");
 }
 
 #[test]
