@@ -5,8 +5,7 @@
 - ``plain_values``: values in Python's own types; it and ``objects`` know each other.
 - ``changes``: the arguments of updates and deletions: which objects, which new values.
 - ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
-- ``owning_objects``: objects whose collections lead to each other by indices; it and ``behaviours`` know
-  each other.
+- ``owned_collections``: collections of an object that lead to each other by indices.
 - ``friend_objects``: objects of a container that has friends.
 - ``displayed``: objects in 3D, by the room ``display``.
 - ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import

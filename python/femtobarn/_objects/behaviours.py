@@ -30,7 +30,6 @@ from .._schema.classes import (
     on_declaration,
     written_names,
 )
-from .._schema.references import has_references
 from .._schema.types import Definition, Record, plain_name
 from .vectors import check_components, forwarded, vector
 
@@ -80,12 +79,7 @@ def object_maker(cls: type[Any]) -> Callable[..., Any] | None:
 def object_class(definition: Definition) -> type[Any]:
     """Return the class of objects that are read: :class:`Object`, or one of it and the declared class."""
     declared = _class_for(definition.name, definition.version, [field.name for field in definition.fields])
-    base = Object
-    if has_references(definition.record):
-        from .owning_objects import owning_class  # That module imports this one.
-
-        base = owning_class(definition.record)
-    return base if declared is None else derived(base, declared)
+    return Object if declared is None else derived(Object, declared)
 
 
 def record_class(base: type[Any], node: Record) -> type[Any]:

@@ -11,6 +11,7 @@
 - ``summaries``: what people look at first.
 - ``descriptions``: how many values fields have, between what limits.
 - ``ordering``: the order of objects by the values of fields.
+- ``object_values``: what the extension module asks for when it makes objects.
 - ``view``: a container, or a range of its entries.
 - ``picked``: the objects that a mask or positions pick, as a view. ``view`` and ``picked`` know each other:
   to index one gives the other.

@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING, Any, Generic, cast, overload
 
 import numpy as np
 
-from .._data.arrays import Tree
 from .._data.casts import Values
-from .._exceptions import ClosedError, InvalidError, NotFoundError, WrongTypeError, near_misses
+from .._exceptions import ClosedError, InvalidError, NotFoundError, WrongTypeError
 from .._lazy import ak
-from .._objects.behaviours import object_class, object_maker
+from .._objects.behaviours import object_class
 from .._objects.changes import entries_of
-from .._objects.objects import Layouts, LinkRef, value_of
-from .._objects.plain_values import plain_value
 from .._oid import Oid, OidRange, are_oids
 from .._positions import Positions, is_number, positions_of
 from .._query.meant_constants import stored_values
 from .._query.selection import Selection, Where
 from .._schema.classes import definition_of
-from .summaries import Summaries
+from .object_values import ObjectValues
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -42,15 +39,12 @@ BLOCK_ENTRIES = 256
 """Neighbouring objects that a loop over objects reads at once."""
 
 
-class View(Summaries, Generic[T]):
+class View(ObjectValues, Generic[T]):
     """A container as of a snapshot, or a range of its entries.
 
     A view never changes: later commits are seen through later snapshots. ``View[Event]`` is one of objects of
     the class `Event`, see :meth:`of`.
     """
-
-    _layouts: Layouts | None = None
-    """While a loop goes over the objects, layouts of the columns of the block that it is at."""
 
     @property
     def num_entries(self) -> int:
@@ -213,29 +207,6 @@ class View(Summaries, Generic[T]):
                 f"objects of {self.name} are of class {self.definition.name}, not {cls.__qualname__}"
             )
         return cast("View[C]", self)
-
-    def _object_maker(self) -> Any:
-        """Return what makes an object one of its declared class, or None; the extension module calls this."""
-        return object_maker(self._object_class())
-
-    def _object_class(self) -> type[Any]:
-        return object_class(self.definition)
-
-    def _value_of(self, name: str, tree: Tree, index: int) -> Any:
-        """Return a value of a type that the extension module does not convert itself."""
-        return value_of(tree, self.definition.record.by_name[name], index, self.snapshot, self._layouts)
-
-    def _plain_value(self, name: str, value: Any) -> Any:
-        """Return a value in Python's own types; the extension module calls this."""
-        return plain_value(value, self.definition.record.by_name[name])
-
-    def _link_to(self, oid: Oid) -> LinkRef:
-        return LinkRef(oid, self.snapshot)
-
-    def _no_field(self, name: str) -> str:
-        """Return the error text for a field that the class lacks; the extension module raises it."""
-        hint = near_misses(name, self.definition.record.by_name)
-        return f"class {self.definition.name} has no field {name!r}{hint}"
 
     def oid(self, entry: int) -> Oid:
         """Return the OID of an entry of the container."""

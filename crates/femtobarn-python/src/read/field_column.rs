@@ -15,6 +15,7 @@ use crate::buffer::Buffer;
 use crate::columns::{NAMES, tree_of};
 use crate::error::exception;
 use crate::oid::PyOid;
+use crate::read::object::Object;
 use crate::read::object_fields::ObjectField;
 
 /// The values of one field.
@@ -90,7 +91,7 @@ impl FieldColumn {
         }
     }
 
-    /// One value as a Python object.
+    /// One value of the object `owner` as a Python object.
     ///
     /// # Errors
     /// `CorruptError` if the column has too few values.
@@ -100,6 +101,7 @@ impl FieldColumn {
         index: usize,
         view: &Bound<'py, PyAny>,
         name: &Bound<'py, PyString>,
+        owner: &Bound<'py, Object>,
     ) -> PyResult<Bound<'py, PyAny>> {
         match self {
             FieldColumn::Number(primitive, values) => number(py, *primitive, values, index),
@@ -118,7 +120,7 @@ impl FieldColumn {
             }
             FieldColumn::Link(members) => link(py, members, index, view),
             FieldColumn::Tree(tree) => {
-                view.call_method1(intern!(py, "_value_of"), (name, tree, index))
+                view.call_method1(intern!(py, "_value_of"), (name, tree, index, owner))
             }
         }
     }

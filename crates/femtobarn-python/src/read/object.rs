@@ -154,17 +154,18 @@ impl Object {
     }
 
     #[inline]
-    fn value<'py>(&self, py: Python<'py>, member: &ObjectField) -> PyResult<Bound<'py, PyAny>> {
-        let (handle, view) = (self.handle.get(), self.view.bind(py));
-        if self.is_alone
-            && let Some(content) = member.content(py, handle.guard(), self.entry)?
+    fn value<'py>(slf: &Bound<'py, Self>, member: &ObjectField) -> PyResult<Bound<'py, PyAny>> {
+        let (py, object) = (slf.py(), slf.get());
+        let (handle, view) = (object.handle.get(), object.view.bind(py));
+        if object.is_alone
+            && let Some(content) = member.content(py, handle.guard(), object.entry)?
         {
             return python_of(py, content, view);
         }
-        let block = self.block.get_or_init(|| EntryBlock::new(self.entry..self.entry + 1));
+        let block = object.block.get_or_init(|| EntryBlock::new(object.entry..object.entry + 1));
         let column = block.column(py, handle, member)?;
-        let index = (self.entry - block.entries.start) as usize;
-        column.value(py, index, view, member.name.bind(py))
+        let index = (object.entry - block.entries.start) as usize;
+        column.value(py, index, view, member.name.bind(py), slf)
     }
 
     /// The text of the error that an attribute cannot be set.
@@ -244,10 +245,11 @@ impl Object {
     }
 
     /// Return all fields as plain Python values; links become OIDs or None.
-    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (view, values) = (self.view.bind(py), PyDict::new(py));
-        for member in self.handle.get().fields(py)?.members() {
-            let value = (&member.name, self.value(py, member)?);
+    fn to_dict<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyDict>> {
+        let (py, object) = (slf.py(), slf.get());
+        let (view, values) = (object.view.bind(py), PyDict::new(py));
+        for member in object.handle.get().fields(py)?.members() {
+            let value = (&member.name, Self::value(slf, member)?);
             values.set_item(&member.name, view.call_method1("_plain_value", value)?)?;
         }
         Ok(values)
@@ -259,7 +261,7 @@ impl Object {
     ) -> PyResult<Bound<'py, PyAny>> {
         let (py, object) = (slf.py(), slf.get());
         if let Some(member) = object.handle.get().fields(py)?.attribute(name) {
-            return object.value(py, member);
+            return Self::value(slf, member);
         }
         // SAFETY: both are references to live objects; the result is owned, or null with an exception set, as
         // `from_owned_ptr_or_err` expects.
@@ -269,7 +271,8 @@ impl Object {
         }
     }
 
-    /// Raises `AttributeError` for a name that is neither a field nor another attribute.
+    /// What a link by an index leads to; raises `AttributeError` for any other name that is neither a field nor
+    /// another attribute.
     fn __getattr__<'py>(
         slf: &Bound<'py, Self>,
         name: &Bound<'py, PyString>,
@@ -278,11 +281,11 @@ impl Object {
         if name.to_str()?.starts_with("__") {
             return Err(PyAttributeError::new_err(name.to_string()));
         }
-        let class = slf.get_type();
+        let (py, class) = (slf.py(), slf.get_type());
         match class.getattr(name) {
             // A property of the class has failed so: once more for its own error.
             Ok(property) => property.call_method1("__get__", (slf, class)),
-            Err(_) => Err(PyAttributeError::new_err(slf.get().absence(name)?)),
+            Err(_) => slf.get().view.bind(py).call_method1(intern!(py, "_linked"), (slf, name)),
         }
     }
 
@@ -291,17 +294,20 @@ impl Object {
         Err(PyAttributeError::new_err(self.unchanging(py, name)))
     }
 
-    fn __getitem__<'py>(&self, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let py = name.py();
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        name: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (py, object) = (slf.py(), slf.get());
         let Ok(name) = name.cast::<PyString>() else {
             let shown = name.repr()?;
             let text =
                 format!("an object has fields by name, such as object[\"run\"], not {shown}");
             return Err(wrong_type(text));
         };
-        match self.handle.get().fields(py)?.item(name) {
-            Some(member) => self.value(py, member),
-            None => Err(exception("not-found", self.absence(name)?)),
+        match object.handle.get().fields(py)?.item(name) {
+            Some(member) => Self::value(slf, member),
+            None => Err(exception("not-found", object.absence(name)?)),
         }
     }
 

@@ -18,50 +18,74 @@ from .._data.picking import picked, picked_ranges
 from .._data.results import awkward_of
 from .._femtobarn import Object
 from .._lazy import ak
-from .._schema.references import Reference, reference_in, references_by_class
+from .._schema.references import Reference, has_references, reference_in, references_by_class
 from .._schema.types import Record, innermost, plain_name
 from .behaviours import array_behavior
 
-__all__ = ["owning_class"]
+__all__ = ["OwnedCollections", "owned_collections"]
 
 OWNER = "@femtobarn.owner"
 """Attribute of an awkward array that holds the object and the name of the field that it is a part of. It is
 not pickled."""
 
 
-class OwningObject(Object):
-    """An object with links by indices in its collections, or to them."""
+class OwnedCollections:
+    """The collections of the objects of a class with links by indices."""
 
-    _record: ClassVar[Record]
-    _lists: ClassVar[frozenset[str]]
-    """Names of the fields that are lists of records."""
-    _behavior: ClassVar[tuple[Any, Any]] = (None, None)
-    """The behaviours of all declared classes, and those of this object's arrays that were made of them."""
+    def __init__(self, record: Record) -> None:
+        self._record = record
+        self._lists = frozenset(
+            field.name
+            for field in record.fields
+            if not isinstance(field.type, Record) and isinstance(innermost(field.type), Record)
+        )
+        """Names of the fields that are lists of records."""
+        self._behavior: tuple[Any, Any] = (None, None)
+        """The behaviours of all declared classes, and those of these collections that were made of them."""
 
-    def __getattribute__(self, name: str) -> Any:
-        try:
-            value = super().__getattribute__(name)
-        except AttributeError:
-            reference = None if name.startswith("_") else reference_in(type(self)._record, name)
-            if reference is None:
-                raise
-            return _elements(reference, self, self, name)
-        return _owned(value, self, name) if name in type(self)._lists else value
+    def owned(self, value: Any, owner: Object, field: str) -> Any:
+        """Return the value of a field of an object; it knows the object if it is an array of records."""
+        if field not in self._lists or not isinstance(value, ak.Array):
+            return value
+        attrs = {**value.attrs, OWNER: (owner, field)}
+        return ak.Array(value.layout, behavior=self._behavior_now(), attrs=attrs)
 
-    def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        return _owned(value, self, name) if name in type(self)._lists else value
+    def linked(self, owner: Object, name: str) -> Any:
+        """Return the elements that a link of an object itself leads to.
+
+        Raises
+        ------
+        AttributeError
+            If the class has no link of this name.
+        """
+        reference = None if name.startswith("_") else reference_in(self._record, name)
+        if reference is None:
+            raise AttributeError(owner._view._no_field(name))
+        return _elements(reference, owner, owner, name)
+
+    def _behavior_now(self) -> Any:
+        """Return the behaviours of all declared classes, with links in the records that have indices."""
+        declared = array_behavior()
+        known, made = self._behavior
+        if known is not declared:
+            made = type(declared)(declared)
+            by_class: dict[str, dict[str, dict[str, Reference]]] = {}
+            for field in self._record.fields:
+                for name, links in references_by_class(replace(self._record, fields=(field,))).items():
+                    by_class.setdefault(plain_name(name), {})[field.name] = links
+            for name, by_field in by_class.items():
+                references = {"_references": by_field, "__module__": __name__}
+                for key, plain in ((name, ak.Record), (("*", name), ak.Array)):
+                    base = declared.get(key, plain)
+                    made[key] = type(base.__name__, (_LeadingToElements, base), references)
+            self._behavior = declared, made
+        return made
 
 
 @cache
-def owning_class(record: Record) -> type[OwningObject]:
-    """Return the class of objects with the fields of a record, some of which are indices."""
-    lists = frozenset(
-        field.name
-        for field in record.fields
-        if not isinstance(field.type, Record) and isinstance(innermost(field.type), Record)
-    )
-    return type("Object", (OwningObject,), {"_record": record, "_lists": lists, "__module__": __name__})
+def owned_collections(record: Record) -> OwnedCollections | None:
+    """Return the collections of objects with the fields of a record; None if no index of them is a link."""
+    return OwnedCollections(record) if has_references(record) else None
 
 
 class _LeadingToElements:
@@ -112,30 +136,3 @@ def _collection(owner: Object, field: str) -> Any:
         node = innermost(owner._view.definition.record.by_name[field])
         return awkward_of(empty_tree(node), node)
     return ak.Array(found)  # Lists of numbers are arrays of NumPy.
-
-
-def _owned(value: Any, owner: OwningObject, field: str) -> Any:
-    """Return a field of an object that knows the object, if it is an array."""
-    if not isinstance(value, ak.Array):
-        return value
-    attrs = {**value.attrs, OWNER: (owner, field)}
-    return ak.Array(value.layout, behavior=_behavior_of(type(owner)), attrs=attrs)
-
-
-def _behavior_of(cls: type[OwningObject]) -> Any:
-    """Return the behaviours of all declared classes, with links in the records that have indices."""
-    declared = array_behavior()
-    known, made = cls._behavior
-    if known is not declared:
-        made = type(declared)(declared)
-        by_class: dict[str, dict[str, dict[str, Reference]]] = {}
-        for field in cls._record.fields:
-            for name, links in references_by_class(replace(cls._record, fields=(field,))).items():
-                by_class.setdefault(plain_name(name), {})[field.name] = links
-        for name, by_field in by_class.items():
-            references = {"_references": by_field, "__module__": __name__}
-            for key, plain in ((name, ak.Record), (("*", name), ak.Array)):
-                base = declared.get(key, plain)
-                made[key] = type(base.__name__, (_LeadingToElements, base), references)
-        cls._behavior = declared, made
-    return made
