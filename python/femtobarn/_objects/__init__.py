@@ -7,12 +7,10 @@
 - ``behaviours``: what is read has the methods of its class; ``vectors``: and those of scikit-hep's vector.
 - ``owned_collections``: collections of an object that lead to each other by indices.
 - ``friend_objects``: objects of a container that has friends.
-- ``displayed``: objects in 3D, by the room ``display``.
 - ``link_arrays``, ``array_classes``: links, and objects of declared classes, in awkward arrays. They import
   awkward, and so are imported only when they are needed.
 """
 
-from .displayed import add_display
 from .objects import (
     ElementRef,
     LinkList,
@@ -35,5 +33,3 @@ __all__ = [
     "has_python_values",
     "plain_value",
 ]
-
-add_display()

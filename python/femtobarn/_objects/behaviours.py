@@ -8,7 +8,8 @@ Invariants
 ----------
 1. Stored fields go before the attributes of the class: a default value, or a property of a newer version,
    does not hide what is stored.
-2. Attributes that all objects, records or arrays have, such as ``fields``, go before those of the class.
+2. Attributes that all objects, records or arrays have, such as ``fields``, go before those of the class; only
+   a method ``display`` of the class goes before that of objects.
 3. A class is that of what is stored if its name is, and if it has the same fields or another version. Arrays
    know only names: if several classes have one, the last that was declared counts.
 4. Nothing is registered with awkward: each array carries its behaviours.
@@ -54,6 +55,9 @@ OURS = frozenset(
     ]
 )
 """Special names that what is read has from us, whatever the class says."""
+
+YIELDING = frozenset({"display"})
+"""Methods of objects that those of a class go before: classes could have them before objects did."""
 
 _derived: dict[tuple[type[Any], type[Any]], type[Any]] = {}
 """Classes that were made, by the class of what is read and the declared class."""
@@ -123,7 +127,7 @@ def _made(base: type[Any], declared: type[Any], attributes: dict[str, Any]) -> t
     if base.__module__.startswith("femtobarn."):
         # `type(self)(...)` makes an object of values, as it does in the declared class.
         namespace |= {"__new__": lambda _, *values, **named: declared(*values, **named)}
-        namespace |= _of_vector(declared) | _special_methods(declared)
+        namespace |= _of_vector(declared) | _hidden_methods(declared)
     if not issubclass(base, Object):
         namespace |= _stored_fields(base, declared)
     namespace |= attributes
@@ -150,11 +154,11 @@ def own_names(declared: type[Any]) -> set[str]:
     return {name for each in classes for name in written_names(each)}
 
 
-def _special_methods(declared: type[Any]) -> dict[str, Any]:
-    """Return special methods that a class and its bases define, which those of objects would hide."""
+def _hidden_methods(declared: type[Any]) -> dict[str, Any]:
+    """Return methods that a class and its bases define, and that those of objects would hide."""
     names = own_names(declared) | (written_names(vector) if issubclass(declared, vector) else set())
     special = {name for name in names if name.startswith("__") and name.endswith("__") and name not in OURS}
-    return {name: inspect.getattr_static(declared, name) for name in special}
+    return {name: inspect.getattr_static(declared, name) for name in special | (names & YIELDING)}
 
 
 def _stored_fields(base: type[Any], declared: type[Any]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import numpy as np
 from .._data.casts import Values
 from .._exceptions import ClosedError, InvalidError, NotFoundError, WrongTypeError
 from .._lazy import ak
-from .._objects.behaviours import object_class
 from .._objects.changes import entries_of
 from .._oid import Oid, OidRange, are_oids
 from .._positions import Positions, is_number, positions_of

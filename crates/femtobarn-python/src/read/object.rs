@@ -143,8 +143,8 @@ impl Object {
     pub fn reserved_names(py: Python<'_>) -> PyResult<HashSet<String>> {
         let mut names: HashSet<String> =
             py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
-        // Fields called `keys` were stored before objects had this method.
-        names.remove("keys");
+        // Fields of these names were stored before objects had the methods.
+        names.retain(|name| !["keys", "display"].contains(&name.as_str()));
         Ok(names)
     }
 
@@ -338,6 +338,33 @@ impl Object {
         };
         let fields = self.fields(py)?.extract::<Vec<String>>()?.join(", ");
         Ok(format!("<{} {}: {fields}>", self.class_name(py)?, oid.__str__()))
+    }
+
+    /// Return the object in 3D, with what its links lead to: notebooks show it, ``save(path)`` writes a page.
+    ///
+    /// A field of this name, or a method of a declared class, goes before the method.
+    ///
+    /// Parameters
+    /// ----------
+    /// referrers
+    ///     Whether objects that link to it are shown, too. Without an index over the links this reads the links
+    ///     of all objects.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import femtobarn as fb, tempfile
+    /// >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+    /// >>> with fed.transaction() as txn:
+    /// ...     form = {"name": "Hit", "fields": [{"name": axis, "type": "float32"} for axis in "xyz"]}
+    /// ...     hits = txn.database("d", create=True).container("hits", form, create=True)
+    /// ...     oids = hits.extend({"x": [0, 1], "y": [1, 1], "z": [2, 0]})
+    /// >>> fed["d/hits"][1].display()
+    /// <Display of d/hits 1>
+    #[pyo3(signature = (*, referrers=false))]
+    fn display<'py>(slf: &Bound<'py, Self>, referrers: bool) -> PyResult<Bound<'py, PyAny>> {
+        let options = PyDict::new(slf.py());
+        options.set_item("referrers", referrers)?;
+        slf.py().import("femtobarn.display")?.getattr("display")?.call((slf,), Some(&options))
     }
 
     /// A table of the fields, for notebooks.
