@@ -102,18 +102,19 @@ def test_truth_values_and_counts_are_pruned() -> None:
     assert excluded("nMuon == 2", [2, 2], count_Muon=[0, 1, 2, 2]) == [range(2)]
 
 
-def test_rounding_of_single_precision_is_respected_in_pruning() -> None:
-    above = float(np.float32(0.1))
+def test_rounding_is_respected_in_pruning() -> None:
     assert excluded("f32 > 0.1", [1], f32=[0.1]) == []
-    assert excluded("f32 <= 0.1", [1], f32=[above]) == []
+    assert excluded("f32 <= 0.1", [1], f32=[0.1]) == [range(1)]
+    assert excluded("f64 + 0.2 == 0.3", [1], f64=[0.1]) == []
     assert excluded("i64 > f32", [1], i64=[2**53 + 1], f32=[float(2**53)]) == []
 
 
 def test_integer_overflow_is_respected_in_pruning() -> None:
-    assert excluded("i32 + 1 < 0", [1], i32=[2**31 - 1]) == []
-    assert excluded("i32 * i32 == 1", [1], i32=[2**31 - 1]) == []
-    assert excluded("-i32 < 0", [1], i32=[-(2**31)]) == []
-    assert excluded("i32 + 1 < 0", [1], i32=[2**31 - 2]) == [range(1)]
+    assert excluded("i64 + 1 < 0", [1], i64=[2**63 - 1]) == []
+    assert excluded("i64 * i64 == 1", [1], i64=[2**63 - 1]) == []
+    assert excluded("-i64 < 0", [1], i64=[-(2**63)]) == []
+    assert excluded("i64 + 1 < 0", [1], i64=[2**62]) == [range(1)]
+    assert excluded("i32 + 1 < 0", [1], i32=[2**31 - 1]) == [range(1)]
     assert excluded("u64 < 1", [1], u64=[2**63]) == []
 
 

@@ -11,6 +11,7 @@
 - ``rewriting``: the text of a condition as an expression of numexpr.
 - ``aliases``: columns that are computed as conditions are.
 - ``selection``: the condition ``where``, parsed and evaluated.
+- ``steps``: the parts of a selection, those that read the least first.
 - ``intervals``: interval arithmetic on the statistics of clusters.
 - ``pruning``: the clusters that a selection leaves out by their statistics.
 

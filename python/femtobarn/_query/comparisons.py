@@ -1,8 +1,8 @@
 """Conditions that only compare fields, or their absolute values, with numbers.
 
-NumPy evaluates these several times faster than numexpr, with the same result. In particular, values of single
-precision are compared with the number as it is written, not rounded to single precision. The values need no
-conversion for that: some number of single precision divides them in the same way.
+NumPy evaluates these several times faster than numexpr, with the same result: that of 64 bits. Values of
+single precision need no conversion for that: some number of single precision divides them in the same way as
+the number that is written.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ SWAPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 }
 """The operator of each comparison after its sides are swapped."""
 
-EXACT_INTEGER_MAX = 2**24
-"""Integers up to this are exact in single precision."""
+INTEGER_MAX = 2**63 - 1
+"""The largest integer of numexpr, which refuses larger ones."""
 
 
 def comparison_of(expression: str) -> Comparison | None:
@@ -104,8 +104,7 @@ def _number(node: ast.AST) -> int | float | None:
     value = node.value if isinstance(node, ast.Constant) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # numexpr rounds a larger integer to the precision of the values; it evaluates such a condition.
-    return None if isinstance(value, int) and value > EXACT_INTEGER_MAX else sign * value
+    return None if isinstance(value, int) and value > INTEGER_MAX else sign * value
 
 
 def _single_limit(limit: float, kind: type[ast.cmpop]) -> np.float32:

@@ -4,8 +4,7 @@ An interval has arrays with one element for each cluster. It may be too wide, bu
 
 1. Every value of the expression for an entry of the cluster is in the interval, or it is NaN and `has_nan` is
    true.
-2. Bounds move outwards wherever the evaluation may round, in single or double precision. An integer that may
-   overflow is unbounded.
+2. Bounds move outwards wherever the evaluation may round. An integer that may overflow is unbounded.
 """
 
 from __future__ import annotations
@@ -24,17 +23,14 @@ Flags: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 EXACT_INTEGERS = 2.0**53
 """Integers up to here are exact in double precision."""
 
-SLACK = 2.0**-22
-"""More than the relative rounding error of single precision."""
+SLACK = 2.0**-50
+"""More than the relative rounding error."""
 
-TINY = 1e-44
-"""More than the absolute rounding error of the smallest numbers of single precision."""
+TINY = 1e-322
+"""More than the absolute rounding error of the smallest numbers."""
 
-SINGLE_MAX = 3.4e38
-"""Numbers larger than this may be infinite in single precision."""
-
-LIMITS = {"int32": 2.0**31, "int64": 2.0**63}
-"""The least absolute value that may overflow, by kind."""
+INTEGER_LIMIT = 2.0**63
+"""The least absolute value of an integer that may overflow."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +75,13 @@ class Interval:
     high: Numbers
     has_nan: Flags
     kind: str
-    """``int32`` or ``int64``, in which numexpr computes, or ``real``."""
+    """``integer`` or ``real``."""
 
     @classmethod
     def constant(cls, value: float, clusters: int) -> Interval:
         """Return the interval of a literal number."""
         bound = np.full(clusters, float(value))
-        kind = "real" if isinstance(value, float) else "int32" if abs(value) < 2**31 else "int64"
+        kind = "real" if isinstance(value, float) else "integer"
         return cls(bound, bound, np.isnan(bound), kind)._rounded()
 
     @property
@@ -165,8 +161,7 @@ class Interval:
         ends: Callable[[tuple[Numbers, Numbers], tuple[Numbers, Numbers]], list[Numbers]],
         kind: str | None = None,
     ) -> Interval:
-        kinds = ("int32", "int64", "real")
-        kind = kind or max(self.kind, other.kind, key=kinds.index)
+        kind = kind or ("real" if self.is_real or other.is_real else "integer")
         with np.errstate(all="ignore"):
             found = np.stack(ends((self.low, self.high), (other.low, other.high)))
         wild = np.isnan(found).any(axis=0) | self._is_unbounded() | other._is_unbounded()
@@ -188,22 +183,18 @@ class Interval:
         return Interval(low, high, self.has_nan, self.kind)
 
     def _spread(self) -> Interval:
-        """Move bounds outwards by the rounding error of single precision; infinite where it overflows."""
+        """Move bounds outwards by the rounding error."""
         with np.errstate(all="ignore"):
             low = self.low - np.abs(self.low) * SLACK - TINY
             high = self.high + np.abs(self.high) * SLACK + TINY
-        low = np.where(np.isinf(self.low), self.low, np.where(low < -SINGLE_MAX, -np.inf, low))
-        high = np.where(np.isinf(self.high), self.high, np.where(high > SINGLE_MAX, np.inf, high))
-        # A value beyond the range of single precision becomes infinite, whichever bound it is.
-        low = np.where(np.isfinite(low) & (low > SINGLE_MAX), SINGLE_MAX, low)
-        high = np.where(np.isfinite(high) & (high < -SINGLE_MAX), -SINGLE_MAX, high)
+        low = np.where(np.isinf(self.low), self.low, low)
+        high = np.where(np.isinf(self.high), self.high, high)
         return Interval(low, high, self.has_nan, "real")
 
     def _without_overflow(self) -> Interval:
-        limit = LIMITS.get(self.kind)
-        if limit is None:
+        if self.is_real:
             return self
-        return self._unbounded_where((self.low <= -limit) | (self.high >= limit))
+        return self._unbounded_where((self.low <= -INTEGER_LIMIT) | (self.high >= INTEGER_LIMIT))
 
     def _unbounded_where(self, wild: Flags) -> Interval:
         low, high = np.where(wild, -np.inf, self.low), np.where(wild, np.inf, self.high)

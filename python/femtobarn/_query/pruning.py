@@ -169,8 +169,7 @@ class _Evaluator:
         if (np.isfinite(bounds.high) & (bounds.high >= 2.0**63)).any():
             # The selection refuses such values: it has to read them.
             return None
-        kind = "int32" if dtype.itemsize < 4 or dtype == np.int32 else "int64"
-        return Interval(bounds.low, bounds.high, bounds.has_nan, kind)._outwards()
+        return Interval(bounds.low, bounds.high, bounds.has_nan, "integer")._outwards()
 
     def _dtype(self, column: str) -> np.dtype[np.generic]:
         if column.startswith("#"):

@@ -161,8 +161,11 @@ class Rewriter(ast.NodeTransformer):
         if not isinstance(node.op, OPERATORS):
             return self.generic_visit(node)
         check_size(node)
-        if isinstance(node.op, ast.FloorDiv | ast.Mod) and not _is_positive(node.right):
-            return self._term(node)  # numexpr divides by -1 as the processor does, which may trap.
+        if isinstance(node.op, ast.FloorDiv | ast.Mod) and not (
+            _is_positive(node.right) and self._is_whole(node.left) and self._is_whole(node.right)
+        ):
+            # numexpr divides integers by -1 as the processor does, which may trap, and rounds remainders.
+            return self._term(node)
         return ast.BinOp(self.visit(node.left), node.op, self.visit(node.right))
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -283,6 +286,15 @@ class Rewriter(ast.NodeTransformer):
         except (NotFoundError, InvalidError):
             return True  # Visiting the name raises the error.
         return isinstance(of, Primitive) and of.dtype.kind in "iu"
+
+    def _is_whole(self, node: ast.expr) -> bool:
+        """Tell whether a part is known to be computed with integers alone."""
+        if isinstance(node, ast.Call):
+            return ast.unparse(node.func) == "len"
+        if isinstance(node, ast.BinOp):
+            is_whole = self._is_whole(node.left) and self._is_whole(node.right)
+            return is_whole and not isinstance(node.op, ast.Div)
+        return self._is_integer(node)
 
     def _path(self, node: ast.AST) -> str:
         if isinstance(node, ast.Name):

@@ -5,6 +5,8 @@ names of fields become variables of numexpr, and ``nX`` or ``len(X)`` becomes th
 collection X. What numexpr cannot compute becomes a variable, too: texts, lists, missing values, and fields
 behind links (:mod:`femtobarn._query.array_terms`). Python itself evaluates nothing, so that an expression can
 do nothing but compute.
+
+Numbers are computed with in 64 bits, as they are in terms.
 """
 
 from __future__ import annotations
@@ -165,9 +167,7 @@ class Selection:
             If the expression cannot be evaluated, or gives numbers.
         """
         given = {name: columns[path] for name, path in self.variables.items()}
-        values = {
-            name: _evaluable(np.ma.filled(each, 0), self.variables[name]) for name, each in given.items()
-        }
+        values = {name: _signed(np.ma.filled(each, 0), self.variables[name]) for name, each in given.items()}
         present = {
             f"is_{name}": ~np.ma.getmaskarray(each) for name, each in given.items() if np.ma.is_masked(each)
         }
@@ -176,10 +176,11 @@ class Selection:
             raise self._no_truth(values[expression].dtype)
         if present:
             expression = where_known(expression, {name.removeprefix("is_"): name for name in present})
-        elif self._comparison is not None and all(each.dtype.kind in "fi" for each in values.values()):
+        elif self._comparison is not None and all(each.dtype.kind in "fiu" for each in values.values()):
             return self._comparison(values)
+        wide = {name: _in_64_bits(each) for name, each in values.items()}
         try:
-            selected = numexpr.evaluate(expression, local_dict={**values, **present}, global_dict={})
+            selected = numexpr.evaluate(expression, local_dict={**wide, **present}, global_dict={})
         except Exception as error:
             raise InvalidError(f"where {self.text!r} cannot be evaluated: {error}") from error
         if selected.dtype != np.bool_:
@@ -190,13 +191,17 @@ class Selection:
         return InvalidError(f"where {self.text!r} gives numbers ({dtype}), not truth values; compare them")
 
 
-def _evaluable(values: Values, path: str) -> Values:
-    """Return values in a type that numexpr can compute with."""
-    if values.dtype == np.uint64:
-        if values.size and int(values.max()) > np.iinfo(np.int64).max:
-            name = path.removeprefix(TERM)
-            raise InvalidError(f"{name!r} has values of 2^63 or more, which where cannot compare")
-        return values.view(np.int64)
-    if values.dtype.kind in "iu" and values.dtype.itemsize < 4:
-        return values.astype(np.int32)
-    return values
+def _signed(values: Values, path: str) -> Values:
+    """Return unsigned numbers of 64 bits as signed ones."""
+    if values.dtype != np.uint64:
+        return values
+    if values.size and int(values.max()) > np.iinfo(np.int64).max:
+        name = path.removeprefix(TERM)
+        raise InvalidError(f"{name!r} has values of 2^63 or more, which where cannot compare")
+    return values.view(np.int64)
+
+
+def _in_64_bits(values: Values) -> Values:
+    """Return numbers in the type in which numexpr computes with them."""
+    wide = {"f": np.float64, "i": np.int64, "u": np.int64}.get(values.dtype.kind)
+    return values if wide is None else values.astype(wide, copy=False)

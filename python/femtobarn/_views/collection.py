@@ -204,7 +204,7 @@ class Collection(Summaries):
         parts = [self._explained_in(view, self._known(expressions, view), selection) for view in self.views]
         entries, excluded = sum(part.entries for part in parts), sum(part.excluded for part in parts)
         shown = next((part for part in parts if part.excluded < part.entries), parts[0])
-        return Explanation(entries, excluded, shown.condition, shown.terms, shown.fields)
+        return replace(shown, entries=entries, excluded=excluded)
 
     def _explained_in(self, view: View, names: list[str], selection: Selection | None) -> Explanation:
         where = None if selection is None else self._where_in(view, selection)

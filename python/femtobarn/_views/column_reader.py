@@ -22,6 +22,7 @@ from .._query.paths import Expressions, all_paths
 from .._query.projections import Projection
 from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
 from .._query.selection import COUNT, Selection, Where
+from .._query.steps import steps_of
 from .._schema.types import Definition, Record
 from .batches import read_in_batches
 from .explanations import Explanation
@@ -199,19 +200,21 @@ class ColumnReader:
         ...     oids = hits.extend({"n": [5, 6, 7], "tag": ["a", "b", "a"]})
         >>> fed["d/hits"].explain("n", where="n > 9 and tag == 'a'")
         left out by statistics  3 of 3 entries (100 %)
-        condition               reads n, tag of 0 entries
+        condition               reads n of 0 entries; if that can hold, tag
         computed by awkward     tag == 'a'
         selected entries        read n
         """
         paths = Projection.of(expressions, self.definition).paths
         selection = Selection.of(where, self.definition)
         if selection is None:
-            return Explanation(len(self._window), 0, (), (), tuple(paths))
+            return Explanation(len(self._window), 0, (), (), (), tuple(paths))
         left = sum(map(len, without_ranges(self._window, self._excluded(selection))))
-        counts = [f"len({path})" for path in selection.collections]
-        read = dict.fromkeys([*selection.fields, *counts, *selection.paths_of_terms])
+        steps = [_read_for(step) for step in steps_of(selection)]
+        read = dict.fromkeys(path for step in steps for path in step)
+        later = tuple(path for path in read if path not in steps[0])
         terms = tuple(term.text for term in selection.terms.values())
-        return Explanation(len(self._window), len(self._window) - left, tuple(read), terms, tuple(paths))
+        excluded = len(self._window) - left
+        return Explanation(len(self._window), excluded, tuple(read), later, terms, tuple(paths))
 
     def _cluster_bounds(self, column: str) -> ClusterBounds | None:
         """Return the statistics of a column of the selection, or None if the container has none for it."""
@@ -256,3 +259,8 @@ class ColumnReader:
 
     def _awkward(self, projection: Projection, tree: Tree) -> ak.Array:
         return awkward_of(projection.arrange(tree), projection.record, **self.snapshot.array_settings)
+
+
+def _read_for(step: Selection) -> list[str]:
+    """Return the fields that are read for a step of a condition."""
+    return [*step.fields, *(f"len({path})" for path in step.collections), *step.paths_of_terms]

@@ -17,6 +17,8 @@ class Explanation:
     """Entries in clusters without a match, as their statistics tell: nothing of them is read."""
     condition: tuple[str, ...]
     """Fields that are read for the condition, of other entries; ``len(x)`` is only the number of items."""
+    later: tuple[str, ...]
+    """Those of them that are read only near entries that meet the parts of the condition before."""
     terms: tuple[str, ...]
     """Parts of the condition that awkward computes, or the function."""
     fields: tuple[str, ...]
@@ -27,8 +29,10 @@ class Explanation:
         percent = f"{100 * self.excluded / self.entries:.0f} %" if self.entries else "none"
         lines = [f"left out by statistics  {self.excluded:,} of {self.entries:,} entries ({percent})"]
         if self.condition or self.terms:
-            read = ", ".join(self.condition) or "what it uses"
-            lines.append(f"condition               reads {read} of {others:,} entries")
+            first = [path for path in self.condition if path not in self.later]
+            then = f"; if that can hold, {', '.join(self.later)}" if self.later else ""
+            read = ", ".join(first) or "what it uses"
+            lines.append(f"condition               reads {read} of {others:,} entries{then}")
         lines += [f"computed by awkward     {term}" for term in self.terms]
         lines.append(f"selected entries        read {', '.join(self.fields) or 'nothing'}")
         return "\n".join(lines)

@@ -1,7 +1,8 @@
 """Scans: the entries that a condition selects, and fields of these, chunk by chunk.
 
 The columns of a chunk stay in the processor's cache from reading to their last use. Threads scan several
-chunks at once. Fields with one number per entry are read only in chunks with a selected entry: the whole
+chunks at once. Columns that only a later step of the condition needs are read in chunks where an entry meets
+the steps before it. Fields with one number per entry are read only in chunks with a selected entry: the whole
 chunk, or the selected entries one by one, whichever costs less.
 """
 
@@ -21,6 +22,7 @@ from .._lazy import ak
 from .._query.paths import whole_link
 from .._query.projections import Projection
 from .._query.selection import COUNT, Selection
+from .._query.steps import steps_of
 from .._schema.types import DTYPES, Primitive, Reduced
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ class Scan:
 
     def __init__(self, view: ColumnReader, selection: Selection, ranges: Iterable[range]) -> None:
         self._view = view
-        self._selection = selection
+        self._steps = steps_of(selection)
         self._chunks = parts_of(ranges)
 
     def entries(self) -> Values:
@@ -69,7 +71,12 @@ class Scan:
 
     def _mask(self, chunk: range, live: int) -> Values:
         """Return a mask of the selected objects of a chunk, which has `live` objects."""
-        return self._selection.evaluate(self._condition_columns(chunk), live)
+        mask = np.ones(live, np.bool_)
+        for step in self._steps:
+            mask = mask & step.evaluate(self._condition_columns(step, chunk), live)
+            if not mask.any():
+                break
+        return mask
 
     def _entries_of(self, chunk: range) -> Values:
         entries = self._view._entries_within(chunk.start, chunk.stop)
@@ -88,24 +95,24 @@ class Scan:
         taken = [(*each[:2], np.frombuffer(each[2], DTYPES[each[1]])[positions]) for each in contents]
         return ("record", len(positions), names, tuple(taken))
 
-    def _condition_columns(self, chunk: range) -> dict[str, Values]:
+    def _condition_columns(self, step: Selection, chunk: range) -> dict[str, Values]:
         view, columns = self._view, {}
-        if self._selection.fields:
-            paths = {whole_link(path, view.definition): None for path in self._selection.fields}
+        if step.fields:
+            paths = {whole_link(path, view.definition): None for path in step.fields}
             tree = view.read_tree(list(paths), chunk.start, chunk.stop)
-            columns = {path: self._column(tree, path) for path in self._selection.fields}
-        for path in self._selection.collections:
+            columns = {path: self._column(tree, path) for path in step.fields}
+        for path in step.collections:
             counts = view._handle.counts(path, chunk.start, chunk.stop)
             columns[COUNT + path] = np.frombuffer(memoryview(counts), np.int64)
-        function = self._selection.function
+        function = step.function
         if function is not None:
             from .lazy_arrays import lazy_array  # This imports awkward.
 
-            return self._selection.computed(lazy_array(view, chunk, function.paths))
-        if self._selection.terms:
-            projection = Projection.of(self._selection.paths_of_terms, view.definition.as_stored)
+            return step.computed(lazy_array(view, chunk, function.paths))
+        if step.terms:
+            projection = Projection.of(step.paths_of_terms, view.definition.as_stored)
             tree = view.read_tree(projection.paths, chunk.start, chunk.stop)
-            columns |= self._selection.computed(view._awkward(projection, tree))
+            columns |= step.computed(view._awkward(projection, tree))
         return columns
 
     def _column(self, tree: Tree, path: str) -> Values:
