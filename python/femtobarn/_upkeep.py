@@ -322,8 +322,8 @@ class Upkeep:
         Parameters
         ----------
         full
-            Whether to read every page, index and link, instead of only comparing the catalogue with the
-            files.
+            Whether to read every page, index, link, set and dictionary, instead of only comparing the
+            catalogue with the files.
         progress
             Called with the step, its subject, the bytes done and the bytes in all.
 

@@ -4,8 +4,11 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use femtobarn::{CheckLevel, CheckReport, ContainerOptions, Federation, ProblemKind, Severity};
+use femtobarn::{
+    CheckLevel, CheckReport, Class, ContainerOptions, Federation, MAP_ITEM, ProblemKind, Severity,
+};
 use rntuple::Value;
+use serde_json::json;
 use tempfile::TempDir;
 
 use crate::links::{link, linker};
@@ -172,6 +175,67 @@ fn dangling_links_are_reported_with_their_objects() {
     let [problem] = &report.problems[..] else { panic!("{:?}", report.problems) };
     assert_eq!(problem.place.entries, Some((0, 1)));
     assert!(problem.what.contains("field one") && problem.what.contains("deleted"), "{problem}");
+}
+
+/// A class with a set of a type, and with dictionaries that have its values as keys, inside a list of records.
+fn collections(item: &str) -> Class {
+    let form = json!({"name": "Collections", "version": 1, "fields": [
+        {"name": "set", "type": {"meaning": {"of": {"list": item}, "is": "set"}}},
+        {"name": "list", "type": {"list": {"record": {"fields": [
+            {"name": "map", "type": {"list": {"record": {"class": MAP_ITEM, "fields": [
+                {"name": "_0", "type": item}, {"name": "_1", "type": "uint8"}]}}}}]}}}}]});
+    Class::from_json(&form.to_string()).unwrap()
+}
+
+/// An object of the class, with two dictionaries.
+fn collection(set: &[Value], keys: [&[Value]; 2]) -> Value {
+    let record = |members: Vec<(&str, Value)>| {
+        Value::Record(members.into_iter().map(|(name, it)| (name.to_owned(), it)).collect())
+    };
+    let item = |key: &Value| record(vec![("_0", key.clone()), ("_1", Value::UInt(7))]);
+    let map = |keys: &[Value]| record(vec![("map", Value::List(keys.iter().map(item).collect()))]);
+    let list = Value::List(keys.map(map).into());
+    record(vec![("set", Value::List(set.to_vec())), ("list", list)])
+}
+
+#[test]
+fn sets_and_dictionaries_with_equal_items_are_reported_with_their_objects() {
+    let texts: Vec<Value> = ["", "a", "ab", "b"].map(|text| Value::String(text.to_owned())).into();
+    let reals: Vec<Value> = [-1.5, 0.0, 2.0, 1e9].map(Value::Float).into();
+    let wholes: Vec<Value> = [-7, 0, 1, 300].map(Value::Int).into();
+    for (item, [a, b, c, d]) in [("string", texts), ("float64", reals), ("int16", wholes)]
+        .map(|(item, values)| (item, <[Value; 4]>::try_from(values).unwrap()))
+    {
+        let (_folder, federation) = federation();
+        let mut transaction = begin(&federation);
+        let database = transaction.create_database("db").unwrap();
+        let options = ContainerOptions::default();
+        let key = transaction.create_container(database, "c", &collections(item), options).unwrap();
+        let sound = [a.clone(), b.clone(), c.clone(), d.clone()];
+        let twice = [a.clone(), b.clone(), b.clone(), c.clone()];
+        let mixed = [d.clone(), b.clone(), a.clone(), c.clone()];
+        let back = [d, b, a.clone(), a];
+        transaction.append_value(key, collection(&sound, [&sound, &mixed])).unwrap();
+        transaction.append_value(key, collection(&twice, [&[], &sound])).unwrap();
+        transaction.append_value(key, collection(&mixed, [&[], &[]])).unwrap();
+        transaction.append_value(key, collection(&[], [&sound, &back])).unwrap();
+        transaction.append_value(key, collection(&twice, [&twice, &twice])).unwrap();
+        transaction.commit().unwrap();
+        let mut transaction = begin(&federation);
+        let key = transaction.container(database, "c").unwrap();
+        transaction.delete(key, &[4]).unwrap();
+        transaction.commit().unwrap();
+        let report = check(&federation, CheckLevel::Full);
+        assert!(report.is_sound());
+        assert_eq!(kinds(&report), [ProblemKind::Uniqueness], "{item}");
+        let found = report.problems.iter().map(|it| (it.place.entries.unwrap().0, &*it.what));
+        let expected = [
+            (1, "field set: a set has an item twice"),
+            (2, "field set: the items of a set are not in ascending order"),
+            (3, "field list.map: a dictionary has a key twice"),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{item}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use femtobarn_catalog::{ContainerId, Csn, DatabaseId};
 use rntuple::{Array, Primitive, values_of};
 
+use super::walk::{StoredValues, walk};
 use crate::deletion::Deletions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::federation::Inner;
@@ -33,103 +34,24 @@ pub(crate) fn visit(
     first: u64,
     visit: &mut VisitLink<'_>,
 ) -> Result<()> {
-    let owners: Vec<u64> = (first..first + objects.len() as u64).collect();
-    for field in class.fields.iter().filter(|field| field.of.needs_translation()) {
-        if let Some(array) = objects.member(&field.name) {
-            LinkWalk { visit, path: field.name.clone() }.walk(&field.of, array, &owners)?;
+    walk(class, objects, first, &mut |values| match values.of {
+        FieldType::Link(_) | FieldType::ElementLink(_) => links(values, visit).map(|()| false),
+        of => Ok(of.needs_translation()),
+    })
+}
+
+fn links(values: &StoredValues<'_>, visit: &mut VisitLink<'_>) -> Result<()> {
+    let positions = numbers::<u32>(values.array, "database", Primitive::UInt32)?;
+    let containers = numbers::<u32>(values.array, "container", Primitive::UInt32)?;
+    let entries = numbers::<u64>(values.array, "entry", Primitive::UInt64)?;
+    let parts = positions.iter().zip(containers).zip(entries).zip(values.owners);
+    for (((&position, &container), &entry), &owner) in parts {
+        if container != 0 {
+            let link = StoredLink { position, container: ContainerId(container), entry };
+            visit(owner, values.path, link)?;
         }
     }
     Ok(())
-}
-
-struct LinkWalk<'a, 'v> {
-    visit: &'a mut VisitLink<'v>,
-    path: String,
-}
-
-impl LinkWalk<'_, '_> {
-    /// `owners` holds, for each item of `array`, the entry of its object.
-    fn walk(&mut self, of: &FieldType, array: &Array, owners: &[u64]) -> Result<()> {
-        if !of.needs_translation() {
-            return Ok(());
-        }
-        match (of, array) {
-            (FieldType::Link(_) | FieldType::ElementLink(_), links) => self.links(links, owners),
-            (
-                FieldType::List(item) | FieldType::Optional(item),
-                Array::List { offsets, content, .. },
-            ) => self.walk(item, content, &spread(offsets, content.len(), owners)?),
-            (FieldType::Array { of, .. }, Array::Fixed { size, content, .. }) => {
-                let size = *size as usize;
-                let repeat = owners.iter().flat_map(|owner| std::iter::repeat_n(*owner, size));
-                self.walk(of, content, &repeat.collect::<Vec<_>>())
-            }
-            (FieldType::Record { fields, .. }, records) => {
-                for field in fields {
-                    let Some(member) = records.member(&field.name) else { continue };
-                    let length = self.path.len();
-                    self.path.push('.');
-                    self.path.push_str(&field.name);
-                    self.walk(&field.of, member, owners)?;
-                    self.path.truncate(length);
-                }
-                Ok(())
-            }
-            (FieldType::Variant(of), Array::Variant { tags, positions, contents }) => {
-                self.variant(of, tags, positions, contents, owners)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn variant(
-        &mut self,
-        of: &[FieldType],
-        tags: &[u8],
-        positions: &[u8],
-        contents: &[Array],
-        owners: &[u64],
-    ) -> Result<()> {
-        let positions = values_of::<i64>(positions).map_err(Error::storage("variant"))?;
-        for (number, (of, content)) in of.iter().zip(contents).enumerate() {
-            let mut chosen = vec![0; content.len()];
-            for ((tag, position), owner) in tags.iter().zip(positions).zip(owners) {
-                let place = usize::try_from(*position).ok().and_then(|at| chosen.get_mut(at));
-                if let Some(place) = place.filter(|_| usize::from(*tag) == number) {
-                    *place = *owner;
-                }
-            }
-            self.walk(of, content, &chosen)?;
-        }
-        Ok(())
-    }
-
-    fn links(&mut self, links: &Array, owners: &[u64]) -> Result<()> {
-        let positions = numbers::<u32>(links, "database", Primitive::UInt32)?;
-        let containers = numbers::<u32>(links, "container", Primitive::UInt32)?;
-        let entries = numbers::<u64>(links, "entry", Primitive::UInt64)?;
-        let parts = positions.iter().zip(containers).zip(entries).zip(owners);
-        for (((&position, &container), &entry), &owner) in parts {
-            if container != 0 {
-                let link = StoredLink { position, container: ContainerId(container), entry };
-                (self.visit)(owner, &self.path, link)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The owner of each item of lists.
-fn spread(offsets: &[u8], items: usize, owners: &[u64]) -> Result<Vec<u64>> {
-    let offsets = values_of::<i64>(offsets).map_err(Error::storage("list"))?;
-    let mut spread = vec![0; items];
-    for (pair, owner) in offsets.windows(2).zip(owners) {
-        let range = usize::try_from(pair[0]).ok().zip(usize::try_from(pair[1]).ok());
-        if let Some(places) = range.and_then(|(start, end)| spread.get_mut(start..end)) {
-            places.fill(*owner);
-        }
-    }
-    Ok(spread)
 }
 
 fn numbers<'a, T: Number>(links: &'a Array, name: &str, of: Primitive) -> Result<&'a [T]> {

@@ -7,6 +7,8 @@
 //! | `container` | one container: its versions against the catalogue; `page`, reading one page |
 //! | `objects` | the newest version of a container, object by object |
 //! | `links` | the targets of links |
+//! | `uniqueness` | the items of sets, and the keys of dictionaries |
+//! | `walk` | the values of objects, along their types |
 //!
 //! 1. A check changes nothing, and blocks writers only while it walks a chain of keys.
 //! 2. Bytes that several versions share are read once.
@@ -19,6 +21,8 @@ mod links;
 mod objects;
 mod page;
 mod problem;
+mod uniqueness;
+mod walk;
 
 use std::collections::HashSet;
 use std::path::PathBuf;

@@ -1,10 +1,11 @@
-//! Checking the objects of the newest version of a container: their values, links, indexes and statistics.
+//! Checking the objects of the newest version of a container: their values, sets, links, indexes and statistics.
 
 use femtobarn_catalog::{ContainerRow, DatabaseId, VersionRow};
-use rntuple::{Projection, Reader};
+use rntuple::{Array, Projection, Reader};
 
 use super::database::CheckedDatabase;
 use super::links::{self, StoredLink};
+use super::uniqueness::visit_faults;
 use super::{Check, Problem, ProblemKind, ProblemLocation, Severity};
 use crate::annex::Annex;
 use crate::deletion::Deletions;
@@ -168,6 +169,7 @@ impl Check<'_, '_> {
                 Err(error) => self.damage(place.clone(), ProblemKind::Object, error.to_string()),
             }
         }
+        self.unique_items(class, &objects, &live, place);
         let mut found = vec![];
         let walked = links::visit(class, &objects, first, &mut |entry, path, link| {
             if live.contains(&(entry..entry + 1)) {
@@ -184,6 +186,33 @@ impl Check<'_, '_> {
             self.follow(context, link, &path, place)?;
         }
         Ok(())
+    }
+
+    /// Checks the sets and dictionaries of objects.
+    fn unique_items(
+        &mut self,
+        class: &Class,
+        objects: &Array,
+        live: &Ranges,
+        place: &ProblemLocation,
+    ) {
+        let (first, _) = place.entries.unwrap_or_default();
+        let report = &mut self.report;
+        let visited = visit_faults(class, objects, first, &mut |entry, path, fault| {
+            if !live.contains(&(entry..entry + 1)) {
+                return;
+            }
+            report.add(Problem {
+                severity: Severity::Warning,
+                kind: ProblemKind::Uniqueness,
+                place: ProblemLocation { entries: Some((entry, entry + 1)), ..place.clone() },
+                what: format!("field {path}: {fault}"),
+                advice: "update the field with its value, as Python reads it".to_owned(),
+            });
+        });
+        if let Err(error) = visited {
+            self.damage(place.clone(), ProblemKind::Object, error.to_string());
+        }
     }
 
     fn follow(

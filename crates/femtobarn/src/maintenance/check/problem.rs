@@ -41,6 +41,8 @@ pub enum ProblemKind {
     Page,
     /// The values of objects are inconsistent.
     Object,
+    /// A set has an item twice or out of order, or a dictionary a key twice.
+    Uniqueness,
     /// The annex of a version is damaged.
     Annex,
     /// The list of deleted objects is damaged.
