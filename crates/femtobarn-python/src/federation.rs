@@ -217,6 +217,12 @@ fn urls(text: &str) -> Vec<String> {
     parts.into_iter().map(str::to_owned).collect()
 }
 
+/// Where the token is that is sent to servers over TLS, and the token itself.
+#[pyfunction]
+pub(crate) fn bearer_token() -> Option<(OsString, String)> {
+    femtobarn::bearer_token().map(|found| (found.place.into_os_string(), found.token.0))
+}
+
 /// Restore a federation from a full backup and the incremental ones that follow it.
 #[pyfunction]
 pub(crate) fn restore(

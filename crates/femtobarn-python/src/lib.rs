@@ -50,7 +50,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::export::ExportHandle;
     #[pymodule_export]
-    use super::federation::{FederationHandle, restore};
+    use super::federation::{FederationHandle, bearer_token, restore};
     #[pymodule_export]
     use super::handles::count_fork;
     #[pymodule_export]

@@ -1,5 +1,6 @@
 //! Operating a federation: tags, retention, locks, checks, repair, backups.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use femtobarn::{
@@ -102,6 +103,12 @@ impl UpkeepHandle {
     ) -> PyResult<()> {
         let federation = self.federation.get()?;
         py.detach(|| federation.set_retention(Retention { keep_commits, keep_days })).or_raise()
+    }
+
+    /// The settings of the catalogue, in the federation's folder alone.
+    fn settings(&self, py: Python<'_>) -> PyResult<BTreeMap<String, String>> {
+        let federation = self.federation.get()?;
+        py.detach(|| federation.catalog().local()?.settings()).or_raise()
     }
 
     /// The locks that are held.

@@ -79,3 +79,4 @@ pub use storage::identify::{
 };
 pub use storage::remote::tier::TierStatistics;
 pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};
+pub use xrd::client::{FoundToken, bearer_token};

@@ -1,5 +1,5 @@
-//! What people look at: all containers of a snapshot in one list, the commits page by page, the changes of one commit, and
-//! how the federation has grown.
+//! What people look at: all containers of a snapshot in one list, the commits page by page, the changes of one commit, how
+//! the federation has grown, and its settings.
 //!
 //! Each look-up is one statement over the whole catalogue, which takes a fraction of a second for 10^5 containers; none
 //! is for programs that read data.
@@ -53,12 +53,20 @@ const CHANGED_DATABASES: &str = "SELECT m.name, '', '', \
      AND (m.until IS NULL OR m.until > ?1 OR (m.until = ?1 AND d.dropped = ?1)) \
     WHERE m.since = ?1 OR d.dropped = ?1 OR d.sealed = ?1 ORDER BY d.id";
 
+const SETTINGS: &str = "SELECT key, value FROM federation";
+
 const SIZES: &str = "SELECT v.csn, v.entries - v.deleted, v.bytes, v.database, v.container, \
     coalesce(c.dropped, d.dropped) FROM versions v \
     JOIN containers c ON c.database = v.database AND c.id = v.container \
     JOIN databases d ON d.id = v.database ORDER BY v.database, v.container, v.csn";
 
 impl LocalCatalogue {
+    /// The settings of the federation by their keys, which docs/format.md lists.
+    pub fn settings(&self) -> Result<BTreeMap<String, String>> {
+        let rows = self.all(SETTINGS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(rows.into_iter().collect())
+    }
+
     /// All containers of a snapshot, in the order of their databases; a database without containers has one row, with an
     /// empty name of a container.
     pub fn listed_containers(&self, at: Csn) -> Result<Vec<ContainerSummary>> {

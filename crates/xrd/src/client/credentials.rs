@@ -61,24 +61,31 @@ fn ztn(token: &Token) -> Auth {
 
 /// The token of the options, or else the one that is found.
 fn token(options: &Options) -> Option<Token> {
-    options.token.clone().or_else(bearer_token)
+    options.token.clone().or_else(|| Some(bearer_token()?.token))
+}
+
+/// A token that was found.
+#[derive(Clone, Debug)]
+pub struct FoundToken {
+    /// The variable of the environment that it is in, or the path of its file.
+    pub place: PathBuf,
+    /// The token.
+    pub token: Token,
 }
 
 /// The token of this process: that of `BEARER_TOKEN`, or of the file that `BEARER_TOKEN_FILE` names, or of `bt_u<uid>` in
 /// `XDG_RUNTIME_DIR` or else in `/tmp` (WLCG Bearer Token Discovery 1.0). The last two are read only if the file is the user's,
 /// and writable by no other.
-pub fn bearer_token() -> Option<Token> {
+pub fn bearer_token() -> Option<FoundToken> {
     let uid = getuid();
+    let found = |place, token| Some(FoundToken { place, token });
     let file = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let given = || std::env::var("BEARER_TOKEN").ok().and_then(trimmed);
-    let named = || file("BEARER_TOKEN_FILE").and_then(|path| read(&path, None));
-    let own = |folder: PathBuf| read(&in_folder(&folder, uid), Some(uid));
-    let found = given().or_else(named).or_else(|| file("XDG_RUNTIME_DIR").and_then(own));
-    found.or_else(|| own(PathBuf::from("/tmp")))
-}
-
-fn in_folder(folder: &Path, uid: Uid) -> PathBuf {
-    folder.join(format!("bt_u{uid}"))
+    let read_from = |path: PathBuf, owner| read(&path, owner).and_then(|token| found(path, token));
+    let given = || found("BEARER_TOKEN".into(), trimmed(std::env::var("BEARER_TOKEN").ok()?)?);
+    let named = || read_from(file("BEARER_TOKEN_FILE")?, None);
+    let own = |folder: PathBuf| read_from(folder.join(format!("bt_u{uid}")), Some(uid));
+    let in_session = || own(file("XDG_RUNTIME_DIR")?);
+    given().or_else(named).or_else(in_session).or_else(|| own("/tmp".into()))
 }
 
 /// Reads a token from a file. If `owner` is given, the file must belong to that user and be writable by no

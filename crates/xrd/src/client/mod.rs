@@ -74,7 +74,7 @@ use crate::ids::SessionId;
 use crate::location::Location;
 use crate::request::Request;
 
-pub use credentials::bearer_token;
+pub use credentials::{FoundToken, bearer_token};
 pub use endpoint::Endpoint;
 pub use error::{ClientError, Result};
 pub use file::File;

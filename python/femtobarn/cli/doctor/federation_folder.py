@@ -11,7 +11,6 @@ from ... import _federations
 from ..._exceptions import FemtobarnError
 from ..._storage import Residence
 from ..output import human_duration, human_size, human_time
-from .catalogue_settings import read_catalogue_settings
 from .disk import file_systems, look_at_space, look_at_type
 from .finding import Finding, note, ok, refused, wrong
 from .stores import look_at_stores
@@ -37,7 +36,6 @@ REMEDIES = {
 def look_at_folder(path: str) -> Iterator[Finding]:
     """Look at the federation in a folder."""
     folder = Path(path)
-    settings = read_catalogue_settings(folder)
     try:
         federation = _federations.open(path, stage=False)
     except FemtobarnError as error:
@@ -45,6 +43,7 @@ def look_at_folder(path: str) -> Iterator[Finding]:
         yield from map(look_at_type, file_systems([folder]).values())
         return
     with federation:
+        settings = federation._handle.upkeep().settings()
         yield from _look_at_head(federation, settings)
         yield look_at_rights(federation)
         residences = federation.where()
@@ -60,7 +59,7 @@ def look_at_folder(path: str) -> Iterator[Finding]:
 
 
 def _look_at_head(federation: _federations.Federation, settings: dict[str, str]) -> Iterator[Finding]:
-    version = f"format {settings['format']}" if "format" in settings else "its format is not known"
+    version = f"format {settings['format']}"
     newest = federation.history(1)
     if not newest:
         yield ok("federation", f"{federation.name} at {federation.path}, {version}, without commits")

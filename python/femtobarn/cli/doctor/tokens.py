@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
+from ..._femtobarn import bearer_token
 from ..output import human_duration
 from .finding import Finding, note, ok, wrong
 
@@ -19,7 +18,7 @@ SOON_SECONDS = 600
 
 def look_at_token(is_secure: bool) -> Iterator[Finding]:
     """Tell whether there is a token, whether it is sent, and when it ends."""
-    found = _token()
+    found = bearer_token()
     if found is None:
         return
     place, token = found
@@ -36,24 +35,6 @@ def look_at_token(is_secure: bool) -> Iterator[Finding]:
         yield note("token", f"that of {place} ends in {human_duration(int(ends - time.time()))}", "renew it")
     else:
         yield ok("token", f"that of {place} ends in {human_duration(int(ends - time.time()))}")
-
-
-def _token() -> tuple[str, str] | None:
-    """Return where the first token was found, and the token."""
-    if token := os.environ.get("BEARER_TOKEN", "").strip():
-        return "BEARER_TOKEN", token
-    places = [Path(os.environ["BEARER_TOKEN_FILE"])] if "BEARER_TOKEN_FILE" in os.environ else []
-    own = f"bt_u{os.getuid()}"
-    places += [Path(folder, own) for folder in (os.environ.get("XDG_RUNTIME_DIR"), "/tmp") if folder]
-    for place in places:
-        try:
-            facts, text = place.stat(), place.read_text().strip()
-        except (OSError, UnicodeDecodeError):
-            continue
-        is_own = facts.st_uid == os.getuid() and not facts.st_mode & 0o22
-        if text and (is_own or place.name != own):
-            return str(place), text
-    return None
 
 
 def _end_of(token: str) -> float | None:

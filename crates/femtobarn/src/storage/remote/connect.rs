@@ -8,7 +8,7 @@ use femtobarn_rpc::client::ConnectOptions;
 pub(crate) fn connect_options(patience: Duration) -> ConnectOptions {
     ConnectOptions {
         patience,
-        find_token: || xrd::client::bearer_token().map(|token| token.0),
+        find_token: || xrd::client::bearer_token().map(|found| found.token.0),
         ..ConnectOptions::default()
     }
 }
