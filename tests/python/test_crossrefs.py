@@ -114,6 +114,21 @@ def test_objects_with_links_are_of_the_class_of_other_objects(events: View) -> N
         _ = event["leading_jet"]
 
 
+def test_an_earlier_import_gets_links_when_its_class_evolves(fed: fb.Federation) -> None:
+    """Indices were plain numbers in the classes of imports before they became links."""
+    jets, pt = list_of(record("Jet", ("pt", "float32"))), {"pt": 60.0}
+    muons = [list_of(record("Muon", ("jetIdx", of))) for of in ("int16", element("int16", "Jet"))]
+    old = store(fed, "Event", {"Jet": jets, "Muon": muons[0]}, {"Jet": [[pt]], "Muon": [[{"jetIdx": 0}]]})
+    with pytest.raises(AttributeError, match="jet"):
+        _ = old[0].Muon[0].jet
+    form = old.definition.to_json() | {"version": 2}
+    form["fields"][1]["type"] = muons[1]
+    with fed.transaction() as txn:
+        txn.database("d").container("Event", form, evolve=True)
+    assert fed["d/Event"][0].Muon[0].jet.pt == 60.0
+    assert fed["d/Event"]["Muon.jet.pt"].to_list() == [[60.0]]
+
+
 def test_indices_are_read_and_pickled_as_the_numbers_that_they_are(events: View) -> None:
     assert events["Muon.jetIdx"].to_list() == MUONS["jetIdx"]
     assert events[0].Muon.jetIdx.to_list() == [1, -1]
