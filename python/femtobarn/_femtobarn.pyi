@@ -13,6 +13,7 @@ from .display import Display
 
 _Path = str | os.PathLike[str]
 _Watch = Callable[..., object] | None
+_Branch = tuple[bool, int, int, ReadableBuffer, ReadableBuffer]
 _Listed = tuple[str, tuple[str, str, str, int | None, int, str, list[int]] | None]
 
 __all__ = [
@@ -95,11 +96,7 @@ def oid_records(links: Iterable[Any]) -> Buffer:
     """Return OIDs, or those of objects that have one, as records; None is a null link."""
 
 def read_branches(
-    file: ReadableBuffer,
-    branches: Sequence[tuple[bool, int, int, ReadableBuffer, ReadableBuffer]],
-    start: int,
-    stop: int,
-    threads: int,
+    file: ReadableBuffer, branches: Sequence[_Branch], start: int, stop: int, threads: int
 ) -> list[tuple[Buffer, Buffer] | None]:
     """Return values, and offsets of lists, of a range of entries of branches.
 
@@ -381,7 +378,9 @@ class FollowerHandle:
     """A copy of a federation that follows its leader."""
 
     @staticmethod
-    def open(url: str, folder: _Path, name: str, timeout: float, reader_patience: float) -> Self: ...
+    def open(
+        url: str, folder: _Path, name: str, timeout: float, reader_patience: float
+    ) -> FollowerHandle: ...
     def step(self, wait: float) -> tuple[int, int, int, int]: ...
     def close(self) -> None: ...
 

@@ -26,12 +26,18 @@ COLUMNS: dict[str, Any] = {
 }
 FORM = {"name": "Number", "fields": [{"name": name, "type": str(of.dtype)} for name, of in COLUMNS.items()]}
 
-numbers = st.deferred(lambda: st.one_of(st.sampled_from(sorted(COLUMNS)), sums, quotients, calls))
+numbers: st.SearchStrategy[str] = st.deferred(
+    lambda: st.one_of(st.sampled_from(sorted(COLUMNS)), sums, quotients, calls)
+)
 constants = st.sampled_from(["0", "1", "-3", "7", "16777217", "0.1", "2.5", "-1e3", "1e-3"])
 others = st.one_of(constants, numbers)
-sums = st.builds("({} {} {})".format, numbers, st.sampled_from(["+", "-", "*", "/"]), others)
-quotients = st.builds("({} {})".format, numbers, st.sampled_from(["// 3", "% 7", "% 2.5", "** 2"]))
-calls = st.builds("{}({})".format, st.sampled_from(["sqrt", "abs", "floor"]), numbers)
+sums: st.SearchStrategy[str] = st.builds(
+    "({} {} {})".format, numbers, st.sampled_from(["+", "-", "*", "/"]), others
+)
+quotients: st.SearchStrategy[str] = st.builds(
+    "({} {})".format, numbers, st.sampled_from(["// 3", "% 7", "% 2.5", "** 2"])
+)
+calls: st.SearchStrategy[str] = st.builds("{}({})".format, st.sampled_from(["sqrt", "abs", "floor"]), numbers)
 signs = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
 comparisons = st.builds("{} {} {}".format, numbers, signs, others)
 conditions = st.recursive(

@@ -15,7 +15,6 @@ use crate::buffer::Buffer;
 use crate::columns::{NAMES, tree_of};
 use crate::error::exception;
 use crate::oid::PyOid;
-use crate::read::object::Object;
 use crate::read::object_fields::ObjectField;
 
 /// The values of one field.
@@ -101,7 +100,7 @@ impl FieldColumn {
         index: usize,
         view: &Bound<'py, PyAny>,
         name: &Bound<'py, PyString>,
-        owner: &Bound<'py, Object>,
+        owner: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         match self {
             FieldColumn::Number(primitive, values) => number(py, *primitive, values, index),
