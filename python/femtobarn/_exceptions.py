@@ -10,6 +10,7 @@ so that ``except KeyError`` catches a `NotFoundError` and ``except ValueError`` 
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -240,6 +241,26 @@ def check_text(text: str, what: str) -> None:
         raise WrongTypeError(f"{what} must be a text, not {text!r}")
     if not is_text(text):
         raise InvalidError(f"{what} {text!r} has half of a surrogate pair, which UTF-8 cannot hold")
+
+
+def path_text(path: str | os.PathLike[str]) -> str:
+    """Return a path as text, or raise an error if no file can have it.
+
+    Examples
+    --------
+    >>> path_text("caf\\ud800")
+    Traceback (most recent call last):
+    ...
+    femtobarn._exceptions.InvalidError: path 'caf\\ud800' has half of a surrogate pair, ...
+    """
+    text = os.fspath(path)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise InvalidError(
+            f"path {text!r} has half of a surrogate pair, which no name of a file can have"
+        ) from None
+    return text
 
 
 def check_progress(progress: object, arguments: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from ._exceptions import InvalidError
+from ._exceptions import InvalidError, path_text
 from ._femtobarn import ServerHandle
 
 __all__ = ["Server", "serve"]
@@ -73,7 +73,7 @@ def serve(
     ...     server.url("/lhc.fed") == f"root://127.0.0.1:{server.port}//lhc.fed"
     True
     """
-    text = Path(config).read_text() if config is not None else ""
+    text = Path(path_text(config)).read_text() if config is not None else ""
     pairs = [_folder_and_name(os.fspath(folder)) for folder in folders]
     if cache_bytes is not None and cache_of is None:
         raise InvalidError("cache_bytes needs cache_of")

@@ -21,6 +21,7 @@ use crate::handles::ForkGuard;
 use crate::read::object::Object;
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::{ViewHandle, fetched};
+use crate::text::{Text, strings};
 use crate::transaction::TransactionHandle;
 
 fn invalid(text: String) -> PyErr {
@@ -29,15 +30,15 @@ fn invalid(text: String) -> PyErr {
 
 /// The class of the objects of a series, from the class of its payload; both as JSON.
 #[pyfunction]
-pub(crate) fn series_definition(payload: &str) -> PyResult<String> {
-    let payload = femtobarn::Class::from_json(payload).or_raise()?;
+pub(crate) fn series_definition(payload: Text) -> PyResult<String> {
+    let payload = femtobarn::Class::from_json(&payload).or_raise()?;
     Ok(femtobarn_conditions::series_class(&payload).or_raise()?.to_json())
 }
 
 /// The class of a series' payload, from the class of its objects; both as JSON.
 #[pyfunction]
-pub(crate) fn payload_definition(class_: &str) -> PyResult<String> {
-    let class = femtobarn::Class::from_json(class_).or_raise()?;
+pub(crate) fn payload_definition(class_: Text) -> PyResult<String> {
+    let class = femtobarn::Class::from_json(&class_).or_raise()?;
     Ok(femtobarn_conditions::payload_class(&class).or_raise()?.to_json())
 }
 
@@ -46,12 +47,12 @@ pub(crate) fn payload_definition(class_: &str) -> PyResult<String> {
 pub(crate) fn open_job(
     py: Python<'_>,
     federation: &FederationHandle,
-    global_tag: Option<String>,
+    global_tag: Option<Text>,
     csn: Option<CsnArgument>,
 ) -> PyResult<JobHandle> {
     let guard = federation.guard();
     let federation = guard.get()?;
-    let options = JobOptions { global_tag, csn: csn.map(|it| it.0) };
+    let options = JobOptions { global_tag: global_tag.map(String::from), csn: csn.map(|it| it.0) };
     let job = py.detach(|| Job::open(federation, &options)).or_raise()?;
     Ok(JobHandle { job: ForkGuard::new(job, guard.group()) })
 }
@@ -100,9 +101,9 @@ impl JobHandle {
         Ok(listed.into_iter().map(|it| (it.series, it.containers.and_then(facts_of))).collect())
     }
 
-    fn series(&self, py: Python<'_>, path: &str) -> PyResult<SeriesHandle> {
+    fn series(&self, py: Python<'_>, path: Text) -> PyResult<SeriesHandle> {
         let job = self.job.get()?;
-        let series = py.detach(|| job.series(path)).or_raise()?;
+        let series = py.detach(|| job.series(&path)).or_raise()?;
         let views =
             series.views().map(|view| Py::new(py, ViewHandle::new(view.clone(), self.job.group())));
         let views = views.collect::<PyResult<_>>()?;
@@ -167,7 +168,7 @@ impl SeriesHandle {
         &self,
         py: Python<'py>,
         entries: &Bound<'py, PyAny>,
-        paths: Vec<String>,
+        paths: Vec<Text>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         if let [only] = &*self.views {
             return only.get().fetch(py, entries, paths);
@@ -350,10 +351,10 @@ pub(crate) fn global_tags<'py>(
 pub(crate) fn global_tag_history<'py>(
     py: Python<'py>,
     snapshot: &SnapshotHandle,
-    name: &str,
+    name: Text,
 ) -> PyResult<Bound<'py, PyList>> {
     let snapshot = snapshot.guard().get()?;
-    rows_of(py, &py.detach(|| GlobalTag::history(snapshot, name)).or_raise()?)
+    rows_of(py, &py.detach(|| GlobalTag::history(snapshot, &name)).or_raise()?)
 }
 
 /// Open a series of a branch within a transaction, and make its container at the first time. The path of the
@@ -362,19 +363,19 @@ pub(crate) fn global_tag_history<'py>(
 pub(crate) fn open_branch(
     py: Python<'_>,
     transaction: &TransactionHandle,
-    branch: &str,
-    series: &str,
+    branch: Text,
+    series: Text,
 ) -> PyResult<(String, Vec<ViewHandle>)> {
     transaction.with(py, |transaction, group| {
         let opened =
-            py.detach(|| GlobalTag::open_branch(transaction, branch, series)).or_raise()?;
+            py.detach(|| GlobalTag::open_branch(transaction, &branch, &series)).or_raise()?;
         let behind = opened.behind.into_iter().map(|view| ViewHandle::new(view, group));
         Ok((opened.container, behind.collect()))
     })
 }
 
 /// What Python says of the version of a series: a commit, and the container that is read instead.
-type VersionArguments = (Option<CsnArgument>, Option<String>);
+type VersionArguments = (Option<CsnArgument>, Option<Text>);
 
 /// Change a global tag, or make one.
 #[pyfunction]
@@ -382,37 +383,38 @@ type VersionArguments = (Option<CsnArgument>, Option<String>);
 pub(crate) fn change_global_tag<'py>(
     py: Python<'py>,
     federation: &FederationHandle,
-    name: &str,
-    message: String,
+    name: Text,
+    message: Text,
     create: bool,
-    copy_of: Option<String>,
+    copy_of: Option<Text>,
     branch: bool,
-    state: Option<&str>,
+    state: Option<Text>,
     csn: Option<CsnArgument>,
     only_listed: Option<bool>,
-    set: BTreeMap<String, VersionArguments>,
-    remove: Vec<String>,
+    set: BTreeMap<Text, VersionArguments>,
+    remove: Vec<Text>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let federation = federation.guard().get()?;
     let state = state.map(|name| {
-        GlobalTagState::from_name(name)
+        GlobalTagState::from_name(&name)
             .ok_or_else(|| invalid(format!("unknown state {name:?}: use open, locked or frozen")))
     });
     let set = set.into_iter().map(|(series, (csn, source))| {
-        (series, SeriesVersion { csn: csn.map(|it| it.0), source, ..Default::default() })
+        let (csn, source) = (csn.map(|it| it.0), source.map(String::from));
+        (series.into(), SeriesVersion { csn, source, ..Default::default() })
     });
     let change = TagChange {
-        create: create.then_some(copy_of),
+        create: create.then_some(copy_of.map(String::from)),
         branch,
         state: state.transpose()?,
         // The facade passes 0 for a tag that is to follow the newest commit.
         csn: csn.map(|CsnArgument(csn)| (csn > Csn::ZERO).then_some(csn)),
         only_listed,
         set: set.collect(),
-        remove,
-        message,
+        remove: strings(remove),
+        message: message.into(),
     };
-    let changed = py.detach(|| GlobalTag::change(federation, name, &change)).or_raise()?;
+    let changed = py.detach(|| GlobalTag::change(federation, &name, &change)).or_raise()?;
     row_of(py, &changed)
 }
 

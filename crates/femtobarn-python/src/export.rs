@@ -1,13 +1,12 @@
 //! Exports to plain ROOT files.
 
-use std::path::PathBuf;
-
 use femtobarn::{Class, Export};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::columns::array_of;
 use crate::error::{OrRaise, exception};
+use crate::text::{FilePath, Text};
 
 /// A ROOT file that objects are exported to.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -18,16 +17,16 @@ pub struct ExportHandle {
 #[pymethods]
 impl ExportHandle {
     #[staticmethod]
-    fn create(py: Python<'_>, path: PathBuf, name: &str) -> PyResult<Self> {
-        let export = py.detach(|| Export::create(&path, name)).or_raise()?;
+    fn create(py: Python<'_>, path: FilePath, name: Text) -> PyResult<Self> {
+        let export = py.detach(|| Export::create(&path, &name)).or_raise()?;
         Ok(Self { export: Mutex::new(Some(export)) })
     }
 
     /// Add an RNTuple for objects of a class, given as JSON; return its position.
-    fn add(&self, py: Python<'_>, name: &str, definition: &str, typed: bool) -> PyResult<usize> {
-        let class = Class::from_json(definition).or_raise()?;
+    fn add(&self, py: Python<'_>, name: Text, definition: Text, typed: bool) -> PyResult<usize> {
+        let class = Class::from_json(&definition).or_raise()?;
         let added =
-            py.detach(|| self.export.lock().as_mut().map(|export| export.add(name, class, typed)));
+            py.detach(|| self.export.lock().as_mut().map(|export| export.add(&name, class, typed)));
         added.ok_or_else(over)?.or_raise()
     }
 

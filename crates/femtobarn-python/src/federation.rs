@@ -14,6 +14,7 @@ use crate::handles::{ForkGuard, HandleGroup};
 use crate::progress::watched;
 use crate::read::snapshot::SnapshotHandle;
 use crate::storage::stage_for_readers;
+use crate::text::{FilePath, Text, strings};
 use crate::transaction::TransactionHandle;
 use crate::upkeep::UpkeepHandle;
 
@@ -26,7 +27,7 @@ pub struct FederationHandle {
 #[pymethods]
 impl FederationHandle {
     #[staticmethod]
-    fn create(py: Python<'_>, path: PathBuf, name: String) -> PyResult<Self> {
+    fn create(py: Python<'_>, path: FilePath, name: Text) -> PyResult<Self> {
         let created = py.detach(|| Federation::create(&path, &name)).or_raise()?;
         Ok(Self::over(created, true))
     }
@@ -36,14 +37,14 @@ impl FederationHandle {
     #[pyo3(signature = (path, cache_bytes, threads, streams, read_ahead_bytes, disk_cache, disk_cache_bytes, memcached, timeout, stage))]
     fn open(
         py: Python<'_>,
-        path: PathBuf,
+        path: FilePath,
         cache_bytes: Option<u64>,
         threads: Option<usize>,
         streams: Option<usize>,
         read_ahead_bytes: Option<u64>,
-        disk_cache: Option<PathBuf>,
+        disk_cache: Option<FilePath>,
         disk_cache_bytes: Option<u64>,
-        memcached: Vec<String>,
+        memcached: Vec<Text>,
         timeout: Option<f64>,
         stage: bool,
     ) -> PyResult<Self> {
@@ -53,9 +54,9 @@ impl FederationHandle {
             threads: threads.unwrap_or(usual.threads),
             streams: streams.unwrap_or(usual.streams),
             read_ahead_bytes: read_ahead_bytes.unwrap_or(usual.read_ahead_bytes),
-            disk_cache,
+            disk_cache: disk_cache.map(PathBuf::from),
             disk_cache_bytes: disk_cache_bytes.unwrap_or(usual.disk_cache_bytes),
-            memcached,
+            memcached: strings(memcached),
             timeout: timeout.map_or(Ok(usual.timeout), server_timeout)?,
         };
         let open = || match path.to_str().filter(|text| text.contains("://")) {
@@ -100,14 +101,17 @@ impl FederationHandle {
     fn begin(
         &self,
         py: Python<'_>,
-        message: String,
+        message: Text,
         lock_wait: f64,
         serializable: bool,
     ) -> PyResult<TransactionHandle> {
         let federation = self.federation.get()?;
         let isolation = if serializable { Isolation::Serializable } else { Isolation::Snapshot };
-        let options =
-            TransactionOptions { message, lock_wait: lock_wait_of(lock_wait)?, isolation };
+        let options = TransactionOptions {
+            message: message.into(),
+            lock_wait: lock_wait_of(lock_wait)?,
+            isolation,
+        };
         let transaction = py.detach(|| federation.transaction(options)).or_raise()?;
         Ok(TransactionHandle::new(transaction, self.federation.group()))
     }
@@ -115,11 +119,11 @@ impl FederationHandle {
     fn attach<'py>(
         &self,
         py: Python<'py>,
-        path: PathBuf,
-        name: Option<&str>,
+        path: FilePath,
+        name: Option<Text>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let federation = self.federation.get()?;
-        let attached = py.detach(|| federation.attach(&path, name)).or_raise()?;
+        let attached = py.detach(|| federation.attach(&path, name.as_deref())).or_raise()?;
         let facts = PyDict::new(py);
         facts.set_item("id", attached.database.0)?;
         facts.set_item("name", attached.name)?;
@@ -131,10 +135,10 @@ impl FederationHandle {
         Ok(facts)
     }
 
-    fn seal(&self, py: Python<'_>, database: &str, lock_wait: f64) -> PyResult<u64> {
+    fn seal(&self, py: Python<'_>, database: Text, lock_wait: f64) -> PyResult<u64> {
         let federation = self.federation.get()?;
         let lock_wait = lock_wait_of(lock_wait)?;
-        Ok(py.detach(|| federation.seal(database, lock_wait)).or_raise()?.0)
+        Ok(py.detach(|| federation.seal(&database, lock_wait)).or_raise()?.0)
     }
 
     /// The declared classes, each as JSON.
@@ -227,8 +231,8 @@ pub(crate) fn bearer_token() -> Option<(OsString, String)> {
 #[pyfunction]
 pub(crate) fn restore(
     py: Python<'_>,
-    backups: Vec<PathBuf>,
-    folder: PathBuf,
+    backups: Vec<FilePath>,
+    folder: FilePath,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<FederationHandle> {
     let backups: Vec<&Path> = backups.iter().map(|path| &**path).collect();

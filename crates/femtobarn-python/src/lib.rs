@@ -30,6 +30,7 @@ mod replication;
 mod rows;
 mod server;
 mod storage;
+mod text;
 mod transaction;
 mod upkeep;
 

@@ -1,7 +1,5 @@
 //! Vacuum, compaction, and rebuilding the catalogue.
 
-use std::path::PathBuf;
-
 use femtobarn::{
     CompactOptions, Compacted, Csn, Profile, RebuildReport, VacuumOptions, VacuumReport,
 };
@@ -11,6 +9,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::durations::lock_wait_of;
 use crate::error::{OrRaise, exception};
 use crate::progress::watched;
+use crate::text::{FilePath, Text};
 use crate::upkeep::UpkeepHandle;
 
 /// Delete versions that no retained snapshot needs.
@@ -34,15 +33,16 @@ pub(crate) fn vacuum<'py>(
 pub(crate) fn compact<'py>(
     py: Python<'py>,
     of: &UpkeepHandle,
-    path: &str,
+    path: Text,
     all: bool,
-    compression: Option<&str>,
+    compression: Option<Text>,
     lock_wait: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyList>> {
     let federation = of.federation()?;
-    let options = compact_options(all, compression, lock_wait)?;
-    let done = watched(py, progress, |watch| federation.compact(path, &options, watch).or_raise())?;
+    let options = compact_options(all, compression.as_deref(), lock_wait)?;
+    let done =
+        watched(py, progress, |watch| federation.compact(&path, &options, watch).or_raise())?;
     compacted(py, &done)
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn compact<'py>(
 pub(crate) fn tidy<'py>(
     py: Python<'py>,
     of: &UpkeepHandle,
-    database: Option<&str>,
+    database: Option<Text>,
     lock_wait: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
@@ -59,7 +59,7 @@ pub(crate) fn tidy<'py>(
     let compact = compact_options(false, None, lock_wait)?;
     let vacuum = vacuum_options(None, false, lock_wait)?;
     let done = watched(py, progress, |watch| {
-        federation.tidy(database, &compact, &vacuum, watch).or_raise()
+        federation.tidy(database.as_deref(), &compact, &vacuum, watch).or_raise()
     })?;
     let facts = PyDict::new(py);
     facts.set_item("containers", compacted(py, &done.containers)?)?;
@@ -71,8 +71,8 @@ pub(crate) fn tidy<'py>(
 #[pyfunction]
 pub(crate) fn rebuild_catalogue(
     py: Python<'_>,
-    folder: PathBuf,
-    name: Option<String>,
+    folder: FilePath,
+    name: Option<Text>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'_, PyDict>> {
     let done = watched(py, progress, |watch| {

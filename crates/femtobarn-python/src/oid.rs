@@ -6,6 +6,7 @@ use pyo3::types::PyTuple;
 
 use crate::buffer::Buffer;
 use crate::error::exception;
+use crate::text::Text;
 
 /// The permanent name of one object: database, container and entry.
 #[pyclass(frozen, eq, ord, hash, name = "Oid", module = "femtobarn._femtobarn")]
@@ -31,8 +32,8 @@ impl PyOid {
 
     /// Parse the text form, such as `3-7-12`.
     #[staticmethod]
-    fn parse(text: &str) -> PyResult<Self> {
-        parse(text).ok_or_else(|| {
+    fn parse(text: Text) -> PyResult<Self> {
+        parse(&text).ok_or_else(|| {
             PyValueError::new_err(format!(
                 "invalid OID {text:?}: must be database-container-entry, such as 3-7-12"
             ))

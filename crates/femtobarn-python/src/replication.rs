@@ -1,6 +1,5 @@
 //! Copies of federations that follow their leader, and their promotion.
 
-use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use pyo3::prelude::*;
 
 use crate::durations::lock_wait_of;
 use crate::error::{OrRaise, exception};
+use crate::text::{FilePath, Text};
 
 /// A copy of a federation that follows its leader.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -22,18 +22,18 @@ impl FollowerHandle {
     #[staticmethod]
     fn open(
         py: Python<'_>,
-        url: &str,
-        folder: PathBuf,
-        name: String,
+        url: Text,
+        folder: FilePath,
+        name: Text,
         timeout: f64,
         reader_patience: f64,
     ) -> PyResult<Self> {
         let options = FollowOptions {
-            name,
+            name: name.into(),
             timeout: lock_wait_of(timeout)?,
             reader_patience: lock_wait_of(reader_patience)?,
         };
-        let follower = py.detach(|| Follower::open(url, &folder, options)).or_raise()?;
+        let follower = py.detach(|| Follower::open(&url, &folder, options)).or_raise()?;
         Ok(FollowerHandle { follower: Mutex::new(Some(follower)) })
     }
 
@@ -62,18 +62,18 @@ impl FollowerHandle {
 #[pyfunction]
 pub(crate) fn promote(
     py: Python<'_>,
-    folder: PathBuf,
-    url: &str,
+    folder: FilePath,
+    url: Text,
     is_forced: bool,
 ) -> PyResult<(u64, u64, Option<String>, Vec<String>)> {
-    let promoted = py.detach(|| femtobarn::promote(&folder, url, is_forced)).or_raise()?;
+    let promoted = py.detach(|| femtobarn::promote(&folder, &url, is_forced)).or_raise()?;
     let Promotion { head, generation, untold, unsound } = promoted;
     Ok((head.0, generation, untold, unsound))
 }
 
 /// Tell a leader that was left behind by a promotion, if there is one, that it has a successor; or forget it if it is gone.
 #[pyfunction]
-pub(crate) fn tell_former_leader(py: Python<'_>, folder: PathBuf, is_gone: bool) -> PyResult<()> {
+pub(crate) fn tell_former_leader(py: Python<'_>, folder: FilePath, is_gone: bool) -> PyResult<()> {
     let tell_or_forget =
         if is_gone { femtobarn::forget_former_leader } else { femtobarn::tell_former_leader };
     py.detach(|| tell_or_forget(&folder)).or_raise()

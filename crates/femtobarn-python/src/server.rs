@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::error::exception;
+use crate::text::{FilePath, Text, strings};
 
 /// A running server.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -63,35 +64,35 @@ impl ServerHandle {
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the command")]
     fn start(
         py: Python<'_>,
-        config: &str,
-        folders: Vec<(PathBuf, String)>,
-        cache: Option<(String, Option<u64>)>,
-        redirect_to: Vec<String>,
-        redirect_caches: Vec<String>,
+        config: Text,
+        folders: Vec<(FilePath, Text)>,
+        cache: Option<(Text, Option<u64>)>,
+        redirect_to: Vec<Text>,
+        redirect_caches: Vec<Text>,
         port: Option<u16>,
-        address: Option<String>,
-        anonymous: Option<&str>,
+        address: Option<Text>,
+        anonymous: Option<Text>,
         read_only: bool,
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
-        let anonymous = anonymous.map(str::parse).transpose().map_err(invalid)?;
+        let anonymous = anonymous.as_deref().map(str::parse).transpose().map_err(invalid)?;
         let cache = cache.map(|(of, bytes)| CacheConfig {
-            of,
+            of: of.into(),
             bytes,
             immutable: false,
             idle_seconds: None,
         });
         let overrides = ConfigOverrides {
-            folders,
+            folders: folders.into_iter().map(|(path, name)| (path.into(), name.into())).collect(),
             cache,
-            redirect_to,
-            redirect_caches,
+            redirect_to: strings(redirect_to),
+            redirect_caches: strings(redirect_caches),
             port,
-            address,
+            address: address.map(String::from),
             anonymous,
             read_only,
         };
-        let config = overrides.config(config).map_err(invalid)?;
+        let config = overrides.config(&config).map_err(invalid)?;
         let server =
             py.detach(|| Server::start_with_mounts(config, mounts)).map_err(
                 |error| match error {
@@ -136,13 +137,13 @@ impl ServerHandle {
     }
 
     /// Apply the settings that can change while it runs: certificates, keys of token issuers, the log level.
-    fn reload(&self, py: Python<'_>, config: &str) -> PyResult<()> {
+    fn reload(&self, py: Python<'_>, config: Text) -> PyResult<()> {
         let reload = || {
             let server = self.server.lock();
             let Some(server) = &*server else {
                 return Err(("closed", "the server was stopped".to_owned()));
             };
-            let config = self.overrides.config(config).map_err(|what| ("invalid", what))?;
+            let config = self.overrides.config(&config).map_err(|what| ("invalid", what))?;
             server.reload(&config).map_err(|wrong| ("invalid", wrong.join("; ")))
         };
         py.detach(reload).map_err(|(kind, what)| exception(kind, what))
@@ -169,9 +170,9 @@ fn mounts(served: &ServedFederation) -> Result<Vec<Mount>, String> {
 
 /// Start logging to standard error, as a configuration file says.
 #[pyfunction]
-pub(crate) fn start_log(config: &str) -> PyResult<()> {
+pub(crate) fn start_log(config: Text) -> PyResult<()> {
     let invalid = |what: String| exception("invalid", what);
-    let config = Config::from_toml(config).map_err(invalid)?;
+    let config = Config::from_toml(&config).map_err(invalid)?;
     femtobarn_server::logging::start(&config.log).map_err(invalid)
 }
 

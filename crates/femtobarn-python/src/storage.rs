@@ -8,6 +8,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::durations::lock_wait_of;
 use crate::error::OrRaise;
 use crate::progress::{tell, watched};
+use crate::text::Text;
 use crate::upkeep::UpkeepHandle;
 
 /// Copy a sealed database to a store.
@@ -15,13 +16,13 @@ use crate::upkeep::UpkeepHandle;
 pub(crate) fn migrate<'py>(
     py: Python<'py>,
     of: &UpkeepHandle,
-    database: &str,
-    store: &str,
+    database: Text,
+    store: Text,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let federation = of.federation()?;
     let done =
-        watched(py, progress, |watch| federation.migrate(database, store, watch).or_raise())?;
+        watched(py, progress, |watch| federation.migrate(&database, &store, watch).or_raise())?;
     replica(py, &done)
 }
 
@@ -30,19 +31,19 @@ pub(crate) fn migrate<'py>(
 pub(crate) fn stage(
     py: Python<'_>,
     of: &UpkeepHandle,
-    database: &str,
+    database: Text,
     lock_wait: f64,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<()> {
     let (federation, wait) = (of.federation()?, lock_wait_of(lock_wait)?);
-    watched(py, progress, |watch| federation.stage(database, wait, watch).or_raise())
+    watched(py, progress, |watch| federation.stage(&database, wait, watch).or_raise())
 }
 
 /// Remove a database's file from the disk.
 #[pyfunction]
-pub(crate) fn evict(py: Python<'_>, of: &UpkeepHandle, database: &str) -> PyResult<u64> {
+pub(crate) fn evict(py: Python<'_>, of: &UpkeepHandle, database: Text) -> PyResult<u64> {
     let federation = of.federation()?;
-    watched(py, None, |watch| federation.evict(database, watch).or_raise())
+    watched(py, None, |watch| federation.evict(&database, watch).or_raise())
 }
 
 /// Give up the copy of a database in a store.
@@ -50,11 +51,11 @@ pub(crate) fn evict(py: Python<'_>, of: &UpkeepHandle, database: &str) -> PyResu
 pub(crate) fn discard_copy(
     py: Python<'_>,
     of: &UpkeepHandle,
-    database: &str,
-    store: &str,
+    database: Text,
+    store: Text,
 ) -> PyResult<()> {
     let federation = of.federation()?;
-    watched(py, None, |watch| federation.discard_copy(database, store, watch).or_raise())
+    watched(py, None, |watch| federation.discard_copy(&database, &store, watch).or_raise())
 }
 
 /// Pin a database's file to the disk.
@@ -62,12 +63,13 @@ pub(crate) fn discard_copy(
 pub(crate) fn pin_file(
     py: Python<'_>,
     of: &UpkeepHandle,
-    database: &str,
-    holder: String,
+    database: Text,
+    holder: Text,
     until_us: Option<i64>,
 ) -> PyResult<()> {
     let federation = of.federation()?;
-    py.detach(|| federation.pin_file(database, &FilePin { holder, until_us })).or_raise()
+    py.detach(|| federation.pin_file(&database, &FilePin { holder: holder.into(), until_us }))
+        .or_raise()
 }
 
 /// End a holder's pin; whether there was one.
@@ -75,11 +77,11 @@ pub(crate) fn pin_file(
 pub(crate) fn unpin_file(
     py: Python<'_>,
     of: &UpkeepHandle,
-    database: &str,
-    holder: &str,
+    database: Text,
+    holder: Text,
 ) -> PyResult<bool> {
     let federation = of.federation()?;
-    py.detach(|| federation.unpin_file(database, holder)).or_raise()
+    py.detach(|| federation.unpin_file(&database, &holder)).or_raise()
 }
 
 /// Where the files of all databases are.

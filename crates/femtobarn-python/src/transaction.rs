@@ -17,6 +17,7 @@ use crate::open_transaction::{OpenTransaction, PendingRows, lock, over};
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::ViewHandle;
 use crate::rows::RowBuilder;
+use crate::text::Text;
 
 /// Objects between two checks whether enough are gathered.
 const CHECK_ROWS: usize = 16;
@@ -65,36 +66,36 @@ impl TransactionHandle {
     fn database(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: Text,
         create: bool,
-        place: Option<&str>,
+        place: Option<Text>,
     ) -> PyResult<u32> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
         let found = py.detach(|| {
             if create {
-                transaction.database_or_new(name, place)
+                transaction.database_or_new(&name, place.as_deref())
             } else {
-                transaction.database(name)
+                transaction.database(&name)
             }
         });
         Ok(found.or_raise()?.0)
     }
 
     /// Reserve space for writes to a database.
-    fn reserve(&self, py: Python<'_>, database: &str, bytes: u64) -> PyResult<()> {
+    fn reserve(&self, py: Python<'_>, database: Text, bytes: u64) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
         py.detach(|| {
-            let id = transaction.database(database)?;
+            let id = transaction.database(&database)?;
             transaction.reserve(id, bytes)
         })
         .or_raise()
     }
 
     /// Declare a class, given as JSON.
-    fn declare_class(&self, py: Python<'_>, definition: &str) -> PyResult<()> {
-        let class = Class::from_json(definition).or_raise()?;
+    fn declare_class(&self, py: Python<'_>, definition: Text) -> PyResult<()> {
+        let class = Class::from_json(&definition).or_raise()?;
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
         py.detach(|| transaction.declare_class(&class)).or_raise()
@@ -105,23 +106,23 @@ impl TransactionHandle {
     fn container(
         &self,
         py: Python<'_>,
-        database: &str,
-        name: &str,
-        class_: Option<&str>,
+        database: Text,
+        name: Text,
+        class_: Option<Text>,
         create: bool,
         evolve: bool,
         page_size: Option<usize>,
         cluster_size: Option<u64>,
-        compression: Option<&str>,
-        series: Option<(String, String)>,
+        compression: Option<Text>,
+        series: Option<(Text, Text)>,
     ) -> PyResult<WriterHandle> {
-        let class = class_.map(Class::from_json).transpose().or_raise()?;
+        let class = class_.as_deref().map(Class::from_json).transpose().or_raise()?;
         let series = series.map(|(clock, overlap)| series_options(&clock, &overlap)).transpose()?;
-        let options = container_options(page_size, cluster_size, compression, series)?;
+        let options = container_options(page_size, cluster_size, compression.as_deref(), series)?;
         let mut open = lock(py, &self.open)?;
         let transaction = if evolve { open.flush_all(py)? } else { open.transaction.get_mut()? };
         let (key, class) = py.detach(|| {
-            find_container(transaction, database, name, class, create, evolve, options)
+            find_container(transaction, &database, &name, class, create, evolve, options)
         })?;
         let entries = transaction.entries(key).or_raise()?;
         let rows = RowBuilder::new(py, &class);
@@ -171,9 +172,9 @@ impl TransactionHandle {
     }
 
     /// A container with the transaction's changes so far.
-    fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
+    fn view(&self, py: Python<'_>, path: Text) -> PyResult<ViewHandle> {
         self.with(py, |transaction, group| {
-            let view = py.detach(|| transaction.view(path)).or_raise()?;
+            let view = py.detach(|| transaction.view(&path)).or_raise()?;
             Ok(ViewHandle::new(view, group))
         })
     }
@@ -187,25 +188,25 @@ impl TransactionHandle {
         })
     }
 
-    fn drop_database(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+    fn drop_database(&self, py: Python<'_>, name: Text) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
-        py.detach(|| transaction.drop_database(name)).or_raise()?;
+        py.detach(|| transaction.drop_database(&name)).or_raise()?;
         open.gather_anew(py)
     }
 
-    fn rename_database(&self, py: Python<'_>, name: &str, new_name: &str) -> PyResult<()> {
+    fn rename_database(&self, py: Python<'_>, name: Text, new_name: Text) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        py.detach(|| transaction.rename_database(name, new_name)).or_raise()
+        py.detach(|| transaction.rename_database(&name, &new_name)).or_raise()
     }
 
-    fn drop_container(&self, py: Python<'_>, database: &str, name: &str) -> PyResult<()> {
+    fn drop_container(&self, py: Python<'_>, database: Text, name: Text) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
         let dropped = py.detach(|| {
-            let database = transaction.database(database)?;
-            transaction.drop_container(database, name)
+            let database = transaction.database(&database)?;
+            transaction.drop_container(database, &name)
         });
         dropped.or_raise()?;
         open.gather_anew(py)
@@ -214,15 +215,15 @@ impl TransactionHandle {
     fn rename_container(
         &self,
         py: Python<'_>,
-        database: &str,
-        name: &str,
-        new_name: &str,
+        database: Text,
+        name: Text,
+        new_name: Text,
     ) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
         let renamed = py.detach(|| {
-            let database = transaction.database(database)?;
-            transaction.rename_container(database, name, new_name)
+            let database = transaction.database(&database)?;
+            transaction.rename_container(database, &name, &new_name)
         });
         renamed.or_raise().map(drop)
     }
@@ -348,19 +349,19 @@ impl WriterHandle {
     fn create_index(
         &self,
         py: Python<'_>,
-        name: &str,
-        fields: Vec<String>,
+        name: Text,
+        fields: Vec<Text>,
         unique: bool,
     ) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        py.detach(|| transaction.create_index(self.key, name, &fields, unique)).or_raise()
+        py.detach(|| transaction.create_index(self.key, &name, &fields, unique)).or_raise()
     }
 
-    fn drop_index(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+    fn drop_index(&self, py: Python<'_>, name: Text) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        py.detach(|| transaction.drop_index(self.key, name)).or_raise()
+        py.detach(|| transaction.drop_index(self.key, &name)).or_raise()
     }
 
     /// A view of the container with the transaction's changes so far.

@@ -1,7 +1,6 @@
 //! Operating a federation: tags, retention, locks, checks, repair, backups.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use femtobarn::{
     At, CheckLevel, CheckReport, Csn, Federation, FileMetadata, Problem, RepairOptions, Retention,
@@ -16,6 +15,7 @@ use crate::error::OrRaise;
 use crate::handles::{ForkGuard, HandleGroup};
 use crate::progress::watched;
 use crate::read::snapshot::SnapshotHandle;
+use crate::text::{FilePath, Text};
 
 /// A handle on an open federation for its operators.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -43,18 +43,18 @@ impl UpkeepHandle {
     fn tag(
         &self,
         py: Python<'_>,
-        name: &str,
+        name: Text,
         csn: Option<CsnArgument>,
-        message: &str,
+        message: Text,
     ) -> PyResult<u64> {
         let federation = self.federation.get()?;
-        let tag = py.detach(|| federation.tag(name, csn.map(|it| it.0), message)).or_raise()?;
+        let tag = py.detach(|| federation.tag(&name, csn.map(|it| it.0), &message)).or_raise()?;
         Ok(tag.csn.0)
     }
 
-    fn untag(&self, py: Python<'_>, name: &str) -> PyResult<()> {
+    fn untag(&self, py: Python<'_>, name: Text) -> PyResult<()> {
         let federation = self.federation.get()?;
-        py.detach(|| federation.untag(name)).or_raise()
+        py.detach(|| federation.untag(&name)).or_raise()
     }
 
     fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
@@ -74,9 +74,9 @@ impl UpkeepHandle {
     }
 
     /// The snapshot of a tag.
-    fn tagged(&self, py: Python<'_>, name: String) -> PyResult<SnapshotHandle> {
+    fn tagged(&self, py: Python<'_>, name: Text) -> PyResult<SnapshotHandle> {
         let federation = self.federation.get()?;
-        let snapshot = py.detach(|| federation.snapshot_at(&At::Tag(name))).or_raise()?;
+        let snapshot = py.detach(|| federation.snapshot_at(&At::Tag(name.into()))).or_raise()?;
         Ok(SnapshotHandle::new(snapshot, self.federation.group()))
     }
 
@@ -171,8 +171,8 @@ impl UpkeepHandle {
     fn backup<'py>(
         &self,
         py: Python<'py>,
-        folder: PathBuf,
-        since: Option<PathBuf>,
+        folder: FilePath,
+        since: Option<FilePath>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let federation = self.federation.get()?;
@@ -194,13 +194,13 @@ impl UpkeepHandle {
     fn detach(
         &self,
         py: Python<'_>,
-        database: &str,
-        to: Option<PathBuf>,
+        database: Text,
+        to: Option<FilePath>,
         lock_wait: f64,
     ) -> PyResult<String> {
         let federation = self.federation.get()?;
         let wait = lock_wait_of(lock_wait)?;
-        let path = py.detach(|| federation.detach(database, to.as_deref(), wait)).or_raise()?;
+        let path = py.detach(|| federation.detach(&database, to.as_deref(), wait)).or_raise()?;
         Ok(path.display().to_string())
     }
 }
@@ -229,7 +229,7 @@ impl UpkeepHandle {
 
 /// Identify a file.
 #[pyfunction]
-pub(crate) fn identify(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn identify(py: Python<'_>, path: FilePath) -> PyResult<Bound<'_, PyDict>> {
     let metadata = py.detach(|| femtobarn::identify(&path)).or_raise()?;
     file_metadata(py, &metadata)
 }

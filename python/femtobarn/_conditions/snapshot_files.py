@@ -29,6 +29,7 @@ from .._exceptions import (
     StorageError,
     UnsupportedError,
     check_progress,
+    path_text,
 )
 from .._femtobarn import series_definition
 from .._query.projections import Projection
@@ -315,7 +316,7 @@ def _rename(file: Path, target: Path) -> None:
 
 def _new_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file that can be made."""
-    target = Path(path)
+    target = Path(path_text(path))
     if os.path.lexists(target):
         raise _exists(target)
     if not target.parent.is_dir():

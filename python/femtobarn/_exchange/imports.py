@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .._bars import Told
+from .._exceptions import path_text
 from .._query.paths import Expressions
 from .file_imports import FileOptions, import_file
 from .import_plan import TreeOptions
@@ -64,7 +65,7 @@ class Imports:
             batch_bytes,
             links,
         )
-        return main_tree(import_trees(self, [(os.fspath(path), None)], options, progress))
+        return main_tree(import_trees(self, [(path_text(path), None)], options, progress))
 
     def import_trees(
         self: ImportTarget,
@@ -204,4 +205,4 @@ class Imports:
         3
         """
         options = FileOptions(database, container, class_name, ntuple, expressions, again, progress)
-        return import_file(self, Path(os.fspath(path)), options)
+        return import_file(self, Path(path_text(path)), options)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._bars import Progress, Told, check_told, objects_bar
-from .._exceptions import InvalidError, NotFoundError
+from .._exceptions import InvalidError, NotFoundError, path_text
 from .._schema.references import linked_paths
 from .._schema.types import Definition
 from .batches import read_batches
@@ -96,7 +96,7 @@ def expand_files(files: Files) -> list[tuple[str, str | None]]:
     """
     given = [files] if isinstance(files, str | os.PathLike) else list(files)
     found: dict[tuple[str, str | None], None] = {}
-    for each in [os.fspath(file) for file in given]:
+    for each in [path_text(file) for file in given]:
         path, tree = (each, None) if Path(each).exists() else split_place(each)
         is_pattern = "://" not in path and glob.has_magic(path) and not Path(path).exists()
         # Path.glob takes no absolute patterns.

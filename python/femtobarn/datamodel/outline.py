@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._exceptions import InvalidError, missing_file, near_misses
+from .._exceptions import InvalidError, missing_file, near_misses, path_text
 
 __all__ = ["SECTIONS", "read_outline", "read_yaml", "section"]
 
@@ -72,7 +72,7 @@ def read_yaml(source: str | os.PathLike[str] | Mapping[str, Any]) -> Any:
 
     if isinstance(source, Mapping):
         return source
-    path = Path(os.fspath(source))
+    path = Path(path_text(source))
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

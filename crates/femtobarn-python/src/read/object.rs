@@ -165,11 +165,12 @@ impl Object {
         let block = object.block.get_or_init(|| EntryBlock::new(object.entry..object.entry + 1));
         let column = block.column(py, handle, member)?;
         let index = (object.entry - block.entries.start) as usize;
-        column.value(py, index, view, member.name.bind(py), slf)
+        column.value(py, index, view, member.name.bind(py), slf.as_any())
     }
 
     /// The text of the error that an attribute cannot be set.
-    fn unchanging(&self, py: Python<'_>, name: &str) -> String {
+    fn unchanging(&self, name: &Bound<'_, PyString>) -> String {
+        let (py, name) = (name.py(), name.to_string_lossy());
         let oid = self.oid().map_or_else(|_| "oid".to_owned(), |oid| oid.__repr__());
         let class = self.class_name(py).map_or_else(|_| String::new(), |name| name.to_string());
         format!(
@@ -278,8 +279,9 @@ impl Object {
         name: &Bound<'py, PyString>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // Python probes for these names often and expects a cheap error.
-        if name.to_str()?.starts_with("__") {
-            return Err(PyAttributeError::new_err(name.to_string()));
+        let text = name.to_string_lossy();
+        if text.starts_with("__") {
+            return Err(PyAttributeError::new_err(text.into_owned()));
         }
         let (py, class) = (slf.py(), slf.get_type());
         match class.getattr(name) {
@@ -290,8 +292,8 @@ impl Object {
     }
 
     /// Raises `AttributeError`: stored objects do not change.
-    fn __setattr__(&self, py: Python<'_>, name: &str, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyAttributeError::new_err(self.unchanging(py, name)))
+    fn __setattr__(&self, name: &Bound<'_, PyString>, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyAttributeError::new_err(self.unchanging(name)))
     }
 
     fn __getitem__<'py>(

@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyList};
 use crate::error::OrRaise;
 use crate::handles::{ForkGuard, HandleGroup};
 use crate::read::view::ViewHandle;
+use crate::text::Text;
 
 /// A federation as of a commit.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -53,11 +54,11 @@ impl SnapshotHandle {
         Ok(rows)
     }
 
-    fn containers<'py>(&self, py: Python<'py>, database: &str) -> PyResult<Bound<'py, PyList>> {
+    fn containers<'py>(&self, py: Python<'py>, database: Text) -> PyResult<Bound<'py, PyList>> {
         let snapshot = self.snapshot.get()?;
         let found = py.detach(|| {
             let catalog = snapshot.federation().catalog();
-            let database = catalog.database(database, snapshot.csn())?;
+            let database = catalog.database(&database, snapshot.csn())?;
             let versions = catalog.newest_versions(database.id, snapshot.csn())?;
             let versions: HashMap<_, _> =
                 versions.into_iter().map(|it| (it.container, it)).collect();
@@ -81,14 +82,14 @@ impl SnapshotHandle {
     }
 
     /// Whether a container of this path exists.
-    fn has(&self, py: Python<'_>, path: &str) -> PyResult<bool> {
+    fn has(&self, py: Python<'_>, path: Text) -> PyResult<bool> {
         let snapshot = self.snapshot.get()?;
-        py.detach(|| snapshot.has(path)).or_raise()
+        py.detach(|| snapshot.has(&path)).or_raise()
     }
 
-    fn view(&self, py: Python<'_>, path: &str) -> PyResult<ViewHandle> {
+    fn view(&self, py: Python<'_>, path: Text) -> PyResult<ViewHandle> {
         let snapshot = self.snapshot.get()?;
-        let view = py.detach(|| snapshot.view(path)).or_raise()?;
+        let view = py.detach(|| snapshot.view(&path)).or_raise()?;
         Ok(ViewHandle::new(view, self.snapshot.group()))
     }
 

@@ -8,6 +8,7 @@ use rntuple::{Value, bytes_of};
 use crate::buffer::Buffer;
 use crate::error::exception;
 use crate::oid::PyOid;
+use crate::text::Text;
 
 /// The fields and values of a dictionary.
 ///
@@ -15,9 +16,9 @@ use crate::oid::PyOid;
 /// `InvalidError` for a value that no key can have.
 pub(crate) fn values_of(wanted: &Bound<'_, PyDict>) -> PyResult<Vec<(String, Value)>> {
     let pair = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-        let name: String = name.extract()?;
+        let name: Text = name.extract()?;
         let value = value_of(&name, &value)?;
-        Ok((name, value))
+        Ok((name.into(), value))
     };
     wanted.iter().map(pair).collect()
 }

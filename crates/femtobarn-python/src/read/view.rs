@@ -22,6 +22,7 @@ use crate::read::object::Object;
 use crate::read::object_fields::ObjectFields;
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::values::{BoundsColumns, columns_of_bounds, values_of};
+use crate::text::Text;
 
 /// Stored bytes beyond which a read runs on its own thread, so that Ctrl-C interrupts it.
 const LONG_READ_BYTES: f64 = 256e6;
@@ -206,9 +207,9 @@ impl ViewHandle {
 
     /// The bounds of a field's values in each cluster, as bytes: first entries and ends (`int64`), least and
     /// greatest values (`float64`), and whether there is NaN (one byte each); `None` if nothing is known.
-    fn statistics(&self, py: Python<'_>, path: &str) -> PyResult<Option<BoundsColumns>> {
+    fn statistics(&self, py: Python<'_>, path: Text) -> PyResult<Option<BoundsColumns>> {
         let view = self.view.get()?;
-        let clusters = py.detach(|| view.statistics(path)).or_raise()?;
+        let clusters = py.detach(|| view.statistics(&path)).or_raise()?;
         Ok((!clusters.is_empty()).then(|| columns_of_bounds(&clusters)))
     }
 
@@ -247,7 +248,7 @@ impl ViewHandle {
     fn read<'py>(
         &self,
         py: Python<'py>,
-        paths: Vec<String>,
+        paths: Vec<Text>,
         start: u64,
         stop: u64,
     ) -> PyResult<Bound<'py, PyTuple>> {
@@ -268,19 +269,19 @@ impl ViewHandle {
         &self,
         py: Python<'py>,
         entries: &Bound<'py, PyAny>,
-        paths: Vec<String>,
+        paths: Vec<Text>,
     ) -> PyResult<Bound<'py, PyTuple>> {
         let view = self.view.get()?.clone();
         fetched(py, entries, move |entries| view.fetch(&selection(&view, &paths)?, entries))
     }
 
     /// Numbers of items (`int64`) of the collection at a path, for a range of entries.
-    fn counts(&self, py: Python<'_>, path: &str, start: u64, stop: u64) -> PyResult<Buffer> {
+    fn counts(&self, py: Python<'_>, path: Text, start: u64, stop: u64) -> PyResult<Buffer> {
         let view = self.view.get()?;
         let array: Array = py
-            .detach(|| view.read(&view.select(&[format!("{path}.#")])?, start..stop))
+            .detach(|| view.read(&view.select(&[format!("{}.#", &*path)])?, start..stop))
             .or_raise()?;
-        let counts = counts_of(&array, path);
+        let counts = counts_of(&array, &path);
         counts
             .map(Buffer)
             .ok_or_else(|| exception("invalid", format!("field {path:?} holds no collection")))
@@ -293,7 +294,7 @@ fn is_quick(view: &View, values: &[(String, Value)]) -> femtobarn::Result<bool> 
     Ok(view.index_for(&names)?.is_some_and(|(_, fields)| fields == names.len()))
 }
 
-fn selection(view: &View, paths: &[String]) -> femtobarn::Result<Selection> {
+fn selection(view: &View, paths: &[Text]) -> femtobarn::Result<Selection> {
     view.select(paths)
 }
 
