@@ -1,13 +1,16 @@
 """What a type checker knows of persistent classes and of views.
 
-mypy must find the type in the comment of a line of `PROGRAM`, or refuse the line if the comment says so.
+mypy and pyright must find the type in the comment of a line of `PROGRAM`, or refuse the line if the comment
+says so. The package basedpyright is pyright with what it needs to run.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,8 +69,9 @@ first(view, view)  # refused
 """
 
 
-def found_by_mypy(path: Path, cache: Path) -> dict[int, str]:
+def found_by_mypy(path: Path, project: Path) -> dict[int, str]:
     """Return the type that mypy reveals on each line, or that it is refused."""
+    cache = project / ".cache" / "mypy"
     command = [sys.executable, "-m", "mypy", "--strict", "--no-pretty", f"--cache-dir={cache}", path.name]
     done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
     found = re.findall(r":(\d+): (note: Revealed type is \"(.*)\"|error: .*)", done.stdout)
@@ -75,15 +79,40 @@ def found_by_mypy(path: Path, cache: Path) -> dict[int, str]:
     return {int(line): _plain(revealed) if revealed else "refused" for line, _, revealed in found}
 
 
+def found_by_pyright(path: Path, _: Path) -> dict[int, str]:
+    """Return the type that pyright reveals on each line, or that it is refused."""
+    pytest.importorskip("basedpyright")
+    settings = {"typeCheckingMode": "standard", "extraPaths": [str(Path(fb.__file__).parents[1])]}
+    path.with_name("pyrightconfig.json").write_text(json.dumps(settings))
+    command = [
+        sys.executable,
+        "-m",
+        "basedpyright",
+        "--outputjson",
+        "--pythonpath",
+        sys.executable,
+        path.name,
+    ]
+    done = subprocess.run(command, cwd=path.parent, capture_output=True, text=True, check=False)
+    found = {}
+    for each in json.loads(done.stdout)["generalDiagnostics"]:
+        revealed = re.fullmatch(r'Type of ".*" is "(.*)"', each["message"])
+        found[each["range"]["start"]["line"] + 1] = _plain(revealed[1]) if revealed else "refused"
+    return found
+
+
 def _plain(text: str) -> str:
     """Return a type without the modules of its names."""
     return re.sub(r"\b(\w+\.)+", "", text)
 
 
-def test_checkers_know_fields_of_classes_and_of_typed_views(tmp_path: Path, project: Path) -> None:
+@pytest.mark.parametrize("found_by", [found_by_mypy, found_by_pyright])
+def test_checkers_know_fields_of_classes_and_of_typed_views(
+    tmp_path: Path, project: Path, found_by: Callable[[Path, Path], dict[int, str]]
+) -> None:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    found = found_by_mypy(path, project / ".cache" / "mypy")
+    found = found_by(path, project)
     seen = [
         line.partition("  # ")[0] + (f"  # {found[number]}" if number in found else "")
         for number, line in enumerate(PROGRAM.splitlines(), start=1)
