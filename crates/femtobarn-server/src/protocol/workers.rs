@@ -93,6 +93,14 @@ impl Workers {
         Ok(())
     }
 
+    /// Runs a task on the first thread. A lone client's connection is there, too, and what it waits for there
+    /// wakes no other thread.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        if let Some(worker) = self.workers.first() {
+            worker.handle.spawn(task);
+        }
+    }
+
     /// Ends all connections and threads.
     pub fn stop(&self) {
         self.workers.iter().for_each(|worker| worker.stop.notify_one());

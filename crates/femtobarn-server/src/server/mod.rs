@@ -159,7 +159,7 @@ impl Server {
             listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
         let mut attracting = vec![runtime.spawn(listener::accept(listener, protocols))];
         attracting.extend(open.membership.map(|it| runtime.spawn(it.hold(address.port()))));
-        start_tasks(&runtime, &state);
+        start_tasks(&runtime, &workers[0], &state);
         tracing::info!(%address, exports = ?names, "serving");
         Ok(Server {
             address,
@@ -312,13 +312,13 @@ fn mounted(
 }
 
 /// What the server does without being asked.
-fn start_tasks(runtime: &Runtime, state: &ServerState) {
+fn start_tasks(runtime: &Runtime, root_workers: &Workers, state: &ServerState) {
     runtime.spawn(Arc::clone(&state.logical).close_idle());
     for (_, cache) in &state.caches {
         runtime.spawn(Arc::clone(cache).clear_idle());
     }
     if let Some(redirector) = state.logical.redirector.clone() {
-        runtime.spawn(async move { redirector.watch().await });
+        root_workers.spawn(async move { redirector.watch().await });
     }
 }
 
