@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use femtobarn_archive::Recaller;
+use femtobarn_archive::{Recaller, WantedBy};
 use femtobarn_catalog::DatabaseId;
 
 use crate::sealed::{Sealed, on};
@@ -39,8 +39,9 @@ fn a_store_that_hangs_holds_up_no_other() {
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
     archive.evict(run7, &mut *on()).unwrap();
     let recaller = Recaller::new(archive.into());
+    let wanted = WantedBy { user: "ann", ..WantedBy::default() };
     for database in on_tape {
-        assert!(recaller.recall(database, "ann", 0).unwrap().is_some());
+        assert!(recaller.recall(database, wanted).unwrap().is_some());
     }
     let running = |store: &str| {
         let excerpt = recaller.excerpt(100);
@@ -49,7 +50,7 @@ fn a_store_that_hangs_holds_up_no_other() {
     while running("tape") < 3 {
         std::thread::yield_now();
     }
-    while recaller.recall(run7, "ann", 0).unwrap().is_some() {
+    while recaller.recall(run7, wanted).unwrap().is_some() {
         std::thread::yield_now();
     }
     assert_eq!(running("tape"), 3, "each store has its own streams");
