@@ -15,7 +15,6 @@ from ._data.casts import Values
 from ._data.results import as_library
 from ._exceptions import (
     ClosedError,
-    InvalidError,
     NotFoundError,
     WrongTypeError,
     check_text,
@@ -23,8 +22,6 @@ from ._exceptions import (
     near_misses,
 )
 from ._exchange.exports import export_objects
-from ._exchange.origins import CONTAINER as ORIGINS
-from ._exchange.podio_files import METADATA
 from ._html import html_table
 from ._lazy import ak
 from ._objects.behaviours import array_behavior
@@ -35,9 +32,9 @@ from ._query.projections import Projection
 from ._query.selection import Where
 from ._schema.types import Definition, Link, Record, innermost, plain_name
 from ._views.collection import Collection, concat
-from ._views.friends import with_friends
+from ._views.friends import fields_of_friends, with_friends
 from ._views.picked import PickedView
-from ._views.podio import check_layout, export_podio
+from ._views.podio import categories, check_layout, export_podio
 from ._views.requests import Request
 from ._views.view import View
 
@@ -170,13 +167,7 @@ class Snapshot(Mapping[str, View[Object]]):
         >>> fed.friend("run1/events", "ml/scores").arrays(where="n > 5 and scores.bdt < 1").to_list()
         [{'n': 6, 'scores': {'bdt': 0.75}}]
         """
-        fields: dict[str, str] = {}
-        for field, path in [*((each.rpartition("/")[2], each) for each in friends), *named.items()]:
-            if field in fields:
-                raise InvalidError(
-                    f"{fields[field]} and {path} would both be {field!r}; name one: {field}_2={path!r}"
-                )
-            fields[field] = path
+        fields = fields_of_friends(friends, named)
         return with_friends(self._opened(name), {field: self[path] for field, path in fields.items()})
 
     def _ipython_key_completions_(self) -> list[str]:
@@ -375,24 +366,15 @@ class Snapshot(Mapping[str, View[Object]]):
         chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
         if layout is not None:
             check_layout(layout, path, format, aliases)
-            return export_podio(self._events_of(paths), path, chosen, where, progress=progress)
+            return export_podio(
+                categories({each: self[each] for each in paths}), path, chosen, where, progress=progress
+            )
         exported = {}
         for name, each in zip(plain, paths, strict=True):
             view = self[each]
             request = Request.of(view.definition, chosen, where, aliases=aliases)
             exported[name if unique else each.replace("/", "_")] = view._exported(request, view._window)
         return export_objects(exported, path, format=format, progress=progress)
-
-    def _events_of(self, paths: list[str]) -> dict[str, tuple[View[Object], range]]:
-        """Return the containers with events by their names, which are categories in podio's layout."""
-        events = {}
-        for path in paths:
-            view, category = self[path], path.rpartition("/")[2]
-            if category in events:
-                raise InvalidError(f"{', '.join(paths)}: a file of podio has one category of each name")
-            if category not in (METADATA, ORIGINS):
-                events[category] = view, view._window
-        return events
 
     def _container_paths(self, name: str) -> list[str]:
         """Return the path of a container, or of all containers of a database."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .._femtobarn import ViewHandle
     from .._snapshots import Snapshot
 
-__all__ = ["FriendView", "check_not_longer", "with_friends"]
+__all__ = ["FriendView", "check_not_longer", "fields_of_friends", "with_friends"]
 
 
 class FriendHandle:
@@ -170,6 +170,24 @@ class FriendView(View[T]):
         named = {name: each.name for name, each in self._friends.friends.items()}
         window = (self._window.start, self._window.stop)
         return _friend_view_at, (self.snapshot, self.name, named, *window, self._recast_to)
+
+
+def fields_of_friends(paths: Iterable[str], named: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths of friends by the names of their fields, which are those of the containers or given.
+
+    Raises
+    ------
+    InvalidError
+        If two would have one name.
+    """
+    fields: dict[str, str] = {}
+    for field, path in [*((each.rpartition("/")[2], each) for each in paths), *named.items()]:
+        if field in fields:
+            raise InvalidError(
+                f"{fields[field]} and {path} would both be {field!r}; name one: {field}_2={path!r}"
+            )
+        fields[field] = path
+    return fields
 
 
 def with_friends(partner: View, friends: Mapping[str, View]) -> View:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .._bars import Told
 from .._exceptions import InvalidError, NotFoundError, near_misses
 from .._exchange.exports import export_objects, format_of
+from .._exchange.origins import CONTAINER as ORIGINS
 from .._exchange.podio_files import METADATA, PodioMetadata
 from .._query.paths import Expressions
 from .._query.selection import Where
@@ -18,7 +19,7 @@ from .requests import Request
 if TYPE_CHECKING:
     from .columns import Columns
 
-__all__ = ["check_layout", "export_podio"]
+__all__ = ["categories", "check_layout", "export_podio"]
 
 LAYOUTS = ("podio",)
 
@@ -39,6 +40,24 @@ def check_layout(
         raise InvalidError("podio's layout is that of ROOT files; give the file the suffix .root")
     if aliases:
         raise InvalidError("podio's layout has collections alone, and no computed columns; leave out aliases")
+
+
+def categories(views: Mapping[str, Columns]) -> dict[str, tuple[Columns, range]]:
+    """Return the containers with events, given by their paths, by their names: categories in podio's layout.
+
+    Raises
+    ------
+    InvalidError
+        If two containers have one name.
+    """
+    events: dict[str, tuple[Columns, range]] = {}
+    for path, view in views.items():
+        category = path.rpartition("/")[2]
+        if category in events:
+            raise InvalidError(f"{', '.join(views)}: a file of podio has one category of each name")
+        if category not in (METADATA, ORIGINS):
+            events[category] = view, view._window
+    return events
 
 
 def export_podio(
