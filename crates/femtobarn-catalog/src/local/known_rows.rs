@@ -287,6 +287,17 @@ mod tests {
     }
 
     #[test]
+    fn a_refused_group_tells_that_a_change_before_it_is_not_on_the_page() {
+        let folder = tempfile::tempdir().unwrap();
+        let recent = RecentChanges::open(folder.path()).unwrap();
+        recent.add((&state(0), &state(1)), None, &[TouchedRows::default()]).unwrap();
+        let mut known = known_at(&recent, 1);
+        recent.add((&state(2), &state(3)), None, &[]).unwrap();
+        assert!(known.advance(&state(3), Some(&recent)));
+        assert_eq!(which(&known), [false, false]);
+    }
+
+    #[test]
     fn a_page_that_is_lost_or_torn_says_nothing_and_its_successor_nothing_of_before() {
         let folder = tempfile::tempdir().unwrap();
         let recent = RecentChanges::open(folder.path()).unwrap();

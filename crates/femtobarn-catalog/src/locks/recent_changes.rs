@@ -15,8 +15,8 @@
 //! Invariants:
 //! 1. The page means something only while it has the state that the log is in. So a change that is not on it, because
 //!    its process was killed, or is of a program that does not know this page, makes it mean nothing.
-//! 2. The holder of the turn to commit writes it. If the page did not have the state before its change, it skips 256
-//!    counts: nobody knows what the changes in between touched.
+//! 2. The holder of the turn to commit writes it. If the page did not have the state before its change, it skips 257
+//!    counts, one more than the page has: nobody knows what the changes in between touched.
 //! 3. A page whose checksum differs is being written and means nothing.
 
 use std::path::Path;
@@ -106,12 +106,12 @@ impl RecentChanges {
         let mut page = self.read().unwrap_or_else(RecentPage::new);
         let is_next = page.words[1..HEAD] == before[..];
         if !is_next {
-            page.words[COUNT] += CHANGES as u64;
+            page.words[COUNT] = page.words[COUNT].wrapping_add(CHANGES as u64 + 1);
         }
         let first = page.words[COUNT];
         for change in changes {
             page.words[FIRST + (page.words[COUNT] % CHANGES as u64) as usize] = change.0;
-            page.words[COUNT] += 1;
+            page.words[COUNT] = page.words[COUNT].wrapping_add(1);
         }
         page.words[1..HEAD].copy_from_slice(after);
         page.words[HEAD] = head.unwrap_or(Csn::ZERO).0;
@@ -174,5 +174,25 @@ impl RecentPage {
         words.fold(0x243f_6a88_85a3_08d3, |sum: u64, word| {
             (sum.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_with_the_largest_count_is_no_page_to_stumble_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let recent = RecentChanges::open(folder.path()).unwrap();
+        let mut page = RecentPage::new();
+        page.words[COUNT] = u64::MAX;
+        page.words[0] = page.checksum();
+        let bytes: Vec<u8> = page.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        recent.file.write_at(&bytes, 0).unwrap();
+        for before in [1, 2] {
+            let states = (&[before; LOG_STATE_WORDS], &[before + 1; LOG_STATE_WORDS]);
+            recent.add(states, None, &[TouchedRows::ALL]).unwrap();
+        }
     }
 }

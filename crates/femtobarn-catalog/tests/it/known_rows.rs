@@ -120,6 +120,27 @@ fn the_page_of_recent_changes_may_be_lost_or_damaged() {
     assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 11, two.at));
 }
 
+/// A group of which all commits are refused may write the log, but makes no change.
+#[test]
+fn a_group_that_is_refused_does_not_hide_a_change_before_it() {
+    let mut two = Two::new();
+    // A page that has seen versions alone.
+    fs::write(two.fed.folder.join("locks/recent"), b"").unwrap();
+    two.publish_elsewhere(2);
+    assert_eq!(two.seen(), ("run7".to_owned(), "events".to_owned(), 2, two.at));
+    let sql = Connection::open(two.fed.folder.join("catalogue.sqlite")).unwrap();
+    sql.execute("UPDATE database_names SET name = 'run9'", []).unwrap();
+    let refused = || {
+        let versions = vec![version(two.fed.database, two.events, None, 3)];
+        Commit { versions, ..Commit::default() }
+    };
+    let results = two.other.commit_all(vec![refused(), refused()]);
+    assert!(results.iter().all(Result::is_err));
+    let database = two.fed.catalog.database_by_id(two.fed.database, Csn::MAX).unwrap();
+    assert_eq!(database.name, "run9");
+    assert_eq!(two.seen(), ("run9".to_owned(), "events".to_owned(), 2, two.at));
+}
+
 /// A commit that is refused leaves what is known as it was.
 #[test]
 fn a_refused_commit_changes_nothing_that_is_known() {
