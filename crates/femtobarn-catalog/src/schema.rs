@@ -79,6 +79,12 @@ pub(crate) fn use_write_ahead_log(connection: &Connection) -> SqlResult<()> {
     )))
 }
 
+/// Whether SQLite is in write-ahead-log mode.
+pub(crate) fn has_write_ahead_log(connection: &Connection) -> SqlResult<bool> {
+    let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
+    Ok(mode == "wal")
+}
+
 /// Raises the format of a catalogue, which releases that do not know it refuse.
 pub(crate) fn raise_format(connection: &Connection, format: u32) -> SqlResult<()> {
     let raise = "UPDATE federation SET value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT) \

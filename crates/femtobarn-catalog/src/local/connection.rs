@@ -25,10 +25,13 @@ use crate::sql::{AtPath, BUSY_WAIT};
 const CHECKPOINT_PAGES: u32 = 4096;
 const STATEMENTS_MAX: usize = 64;
 
-/// A connection, and whether it was opened as immutable.
+/// A connection, and how it was opened.
 pub(super) struct CatalogueConnection {
     pub(super) sql: Connection,
     immutable: bool,
+    /// Whether it reads the log. One that is not immutable does not if the catalogue comes from another program, such
+    /// as a shell, and nobody has changed it since.
+    has_log: bool,
 }
 
 impl CatalogueConnection {
@@ -46,9 +49,11 @@ impl CatalogueConnection {
     pub(super) fn open_writer(path: &Path) -> Result<Self> {
         let sql = open_shared(path)?;
         schema::use_write_ahead_log(&sql).at(path)?;
+        // A log that is new is made at the first look at the catalogue, and its file is opened next.
+        sql.query_row("PRAGMA schema_version", [], |_| Ok(())).at(path)?;
         // Checkpoints still sync.
         sql.pragma_update(None, "synchronous", "normal").at(path)?;
-        Ok(CatalogueConnection { sql, immutable: false })
+        Ok(CatalogueConnection { sql, immutable: false, has_log: true })
     }
 
     /// Disables the checkpoint that closing this connection would run: less of the log may be on the disk than can
@@ -63,19 +68,21 @@ impl CatalogueConnection {
         self.immutable || self.sql.is_readonly(rusqlite::MAIN_DB).unwrap_or(true)
     }
 
-    /// The state of the log, which an immutable connection does not look at.
+    /// The state of the log, if this connection reads it.
     pub(super) fn log_state(&self) -> Option<LogState> {
-        if self.immutable { None } else { log_state(&self.sql) }
+        if self.has_log { log_state(&self.sql) } else { None }
     }
 
     /// Whether this connection may miss newer commits.
     pub(super) fn is_stale(&self, path: &Path) -> bool {
-        self.immutable && log_size(path) > 0
+        !self.has_log && log_size(path) > 0
     }
 
     fn open_shared_reader(path: &Path) -> Result<(Self, FederationIdentity)> {
-        let handle = CatalogueConnection { sql: open_shared(path)?, immutable: false };
+        let sql = open_shared(path)?;
+        let mut handle = CatalogueConnection { sql, immutable: false, has_log: false };
         let identity = handle.identify(path)?;
+        handle.has_log = schema::has_write_ahead_log(&handle.sql).at(path)?;
         handle.sql.pragma_update(None, "query_only", true).at(path)?;
         Ok((handle, identity))
     }
@@ -95,7 +102,7 @@ impl CatalogueConnection {
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let sql = Connection::open_with_flags(immutable_uri(path), flags).at(path)?;
-        let handle = CatalogueConnection { sql, immutable: true };
+        let handle = CatalogueConnection { sql, immutable: true, has_log: false };
         let identity = handle.identify(path)?;
         Ok((handle, identity))
     }

@@ -148,9 +148,10 @@ impl Connections {
         state: Option<LogState>,
         use_rows: impl FnOnce(&mut KnownRows) -> T,
     ) -> Option<T> {
+        let state = state?;
         let recent = self.recent();
         let mut known = self.known.lock();
-        known.advance(&state?, recent.as_deref()).then(|| use_rows(&mut known))
+        known.advance(&state, recent.as_deref()).then(|| use_rows(&mut known))
     }
 
     fn recent(&self) -> Option<Arc<RecentChanges>> {

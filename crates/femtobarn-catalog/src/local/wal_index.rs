@@ -15,7 +15,7 @@ use crate::locks::{LOG_STATE_WORDS, LogState};
 /// Bytes of the first part of the index, which SQLite maps as a whole.
 const PART_BYTES: i32 = 32 << 10;
 
-/// The state of the log now; `None` while it is being written, before the index is in use, and where there is none, as on
+/// The state of the log now, of a connection that reads it; `None` while it is being written, before the index is in use, and where there is none, as on
 /// a read-only medium.
 pub(super) fn log_state(connection: &Connection) -> Option<LogState> {
     let [first, second] = headers(connection)?;
@@ -25,30 +25,28 @@ pub(super) fn log_state(connection: &Connection) -> Option<LogState> {
     // SQLite writes the second copy first.
     let state = read(first);
     fence(Ordering::Acquire);
-    let [_, is_in_use] = halves(state[1]);
-    (state == read(second) && is_in_use & 0xff != 0).then_some(state)
+    let is_in_use = state[1].to_ne_bytes()[4] != 0;
+    (is_in_use && state == read(second)).then_some(state)
 }
 
 /// Whether exactly one change lies between two states.
 pub(super) fn is_next(before: &LogState, after: &LogState) -> bool {
-    let [[before, _], [after, _]] = [before, after].map(|state| halves(state[1]));
-    after.wrapping_sub(before) == 1
+    let changes = |state: &LogState| {
+        let [a, b, c, d, ..] = state[1].to_ne_bytes();
+        u32::from_ne_bytes([a, b, c, d])
+    };
+    changes(after).wrapping_sub(changes(before)) == 1
 }
 
-/// The number of changes, and the part of the header with the byte that says that it is in use.
-fn halves(word: u64) -> [u32; 2] {
-    let bytes = word.to_ne_bytes();
-    let half = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap_or_default());
-    [half(0), half(4)]
-}
-
-/// Both copies of the header, in the memory of an open connection.
+/// Both copies of the header, in the memory of a connection that reads the log; any other would open the index, and
+/// never close it.
 fn headers(connection: &Connection) -> Option<&[[AtomicU64; LOG_STATE_WORDS]; 2]> {
     let mut file: *mut ffi::sqlite3_file = null_mut();
     let mut part: *mut c_void = null_mut();
     // SAFETY: the connection is open while it is borrowed. SQLite writes a pointer to its own file object, whose
     // methods take that object. The part of the index that it maps is `PART_BYTES` long, aligned to a page, and stays
-    // mapped until the connection is closed; other processes write it, hence the atomic words.
+    // mapped while the connection has the log, which it cannot lose while it is borrowed here. Other threads and
+    // processes write it, hence the atomic words.
     unsafe {
         let asked = ffi::sqlite3_file_control(
             connection.handle(),

@@ -141,6 +141,28 @@ fn a_group_that_is_refused_does_not_hide_a_change_before_it() {
     assert_eq!(two.seen(), ("run9".to_owned(), "events".to_owned(), 2, two.at));
 }
 
+/// As a shell makes it of a dump, until the first change here.
+#[test]
+fn look_ups_in_a_catalogue_without_a_log_make_no_index_of_one() {
+    let fed = Federation::new();
+    let path = fed.folder.join("catalogue.sqlite");
+    let Federation { catalog, database, folder, keep: _keep } = fed;
+    drop(catalog);
+    let sql = Connection::open(&path).unwrap();
+    sql.pragma_update(None, "journal_mode", "delete").unwrap();
+    drop(sql);
+    let catalog = LocalCatalogue::open(&folder).unwrap();
+    let head = catalog.head().unwrap();
+    assert_eq!(catalog.database_by_id(database, head).unwrap().name, "run7");
+    assert!(!folder.join("catalogue.sqlite-shm").exists());
+    for name in ["events", "hits"] {
+        new_container(&catalog, database, name).unwrap();
+        assert!(catalog.find_container(database, name, Csn::MAX).unwrap().is_some());
+    }
+    drop(catalog);
+    assert!(!folder.join("catalogue.sqlite-shm").exists());
+}
+
 /// A commit that is refused leaves what is known as it was.
 #[test]
 fn a_refused_commit_changes_nothing_that_is_known() {
