@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use memmap2::MmapMut;
+use memmap2::{MmapOptions, MmapRaw};
 use rustix::thread::futex::{self, Flags, Timespec};
 
 use super::target::LockTarget;
@@ -30,7 +30,7 @@ const BELL_BYTES: usize = 8;
 /// The bells of a federation.
 #[derive(Debug)]
 pub(super) struct Bells {
-    memory: MmapMut,
+    memory: MmapRaw,
 }
 
 /// The bell of one lock.
@@ -55,10 +55,7 @@ impl Bells {
         let missing = size.saturating_sub(usize::try_from(file.metadata().ok()?.len()).ok()?);
         // Written, so that no later store finds the disk full. Two processes may both do it.
         file.write_all(&vec![0; missing]).ok()?;
-        // SAFETY: the bytes are read and written as atomic numbers alone, of which every value is valid. No process
-        // makes the file shorter; SQLite maps a file beside it on the same terms.
-        let memory = unsafe { memmap2::MmapOptions::new().len(size).map_mut(&file) };
-        Some(Bells { memory: memory.ok()? })
+        Some(Bells { memory: MmapOptions::new().len(size).map_raw(&file).ok()? })
     }
 
     /// The bell of a byte of the slot of `target`.
@@ -67,10 +64,11 @@ impl Bells {
         let key = (target.slot() << 6 | byte) ^ u64::from(database.0).rotate_right(20);
         let number = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % BELLS;
         let number_at = |offset: usize| {
-            let at = self.memory.as_ptr().wrapping_add(number * BELL_BYTES + offset);
+            let at = self.memory.as_mut_ptr().wrapping_add(number * BELL_BYTES + offset);
             // SAFETY: the offset is a multiple of 4 within the mapping, which starts with a page, lives as long as
-            // `self`, and is used as atomic numbers alone.
-            unsafe { AtomicU32::from_ptr(at.cast_mut().cast()) }
+            // `self`, and is used as atomic numbers alone. No process makes the file shorter; SQLite maps a file beside
+            // it on the same terms.
+            unsafe { AtomicU32::from_ptr(at.cast()) }
         };
         Bell { rings: number_at(0), waiters: number_at(4) }
     }
