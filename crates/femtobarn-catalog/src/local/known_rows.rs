@@ -40,16 +40,13 @@ pub(super) struct KnownRows {
 }
 
 impl KnownRows {
-    /// Whether the rows are those of this state, once what was touched since is forgotten. They are not if another
-    /// thread is ahead.
+    /// Whether the rows are those of this state, once what was touched since is forgotten. They are not if the page is
+    /// of another state, as when another thread is ahead.
     pub(super) fn advance(&mut self, state: &LogState, recent: Option<&RecentChanges>) -> bool {
         if self.state == *state {
             return true;
         }
         let Some(page) = recent.and_then(|recent| recent.page(state)) else { return false };
-        if page.count() < self.count {
-            return false;
-        }
         self.forget(page.touched(self.count, page.count()));
         (self.state, self.count, self.head) = (*state, page.count(), page.head());
         true
@@ -284,6 +281,23 @@ mod tests {
         (259..259 + 257).for_each(|from| change(from, from + 1));
         assert!(known.advance(&state(516), Some(&recent)));
         assert_eq!(which(&known), [false, false], "a page has 256 changes");
+    }
+
+    #[test]
+    fn a_page_that_counts_anew_forgets_what_was_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let recent = RecentChanges::open(folder.path()).unwrap();
+        let change = |from: u64| {
+            let states = (&state(from), &state(from + 1));
+            recent.add(states, Some(Csn(from + 1)), &[TouchedRows::default()]).unwrap();
+        };
+        change(0);
+        let mut known = known_at(&recent, 1);
+        // That of a page which was lost.
+        known.count = u64::MAX;
+        change(1);
+        assert!(known.advance(&state(2), Some(&recent)));
+        assert_eq!((which(&known), known.head()), ([false, false], Some(Csn(2))));
     }
 
     #[test]

@@ -13,11 +13,12 @@
 //! Lock order: the commit queue of this process, the turn to commit ([`crate::locks`]), SQLite's write lock, the
 //! sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
-//! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one SQLite connection; `role`, who may write;
-//! `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups; `commit_queue`, group commit
-//! within a process; `connections`, all connections of a process; `target_names`; `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`, `changes`, `browsing` (for
-//! people), `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`, `backup`, `leading` and `following` (copies at
-//! other servers); `creation` makes the folder.
+//! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one SQLite connection; `role`,
+//! who may write; `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups;
+//! `commit_queue`, group commit within a process; `connections`, all connections of a process; `target_names`;
+//! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
+//! `changes`, `browsing` (for people), `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`,
+//! `backup`, `leading` and `following` (copies at other servers); `creation` makes the folder.
 
 mod backup;
 mod browsing;

@@ -15,8 +15,8 @@ use crate::locks::{LOG_STATE_WORDS, LogState};
 /// Bytes of the first part of the index, which SQLite maps as a whole.
 const PART_BYTES: i32 = 32 << 10;
 
-/// The state of the log now, of a connection that reads it; `None` while it is being written, before the index is in use, and where there is none, as on
-/// a read-only medium.
+/// The state of the log now, of a connection that reads it; `None` while it is being written, before the index is in
+/// use, and where there is none, as on a read-only medium.
 pub(super) fn log_state(connection: &Connection) -> Option<LogState> {
     let [first, second] = headers(connection)?;
     let read = |header: &[AtomicU64; LOG_STATE_WORDS]| {

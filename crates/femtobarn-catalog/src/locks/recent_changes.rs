@@ -21,11 +21,11 @@
 
 use std::path::Path;
 
+use uuid::Uuid;
+
 use super::file::LockFile;
-use crate::clock;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
-use crate::numbers::unsigned;
 
 /// A state of the catalogue's log, which differs after each change.
 pub(crate) type LogState = [u64; LOG_STATE_WORDS];
@@ -137,11 +137,10 @@ impl RecentChanges {
 }
 
 impl RecentPage {
-    /// A page without changes. Its count is larger by far than that of any page before, since there are fewer than 1,024
-    /// changes in a microsecond.
+    /// A page without changes. Its count is random, so far from that of any page before.
     fn new() -> Self {
         let mut words = [0; WORDS];
-        words[COUNT] = unsigned(clock::utc_us()) << 10;
+        words[COUNT] = Uuid::new_v4().as_u64_pair().0 >> 1;
         RecentPage { words }
     }
 
