@@ -117,8 +117,8 @@ impl Connections {
         found
     }
 
-    /// What `find` takes from the rows that this process knows, or else what `look_up` finds in the catalogue, which `keep`
-    /// may add to them if it is of the newest state.
+    /// What `find` takes from the rows that this process knows, or else what `look_up` finds in the catalogue,
+    /// which `keep` may add to them if it is of the newest state.
     pub(super) fn recall<T>(
         &self,
         find: impl FnOnce(&KnownRows) -> Option<T>,

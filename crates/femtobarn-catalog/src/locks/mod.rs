@@ -34,9 +34,9 @@
 //! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation, the
 //! turn to commit, and the sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
-//! Modules, from below: `record` and `target`; `file`, a lock file; `bells`, `waiters` and `wait_queue`; `monitor`, which
-//! lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these `commit_turn`,
-//! `log_progress` and `recent_changes`, which the catalogue alone uses.
+//! Modules, from below: `record` and `target`; `file`, a lock file; `bells`, `waiters` and `wait_queue`; `monitor`,
+//! which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these
+//! `commit_turn`, `log_progress` and `recent_changes`, which the catalogue alone uses.
 
 mod backend;
 mod bells;

@@ -165,8 +165,8 @@ mod tests {
     const DATABASE: DatabaseId = DatabaseId(3);
     const CONTAINER: ContainerId = ContainerId(7);
 
-    /// Blocks until exactly `count` waiters stand on the stairs. One at the top that finds a stair taken does not. A waiter
-    /// that moves down during a look is seen twice, so two looks have to be equal.
+    /// Blocks until exactly `count` waiters stand on the stairs. One at the top that finds a stair taken does not.
+    /// A waiter that moves down during a look is seen twice, so two looks have to be equal.
     fn until_standing(federation: &Path, count: usize) {
         let target = LockTarget::Container(DATABASE, CONTAINER);
         let path = federation.join(LOCKS_FOLDER).join(target.file_name());
