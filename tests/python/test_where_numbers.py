@@ -92,6 +92,14 @@ def test_numbers_are_computed_with_in_64_bits(text: str, expected: list[int]) ->
     assert np.flatnonzero(selection.evaluate(COLUMNS, 6)).tolist() == expected
 
 
+def test_functions_in_terms_take_real_numbers_as_others_do() -> None:
+    text = "abs(i64) // 3 % 2.5 > 0"  # The quotient is a term.
+    selection = Selection.parse(text, fb.definition_of(FORM))
+    assert selection.terms
+    columns = COLUMNS | selection.computed(ak.Array(COLUMNS))
+    assert selection.evaluate(columns, 6).tolist() == by_numpy(text)
+
+
 def test_what_a_later_part_needs_is_read_only_near_entries_that_meet_those_before(tmp_path: Path) -> None:
     """The texts of the container are damaged, so that reading them fails."""
     fed = fb.create(tmp_path / "lhc.fed")

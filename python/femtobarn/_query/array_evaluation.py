@@ -57,9 +57,11 @@ INT64_MAX = np.iinfo(np.int64).max
 class Evaluator(ast.NodeVisitor):
     """Computes a part of a condition that was checked before."""
 
-    def __init__(self, array: ak.Array, definition: Definition) -> None:
+    def __init__(self, array: ak.Array, definition: Definition, *, in_reals: bool = False) -> None:
         self.array = array
         self.definition = definition
+        self.in_reals = in_reals
+        """Whether functions take integers as real numbers, as those of numexpr do."""
 
     def generic_visit(self, node: ast.AST) -> Any:
         raise InvalidError(f"{ast.unparse(node)!r} cannot be used in a condition")
@@ -146,7 +148,9 @@ class Evaluator(ast.NodeVisitor):
         name = ast.unparse(node.func)
         arguments = [self.visit(argument) for argument in node.args]
         if name not in REDUCERS:
-            return ak.where(*arguments) if name == "where" else getattr(np, name)(*arguments)
+            if name == "where":
+                return ak.where(*arguments)
+            return getattr(np, name)(*([1.0 * each for each in arguments] if self.in_reals else arguments))
         (items,) = arguments
         if not isinstance(items, ak.Array) or items.ndim < 2:
             raise InvalidError(f"{ast.unparse(node)!r}: {ast.unparse(node.args[0])!r} is no list")

@@ -82,7 +82,7 @@ class ArrayTerm:
         InvalidError
             If it cannot be computed, or gives lists or texts.
         """
-        return values_of(self.evaluated(array), len(array), self.text)
+        return values_of(self.evaluated(array, in_reals=True), len(array), self.text)
 
     def column(self, array: ak.Array) -> Any:
         """Return what it gives; a field behind links is as it is stored. See :meth:`evaluated`."""
@@ -92,13 +92,15 @@ class ArrayTerm:
         evaluator = Evaluator(array, self.definition)
         return evaluator.field(self.node) if is_path and path_of(self.node) else self.evaluated(array)
 
-    def evaluated(self, array: ak.Array) -> Any:
+    def evaluated(self, array: ak.Array, *, in_reals: bool = False) -> Any:
         """Return what it gives: an array, or one value for all entries.
 
         Parameters
         ----------
         array
             The fields of :attr:`paths`, of each entry.
+        in_reals
+            Whether functions, such as `abs`, take integers as real numbers.
 
         Raises
         ------
@@ -109,7 +111,7 @@ class ArrayTerm:
 
         try:
             with np.errstate(all="ignore"):
-                return Evaluator(array, self.definition).visit(self.node)
+                return Evaluator(array, self.definition, in_reals=in_reals).visit(self.node)
         except FemtobarnError:
             raise
         except Exception as error:
