@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ._exceptions import ClosedError
+from ._exceptions import ClosedError, WrongTypeError, check_text
 
 if TYPE_CHECKING:
     from ._objects.objects import Object
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ._views.collection import Collection
     from ._views.view import View
 
-__all__ = ["Containers"]
+__all__ = ["Containers", "check_container_path"]
 
 
 class Containers:
@@ -65,3 +65,10 @@ class Containers:
             return self.snapshot()._repr_html_()
         except ClosedError:
             return f"<pre>{escape(repr(self))}</pre>"
+
+
+def check_container_path(name: object) -> None:
+    """Raise an error if a value cannot be the name of a container in its federation."""
+    if not isinstance(name, str):
+        raise WrongTypeError(f'names of containers are texts, such as fed["run7/events"], not {name!r}')
+    check_text(name, "container")

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._bars import Told
+from ._containers import check_container_path
 from ._data.casts import Values
 from ._data.results import as_library
 from ._exceptions import (
     ClosedError,
     NotFoundError,
-    WrongTypeError,
-    check_text,
     is_text,
     near_misses,
 )
@@ -27,10 +26,10 @@ from ._lazy import ak
 from ._objects.behaviours import array_behavior
 from ._objects.objects import Object
 from ._oid import Oid, OidRange
-from ._query.paths import Expressions, all_paths
+from ._query.paths import Expressions, links_to
 from ._query.projections import Projection
 from ._query.selection import Where
-from ._schema.types import Definition, Link, Record, innermost, plain_name
+from ._schema.types import Record, plain_name
 from ._views.collection import Collection, concat
 from ._views.friends import fields_of_friends, with_friends
 from ._views.picked import PickedView
@@ -167,6 +166,8 @@ class Snapshot(Mapping[str, View[Object]]):
         >>> fed.friend("run1/events", "ml/scores").arrays(where="n > 5 and scores.bdt < 1").to_list()
         [{'n': 6, 'scores': {'bdt': 0.75}}]
         """
+        for path in (*friends, *named.values()):
+            check_container_path(path)
         fields = fields_of_friends(friends, named)
         return with_friends(self._opened(name), {field: self[path] for field, path in fields.items()})
 
@@ -260,7 +261,7 @@ class Snapshot(Mapping[str, View[Object]]):
         found: dict[Oid, Object] = {}
         for name in self:
             view = self[name]
-            for path in _links_to(view.definition, class_name, known):
+            for path in links_to(view.definition, class_name, known):
                 found.update((each.oid, each) for each in view.find_all(**{path: oid}))
         return list(found.values())
 
@@ -414,23 +415,6 @@ class Snapshot(Mapping[str, View[Object]]):
         if len(self._views) >= VIEWS_MAX:
             self._views.clear()
         return self._views.setdefault((view.oids.database, view.oids.container), view)
-
-
-def check_container_path(name: object) -> None:
-    """Raise an error if a value cannot be the name of a container in its federation."""
-    if not isinstance(name, str):
-        raise WrongTypeError(f'names of containers are texts, such as fed["run7/events"], not {name!r}')
-    check_text(name, "container")
-
-
-def _links_to(definition: Definition, class_name: str, known: set[str]) -> list[str]:
-    """Return the fields whose links may lead to objects of a class: links to it, and to interfaces."""
-    targets = {
-        path: plain_name(inner.target)
-        for path, inner in ((path, innermost(node)) for path, node in all_paths(definition).items())
-        if isinstance(inner, Link)
-    }
-    return [path for path, target in targets.items() if target == class_name or target not in known]
 
 
 def _by_container(records: Values) -> Iterator[tuple[int, Values]]:

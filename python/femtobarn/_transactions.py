@@ -7,11 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._conditions.series_writers import SeriesWriter
+from ._containers import check_container_path
 from ._exceptions import InvalidError, check_text
 from ._femtobarn import open_branch, series_definition
 from ._friend_writers import FriendWriter
 from ._schema.classes import definition_of
-from ._snapshots import Snapshot, check_container_path
+from ._snapshots import Snapshot
 from ._views.view import View
 from ._writers import Database, definition_json, hint_to_create
 

@@ -179,6 +179,8 @@ def test_objects_are_found_by_fields_of_both(run1: fb.Federation) -> None:
     assert [each.run for each in both.find_all(**{"scores.label": "s11", "name": "e11"})] == [11]
     assert both.find_all(**{"scores.label": "s11", "name": "e12"}) == []
     assert both[:3].find_all(**{"scores.label": "s11"}) == []
+    with pytest.raises(fb.InvalidError, match="'scores' is a friend; give values of its fields"):
+        both.find(scores=1)
     with run1.transaction() as txn:
         txn.database("run1").container("events").delete([11])
     assert run1.friend("run1/events", "ml/scores").find_all(**{"scores.label": "s11"}) == []
@@ -262,6 +264,8 @@ def test_objects_deleted_at_the_end_need_no_friend(run1: fb.Federation) -> None:
             {"old": "old/scores"},
             "object .* of old/scores was deleted, but not that of run1/events",
         ),
+        (["run1/events"], {"old.bdt": "ml/scores"}, "'old.bdt' cannot be the name of a field for ml/scores"),
+        (["run1/events"], {"": "ml/scores"}, "'' cannot be the name of a field for ml/scores"),
     ],
 )
 def test_containers_that_are_no_friends_are_refused(
@@ -273,6 +277,19 @@ def test_containers_that_are_no_friends_are_refused(
         old.container.delete(where="label == 's30'")
     with pytest.raises(fb.InvalidError, match=told):
         run1.friend(*names, **named)
+
+
+def test_views_are_not_taken_for_names_of_friends(run1: fb.Federation) -> None:
+    view: Any = run1["ml/scores"]
+    with pytest.raises(fb.WrongTypeError, match="names of containers are texts"):
+        run1.friend("run1/events", view)
+
+
+def test_friend_has_the_name_of_an_attribute_of_all_objects(run1: fb.Federation) -> None:
+    found = run1.friend("run1/events", entry="ml/scores", to_dict="ml/scores", display="ml/scores")[3]
+    plain = run1["run1/events"][3]
+    assert (found.entry, found.to_dict()["to_dict"]) == (plain.entry, found["to_dict"].to_dict())
+    assert found["entry"].bdt == found.display.bdt == run1["ml/scores"][3].bdt
 
 
 def test_wrong_values_are_refused(run1: fb.Federation) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from .._femtobarn import Object
+from .behaviours import YIELDING
 
 __all__ = ["class_with_friends"]
 
@@ -32,7 +33,8 @@ def class_with_friends(base: type[Any], friends: tuple[str, ...]) -> type[Any]:
     known = _made.get((base, friends))
     if known is not None:
         return known
-    beside = {name: property(partial(_object_beside, name)) for name in friends}
+    reserved = {*dir(ObjectWithFriends)} - YIELDING
+    beside = {name: property(partial(_object_beside, name)) for name in friends if name not in reserved}
     namespace = {"__module__": base.__module__, "__doc__": base.__doc__, "_friends": friends}
     bases = (ObjectWithFriends,) if base is Object else (ObjectWithFriends, base)
     return _made.setdefault((base, friends), type(base.__name__, bases, namespace | beside))

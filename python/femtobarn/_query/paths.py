@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
 from .._exceptions import NotFoundError, WrongTypeError, near_misses
-from .._schema.types import Definition, ElementLink, Link, List, Node, innermost, paths_of
+from .._schema.types import Definition, ElementLink, Link, List, Node, innermost, paths_of, plain_name
 
-__all__ = ["Expressions", "all_paths", "counted", "expand", "whole_link"]
+__all__ = ["Expressions", "all_paths", "counted", "expand", "links_to", "whole_link"]
 
 Expressions: TypeAlias = str | Iterable[str] | Callable[[str], bool] | None
 """Fields: a dotted name, a glob ``Muon_*``, a regular expression ``/Muon_.*/``, a list of these, a
@@ -111,6 +111,16 @@ def whole_link(path: str, definition: Definition) -> str:
         if isinstance(innermost(definition.resolve(above)), Link | ElementLink):
             return above
     return path
+
+
+def links_to(definition: Definition, class_name: str, known: set[str]) -> list[str]:
+    """Return the fields whose links may lead to objects of a class: links to it, and to interfaces."""
+    targets = {
+        path: plain_name(inner.target)
+        for path, inner in ((path, innermost(node)) for path, node in all_paths(definition).items())
+        if isinstance(inner, Link)
+    }
+    return [path for path, target in targets.items() if target == class_name or target not in known]
 
 
 def _outermost(paths: list[str]) -> list[str]:

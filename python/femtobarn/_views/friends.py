@@ -24,6 +24,7 @@ from .._data.rows import rows_of
 from .._exceptions import InvalidError
 from .._objects.friend_objects import class_with_friends
 from .._objects.live_entries import LiveEntries
+from .._schema.meanings import ELEMENT
 from .._schema.types import Definition, Field
 from .view import T, View
 
@@ -47,8 +48,9 @@ class FriendHandle:
         self.friends = friends
         own = partner.definition
         beside = (Field(name, each.definition.record, f"of {each.name}") for name, each in friends.items())
-        whole = Definition(own.name, own.version, (*own.fields, *beside))
-        self.definition = json.dumps(whole.to_json())
+        fields = [_leading_within(field.to_json(), field.name) for field in beside]
+        whole = Definition(own.name, own.version, own.fields).to_json()
+        self.definition = json.dumps(whole | {"fields": [*whole["fields"], *fields]})
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.partner._handle, name)
@@ -99,6 +101,8 @@ class FriendHandle:
         by_name: dict[str, dict[str, Any]] = {}
         for path, value in wanted.items():
             name, inner = self._place_of(path)
+            if name and not inner:
+                raise InvalidError(f"{name!r} is a friend; give values of its fields, such as {name}.n")
             by_name.setdefault(name, {})[inner] = value
         views = [(self.friends.get(name, self.partner), values) for name, values in by_name.items()]
         found = [_entries(view._handle.find_all(values)) for view, values in views]
@@ -203,9 +207,11 @@ def with_friends(partner: View, friends: Mapping[str, View]) -> View:
     Raises
     ------
     InvalidError
-        If a name is that of a field, or a friend does not fit the container.
+        If a name cannot be one, or is that of a field, or a friend does not fit the container.
     """
     for name, friend in friends.items():
+        if not name or "." in name:
+            raise InvalidError(f"{name!r} cannot be the name of a field for {friend.name}; give another one")
         if name in partner.definition.record.by_name:
             raise InvalidError(
                 f"{name!r} is a field of {partner.name}; give the friend another name, such as "
@@ -243,6 +249,19 @@ def _check_complete(friend: View, partner: View) -> None:
                 f"object {friend.oid(lost)} of {friend.name} was deleted, but not that of {partner.name}, "
                 f"{partner.oid(lost)}: delete this one, too, or read an earlier snapshot"
             )
+
+
+def _leading_within(form: Any, name: str) -> Any:
+    """Return the JSON form of a friend's field, whose links by indices lead to collections of the friend."""
+    if isinstance(form, list):
+        return [_leading_within(each, name) for each in form]
+    if not isinstance(form, dict):
+        return form
+    if form.get("is") != ELEMENT:
+        return {key: _leading_within(each, name) for key, each in form.items()}
+    if "members" in form:  # The name is that of the member with the key.
+        return form | {"members": [[f"{name}.{collection}", key] for collection, key in form["members"]]}
+    return form | {"name": f"{name}.{form.get('name', '')}"}
 
 
 def _entries(buffer: Any) -> Values:
