@@ -71,6 +71,45 @@ def test_conditions_and_computed_columns_lead_through_links(events: View) -> Non
     assert ratios.ratio.to_list() == [pytest.approx(50 / 60), None, None]
 
 
+def test_links_are_those_of_vectors_too_of_which_components_are_missing(events: View) -> None:
+    @fb.persistent
+    class Muon(fb.vector):
+        pt: float
+        eta: float
+        phi: float
+        mass: float
+
+    assert issubclass(events._collections._behavior_now()["*", "Muon"], Muon)  # type: ignore[union-attr]
+    assert events[0].Muon.jet.pt.to_list() == [60.0, None]
+    assert events[0].Muon[0].jet.pt == 60.0
+
+
+def test_what_is_read_to_follow_links_is_explained(fed: fb.Federation, events: View) -> None:
+    for view in (events, fed.collection("nano/Events"), fed.collection("nano/Events")[[2, 0]]):
+        told = view.explain(["run", "Muon.jet.pt"], "run > 0 and any(Muon.jet.pt > 50)")
+        assert told.fields == ("run", "Muon.jetIdx", "Jet.pt")
+        assert told.later == ("Muon.jetIdx", "Jet.pt")
+
+
+def test_links_of_a_friend_lead_to_its_own_collections(fed: fb.Federation, tmp_path: Path) -> None:
+    fed.import_tree(write(tmp_path / "nano.root", Muon=MUONS, Jet=JETS))
+    jets = JETS | {"pt": [[8.0, 6.0], [], [4.0]]}
+    fed.import_tree(write(tmp_path / "new.root", Muon=MUONS, Jet=jets))
+    both = fed.friend("nano/Events", new="new/Events")
+    assert both["Muon.jet.pt"].to_list() == [[60.0, None], [None], []]
+    assert both["new.Muon.jet.pt"].to_list() == [[6.0, None], [None], []]
+    assert both["new.Jet.muon1.jet.pt"].to_list() == [[None, 6.0], [], [None]]
+    assert both.entries("new.leading_jet.pt < Jet[0].pt and any(new.Muon.jet.pt < 7)").tolist() == [0]
+    assert both.hist({"new.Muon.jet.pt": [0, 5, 10]}, where="any(Muon.jet.pt > 50)").values().tolist() == [
+        0,
+        1,
+    ]
+    assert both[0].new.Muon.jet.pt.to_list() == [6.0, None]
+    assert both[0].Muon.jet.pt.to_list() == [60.0, None]
+    several = fb.concat([both, both[:1]])
+    assert several["new.Muon.jet.pt"].to_list() == [[6.0, None], [None], [], [6.0, None]]
+
+
 def test_histograms_count_fields_of_elements_with_those_of_their_owners(events: View) -> None:
     assert events.hist({"Muon.jet.pt": [0, 50, 100]}).values().tolist() == [0, 1]
     both = events.hist({"Muon.pt": [0, 40, 60], "Muon.jet.pt": [0, 50, 100]})

@@ -65,10 +65,11 @@ def _class_for(plain: type[Any], name: str, cls: type[Any], kind: str) -> type[A
         try:
             base.__awkward_validation__(value)
         except TypeError:
-            value.__class__ = without  # Not all components were read.
+            value.__class__ = type(value)._incomplete
 
     own = [name for name in own_names(cls) if not name.startswith("__")]
     attributes["__awkward_validation__"] = validate
+    attributes["_incomplete"] = without  # The class of those of which not all components were read.
     attributes |= {
         name: inspect.getattr_static(cls, name)
         for name in own

@@ -77,7 +77,7 @@ class OwnedCollections:
                 references = {"_references": by_field, "__module__": __name__}
                 for key, plain in ((name, ak.Record), (("*", name), ak.Array)):
                     base = declared.get(key, plain)
-                    made[key] = type(base.__name__, (_LeadingToElements, base), references)
+                    made[key] = _leading(base, references)
             self._behavior = declared, made
         return made
 
@@ -106,6 +106,14 @@ class _LeadingToElements:
             if name.startswith("_") or reference is None:
                 raise
         return _elements(reference, owner, self, name)
+
+
+def _leading(base: type[Any], references: dict[str, Any]) -> type[Any]:
+    """Return a class of records or arrays with links to elements, also for vectors without all components."""
+    incomplete = getattr(base, "_incomplete", None)
+    if incomplete is not None:
+        references = references | {"_incomplete": _leading(incomplete, references)}
+    return type(base.__name__, (_LeadingToElements, base), references)
 
 
 def _elements(reference: Reference, owner: Object, records: Any, name: str) -> Any:

@@ -25,6 +25,7 @@ from .._query.selection import Selection, Where
 from .._schema.types import Definition, Field, Record, String, paths_of
 from .._schema.unions import union
 from .explanations import Explanation
+from .requests import Request
 from .summaries import Summaries
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class Collection(Summaries):
         raise UnsupportedError("each container has entries of its own; use arrays, or views[0].fetch")
 
     def _known(self, expressions: Expressions, view: View) -> list[str]:
-        record = Projection.of(expressions, self.definition).record
+        record = Request.of(self.definition, expressions).projection.record
         return self._paths_in(view, self._without_source(record))
 
     def _without_source(self, record: Record) -> Record:

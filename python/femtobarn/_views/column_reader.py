@@ -26,6 +26,7 @@ from .._query.steps import steps_of
 from .._schema.types import Definition, Record
 from .batches import read_in_batches
 from .explanations import Explanation
+from .requests import Request
 from .scans import Scan, is_flat
 
 if TYPE_CHECKING:
@@ -204,8 +205,8 @@ class ColumnReader:
         computed by awkward     tag == 'a'
         selected entries        read n
         """
-        paths = Projection.of(expressions, self.definition).paths
-        selection = Selection.of(where, self.definition)
+        request = Request.of(self.definition, expressions, where)
+        paths, selection = request.projection.paths, request.selection
         if selection is None:
             return Explanation(len(self._window), 0, (), (), (), tuple(paths))
         left = sum(map(len, without_ranges(self._window, self._excluded(selection))))
