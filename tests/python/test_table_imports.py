@@ -124,8 +124,13 @@ def test_semicolons_separate_values_where_there_is_no_comma(fed: fb.Federation, 
         ('a,b\n1,"x\ny"\n"2,z\n3,w\n', 4),
         ('a,b\n1,x\n2,"y', 3),
         ('a,b\n1,"x\n' + 5000 * "2,y\n", 2),
+        ('a,b\n1,"' + 150_000 * "x" + "\n2,y\n", 2),
+        ('a,"b\n1,x\n', 1),
     ],
-    ids=["to the end", "to another quote", "in the first column", "in the last line", "over several blocks"],
+    ids=[
+        *("to the end", "to another quote", "in the first column", "in the last line", "over several blocks"),
+        *("over more than the limit of the module csv", "in the names of columns"),
+    ],
 )
 def test_a_quote_that_is_not_closed_is_refused_with_its_line(
     fed: fb.Federation, tmp_path: Path, text: str, line: int, monkeypatch: pytest.MonkeyPatch

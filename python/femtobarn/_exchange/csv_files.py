@@ -181,7 +181,7 @@ class _Reader:
         Quotes inside values that are not in quotes, such as in 5", are none of these.
         """
         first = 1
-        with text_stream(self._path) as stream, reading(self._path):
+        with text_stream(self._path) as stream, reading(self._path), _values_of_any_length():
             lines = io.TextIOWrapper(stream.file, "utf-8-sig", errors="replace", newline="")
             rows = csv.reader(lines, delimiter=self._delimiter, strict=True)
             try:
@@ -201,13 +201,25 @@ class _Reader:
         with contextlib.suppress(csv.Error):  # Python's reader has a limit for the length of values.
             line = next((line for n, (line, _) in enumerate(self._rows(), 1) if n == number), None)
         place = f"line {line} of {self._path}" if line is not None else str(self._path)
-        if "straddl" in reason if wrong is None else "\n" in wrong.text:
+        # pyarrow finds no columns in a first line that has no end.
+        may_be_open = ("straddl" in reason or "infer" in reason) if wrong is None else "\n" in wrong.text
+        if may_be_open:
             self._refuse_open_quote()
         if wrong is None:
             return CorruptError(f"{place} cannot be read: {reason}")
         values, columns = wrong.actual_columns, wrong.expected_columns
         text = wrong.text if len(wrong.text) <= SHOWN_TEXT_MAX else f"{wrong.text[:SHOWN_TEXT_MAX]}..."
         return InvalidError(f"{place} has {values} values, but there are {columns} columns: {text!r}")
+
+
+@contextmanager
+def _values_of_any_length() -> Iterator[None]:
+    """Let Python's reader take values of more than 128 KiB, such as what follows an open quote."""
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 class _CountedQuotes(io.RawIOBase):
