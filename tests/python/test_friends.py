@@ -286,7 +286,7 @@ def test_views_are_not_taken_for_names_of_friends(run1: fb.Federation) -> None:
 
 
 def test_friend_has_the_name_of_an_attribute_of_all_objects(run1: fb.Federation) -> None:
-    found = run1.friend("run1/events", entry="ml/scores", to_dict="ml/scores", display="ml/scores")[3]
+    found: Any = run1.friend("run1/events", entry="ml/scores", to_dict="ml/scores", display="ml/scores")[3]
     plain = run1["run1/events"][3]
     assert (found.entry, found.to_dict()["to_dict"]) == (plain.entry, found["to_dict"].to_dict())
     assert found["entry"].bdt == found.display.bdt == run1["ml/scores"][3].bdt

@@ -136,6 +136,15 @@ def _texts(function: Callable[..., Any]) -> Iterator[str]:
             yield name
 
 
+def test_views_refuse_them(live: dict[str, Any]) -> None:
+    view = live["View"]
+    for refused in (view.to_root, view.to_parquet, lambda text: view.find(**{text: 1})):
+        with pytest.raises((fb.InvalidError, fb.NotFoundError)):
+            refused(HALF)
+    with pytest.raises(fb.FemtobarnError, match="no such"):
+        view.find(**{"no such": 1})
+
+
 @pytest.mark.parametrize(("name", "wrong"), list(texts_of_the_package()))
 def test_the_package_raises_no_error_of_an_encoding(
     live: dict[str, Any], name: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -26,6 +26,7 @@ from .._exceptions import (
     StorageError,
     UnsupportedError,
     near_misses,
+    path_text,
 )
 from .._femtobarn import ExportHandle
 from .._query.paths import all_paths
@@ -85,7 +86,7 @@ def export_objects(
     path, format, progress
         As for :meth:`femtobarn.View.export`.
     """
-    target = Path(os.fspath(path))
+    target = Path(path_text(path))
     kind = format_of(target, format)
     if kind != "root" and len(exported) != 1:
         raise InvalidError(f"a {kind} file holds one container, not {len(exported)}; export to a .root file")

@@ -44,7 +44,10 @@ def _meaning_of(path: str, definition: Definition) -> Meaning | None:
     try:
         node = definition.resolve(path)
     except NotFoundError:
-        through = reached(ast.parse(path, mode="eval").body, definition)
+        try:
+            through = reached(ast.parse(path, mode="eval").body, definition)
+        except (SyntaxError, ValueError):
+            through = None  # Who looks for the field refuses it.
         if through is None:
             return None
         node = definition.resolve(through.targets[0][0])

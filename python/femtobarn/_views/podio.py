@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._bars import Told
-from .._exceptions import InvalidError, NotFoundError, near_misses
+from .._exceptions import InvalidError, NotFoundError, near_misses, path_text
 from .._exchange.exports import export_objects, format_of
 from .._exchange.origins import CONTAINER as ORIGINS
 from .._exchange.podio_files import METADATA, PodioMetadata
@@ -36,7 +36,7 @@ def check_layout(
     """
     if layout not in LAYOUTS:
         raise InvalidError(f"layout {layout!r} does not exist{near_misses(layout, LAYOUTS)}")
-    if format_of(Path(os.fspath(path)), format) != "root":
+    if format_of(Path(path_text(path)), format) != "root":
         raise InvalidError("podio's layout is that of ROOT files; give the file the suffix .root")
     if aliases:
         raise InvalidError("podio's layout has collections alone, and no computed columns; leave out aliases")
