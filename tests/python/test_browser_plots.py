@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.parse
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import numpy as np
@@ -37,6 +38,12 @@ class BrowserEvent:
     jet_pt: list[fb.float32]
     jet_eta: list[fb.float32]
     corner: fb.array[fb.float32, Literal[2]]
+    begun: datetime
+
+
+@fb.persistent
+class BrowserNote:
+    text: str
 
 
 def event(number: int, generator: np.random.Generator) -> BrowserEvent:
@@ -59,6 +66,7 @@ def event(number: int, generator: np.random.Generator) -> BrowserEvent:
         jet_pt=generator.exponential(30, jets).tolist(),
         jet_eta=generator.normal(0, 2, jets).tolist(),
         corner=[number, -number],
+        begun=datetime(2026, 11, 27, second=number % 60, tzinfo=UTC),
     )
 
 
@@ -74,6 +82,7 @@ def looking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looking]:
                 events.extend([event(number, generator) for number in range(first, first + 300)])
         with fed.transaction() as txn:
             txn.database("run7").container("events").delete(where="run == 3")
+            txn.database("run7").container("notes", BrowserNote, create=True).append(BrowserNote(text="<b>"))
         with looking_into(fed, folder, "run7/events") as page:
             yield page
 
@@ -96,6 +105,7 @@ PLOTS: list[dict[str, str]] = [
     {"field": "Muon.hits.charge * 2"},
     {"field": "count(Muon.hits.charge)"},
     {"field": "Muon.pt * z"},
+    {"field": "1 ** x"},
     {"field": "Muon.pt", "where": "nMuon > 2"},
     {"field": "Muon.pt", "where": "0 < x <= 1.5 & run == 2 | is_real"},
     {"field": "x", "where": "!(z > 1)"},
@@ -194,6 +204,37 @@ def test_people_type_a_condition_and_choose_bins_by_keys(looking: Looking) -> No
     assert (chosen["?where"] if "?where" in chosen else chosen["where"]) == ["nMuon > 2"]
     assert chosen["bins"] == ["7"]
     assert page.faults() == []
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"field": "x", "low": "Infinity"},
+        {"field": "x", "low": "-1e308", "high": "1e308"},
+        {"field": "x", "low": "1e308", "high": "-1e308"},
+        {"field": "x", "bins": "many"},
+        {"field": "x * 1e308"},
+        {"field": "begun", "low": "-1e30", "high": "1e30"},
+        {"field": "begun", "low": "noon"},
+    ],
+    ids=lambda chosen: " ".join(chosen.values()),
+)
+def test_ranges_that_cannot_be_drawn_are_replaced(looking: Looking, chosen: dict[str, str]) -> None:
+    assert "Fetched" in looking.shown(**chosen)
+    assert looking.page.value("document.querySelectorAll('#histogram :is(.bar, .cell)').length") > 0
+    assert not re.search("NaN|Infinity", looking.page.value("document.getElementById('histogram').outerHTML"))
+    assert looking.page.faults() == []
+
+
+def test_a_container_without_numbers_shows_nothing_of_the_one_before(looking: Looking) -> None:
+    looking.shown(field="Muon.pt")
+    address = "?container=run7/notes&inside=true"
+    looking.page.value(
+        f"(history.pushState(null, '', '{address}'), dispatchEvent(new PopStateEvent('popstate')))"
+    )
+    looking.page.wait_for("document.getElementById('inside-objects').innerText.includes('<b>')")
+    looking.page.wait_for("!document.getElementById('inside-drawn').checkVisibility()")
+    assert not looking.page.value("document.getElementById('inside-form').checkVisibility()")
 
 
 @pytest.mark.parametrize(("width", "is_dark"), [(1100, True), (360, False)])

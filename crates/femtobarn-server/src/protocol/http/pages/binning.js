@@ -7,6 +7,8 @@ const CELLS = 40;
 const EXACT_MAX = 2 ** 52;
 // Digits of the ends of a range.
 const DIGITS = 12;
+// The end of all ranges: the width of one, times its bins, is a number.
+const END = 1e304;
 
 // The counts of one or two columns, each in parts. `given` has the bins, low and high of each that are given. Cells are counted row
 // by row, from the bottom.
@@ -70,11 +72,13 @@ function chosen({ finite, least, greatest, isWhole }, given, bins) {
     return { bins: greatest - least + 1, low: least - 0.5, high: greatest + 0.5 };
   }
   const [before, beyond] = least < greatest ? around(least, greatest) : [least, greatest];
-  const low = given.low ?? before;
-  let high = given.high ?? beyond;
+  const low = within(given.low ?? before);
+  let high = within(given.high ?? beyond);
   if (!(high > low)) high = low + (Math.abs(low) || 1);
   return { bins: given.bins ?? bins, low, high };
 }
+
+const within = (number) => Math.min(Math.max(number, -END), END);
 
 // A range of numbers of few digits, within which all numbers are, also as other programs compute them.
 function around(least, greatest) {

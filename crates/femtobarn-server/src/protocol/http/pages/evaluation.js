@@ -5,7 +5,9 @@ import { ExpressionError, FUNCTIONS } from "./expression.js";
 
 const UNKNOWN = 0.5;
 
-const ARITHMETIC = { "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b, "**": (a, b) => a ** b };
+// As in Python, but not in JavaScript, each power of 1 is 1, also that by NaN, and so are infinite powers of -1.
+const power = (a, b) => a === 1 || a === -1 && Math.abs(b) === Infinity ? 1 : a ** b;
+const ARITHMETIC = { "+": (a, b) => a + b, "-": (a, b) => a - b, "*": (a, b) => a * b, "/": (a, b) => a / b, "**": power };
 const COMPARISONS = { "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
   "==": (a, b) => a === b, "!=": (a, b) => a !== b };
 const LOGIC = { and: (a, b) => Math.min(a, b), or: (a, b) => Math.max(a, b) };

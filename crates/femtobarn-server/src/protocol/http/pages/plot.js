@@ -32,11 +32,15 @@ export function offerNumbers(numbers) {
 
 export async function showPlot(reading, chosen) {
   const { numbers, fields } = reading.said;
-  if (!numbers.length) { $("inside-facts").textContent = ""; return; }
+  showWrong(null);
+  if (!numbers.length) {
+    // What was counted in another container.
+    $("inside-drawn").hidden = true;
+    return;
+  }
   const texts = { x: chosen.field || numbers[0].path, y: chosen.second, where: chosen.where };
   for (const name of ["field", "second", "where"]) $(`inside-${name}`).value = chosen[name];
   $("inside-second-axis").hidden = !texts.y;
-  showWrong(null);
   try {
     const trees = parsedPlot(texts, numbers);
     const told = await reading.ask("plot", { ...texts, axes: AXES.map((names) => givenAxis(chosen, names)) });
@@ -57,7 +61,9 @@ export async function showPlot(reading, chosen) {
 }
 
 function givenAxis(chosen, names) {
-  const [bins, low, high] = names.map((name) => chosen[name] === "" ? undefined : Number(chosen[name]));
+  // What an address has there may be no number.
+  const given = names.map((name) => chosen[name] === "" ? NaN : Number(chosen[name]));
+  const [bins, low, high] = given.map((number) => Number.isFinite(number) ? number : undefined);
   return { bins: bins === undefined ? undefined : Math.min(Math.max(1, Math.round(bins)), BINS_MAX), low, high };
 }
 

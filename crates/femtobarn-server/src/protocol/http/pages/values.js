@@ -71,6 +71,8 @@ function* meant(value, meaning, linkTo) {
 // Nanoseconds since 1970 in UTC, with the digits of the second that are not 0.
 function time(nanoseconds) {
   const second = nanoseconds / NANOSECONDS - (nanoseconds % NANOSECONDS < 0n ? 1n : 0n);
+  // The ends of an axis may be further away than JavaScript's years.
+  if (Number.isNaN(new Date(Number(second) * 1000).getTime())) return `${real(Number(second))} s`;
   const rest = `${nanoseconds - second * NANOSECONDS}`.padStart(9, "0").replace(/0+$/, "");
   const shown = new Date(Number(second) * 1000).toISOString().replace("T", " ").replace(/\.\d+Z$/, "");
   return `${shown}${rest && `.${rest}`} UTC`;
