@@ -72,6 +72,7 @@ def test_targets_refer_to_existing_sides(name: str) -> None:
         "disk_bytes": 1,
         "memory_bytes": 1,
         "threads": 1,
+        "median_us": 1,
         "p99_us": 1,
         "ours_s": 1,
         "open_s": 1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import current_thread
 from typing import TYPE_CHECKING
 
 from .._bars import Told, check_told, objects_bar
@@ -17,6 +18,8 @@ __all__ = ["read_in_batches"]
 
 FIRST_STEP_ENTRIES = 1000
 """Entries in the first batch of an iteration by bytes; each batch gives the size of an entry for the next."""
+READER = "femtobarn-read-ahead"
+"""How the names of threads begin that read ahead."""
 
 
 def read_in_batches(
@@ -77,7 +80,8 @@ def _read_ahead(
     if 0 < len(window) <= step:
         yield len(window), read(window)
         return
-    with ThreadPoolExecutor(1, "femtobarn-read-ahead") as reader:
+    reader = ThreadPoolExecutor(1, READER)
+    try:
         part = window[:step]
         reading = reader.submit(read, part)
         while len(part):
@@ -88,6 +92,9 @@ def _read_ahead(
             if len(part):
                 reading = reader.submit(read, part)
             yield entries, array
+    finally:
+        # Garbage is collected in any thread: an iterator that was left may end in the one that reads for it.
+        reader.shutdown(wait=not current_thread().name.startswith(READER))
 
 
 def _next_step(target: int, size: int, entries: int) -> int:
