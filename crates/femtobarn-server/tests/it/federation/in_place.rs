@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use femtobarn_archive::{Archive, Recaller};
@@ -17,6 +17,8 @@ use nix::errno::Errno;
 use super::{Stage, all_of, at, errno_of};
 
 const WAIT: Duration = Duration::from_secs(10);
+/// Threads that read the same bytes.
+const READERS: usize = 4;
 
 /// A federation with a sealed database that is in two stores alone, the first named `one`.
 struct Stored {
@@ -135,6 +137,31 @@ fn exactly_what_was_asked_for_and_announced_is_fetched() {
     file.read_at(1000, &mut [0; 1]).unwrap();
     while file.try_read_at(0, &mut [0; 1000]).unwrap().is_none() {}
     assert_eq!(file.try_read_at(0, &mut [0; 1000]).unwrap(), None, "it was read, and given up");
+}
+
+#[test]
+fn readers_of_the_same_bytes_at_once_all_get_them() {
+    let of = Stored::new();
+    let file = of.open("/run7.root", "").unwrap();
+    let size = of.bytes.len() as u64;
+    let (turns, wrong) = (Barrier::new(READERS), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                for number in 0..500 {
+                    let first = number * 7919 % (size - 100);
+                    turns.wait();
+                    let mut buffer = [0; 100];
+                    let is_read = file.read_at(first, &mut buffer).is_ok_and(|read| read == 100);
+                    if !is_read || buffer != of.bytes[first as usize..][..100] {
+                        // Nobody is left behind at the barrier.
+                        wrong.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(wrong.load(Ordering::Relaxed), 0);
 }
 
 #[test]

@@ -42,9 +42,7 @@ impl CopyReader {
         buffer: &mut [u8],
     ) -> StorageResult<usize> {
         let range = self.within(offset, buffer.len() as u64);
-        self.begin(range.clone());
-        let fetches = self.ranges.lock().touching(&range);
-        for fetch in &fetches {
+        for fetch in &self.begin(&range) {
             fetch.copy_to(&fetch.wait()?, offset, buffer);
         }
         Ok(self.done(&range))
@@ -54,7 +52,7 @@ impl CopyReader {
     pub(super) fn try_read_at(self: &Arc<Self>, offset: u64, buffer: &mut [u8]) -> Option<usize> {
         let range = self.within(offset, buffer.len() as u64);
         if self.ranges.lock().has_announced() {
-            self.begin(range.start..range.start);
+            self.begin(&(range.start..range.start));
         }
         let fetches = self.ranges.lock().touching(&range);
         let mut end = range.start;
@@ -86,9 +84,13 @@ impl CopyReader {
         read as usize
     }
 
-    /// Begins to fetch what is lacking of a range, and what was announced.
-    fn begin(self: &Arc<Self>, wanted: Range<u64>) {
-        let batches = self.ranges.lock().plan(wanted, &self.stores.budget, clock::now());
+    /// Begins to fetch what is lacking of a range, and what was announced. Returns the fetches that have the range
+    /// together: another reader of it may give them up at any time.
+    fn begin(self: &Arc<Self>, wanted: &Range<u64>) -> RangeBatch {
+        let mut ranges = self.ranges.lock();
+        let batches = ranges.plan(wanted.clone(), &self.stores.budget, clock::now());
+        let fetches = ranges.touching(wanted);
+        drop(ranges);
         for batch in batches {
             // A call whose file was closed meanwhile is not made.
             let (copy, call) = (Arc::downgrade(self), StoreCall(batch));
@@ -98,6 +100,7 @@ impl CopyReader {
                 }
             });
         }
+        fetches
     }
 
     fn fetch(&self, batch: &[Arc<Fetch>]) {
