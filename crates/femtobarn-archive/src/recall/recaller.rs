@@ -51,7 +51,8 @@ pub struct RecallCounts {
     pub failed: u64,
     /// The sum of the differences between estimated and real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
-    /// Seconds for which a file has been wanted, and none came back; 0 if none is wanted.
+    /// Seconds for which a file has been wanted of a store, and none came back from it, of the store where that is longest; 0
+    /// if none is wanted.
     pub stalled_seconds: f64,
 }
 
@@ -68,12 +69,8 @@ struct RecallState {
     stores: BTreeMap<String, StoreRecalls>,
     /// Recalls that are being carried out.
     running: HashMap<DatabaseId, Recall>,
-    /// When a recall was asked for, and how long that was estimated to take.
-    promised: HashMap<DatabaseId, (Instant, Duration)>,
     failures: HashMap<DatabaseId, RecentFailure>,
     counts: RecallCounts,
-    /// When a file came back last.
-    last_done: Option<Instant>,
 }
 
 /// The recalls from one store.
@@ -84,6 +81,10 @@ struct StoreRecalls {
     running: usize,
     rates: RecallRates,
     threads: usize,
+    /// When a recall was asked for, and how long that was estimated to take.
+    promised: HashMap<DatabaseId, (Instant, Duration)>,
+    /// When a file came back last.
+    last_done: Option<Instant>,
 }
 
 /// Why a recall failed, and until when it is not tried again.
@@ -149,12 +150,12 @@ impl Recaller {
         let mut recall = recall?;
         let store = recall.tape.store.clone();
         let streams = shared.archive.streams_of(&store);
-        let state = &mut *shared.state.lock();
+        let mut state = shared.state.lock();
         let of_store = state.stores.entry(store.clone()).or_default();
         let wait = of_store.estimate(&recall, streams);
         recall.priority = wanted.priority_for(clock::now(), wait);
         if of_store.queue.add(recall) {
-            state.promised.insert(database, (clock::now(), wait));
+            of_store.promised.insert(database, (clock::now(), wait));
         }
         if of_store.threads < streams && of_store.threads < of_store.waiting() {
             of_store.threads += 1;
@@ -163,7 +164,7 @@ impl Recaller {
             if let Err(source) = thread.spawn(move || carry_out(&shared, &store)) {
                 of_store.threads -= 1;
                 if of_store.threads == 0 {
-                    state.promised.remove(&database);
+                    of_store.promised.remove(&database);
                     of_store.queue.remove(database);
                     let what = "cannot start a thread that recalls".to_owned();
                     return Err(Error::Io { what, source });
@@ -178,7 +179,8 @@ impl Recaller {
         let state = self.shared.state.lock();
         let waiting = state.stores.values().map(|of_store| of_store.waiting() as u64).sum();
         let waiting_bytes = state.stores.values().map(|of_store| of_store.queue.waiting().1).sum();
-        let stalled_seconds = state.stalled().as_secs_f64();
+        let stalled = state.stores.values().map(StoreRecalls::stalled).max().unwrap_or_default();
+        let stalled_seconds = stalled.as_secs_f64();
         RecallCounts { waiting, waiting_bytes, stalled_seconds, ..state.counts }
     }
 
@@ -186,9 +188,9 @@ impl Recaller {
     pub fn excerpt(&self, most: usize) -> QueueExcerpt {
         let state = self.shared.state.lock();
         let queued = |recall: &Recall, is_running| {
-            let promised = state.promised.get(&recall.database);
+            let promised = state.promised(recall.database);
             let (age, wait) =
-                promised.map(|(asked, wait)| (asked.elapsed(), *wait)).unwrap_or_default();
+                promised.map(|(asked, wait)| (asked.elapsed(), wait)).unwrap_or_default();
             let remaining = wait.saturating_sub(age);
             QueuedRecall { recall: recall.clone(), is_running, age, remaining }
         };
@@ -219,8 +221,8 @@ impl SharedQueue {
             }
             state.failures.remove(&database);
         }
-        let promised = state.promised.get(&database);
-        Ok(promised.map(|(asked, wait)| (*asked, wait.saturating_sub(asked.elapsed()))))
+        let promised = state.promised(database);
+        Ok(promised.map(|(asked, wait)| (asked, wait.saturating_sub(asked.elapsed()))))
     }
 
     /// The recall of a database from the first of its complete copies, on behalf of a user; from one that was taken for lost
@@ -269,7 +271,7 @@ impl SharedQueue {
         state.running.remove(&recall.database);
         let of_store = state.stores.entry(recall.tape.store.clone()).or_default();
         of_store.running = of_store.running.saturating_sub(1);
-        let promised = state.promised.remove(&recall.database);
+        let promised = of_store.promised.remove(&recall.database);
         match staged {
             Ok(()) => {
                 // Nothing was moved if it had come back meanwhile.
@@ -278,7 +280,7 @@ impl SharedQueue {
                 }
                 of_store.rates.note(recall.bytes, began.elapsed(), is_after_mount);
                 state.counts.done += 1;
-                state.last_done = Some(clock::now());
+                of_store.last_done = Some(clock::now());
                 state.counts.bytes += recall.bytes;
                 if let Some((asked, wait)) = promised {
                     let error = asked.elapsed().as_secs_f64() - wait.as_secs_f64();
@@ -308,17 +310,22 @@ impl SharedQueue {
 }
 
 impl RecallState {
-    /// How long a file has been wanted, and none came back.
-    fn stalled(&self) -> Duration {
-        let wanted = self.promised.values().map(|(asked, _)| asked.elapsed()).max();
-        let since_last = self.last_done.map_or(Duration::MAX, |last| last.elapsed());
-        wanted.unwrap_or_default().min(since_last)
+    /// When a recall that waits, or is being carried out, was asked for, and what that was estimated to take.
+    fn promised(&self, database: DatabaseId) -> Option<(Instant, Duration)> {
+        self.stores.values().find_map(|of_store| of_store.promised.get(&database).copied())
     }
 }
 
 impl StoreRecalls {
     fn waiting(&self) -> usize {
         self.queue.waiting().0 + self.running
+    }
+
+    /// How long a file has been wanted, and none came back.
+    fn stalled(&self) -> Duration {
+        let wanted = self.promised.values().map(|(asked, _)| asked.elapsed()).max();
+        let since_last = self.last_done.map_or(Duration::MAX, |last| last.elapsed());
+        wanted.unwrap_or_default().min(since_last)
     }
 
     /// How long a new recall will take behind those that wait.

@@ -3,7 +3,7 @@
 use std::fs;
 
 use femtobarn_archive::{Recaller, WantedBy};
-use femtobarn_catalog::DatabaseId;
+use femtobarn_catalog::{DatabaseId, clock};
 
 use crate::sealed::{Sealed, on};
 use crate::store_rules::program;
@@ -43,6 +43,7 @@ fn a_store_that_hangs_holds_up_no_other() {
     for database in on_tape {
         assert!(recaller.recall(database, wanted).unwrap().is_some());
     }
+    let asked = clock::now();
     let running = |store: &str| {
         let excerpt = recaller.excerpt(100);
         excerpt.recalls.iter().filter(|it| it.is_running && it.recall.tape.store == store).count()
@@ -55,6 +56,8 @@ fn a_store_that_hangs_holds_up_no_other() {
     }
     assert_eq!(running("tape"), 3, "each store has its own streams");
     assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
+    let waiting = asked.elapsed().as_secs_f64();
+    assert!(recaller.counts().stalled_seconds >= waiting, "the tape has given nothing");
     fs::write(go, b"").unwrap();
     // The folder's thread may not have ended yet.
     while recaller.counts().waiting > 0 {
