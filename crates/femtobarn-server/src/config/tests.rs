@@ -97,7 +97,7 @@ fn an_invalid_setting_is_refused_with_its_name_or_value() {
         ("port = 70000", "line 1"),
         ("[http]\nmetrics_from = ['tau']", "invalid address \"tau\""),
         ("[copy]\nhosts = ['https://x']", "invalid server \"https://x\""),
-        ("[auth]\nanonymous = 'write'", "unknown variant `write`"),
+        ("[auth]\nanonymous = 'writes'", "unknown variant `writes`"),
         ("[tls]\nkey = 'a'", "give both or none"),
         ("[tls]\nrequired = true", "tls.required needs"),
         ("[[export]]\nfolder = 'x'\nname = 'x'", "write \"/x\""),
