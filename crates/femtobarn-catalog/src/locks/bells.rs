@@ -8,7 +8,7 @@
 //! 1. A ring is only a hint. Nobody rings for a holder that was killed, or that knows no bells.
 //! 2. No ring is missed: a waiter counts itself and notes the number of rings before it asks for the lock, and sleeps
 //!    only while that number stays.
-//! 3. Several locks may share a bell, and a killed waiter stays counted: both cost needless rings.
+//! 3. Several locks may share a bell, and a killed waiter stays counted for good: both cost needless rings.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -53,7 +53,8 @@ impl Bells {
         let mut file = opened.ok()?;
         let size = BELLS * BELL_BYTES;
         let missing = size.saturating_sub(usize::try_from(file.metadata().ok()?.len()).ok()?);
-        // Written, so that no later store finds the disk full. Two processes may both do it.
+        // Written, so that no later store finds the disk full, where a file system overwrites in place; on others the
+        // index of SQLite's log has the same risk. Two processes may both do it.
         file.write_all(&vec![0; missing]).ok()?;
         Some(Bells { memory: MmapOptions::new().len(size).map_raw(&file).ok()? })
     }
