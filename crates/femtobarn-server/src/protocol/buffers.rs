@@ -3,7 +3,8 @@
 //! 1. A connection that waits for its client holds no buffer, except for answers that the client has not received yet.
 //! 2. A dropped buffer returns to its pool, which keeps a number of each size and reuses the latest first.
 //! 3. A buffer is mapped, so it starts at a page of memory. Direct writes need that, and the kernel copies a file's bytes
-//!    to an address that is no multiple of 32 at a third of the speed (measured on an AMD EPYC: 1.8 instead of 6 GB/s).
+//!    at a third of the speed to an address that is up to 31 bytes further from the start of its page than they are in
+//!    theirs (measured on an AMD EPYC: 16 KiB in 6.2 instead of 2.1 us).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl BufferPool {
         let spare = self.spare_of(size).pop();
         self.used.fetch_add(1, Ordering::Relaxed);
         let memory = spare.unwrap_or_else(|| BufferMemory::new(size));
-        PooledBuffer { memory, length: 0, pool: Arc::clone(self) }
+        PooledBuffer { memory, start: 0, end: 0, pool: Arc::clone(self) }
     }
 
     fn spare_of(&self, size: usize) -> MutexGuard<'_, Vec<BufferMemory>> {
@@ -129,23 +130,30 @@ impl DerefMut for BufferMemory {
     }
 }
 
-/// A buffer whose first bytes are in use ([`PooledBuffer::filled`]). It returns to its pool when it is dropped.
+/// A buffer, a part of which is in use ([`PooledBuffer::filled`]). It returns to its pool when it is dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
     memory: BufferMemory,
-    length: usize,
+    start: usize,
+    end: usize,
     pool: Arc<BufferPool>,
 }
 
 impl PooledBuffer {
+    /// The same buffer, empty, whose first byte in use will be that at `start`.
+    pub fn starting_at(mut self, start: usize) -> Self {
+        (self.start, self.end) = (start, start);
+        self
+    }
+
     /// The bytes in use.
     pub fn filled(&self) -> &[u8] {
-        &self.memory[..self.length]
+        &self.memory[self.start..self.end]
     }
 
     /// The bytes after those in use.
     pub fn room(&mut self) -> &mut [u8] {
-        &mut self.memory[self.length..]
+        &mut self.memory[self.end..]
     }
 
     /// Marks further bytes as used, which the caller has written to [`PooledBuffer::room`].
@@ -153,19 +161,16 @@ impl PooledBuffer {
     /// # Panics
     /// If the buffer does not have as many.
     pub fn grow(&mut self, count: usize) {
-        assert!(
-            count <= self.memory.len() - self.length,
-            "a buffer cannot hold more than its size"
-        );
-        self.length += count;
+        assert!(count <= self.memory.len() - self.end, "a buffer cannot hold more than its size");
+        self.end += count;
     }
 
     /// Appends these bytes; false if there is no room.
     pub fn append(&mut self, bytes: &[u8]) -> bool {
-        let has_room = bytes.len() <= self.memory.len() - self.length;
+        let has_room = bytes.len() <= self.memory.len() - self.end;
         if has_room {
             self.room()[..bytes.len()].copy_from_slice(bytes);
-            self.length += bytes.len();
+            self.end += bytes.len();
         }
         has_room
     }

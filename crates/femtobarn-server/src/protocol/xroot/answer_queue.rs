@@ -10,6 +10,10 @@ use crate::protocol::buffers::{BufferPool, PIECE_BYTES, PooledBuffer};
 /// Bytes of a response's header.
 pub(super) const HEADER_BYTES: usize = 8;
 
+/// Where the answers start in their buffer. The data of a file's page come just behind a header, and the kernel would
+/// copy them slowly to a place just behind the start of a page of memory.
+const ANSWERS_START: usize = 64;
+
 /// Queued answers in one buffer, which is held only while there are any.
 #[derive(Default)]
 pub(super) struct AnswerQueue {
@@ -25,7 +29,7 @@ impl AnswerQueue {
 
     /// The buffer, to append to.
     pub(super) fn buffer(&mut self, pool: &Arc<BufferPool>) -> &mut PooledBuffer {
-        self.buffer.get_or_insert_with(|| pool.take())
+        self.buffer.get_or_insert_with(|| pool.take().starting_at(ANSWERS_START))
     }
 
     /// The queued answers.
