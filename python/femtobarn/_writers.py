@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ._data.arrays import Tree, columns_of, tree_length
 from ._data.arrow import is_arrow_stream
 from ._exceptions import ExistsError, InvalidError, NotFoundError, check_text
-from ._objects.changes import Chosen, entries_of, new_values
+from ._objects.changes import Chosen, entries_of, new_values, plain_values
 from ._oid import OidRange
 from ._schema.classes import definition_of, with_field
 from ._schema.types import Definition, has_links, paths_of
@@ -254,6 +254,9 @@ class ContainerWriter:
         [10, 20, 30]
         """
         entries, single = entries_of(objects, self._place)
+        given = plain_values(values, fields) if single else None
+        if given and self._handle.update_values(int(entries[0]), given):
+            return
         tree = new_values(values, fields, self.definition, single)
         self._handle.update(entries.tobytes(), tree)
 

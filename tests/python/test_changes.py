@@ -70,6 +70,44 @@ def test_update_changes_only_the_given_objects_and_fields(fed: fb.Federation) ->
     assert before["number"].to_list() == list(range(ENTRIES))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("run", 2**32 - 1),
+        ("run", np.uint8(3)),
+        ("number", 2**63),
+        ("name", "é"),
+        ("best.pt", 0.1),
+        ("best.pt", 2),
+        ("best.charge", True),
+        ("best.charge", 300),
+        ("run", -1),
+        ("run", 1.5),
+        ("name", 5),
+        ("tracks", 1),
+        ("tracks.pt", 1.0),
+        ("best", 1),
+        ("nothing", 1),
+    ],
+)
+def test_one_value_is_stored_or_refused_as_an_array_of_one_is(
+    fed: fb.Federation, field: str, value: Any
+) -> None:
+    """But for integers that only lists of Python cannot have."""
+
+    def outcome(*arguments: Any) -> Any:
+        try:
+            with fed.transaction() as txn:
+                events_of(txn).update(*arguments)
+        except fb.FemtobarnError as error:
+            return type(error)
+        return fed["run/events"].arrays(field)[3].to_list()
+
+    of_one = outcome(3, {field: value})
+    many = np.array([value], np.uint64) if value == 2**63 else [value]
+    assert of_one == outcome([3], {field: many})
+
+
 def test_update_replaces_a_whole_object(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         events_of(txn).update(fb.Oid(1, 1, 2), an_event(77))

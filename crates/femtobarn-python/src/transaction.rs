@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use femtobarn::{Class, ContainerId, ContainerKey, DatabaseId, Savepoint, Transaction};
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::buffer::bytes_of;
 use crate::columns::array_of;
@@ -334,6 +335,28 @@ impl WriterHandle {
         open.flush(py, self.key)?;
         let transaction = open.transaction.get_mut()?;
         py.detach(|| transaction.update(self.key, entries, array)).or_raise()
+    }
+
+    /// Replace fields of the object at an entry by single values, by their dotted paths. False, and nothing is changed,
+    /// if there is no such field, or it does not take its value.
+    fn update_values(
+        &self,
+        py: Python<'_>,
+        entry: u64,
+        values: &Bound<'_, PyDict>,
+    ) -> PyResult<bool> {
+        let paths: Vec<Text> = values.keys().extract()?;
+        let mut open = lock(py, &self.open)?;
+        open.flush(py, self.key)?;
+        let transaction = open.transaction.get_mut()?;
+        let class = transaction.class(self.key).or_raise()?;
+        let Some(mut rows) = RowBuilder::of_fields(py, class, &paths) else { return Ok(false) };
+        if rows.push(values).is_err() {
+            return Ok(false);
+        }
+        let values = rows.take();
+        py.detach(|| transaction.update(self.key, &[entry], values)).or_raise()?;
+        Ok(true)
     }
 
     /// Delete the objects at entries (`uint64`, as bytes); return their number.

@@ -16,7 +16,9 @@ from .._schema.types import Definition, Field, Record
 if TYPE_CHECKING:
     from .objects import LinkRef, Object
 
-__all__ = ["Chosen", "entries_of", "new_values"]
+__all__ = ["Chosen", "entries_of", "new_values", "plain_values"]
+
+PLAIN = (bool, int, float, str, np.number)
 
 Chosen: TypeAlias = (
     "int | Oid | Object | LinkRef | OidRange | OidArray | Sequence[Any] | np.ndarray[Any, Any]"
@@ -74,6 +76,14 @@ def _check_place(found: tuple[int, int], place: tuple[int, int]) -> None:
             f"the object is in container {found[0]}-{found[1]}, not in this one, {place[0]}-{place[1]}; "
             "use the container that it is in"
         )
+
+
+def plain_values(values: Any, named: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of :func:`new_values` by field if all are single numbers and texts, else None."""
+    if values is not None and type(values) is not dict:
+        return None
+    given = named if values is None else {**values, **named}
+    return given if all(isinstance(value, PLAIN) for value in given.values()) else None
 
 
 def new_values(values: Any, named: Mapping[str, Any], definition: Definition, single: bool) -> Tree:

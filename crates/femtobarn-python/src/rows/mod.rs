@@ -22,11 +22,13 @@ mod record;
 mod rejected_value;
 mod variant;
 
-use femtobarn::Class;
+use femtobarn::{Class, Field, FieldType};
 use pyo3::prelude::*;
 use rntuple::Array;
 
 use record::RecordBuilder;
+
+use crate::text::Text;
 
 /// Rows of one class.
 pub(crate) struct RowBuilder {
@@ -40,6 +42,18 @@ impl RowBuilder {
     pub(crate) fn new(py: Python<'_>, class: &Class) -> Self {
         let root = RecordBuilder::new(py, &class.name, &class.fields);
         Self { class: class.name.clone(), root, rows: 0 }
+    }
+
+    /// Starts for rows that are dictionaries of some fields, by their dotted paths; none if there is no such field, or
+    /// it is within a list.
+    pub(crate) fn of_fields(py: Python<'_>, class: &Class, paths: &[Text]) -> Option<Self> {
+        let field = |path: &Text| {
+            let field = field_at(&class.fields, path)?;
+            Some(Field { name: path.to_string(), ..field.clone() })
+        };
+        let fields: Option<Vec<Field>> = paths.iter().map(field).collect();
+        let root = RecordBuilder::new(py, &class.name, &fields?);
+        Some(Self { class: class.name.clone(), root, rows: 0 })
     }
 
     /// Number of gathered rows.
@@ -73,5 +87,16 @@ impl RowBuilder {
     pub(crate) fn take(&mut self) -> Array {
         let rows = std::mem::take(&mut self.rows);
         self.root.take(rows)
+    }
+}
+
+/// The field at a dotted path through records.
+fn field_at<'a>(fields: &'a [Field], path: &str) -> Option<&'a Field> {
+    let (name, rest) = path.split_once('.').map_or((path, None), |(name, rest)| (name, Some(rest)));
+    let field = fields.iter().find(|field| field.name == name)?;
+    match (rest, &field.of) {
+        (None, _) => Some(field),
+        (Some(rest), FieldType::Record { fields, .. }) => field_at(fields, rest),
+        _ => None,
     }
 }
