@@ -244,6 +244,9 @@ catalogue! {
         /// durable.
         fn commit(&self, commit: Commit) -> Result<Csn>;
 
+        /// The bytes that a commit may have as [`Commit::writes`]; 0 if it may have none.
+        fn log_room(&self) -> usize;
+
         /// `count` new database ids, at the cost of one.
         ///
         /// # Errors

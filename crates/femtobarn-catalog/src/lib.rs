@@ -81,7 +81,9 @@ mod schema;
 mod sql;
 
 pub use catalogue::Catalogue;
-pub use commit::{Author, Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersion};
+pub use commit::{
+    Author, Commit, DroppedDatabase, FileWrite, NewContainer, NewDatabase, NewVersion,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use holder::Holder;
 pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};

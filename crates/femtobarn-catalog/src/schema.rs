@@ -28,9 +28,10 @@ use crate::sql::{SqlFailure, SqlResult};
 pub(crate) const FORMAT_VERSION: u32 = 2;
 /// The version of a catalogue that has [`REPLICA_TABLES`].
 pub(crate) const FORMAT_WITH_REPLICAS: u32 = 3;
-/// The version of a catalogue that follows another one, or was succeeded by one, and so takes no changes. The newest that
-/// this crate reads.
+/// The version of a catalogue that follows another one, or was succeeded by one, and so takes no changes.
 pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
+/// The version of a catalogue that has [`LOGGED_WRITES_TABLE`]. The newest that this crate reads.
+pub(crate) const FORMAT_WITH_LOGGED_WRITES: u32 = 5;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -91,6 +92,12 @@ pub(crate) fn raise_format(connection: &Connection, format: u32) -> SqlResult<()
                  WHERE key = 'format'";
     connection.execute(raise, [format])?;
     Ok(())
+}
+
+/// Whether the catalogue has [`LOGGED_WRITES_TABLE`].
+pub(crate) fn has_logged_writes(connection: &Connection) -> SqlResult<bool> {
+    let find = "SELECT 1 FROM sqlite_schema WHERE name = 'logged_writes'";
+    Ok(connection.prepare_cached(find)?.exists([])?)
 }
 
 /// Reads the `federation` table; `None` if a setting is missing or unreadable.
@@ -237,6 +244,17 @@ CREATE TABLE link_targets (
     PRIMARY KEY (database, container, position),
     FOREIGN KEY (database, container) REFERENCES containers (database, id)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// The table of bytes that are durable here before they are in the database files. A catalogue gets it with the first
+/// commit that has some.
+pub(crate) const LOGGED_WRITES_TABLE: &str = "
+CREATE TABLE logged_writes (
+    id       INTEGER PRIMARY KEY,
+    database INTEGER NOT NULL,
+    start    INTEGER NOT NULL,
+    bytes    BLOB    NOT NULL
+) STRICT;
 ";
 
 /// The setting of the table `federation` with which the names of this catalogue's objects begin.

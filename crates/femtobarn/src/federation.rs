@@ -308,9 +308,10 @@ impl Inner {
         }
     }
 
-    /// Drops the extent writer of a database that takes no more writes, and releases its space. The caller
-    /// holds the database's exclusive lock.
+    /// Drops the extent writer of a database that takes no more writes, releases its space, and makes its file
+    /// complete. The caller holds the database's exclusive lock.
     pub(crate) fn retire_extents(&self, database: DatabaseId) -> Result<()> {
+        self.local()?.write_back()?;
         match self.remove_extents(database) {
             Some(writer) => self.trim_extents(database, writer),
             None => Ok(()),

@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //! 1. A refused commit leaves nothing behind: the caller rolls back.
-//! 2. The pages and envelopes of the new versions are durable before the commit is applied; the caller sees to it.
+//! 2. The pages and envelopes of the new versions are durable before the commit is applied, or become durable with it,
+//!    as [`Commit::writes`]; the caller sees to it.
 //! 3. Every statement touches rows of this commit only, so the cost does not grow with history.
 //!
 //! `apply` runs the protocol, over `name_changes`, over `status`, which says whether a database or container may
@@ -52,6 +53,8 @@ pub struct Commit {
     pub new_classes: Vec<ClassRow>,
     /// New versions of containers.
     pub versions: Vec<NewVersion>,
+    /// Bytes that the versions refer to, which are in the database files already, but may not be durable there.
+    pub writes: Vec<FileWrite>,
     /// Databases that containers of this commit link to from now on, appended to the earlier ones.
     pub link_targets: Vec<(DatabaseId, ContainerId, Vec<Uuid>)>,
     /// Databases that become read-only for ever, each with the commit that the sealer read: a later change is a
@@ -72,6 +75,17 @@ pub struct Commit {
     pub dropped_containers: Vec<(DatabaseId, ContainerId, Csn)>,
     /// Containers that were only read and must not have changed, in serialisable transactions.
     pub reads: Vec<(DatabaseId, ContainerId, Option<Csn>)>,
+}
+
+/// Bytes of a database's file. No write of the same commit or a later one is to the same place, until vacuum frees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileWrite {
+    /// The database.
+    pub database: DatabaseId,
+    /// Where the bytes are in its file.
+    pub offset: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
 }
 
 /// The author of a commit, for the history.
@@ -190,6 +204,7 @@ impl Commit {
             names::check("class", &class.name)?;
         }
         self.versions.iter().try_for_each(NewVersion::validate)?;
+        self.writes.iter().try_for_each(FileWrite::validate)?;
         self.check_link_targets_guarded()
     }
 
@@ -213,6 +228,18 @@ impl Commit {
                 "container {container} of database {database} has new link targets but no new version"
             ))),
         }
+    }
+}
+
+impl FileWrite {
+    /// SQL integers have a sign.
+    fn validate(&self) -> Result<()> {
+        let end = self.offset.checked_add(self.bytes.len() as u64);
+        if end.is_some_and(|end| i64::try_from(end).is_ok()) {
+            return Ok(());
+        }
+        let (offset, size) = (self.offset, self.bytes.len());
+        Err(Error::invalid(format!("{size} bytes at byte {offset} end behind any file")))
     }
 }
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::connections::ProcessConnections;
 use super::creation::{self, AllowedContent};
+use super::logged_writes::{self, LogUse};
 use super::role::{Role, role};
 use super::target_names::CatalogueNames;
 use crate::commit::Commit;
@@ -29,6 +30,7 @@ pub struct LocalCatalogue {
     pub(super) pins: SnapshotPins,
     /// When the indexes for followers could not be made.
     pub(super) indexing_failed: Mutex<Option<Instant>>,
+    pub(super) log_use: LogUse,
 }
 
 impl LocalCatalogue {
@@ -62,7 +64,8 @@ impl LocalCatalogue {
     ///
     /// # Errors
     /// [`Error::NoFederation`] if the folder has no catalogue; [`Error::Corrupt`] if the catalogue is damaged;
-    /// [`Error::Unsupported`] if its format is not known; [`Error::Io`] or [`Error::Denied`] if it cannot be read.
+    /// [`Error::Unsupported`] if its format is not known, or if the machine crashed and the files cannot be written
+    /// here; [`Error::Io`] or [`Error::Denied`] if it cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
         creation::check_present(folder)?;
         let folder = std::path::absolute(folder)
@@ -73,8 +76,18 @@ impl LocalCatalogue {
         let connections = Arc::new(connections);
         let names = Arc::new(CatalogueNames::new(Arc::clone(&connections)));
         let locks = LockTable::with_names(&folder, names);
-        let indexing_failed = Mutex::default();
-        Ok(LocalCatalogue { folder, identity, is_copy, connections, locks, pins, indexing_failed })
+        let catalogue = LocalCatalogue {
+            folder,
+            identity,
+            is_copy,
+            connections,
+            locks,
+            pins,
+            indexing_failed: Mutex::default(),
+            log_use: LogUse::default(),
+        };
+        catalogue.recover_logged()?;
+        Ok(catalogue)
     }
 
     /// The identity of the federation.
@@ -145,7 +158,10 @@ impl LocalCatalogue {
     /// As [`Catalogue::commit`](crate::Catalogue::commit).
     pub fn commit(&self, commit: Commit) -> Result<Csn> {
         commit.validate()?;
-        self.connections.current()?.commit(commit)
+        let logged = logged_writes::bytes_of(&commit);
+        let published = self.connections.current()?.commit(commit);
+        self.count_logged(logged);
+        published
     }
 
     /// Publishes several commits in one durable write. Each succeeds or fails by itself, unless the write fails.
@@ -154,7 +170,10 @@ impl LocalCatalogue {
             Ok(connections) => connections,
             Err(error) => return vec![Err(error); commits.len()],
         };
-        connections.commit_all(commits)
+        let logged = commits.iter().map(logged_writes::bytes_of).sum();
+        let published = connections.commit_all(commits);
+        self.count_logged(logged);
+        published
     }
 
     /// A new database id.
@@ -202,6 +221,12 @@ impl LocalCatalogue {
             }
             Ok(u32::try_from(last - i64::from(count) + 1).unwrap_or(0))
         })
+    }
+}
+
+impl Drop for LocalCatalogue {
+    fn drop(&mut self) {
+        self.end_logging();
     }
 }
 

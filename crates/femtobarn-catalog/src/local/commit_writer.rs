@@ -54,6 +54,11 @@ impl Effect {
     pub(super) fn unknown<T>(_: &T) -> Self {
         Effect { head: None, changes: vec![TouchedRows::ALL] }
     }
+
+    /// That of a change to rows that nobody keeps.
+    pub(super) fn none<T>(_: &T) -> Self {
+        Effect { head: None, changes: vec![TouchedRows::default()] }
+    }
 }
 
 impl CommitWriter {

@@ -17,7 +17,7 @@ use super::wal_index::log_state;
 use crate::error::{Error, ErrorKind, Result};
 use crate::locks::LogState;
 use crate::paths::log_path;
-use crate::schema::{self, FORMAT_VERSION, FORMAT_WITH_ROLES, FederationIdentity};
+use crate::schema::{self, FORMAT_VERSION, FORMAT_WITH_LOGGED_WRITES, FederationIdentity};
 use crate::sql::{AtPath, BUSY_WAIT};
 
 /// Pages of the log (of 4 KiB) after which SQLite checkpoints it into the tables. Checkpoints are rarer than with
@@ -109,14 +109,16 @@ impl CatalogueConnection {
 
     fn identify(&self, path: &Path) -> Result<FederationIdentity> {
         match schema::identity(&self.sql).at(path) {
-            Ok(Some(identity)) if identity.format > FORMAT_WITH_ROLES => Err(Error::Unsupported {
-                what: format!(
-                    "catalogue {} has format version {}, and this release reads up to version \
-                     {FORMAT_WITH_ROLES}; upgrade femtobarn",
-                    path.display(),
-                    identity.format
-                ),
-            }),
+            Ok(Some(identity)) if identity.format > FORMAT_WITH_LOGGED_WRITES => {
+                Err(Error::Unsupported {
+                    what: format!(
+                        "catalogue {} has format version {}, and this release reads up to version \
+                     {FORMAT_WITH_LOGGED_WRITES}; upgrade femtobarn",
+                        path.display(),
+                        identity.format
+                    ),
+                })
+            }
             Ok(Some(identity)) if identity.format < FORMAT_VERSION => Err(Error::Unsupported {
                 what: format!(
                     "catalogue {} has format version {} of a pre-release; export the federation with \

@@ -199,6 +199,14 @@ impl Connections {
         Ok(changed.value)
     }
 
+    /// As [`write_as_anyone`](Self::write_as_anyone), for rows that no process keeps.
+    pub(super) fn write_aside<T>(
+        &self,
+        it: impl FnOnce(&Connection) -> SqlResult<T>,
+    ) -> Result<()> {
+        self.run(it, Effect::none, |failed| self.record_failure(failed)).map(drop)
+    }
+
     /// Runs a change without which the catalogue says the same, such as an index. If it fails, nothing is in doubt; if
     /// it is one of the schema, the next commit makes it durable.
     pub(super) fn write_optional(

@@ -89,6 +89,8 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Denied`] if it is changed by its own users, or was succeeded.
     pub fn follow(&self, leader: &str, is_new: bool) -> Result<()> {
+        // From now on, files get the leader's bytes.
+        self.write_back()?;
         self.connections.current()?.write_as_anyone(|sql| {
             if !is_new {
                 check_follower(sql)?;

@@ -18,7 +18,7 @@
 //! `commit_queue`, group commit within a process; `connections`, all connections of a process; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
 //! `changes`, `browsing` (for people), `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`,
-//! `backup`, `leading` and `following` (copies at other servers); `creation` makes the folder.
+//! `logged_writes` (bytes of files that are durable here first), `backup`, `leading` and `following` (copies at other servers); `creation` makes the folder.
 
 mod backup;
 mod browsing;
@@ -35,6 +35,7 @@ mod following;
 mod known_rows;
 mod leading;
 mod log;
+mod logged_writes;
 mod lookup;
 mod relocation;
 mod replicas;

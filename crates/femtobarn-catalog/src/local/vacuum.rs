@@ -19,7 +19,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::LocalCatalogue;
 use super::retention::{KeptSnapshots, setting};
-use super::{following, replicas};
+use super::{following, logged_writes, replicas};
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
@@ -330,6 +330,7 @@ pub(super) fn delete_database(sql: &Connection, database: DatabaseId) -> SqlResu
             .execute([database.0])?;
     }
     replicas::purge(sql, database)?;
+    logged_writes::forget_database(sql, database)?;
     sql.prepare_cached("DELETE FROM databases WHERE id = ?1")?.execute([database.0])?;
     Ok(())
 }

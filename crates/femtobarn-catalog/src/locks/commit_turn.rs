@@ -29,9 +29,7 @@ pub(crate) struct CommitTurn<'a> {
 
 impl CommitTurns {
     pub(crate) fn open(locks: &Path) -> Result<Self> {
-        std::fs::create_dir_all(locks)
-            .map_err(|error| Error::io("cannot create the folder", locks, error))?;
-        Ok(CommitTurns { file: LockFile::open(&locks.join(COMMIT_FILE))? })
+        Ok(CommitTurns { file: open_commit_file(locks)? })
     }
 
     /// Waits for the turn, without a time-out.
@@ -41,6 +39,12 @@ impl CommitTurns {
         self.file.unlock(Span::hold(QUEUE));
         turn.map(|()| CommitTurn { turns: self })
     }
+}
+
+pub(super) fn open_commit_file(locks: &Path) -> Result<LockFile> {
+    std::fs::create_dir_all(locks)
+        .map_err(|error| Error::io("cannot create the folder", locks, error))?;
+    LockFile::open(&locks.join(COMMIT_FILE))
 }
 
 impl Drop for CommitTurn<'_> {

@@ -15,6 +15,7 @@
 //! | `locks/snapshots` | the byte at a CSN | shared: a process reads that snapshot |
 //! | `locks/commit` | slots 0 and 1 | the turn to commit |
 //! | `locks/commit` | slot 2 | the sync of the catalogue's log |
+//! | `locks/commit` | slot 4 | the writing back of bytes that the catalogue's log has |
 //! | `locks/recent` | | none: what the last changes of the catalogue touched |
 //! | `locks/bells` | | none: who frees a lock rings, who waits for it listens |
 //! | `locks/waits/*` | byte 0 | the process that the file describes is waiting |
@@ -31,12 +32,12 @@
 //! frees the lock when dropped, nor keeps it once the parent has freed it, but if the parent is killed the lock
 //! stays until the child's copy is closed. Pins are the exception.
 //!
-//! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation, the
-//! turn to commit, and the sync of the log. A thread that holds a later one never waits for an earlier one.
+//! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation,
+//! writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
 //! Modules, from below: `record` and `target`; `file`, a lock file; `bells`, `waiters` and `wait_queue`; `monitor`,
 //! which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these
-//! `commit_turn`, `log_progress` and `recent_changes`, which the catalogue alone uses.
+//! `commit_turn`, `write_back`, `log_progress` and `recent_changes`, which the catalogue alone uses.
 
 mod backend;
 mod bells;
@@ -54,6 +55,7 @@ mod table;
 mod target;
 mod wait_queue;
 mod waiters;
+mod write_back;
 
 pub(crate) use commit_turn::CommitTurns;
 pub use file::LockKind;
@@ -69,3 +71,4 @@ pub use table::LockTable;
 pub use target::LockTarget;
 pub(crate) use target::TargetNames;
 pub use waiters::Waiter;
+pub(crate) use write_back::WriteBackTurn;

@@ -14,6 +14,7 @@ mod followed;
 mod forks;
 mod known_rows;
 mod locks;
+mod logged_writes;
 mod lookups;
 mod model;
 mod names;

@@ -21,7 +21,7 @@ fn vacuumed(kept: KeptSnapshots) -> Vacuumed {
 }
 
 /// Vacuums everything that no kept snapshot needs.
-fn vacuum(catalog: &LocalCatalogue, to: Csn) -> Result<Vacuumed> {
+pub(crate) fn vacuum(catalog: &LocalCatalogue, to: Csn) -> Result<Vacuumed> {
     let kept = catalog.raise_horizon(to)?;
     let purgeable = catalog.purgeable(&kept)?;
     let mut all = vacuumed(kept);

@@ -145,9 +145,8 @@ impl RemoteSession {
         let mut request = PublishRequest {
             federation: self.federation.clone(),
             session: self.id.into_bytes().to_vec(),
-            commit: Some(commit.try_into()?),
-            again: false,
             after: after.0,
+            ..commit.try_into()?
         };
         let mut deadline = clock::now() + self.patience();
         let mut why = None;

@@ -355,6 +355,10 @@ impl Catalogue for RemoteCatalogue {
         self.wait(self.session.publish(&commit))
     }
 
+    fn log_room(&self) -> usize {
+        self.session.log_room()
+    }
+
     fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>> {
         let numbers = self.reserve(count, Change::ReserveDatabases)?;
         Ok(numbers.map(DatabaseId).collect())

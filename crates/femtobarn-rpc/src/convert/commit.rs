@@ -3,7 +3,7 @@
 
 use femtobarn_catalog::{
     Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseState, DroppedDatabase, Error,
-    NewContainer, NewDatabase, NewVersion, Result, VersionRow,
+    FileWrite, NewContainer, NewDatabase, NewVersion, Result, VersionRow,
 };
 
 use super::{needed, uuid};
@@ -62,6 +62,39 @@ impl TryFrom<&Commit> for v1::Commit {
                 .collect(),
         })
     }
+}
+
+impl TryFrom<&Commit> for v1::PublishRequest {
+    type Error = Error;
+
+    fn try_from(commit: &Commit) -> Result<Self> {
+        let (writes, commit) = (&commit.writes, Some(commit.try_into()?));
+        if writes.is_empty() {
+            return Ok(v1::PublishRequest { commit, ..Self::default() });
+        }
+        let write = |it: &FileWrite| v1::FileWrite {
+            database: it.database.0,
+            offset: it.offset,
+            bytes: it.bytes.clone(),
+        };
+        let writes = writes.iter().map(write).collect();
+        Ok(v1::PublishRequest { commit_with_writes: commit, writes, ..Self::default() })
+    }
+}
+
+/// The commit in a request to publish it, which has the writes beside it.
+///
+/// # Errors
+/// [`Error::Invalid`] if it has none.
+pub fn published(request: v1::PublishRequest) -> Result<Commit> {
+    let commit = request.commit_with_writes.or(request.commit);
+    let write = |it: v1::FileWrite| FileWrite {
+        database: DatabaseId(it.database),
+        offset: it.offset,
+        bytes: it.bytes,
+    };
+    let writes = request.writes.into_iter().map(write).collect();
+    Ok(Commit { writes, ..Commit::try_from(needed(commit, "commit")?)? })
 }
 
 impl TryFrom<v1::Commit> for Commit {

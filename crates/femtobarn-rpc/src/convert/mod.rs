@@ -14,6 +14,7 @@ mod rows;
 #[cfg(test)]
 mod tests;
 
+pub use commit::published;
 pub use error::{failure_of, refusal, status_of};
 pub use replication::{answers_of, rows_of};
 

@@ -1,4 +1,5 @@
-//! The commit: files first, the catalogue last.
+//! The commit: files first, the catalogue last. What a small transaction wrote to a file becomes durable with the
+//! catalogue's log, which spares the sync of the file.
 //!
 //! A failure before the catalogue is asked leaves nothing behind. If the catalogue's answer is lost, the
 //! commit may be durable all the same, so the files that it needs are kept.
@@ -6,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use femtobarn_catalog::{BlobRange, Csn, DatabaseId, NewVersion, clock};
+use femtobarn_catalog::{BlobRange, Commit, Csn, DatabaseId, FileWrite, NewVersion, clock};
 use rntuple::BlobSink;
 use uuid::Uuid;
 
@@ -70,8 +71,8 @@ impl Transaction {
     fn publish(&mut self) -> Result<Csn> {
         self.is_over = true;
         let prepared = self.write_versions().and_then(|mut versions| {
-            self.write_records_and_sync(&mut versions)?;
-            Ok(self.catalogue_commit(&versions))
+            let writes = self.write_records_and_sync(&mut versions)?;
+            Ok(Commit { writes, ..self.catalogue_commit(&versions) })
         });
         let committed = match prepared {
             Ok(commit) => self.federation.catalog().commit(commit).map_err(Error::from),
@@ -126,11 +127,14 @@ impl Transaction {
         Ok(versions)
     }
 
-    /// Writes the commit records, notes their ranges in `versions`, and syncs all files.
+    /// Writes the commit records, notes their ranges in `versions`, and syncs all files, but for those of which the
+    /// catalogue can make the bytes durable that it returns.
     fn write_records_and_sync(
         &mut self,
         versions: &mut [(ContainerKey, NewVersion)],
-    ) -> Result<()> {
+    ) -> Result<Vec<FileWrite>> {
+        let mut room = self.federation.inner.catalog.log_room();
+        let mut writes = vec![];
         let touched = self.touched_databases(versions);
         let uuids: Vec<Uuid> = touched.iter().map(|id| self.open(*id).row.uuid).collect();
         let after = self.newest_commit(versions)?;
@@ -144,11 +148,17 @@ impl Transaction {
             for (_, version) in of_this {
                 version.record = BlobRange { offset, size: record.len() as u64 };
             }
-            open.extents.flush()?;
-            open.extents.sync()?;
+            match open.extents.flush_for_log(room)? {
+                Some(write) => {
+                    room -= write.bytes.len();
+                    writes.push(write);
+                }
+                None => open.extents.sync()?,
+            }
         }
         let new = self.databases.values().filter(|open| open.is_new);
-        self.federation.inner.files.sync_folders(new.map(|open| open.row.path.as_str()))
+        self.federation.inner.files.sync_folders(new.map(|open| open.row.path.as_str()))?;
+        Ok(writes)
     }
 
     /// The head that commit records state. A rebuild orders by it records that continue one version or refer

@@ -117,6 +117,37 @@ fn committed_data_survive_a_loss_of_power() {
     }
 }
 
+/// Small commits sync the catalogue's log alone, which has their bytes, too.
+#[test]
+fn what_small_commits_wrote_to_a_file_survives_a_loss_of_power() {
+    let mut random = Random(29);
+    for round in 0..amount(12, 200) {
+        let (folder, federation) = federation();
+        with_ten_events(&federation);
+        let (path, file) = (folder.path().join("test.fed"), "databases/run7.root");
+        let synced = fs::read(path.join(file)).unwrap();
+        let mut count = 10;
+        for _ in 0..1 + random.below(6) {
+            let mut transaction = begin(&federation);
+            let database = transaction.database("run7").unwrap();
+            let key = transaction.container(database, "events").unwrap();
+            let size = 1 + random.below(20);
+            transaction.extend(key, events(7, count, size)).unwrap();
+            transaction.commit().unwrap();
+            count += size;
+        }
+        let last = fs::read(path.join(file)).unwrap();
+        let crashed = folder.path().join("crashed.fed");
+        copy(&path, &crashed);
+        fs::write(crashed.join(file), torn(&synced, &last, &mut random)).unwrap();
+        let again = Federation::open(&crashed).unwrap();
+        assert!(numbers_at_once(&again) == (0..count).collect::<Vec<_>>(), "round {round}");
+        again.seal("run7", std::time::Duration::ZERO).unwrap();
+        assert!(numbers_at_once(&again) == (0..count).collect::<Vec<_>>(), "round {round}");
+        assert_chain(&crashed.join(file));
+    }
+}
+
 fn check(crashed: &Path, committed: Csn, count: u64, round: u64) {
     let federation = Federation::open(crashed).unwrap();
     assert_eq!(federation.head().unwrap(), committed);

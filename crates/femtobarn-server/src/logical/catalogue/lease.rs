@@ -4,17 +4,18 @@
 //! that the session does not hold, as after a restart of the server, are taken again if no other session can have
 //! held them in between.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use femtobarn_catalog::{Commit, Csn, Error, LockTarget, Result};
+use femtobarn_catalog::{Commit, Csn, DatabaseId, Error, LockTarget, Result};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::service::{FederationService, SESSIONS_MAX};
 use super::session::{CatalogueSession, SessionClaims, session_over};
 use super::state::{LockRequest, SHARE_MAX};
+use super::write_permit::WriteInProgress;
 use crate::logical::latency::RequestKind;
 use crate::logical::locks::OwnerId;
 
@@ -261,8 +262,10 @@ impl FederationService {
     }
 }
 
-/// Keeps a session from ending while one of its transactions is being published.
+/// Keeps a session from ending while one of its transactions is being published, and the locks of its databases from
+/// being freed.
 struct Publishing {
+    _writing: Vec<WriteInProgress>,
     service: Arc<FederationService>,
     session: Arc<CatalogueSession>,
 }
@@ -277,16 +280,28 @@ impl Publishing {
         if state.is_over {
             return Err(session_over());
         }
-        let held: HashSet<LockTarget> = state.held.keys().map(|(_, target)| *target).collect();
         let changed = commit.versions.iter().map(|version| version.database);
         let new = commit.new_databases.iter().map(|new| new.id);
-        let mut databases = changed.chain(new).map(LockTarget::Database);
-        if let Some(free) = databases.find(|target| !held.contains(target)) {
+        let written = commit.writes.iter().map(|write| write.database);
+        let databases: BTreeSet<DatabaseId> = changed.chain(new).chain(written).collect();
+        if let Some(free) = databases.iter().find(|id| state.may_write(**id).is_none()) {
+            let free = LockTarget::Database(*free);
             return Err(Error::Changed { what: format!("the lock on {free} was lost") });
         }
         state.publishing += 1;
+        state.begin_writes(&databases);
+        drop(state);
         service.uncommitted.begin_publishing(commit);
-        Ok(Publishing { service: Arc::clone(service), session: Arc::clone(session) })
+        let writing = databases.into_iter().map(|database| WriteInProgress {
+            service: Arc::clone(service),
+            session: Arc::clone(session),
+            database,
+        });
+        Ok(Publishing {
+            _writing: writing.collect(),
+            service: Arc::clone(service),
+            session: Arc::clone(session),
+        })
     }
 }
 

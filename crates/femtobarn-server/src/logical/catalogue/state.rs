@@ -158,6 +158,15 @@ impl SessionState {
         (!self.is_over && writes.owners > 0).then_some(writes)
     }
 
+    /// Records the beginning of writes to databases that the session may write to.
+    pub(super) fn begin_writes<'a>(&mut self, databases: impl IntoIterator<Item = &'a DatabaseId>) {
+        for database in databases {
+            if let Some(writes) = self.writes.get_mut(database) {
+                writes.running += 1;
+            }
+        }
+    }
+
     /// Records the end of a write. After the last one, returns the locks to be freed, and the requests to be repeated
     /// then.
     pub(super) fn end_write(

@@ -82,15 +82,19 @@ impl Permit for SessionPermit {
 }
 
 impl SessionPermit {
-    fn begin(&self) -> Option<WriteInProgress<'_>> {
+    fn begin(&self) -> Option<WriteInProgress> {
         let session = self.session();
         let mut state = session.lock();
         if state.may_write(self.database)?.epoch != self.epoch {
             return None;
         }
-        state.writes.get_mut(&self.database)?.running += 1;
+        state.begin_writes([&self.database]);
         drop(state);
-        Some(WriteInProgress { permit: self, session })
+        Some(WriteInProgress {
+            service: Arc::clone(&self.service),
+            session,
+            database: self.database,
+        })
     }
 
     fn session(&self) -> Arc<CatalogueSession> {
@@ -105,18 +109,20 @@ impl SessionPermit {
     }
 }
 
-/// A write that is under way.
-struct WriteInProgress<'a> {
-    permit: &'a SessionPermit,
-    session: Arc<CatalogueSession>,
+/// A write that is under way, which the session has counted. The session's lock on the database is not free before it
+/// has ended.
+pub(super) struct WriteInProgress {
+    pub(super) service: Arc<FederationService>,
+    pub(super) session: Arc<CatalogueSession>,
+    pub(super) database: DatabaseId,
 }
 
-impl Drop for WriteInProgress<'_> {
+impl Drop for WriteInProgress {
     fn drop(&mut self) {
-        let (service, session) = (&self.permit.service, &self.session);
-        let target = LockTarget::Database(self.permit.database);
+        let (service, session) = (&self.service, &self.session);
+        let target = LockTarget::Database(self.database);
         let mut state = session.lock();
-        let (to_free, to_lock) = state.end_write(self.permit.database);
+        let (to_free, to_lock) = state.end_write(self.database);
         let mut granted = vec![];
         let is_freed = !to_free.is_empty();
         // With the state locked, so that no owner can request them in between.

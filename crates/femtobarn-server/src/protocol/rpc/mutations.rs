@@ -9,7 +9,7 @@ use femtobarn_catalog::{
     Author, BlobRange, Commit, Csn, DatabaseId, Error, LockTarget, Result, Successor,
     is_database_path,
 };
-use femtobarn_rpc::convert::{needed, status_of, uuid};
+use femtobarn_rpc::convert::{needed, published, status_of, uuid};
 use femtobarn_rpc::v1::change_request::Of;
 use femtobarn_rpc::v1::failure::Of as Reason;
 use femtobarn_rpc::v1::{ChangeReply, ChangeRequest, Empty, Failure, PublishReply, PublishRequest};
@@ -131,19 +131,16 @@ pub(super) async fn publish(
 ) -> std::result::Result<PublishReply, Status> {
     let session = uuid(&request.session).map_err(|error| status_of(&error))?;
     let session = federation.session(session).ok_or_else(no_session)?;
-    let commit = commit_of(&session, request.commit).map_err(|error| status_of(&error))?;
     let again = request.again.then_some(Csn(request.after));
+    let commit = commit_of(&session, request).map_err(|error| status_of(&error))?;
     match federation.publish(&session, commit, again).await {
         Ok(csn) => Ok(PublishReply { csn: csn.0 }),
         Err(error) => Err(status_of(&error)),
     }
 }
 
-fn commit_of(
-    session: &CatalogueSession,
-    commit: Option<femtobarn_rpc::v1::Commit>,
-) -> Result<Commit> {
-    let mut commit = Commit::try_from(needed(commit, "commit")?)?;
+fn commit_of(session: &CatalogueSession, request: PublishRequest) -> Result<Commit> {
+    let mut commit = published(request)?;
     for new in &commit.new_databases {
         check_path(&new.path)?;
     }

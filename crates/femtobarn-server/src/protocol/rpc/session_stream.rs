@@ -87,6 +87,7 @@ pub(super) async fn open(
             lease_ms: u64::try_from(stream.service.lease().as_millis()).unwrap_or(u64::MAX),
             lost_locks: welcome.lost_locks.iter().map(lost).collect(),
             lost_pins: welcome.lost_pins.iter().map(|csn| csn.0).collect(),
+            log_room: stream.service.catalog().log_room() as u64,
         }),
         outcomes: vec![],
     };

@@ -48,6 +48,7 @@ impl Catalogue for Counted {
         fn folder(&self) -> &Path;
         fn is_read_only(&self) -> bool;
         fn check_not_failed(&self) -> Result<()>;
+        fn log_room(&self) -> usize;
         fn locks(&self) -> LockTable;
         fn session(&self) -> Option<Uuid>;
         fn local(&self) -> Result<&LocalCatalogue>;

@@ -52,7 +52,11 @@ pub(crate) fn events(numbers: std::ops::Range<u64>) -> Array {
     Array::Record { length, members: vec![("number".to_owned(), numbers)] }
 }
 
-fn create(federation: &Federation, database: &str, containers: impl Iterator<Item = String>) {
+pub(super) fn create(
+    federation: &Federation,
+    database: &str,
+    containers: impl Iterator<Item = String>,
+) {
     let mut transaction = federation.transaction(TransactionOptions::default()).unwrap();
     let database = transaction.create_database(database).unwrap();
     for name in containers {
@@ -63,7 +67,7 @@ fn create(federation: &Federation, database: &str, containers: impl Iterator<Ite
 }
 
 /// Appends some numbers in a transaction.
-fn append(
+pub(super) fn append(
     federation: &Federation,
     database: &str,
     container: &str,

@@ -10,6 +10,7 @@ mod locks;
 mod look_ups;
 mod proxy;
 mod sessions;
+mod small_commits;
 mod uncommitted;
 
 pub(crate) use engine::{class, events};

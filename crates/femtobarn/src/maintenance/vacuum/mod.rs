@@ -178,6 +178,8 @@ impl Vacuum<'_, '_> {
         if waiting.is_empty() {
             return Ok(());
         }
+        // What is written back later than this is in no free range.
+        catalog.write_back()?;
         check_disjoint(row, waiting.iter().map(|extent| extent.range).collect())?;
         // What is in a store alone has no holes, and takes no writes.
         if !nearline::is_nearline(&*self.inner.catalog, row)? {

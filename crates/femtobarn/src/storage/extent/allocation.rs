@@ -74,6 +74,7 @@ impl ExtentWriter {
             self.extend(file_end, payload)?;
             self.write_key(self.start - RBLOB_KEY_LENGTH as u64, lengthened)?;
             self.end += payload;
+            self.durable_end = None;
             return Ok(());
         }
         self.extend(file_end, RBLOB_KEY_LENGTH as u64 + payload)?;
@@ -132,6 +133,7 @@ impl ExtentWriter {
         self.flush()?;
         (self.start, self.end) = (start, start + payload);
         (self.next, self.flushed, self.zeroed_end) = (start, start, start);
+        self.durable_end = None;
         Ok(())
     }
 

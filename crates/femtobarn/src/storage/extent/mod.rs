@@ -5,7 +5,8 @@
 //! 2. An extent belongs to one writer in one process until it is full. No other writer writes into it, whatever
 //!    becomes of locks, so committed bytes are never overwritten. Free space was given back by vacuum or by a
 //!    writer; the catalogue gives it to one writer. `allocation` takes and gives back extents.
-//! 3. All blobs written so far are on disk after [`ExtentWriter::flush`] and [`ExtentWriter::sync`].
+//! 3. All blobs written so far are on disk after [`ExtentWriter::flush`] and [`ExtentWriter::sync`]. After
+//!    [`ExtentWriter::flush_for_log`] they are there once the bytes that it returned are durable in the catalogue.
 //! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
 //!    could not write, and a later sync would not say so.
 //! 5. A write past the page cache is a whole window: 2 MiB of the file at a multiple of 2 MiB, all of it the
@@ -21,7 +22,7 @@ mod allocation;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use femtobarn_catalog::{Catalogue, DatabaseId};
+use femtobarn_catalog::{Catalogue, DatabaseId, FileWrite};
 use memmap2::{Advice, MmapMut};
 use rntuple::BlobSink;
 use twox_hash::XxHash3_64;
@@ -67,6 +68,8 @@ pub(crate) struct ExtentWriter {
     is_huge_page: bool,
     /// The bytes of the extent before this one were written at least once.
     zeroed_end: u64,
+    /// The extent and its bytes before this one are durable; none if the extent is not.
+    durable_end: Option<u64>,
     /// Bytes of all blobs so far, by which the size of the next extent is chosen.
     bytes_written: u64,
     /// Whether a write or a sync failed.
@@ -97,6 +100,7 @@ impl ExtentWriter {
             has_key: false,
             flushed: 0,
             zeroed_end: 0,
+            durable_end: None,
             bytes_written: 0,
             failed: false,
             is_new_file: false,
@@ -175,7 +179,29 @@ impl ExtentWriter {
         self.check_usable()?;
         let synced = self.write_zeros_ahead().and_then(|()| self.file.sync());
         self.failed = synced.is_err();
+        self.durable_end = Some(self.flushed);
         synced
+    }
+
+    /// Flushes, and returns the bytes that are not durable yet, if they are no more than `room`: the catalogue can make
+    /// them durable. None if a sync is needed. A server writes the bytes with the commit.
+    pub(crate) fn flush_for_log(&mut self, room: usize) -> Result<Option<FileWrite>> {
+        self.check_usable()?;
+        // They are still in the window, unless they cross its end.
+        let bytes = self.durable_end.and_then(|offset| {
+            let in_window = &self.window[self.window_offset(offset)..];
+            let size = usize::try_from(self.next - offset).ok().filter(|size| *size <= room)?;
+            in_window.get(..size).map(|bytes| (offset, bytes.to_vec()))
+        });
+        let Some((offset, bytes)) = bytes else {
+            self.flush()?;
+            return Ok(None);
+        };
+        if self.file.is_local() {
+            self.flush()?;
+        }
+        (self.flushed, self.durable_end) = (self.next, Some(self.next));
+        Ok(Some(FileWrite { database: self.database, offset, bytes }))
     }
 
     /// Writes zeros where the next small transactions will write. A sync of blocks that were written before
@@ -196,7 +222,12 @@ impl ExtentWriter {
 
     /// Drops blobs that are not flushed yet. Their space stays unused.
     pub(crate) fn discard(&mut self) {
-        self.flushed = self.next;
+        // What is logged next is in the file; the dropped bytes are not.
+        let was_durable = self.durable_end == Some(self.flushed);
+        if self.flushed < self.next {
+            self.durable_end = was_durable.then_some(self.next);
+            self.flushed = self.next;
+        }
     }
 
     /// [`Error::Closed`] if an earlier write or sync failed.

@@ -141,9 +141,19 @@ impl PublishQueue {
 
     fn publish_group(&self, group: Vec<QueuedCommit>) {
         let mut new = Vec::with_capacity(group.len());
-        for waiting in group {
-            match self.find(&waiting) {
-                Ok(None) => new.push(waiting),
+        let mut commits = Vec::with_capacity(group.len());
+        for mut waiting in group {
+            let writes = std::mem::take(&mut waiting.commit.writes);
+            // Those of a transaction that was published before may lie where others are by now.
+            let found = self.find(&waiting).and_then(|found| match found {
+                None => self.catalog.write_now(&writes).map(|()| None),
+                found => Ok(found),
+            });
+            match found {
+                Ok(None) => {
+                    commits.push(Commit { writes, ..waiting.commit.clone() });
+                    new.push(waiting);
+                }
                 Ok(Some(csn)) => self.answer(waiting.commit.transaction, Ok(csn)),
                 Err(error) => self.answer(waiting.commit.transaction, Err(error)),
             }
@@ -151,7 +161,6 @@ impl PublishQueue {
         if new.is_empty() {
             return;
         }
-        let commits = new.iter().map(|waiting| waiting.commit.clone()).collect();
         let results = self.catalog.commit_all(commits);
         self.state.lock().writes += 1;
         let is_logged = tracing::enabled!(tracing::Level::INFO);

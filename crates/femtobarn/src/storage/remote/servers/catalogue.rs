@@ -61,6 +61,10 @@ impl Catalogue for CopiedCatalogue {
         Ok(())
     }
 
+    fn log_room(&self) -> usize {
+        0
+    }
+
     fn begin_close(&self) {
         let connections = self.group.members.iter().filter_map(|member| member.connection());
         connections.for_each(|connection| connection.catalogue.begin_close());

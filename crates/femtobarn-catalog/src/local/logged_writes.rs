@@ -1,0 +1,241 @@
+//! Bytes of database files that are durable in the catalogue before they are in the files.
+//!
+//! A small commit has one sync: the bytes that it wrote are in its files, where readers find them at once, and in the
+//! table `logged_writes`, which the sync of the catalogue's log makes durable. Later they are *written back*: to the
+//! files once more, many together; the files are synced, and the rows deleted.
+//!
+//! 1. A row is deleted only after its bytes were written to their file and synced there.
+//! 2. One process at a time writes back. While a row exists, its bytes in the file are those of the row or, after a
+//!    crash of the machine, lost: so writing them again does no harm.
+//! 3. Nobody overwrites such bytes: who frees, moves or seals some writes back first ([`LocalCatalogue::write_back`]).
+//! 4. A catalogue is open only once the files have the bytes of all rows.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, params};
+
+use super::LocalCatalogue;
+use crate::commit::{Commit, FileWrite};
+use crate::error::{Error, Result};
+use crate::ids::{Csn, DatabaseId};
+use crate::locks::WriteBackTurn;
+use crate::numbers::unsigned;
+use crate::paths::LOCKS_FOLDER;
+use crate::rows::DatabaseState;
+use crate::schema::has_logged_writes;
+use crate::sql::SqlResult;
+
+/// Bytes of one commit that are worth a place in the log instead of a sync of their file.
+const COMMIT_BYTES_MAX: usize = 32 << 10;
+/// Bytes that a process lets the catalogue have before it writes back.
+const LOGGED_BYTES_MAX: u64 = 1 << 20;
+/// Rows that are read at a time.
+const ROWS: u32 = 1024;
+
+/// What a process knows of the logged bytes.
+#[derive(Debug, Default)]
+pub(super) struct LogUse {
+    /// Those that the catalogue had at this process's first small commit, and those of its commits, until it wrote
+    /// back; none before that commit.
+    bytes: Mutex<Option<u64>>,
+    /// Whether they could not be written back.
+    is_stuck: Mutex<bool>,
+}
+
+/// Logged bytes of one database, in the order in which they were committed.
+struct LoggedWrites {
+    /// The path of the file, relative to the federation's folder.
+    path: String,
+    writes: Vec<FileWrite>,
+}
+
+/// By database, with the last of their ids.
+type LoggedPart = (i64, BTreeMap<DatabaseId, LoggedWrites>);
+
+impl LocalCatalogue {
+    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if they could not be written back.
+    pub fn log_room(&self) -> usize {
+        if *self.log_use.is_stuck.lock() { 0 } else { COMMIT_BYTES_MAX }
+    }
+
+    /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller keeps
+    /// others from taking their place.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file;
+    /// [`Error::NotFound`], [`Error::Full`] or [`Error::Io`] if it cannot be written.
+    pub fn write_now(&self, writes: &[FileWrite]) -> Result<()> {
+        for write in writes {
+            let row = self.database_by_id(write.database, Csn::MAX)?;
+            if row.state != DatabaseState::Open {
+                return Err(Error::closed(format!("database {:?} is {}", row.name, row.state)));
+            }
+            let path = self.folder().join(&row.path);
+            let failed = |error| Error::io("cannot write to", &path, error);
+            let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
+            let end = write.offset.checked_add(write.bytes.len() as u64);
+            let size = file.metadata().map_err(failed)?.len();
+            if end.is_none_or(|end| end > size) {
+                let what = format!("byte {} and those behind it are not in its file", write.offset);
+                return Err(Error::invalid(format!("database {:?}: {what}", row.name)));
+            }
+            file.write_all_at(&write.bytes, write.offset).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all logged bytes to their files and syncs these, waiting for a process that does so now.
+    ///
+    /// # Errors
+    /// [`Error::Full`] or [`Error::Io`] if a file cannot be written; the catalogue keeps the bytes.
+    pub fn write_back(&self) -> Result<()> {
+        if !self.read(has_rows)? {
+            return Ok(());
+        }
+        let turn = WriteBackTurn::wait(&self.folder().join(LOCKS_FOLDER))?;
+        self.write_back_in(&turn)
+    }
+
+    /// Adds the logged bytes of commits, and writes back if there are many.
+    pub(super) fn count_logged(&self, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let mut known = self.log_use.bytes.lock();
+        // Without the count, this process writes back later.
+        let before = known.unwrap_or_else(|| self.read(logged_bytes).unwrap_or(0));
+        *known = Some(before + bytes);
+        if before + bytes <= LOGGED_BYTES_MAX {
+            return;
+        }
+        *known = Some(0);
+        drop(known);
+        // The commits are durable. The next ones sync their files, and tell of a disk that fails.
+        *self.log_use.is_stuck.lock() = self.write_back_if_alone().is_err();
+    }
+
+    /// Writes back what this process has logged, so that the files of a federation that nobody has open are whole.
+    pub(super) fn end_logging(&self) {
+        if self.log_use.bytes.lock().is_some_and(|bytes| bytes > 0) {
+            // If it fails, the catalogue keeps the bytes.
+            drop(self.write_back_if_alone());
+        }
+    }
+
+    fn write_back_if_alone(&self) -> Result<()> {
+        match WriteBackTurn::take_if_free(&self.folder().join(LOCKS_FOLDER))? {
+            Some(turn) => self.write_back_in(&turn),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes back if a file does not have the bytes that were logged, as after a crash of the machine.
+    pub(super) fn recover_logged(&self) -> Result<()> {
+        let mut after = 0;
+        while let Some((last, parts)) = self.read(|sql| part_after(sql, after))? {
+            for part in parts.values() {
+                if !self.has_bytes(part) {
+                    return self.write_back_where_possible();
+                }
+            }
+            after = last;
+        }
+        Ok(())
+    }
+
+    fn write_back_where_possible(&self) -> Result<()> {
+        if !self.connections.is_read_only() {
+            return self.write_back();
+        }
+        Err(Error::Unsupported {
+            what: format!(
+                "federation {} cannot be read on a read-only medium, because bytes of its last commits are \
+                 in its catalogue and not in its files; open it once where it can be written",
+                self.folder().display()
+            ),
+        })
+    }
+
+    fn write_back_in(&self, _turn: &WriteBackTurn) -> Result<()> {
+        while let Some((last, parts)) = self.read(|sql| part_after(sql, 0))? {
+            parts.values().try_for_each(|part| self.store(part))?;
+            self.connections.current()?.write_aside(|sql| {
+                sql.prepare_cached("DELETE FROM logged_writes WHERE id <= ?1")?.execute([last])?;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes to their file and makes them durable.
+    fn store(&self, part: &LoggedWrites) -> Result<()> {
+        let path = self.folder().join(&part.path);
+        let file = match OpenOptions::new().write(true).open(&path) {
+            Ok(file) => file,
+            // It was lost, or removed with its database.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Error::io("cannot open", &path, error)),
+        };
+        let written = part.writes.iter().try_for_each(|it| file.write_all_at(&it.bytes, it.offset));
+        let synced = written.and_then(|()| file.sync_data());
+        synced.map_err(|error| Error::io("cannot write what was committed to", &path, error))
+    }
+
+    /// Whether a file has the bytes, or cannot be read at all.
+    fn has_bytes(&self, part: &LoggedWrites) -> bool {
+        let Ok(file) = File::open(self.folder().join(&part.path)) else { return true };
+        part.writes.iter().all(|write| {
+            let mut found = vec![0; write.bytes.len()];
+            file.read_exact_at(&mut found, write.offset).is_ok() && found == write.bytes
+        })
+    }
+}
+
+/// The bytes that a commit has for the log.
+pub(super) fn bytes_of(commit: &Commit) -> u64 {
+    commit.writes.iter().map(|write| write.bytes.len() as u64).sum()
+}
+
+/// Forgets the bytes of a database that is deleted.
+pub(super) fn forget_database(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+    if has_logged_writes(sql)? {
+        sql.execute("DELETE FROM logged_writes WHERE database = ?1", [database.0])?;
+    }
+    Ok(())
+}
+
+fn has_rows(sql: &Connection) -> SqlResult<bool> {
+    Ok(has_logged_writes(sql)?
+        && sql.prepare_cached("SELECT 1 FROM logged_writes LIMIT 1")?.exists([])?)
+}
+
+fn logged_bytes(sql: &Connection) -> SqlResult<u64> {
+    let sum = "SELECT coalesce(sum(length(bytes)), 0) FROM logged_writes";
+    Ok(unsigned(sql.prepare_cached(sum)?.query_row([], |row| row.get(0))?))
+}
+
+/// The first rows after row `after`; none if there is no such row.
+fn part_after(sql: &Connection, after: i64) -> SqlResult<Option<LoggedPart>> {
+    if !has_logged_writes(sql)? {
+        return Ok(None);
+    }
+    let mut statement = sql.prepare_cached(
+        "SELECT logged_writes.id, database, path, start, bytes \
+         FROM logged_writes JOIN databases ON databases.id = database \
+         WHERE logged_writes.id > ?1 ORDER BY logged_writes.id LIMIT ?2",
+    )?;
+    let mut rows = statement.query(params![after, ROWS])?;
+    let (mut last, mut parts) = (None, BTreeMap::new());
+    while let Some(row) = rows.next()? {
+        last = Some(row.get(0)?);
+        let (database, path) = (DatabaseId(row.get(1)?), row.get(2)?);
+        let write = FileWrite { database, offset: unsigned(row.get(3)?), bytes: row.get(4)? };
+        let part = LoggedWrites { path, writes: vec![] };
+        parts.entry(database).or_insert(part).writes.push(write);
+    }
+    Ok(last.map(|last| (last, parts)))
+}
