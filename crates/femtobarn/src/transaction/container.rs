@@ -16,7 +16,7 @@ use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::read::index::{self, Indexed, PendingKeys};
-use crate::read::statistics;
+use crate::read::statistics::{self, RecentRuns};
 use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
 use crate::storage::file::DatabaseFile;
@@ -57,6 +57,7 @@ pub(super) struct OpenContainer {
     pub needs_translation: bool,
     /// Statistics of clusters that are not written yet; empty if `written`.
     pub summaries: Vec<ClusterSummary>,
+    pub recent_statistics: RecentRuns,
     /// Changes that the indexes lack; empty if `written`.
     pub indexing: PendingKeys,
     /// The state at opening or at the last commit; none if it is new.
@@ -229,7 +230,8 @@ impl OpenContainer {
         let paths = self.appender.column_paths();
         let runs = &mut self.annex.statistics;
         let size_before = statistics::size(runs);
-        statistics::append(runs, &self.summaries, &paths, &source, extents)?;
+        let recent = &mut self.recent_statistics;
+        statistics::append(runs, &self.summaries, &paths, recent, &source, extents)?;
         self.bytes = (self.bytes + statistics::size(runs)).saturating_sub(size_before);
         self.summaries.clear();
         Ok(())

@@ -11,6 +11,7 @@ use crate::annex::Annex;
 use crate::deletion::Deletions;
 use crate::error::{Error, Result};
 use crate::read::index::PendingKeys;
+use crate::read::statistics::RecentRuns;
 use crate::schema::class::Class;
 use femtobarn_format::link;
 
@@ -72,6 +73,7 @@ impl Transaction {
                 class,
                 indexing: PendingKeys::default(),
                 summaries: vec![],
+                recent_statistics: RecentRuns::default(),
                 opened: None,
                 lock: None,
             },
@@ -182,6 +184,7 @@ impl Transaction {
             targets,
             indexing: PendingKeys::from(base.entries),
             summaries: vec![],
+            recent_statistics: RecentRuns::default(),
             opened: None,
             lock: None,
         };

@@ -30,6 +30,10 @@ pub(crate) use verify::Verification;
 
 /// A larger blob is not merged any more, since merging takes memory.
 const MERGED_BYTES_MAX: u64 = 64 << 20;
+/// The largest blob that a writer remembers.
+const REMEMBERED_BYTES_MAX: u64 = 16 << 10;
+/// More blobs than can have been written without a merge.
+const REMEMBERED_MAX: usize = 32;
 
 /// The bounds of a field's values in some entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +46,28 @@ pub struct ClusterBounds {
     pub bounds: Option<Bounds>,
 }
 
-/// Adds the bounds of a version's new clusters.
+/// What a writer remembers of the blobs that it wrote last, to merge them without reading.
+#[derive(Default)]
+pub(crate) struct RecentRuns(Vec<(Blob, ClusterStatistics)>);
+
+impl RecentRuns {
+    /// Takes a blob out, and those behind it.
+    fn take(&mut self, blob: &Blob) -> Option<ClusterStatistics> {
+        let at = self.0.iter().position(|(known, _)| known == blob)?;
+        self.0.drain(at..).next().map(|(_, run)| run)
+    }
+
+    fn remember(&mut self, blob: Blob, run: ClusterStatistics) {
+        // Those of commits that failed are not taken out again.
+        if blob.size <= REMEMBERED_BYTES_MAX && self.0.len() < REMEMBERED_MAX {
+            self.0.push((blob, run));
+        } else {
+            self.0.clear();
+        }
+    }
+}
+
+/// Adds the bounds of a version's new clusters. What is not in `recent` is read.
 ///
 /// # Errors
 /// [`Error::Io`] or [`Error::Storage`] if the blob cannot be written; [`Error::Corrupt`] if a blob that is
@@ -51,6 +76,7 @@ pub(crate) fn append(
     runs: &mut Vec<StatisticsRun>,
     summaries: &[ClusterSummary],
     paths: &[ColumnPath],
+    recent: &mut RecentRuns,
     source: &dyn ByteSource,
     sink: &mut dyn RunSink,
 ) -> Result<()> {
@@ -68,15 +94,20 @@ pub(crate) fn append(
         kept -= 1;
     }
     let mut parts = vec![];
-    if kept < runs.len() {
-        sink.settle()?;
-        for taken in &runs[kept..] {
-            parts.push(ClusterStatistics::read(source, &taken.blob)?);
-        }
+    for taken in runs[kept..].iter().rev() {
+        parts.push(match recent.take(&taken.blob) {
+            Some(known) => known,
+            None => {
+                sink.settle()?;
+                ClusterStatistics::read(source, &taken.blob)?
+            }
+        });
     }
+    parts.reverse();
     parts.push(new);
     let joined = ClusterStatistics::join(&parts);
     let run = write(&joined, sink)?;
+    recent.remember(run.blob, joined);
     runs.truncate(kept);
     runs.push(run);
     Ok(())
