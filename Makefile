@@ -47,7 +47,7 @@ check: ## a minute: formatting, lints, types, the unit tests of crates that chan
 test-long: ## the tests that take minutes, more random cases, long fuzzing
 	@$(MAKE) --no-print-directory steps-of-test-long FUZZ_SECONDS=600
 
-bench: ## measure against the peers in 30 minutes: bench/report.html, docs/measurements.md
+bench: ## measure against the peers in 30 minutes, on a quiet machine: bench/report.html, docs/performance.md
 	@$(AT_ONCE) .venv/bench.stamp programs module-for-release
 	@.venv/bin/python benches/run.py
 

@@ -7,14 +7,21 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from statistics import median
 from subprocess import PIPE
 from typing import IO
 
+import machine
 from framework import Figure, Json, Preparation, Results, Side
 from programs import DATA, ROOT, WORK, Unavailable, command_line, execute
+from progress import show
+
+REPEATS_MAX, REPEATS_OF_ONE_MAX = 40, 2
+SECONDS_TO_QUIET = 10.0
 
 
 def prepare(preparations: tuple[Preparation, ...]) -> None:
@@ -27,28 +34,54 @@ def prepare(preparations: tuple[Preparation, ...]) -> None:
     for each in preparations:
         target = Path(each.makes.format(data=DATA))
         if not target.exists():
-            progress(f"making {target.name}")
+            show(f"making {target.name}")
             try:
                 check_variables(each.variables)
                 execute(command_line(each.command))
             except Unavailable as reason:
                 print(f"{target.name} skipped: {reason}", file=sys.stderr)
         if target.exists():
-            progress(f"reading {target.name}")
+            show(f"reading {target.name}")
             execute(command_line(("peers", "warm", str(target))))
-    progress("")
+    show("")
 
 
-def one_round(figure: Figure, results: Results, label: str) -> None:
-    """Take one more sample of each side of a figure, one side after the other."""
-    for side in figure.sides:
-        progress(f"{label}: {side.key}")
-        try:
-            results.samples[side.key].append(run_side(side))
-        except Unavailable as reason:
-            print(f"{figure.name}: {side.key} skipped: {reason}", file=sys.stderr)
-    progress("")
-    check_equal(figure, results)
+class Sampler:
+    """Takes samples, and takes those again during which other processes ran.
+
+    A run repeats `repeats` samples altogether, each at most `REPEATS_OF_ONE_MAX` times; one that is not
+    repeated any more counts, and its member `busy` says what else ran. What `besides` says holds for all
+    samples from then on: the machine did not get quiet before them.
+    """
+
+    def __init__(self, repeats: int = REPEATS_MAX) -> None:
+        self.repeats = repeats
+        self.besides: list[str] = []
+
+    def one_round(self, figure: Figure, results: Results, begin: Callable[[str], None]) -> None:
+        """Take one more sample of each side of a figure, one side after the other; tell which begins."""
+        for side in figure.sides:
+            begin(side.key)
+            try:
+                self.sample(side, results)
+            except Unavailable as reason:
+                print(f"{figure.name}: {side.key} skipped: {reason}", file=sys.stderr)
+        show("")
+        check_equal(figure, results)
+
+    def sample(self, side: Side, results: Results) -> None:
+        """Take one more sample of a side."""
+        sample = run_side(side)
+        for _ in range(REPEATS_OF_ONE_MAX):
+            if "busy" not in sample or not self.repeats:
+                break
+            self.repeats -= 1
+            results.repeated.setdefault(side.key, []).append(sample)
+            machine.wait_for_quiet(SECONDS_TO_QUIET)
+            sample = run_side(side)
+        if self.besides:
+            sample["busy"] = [*self.besides, *sample.get("busy", [])]
+        results.samples[side.key].append(sample)
 
 
 def check_variables(names: tuple[str, ...]) -> None:
@@ -56,12 +89,6 @@ def check_variables(names: tuple[str, ...]) -> None:
     unset = [name for name in names if not os.environ.get(name)]
     if unset:
         raise Unavailable(f"unset: {', '.join(unset)} (benches/README.md)")
-
-
-def progress(text: str) -> None:
-    """Show the current step on a terminal."""
-    if sys.stderr.isatty():
-        print(f"\r{text:<78.78}", end="" if text else "\r", file=sys.stderr, flush=True)
 
 
 def run_side(side: Side) -> Json:
@@ -78,11 +105,14 @@ def run_side(side: Side) -> Json:
     os.sync()
     processors = ",".join(map(str, sorted(os.sched_getaffinity(0), reverse=True)[: side.cores]))
     pinned = ["taskset", "--cpu-list", processors]
+    commands = [[*pinned, *command_line(side.command, n, side.processes)] for n in range(side.processes)]
+    others = machine.Watch()
     if side.processes == 1:
-        sample: Json = json.loads(execute([*pinned, *command_line(side.command)]).splitlines()[-1])
+        sample: Json = json.loads(execute(commands[0]).splitlines()[-1])
     else:
-        commands = [command_line(side.command, n, side.processes) for n in range(side.processes)]
-        sample = run_together([[*pinned, *command] for command in commands])
+        sample = run_together(commands)
+    if busy := others.seen().reasons():
+        sample["busy"] = busy
     shutil.rmtree(WORK, ignore_errors=True)
     return sample
 
@@ -107,6 +137,9 @@ def run_together(commands: list[list[str]]) -> Json:
     if "disk_bytes" in samples[0]:
         # All processes measure the same folder.
         summed["disk_bytes"] = max(each["disk_bytes"] for each in samples)
+    if "p99_us" in samples[0]:
+        summed["p99_us"] = max(each["p99_us"] for each in samples)
+        summed["median_us"] = median(each["median_us"] for each in samples)
     return {**summed, "wall_s": max(each["wall_s"] for each in samples), "each": samples}
 
 

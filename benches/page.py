@@ -1,4 +1,4 @@
-"""bench/report.html: the figures of a run as bars and curves, with the physical limits.
+"""bench/report.html: the headlines of a run, and all its figures as bars and curves.
 
 `page.py RUN.json` prints the page of an earlier run.
 """
@@ -6,41 +6,50 @@
 from __future__ import annotations
 
 import html as markup
-import io
 import json
+import re
 import sys
 from pathlib import Path
-from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+import headlines
 import report
+from femtobarn_reports.style import BLUE, INK
+from femtobarn_reports.style import picture as empty
+from pictures import DARK, PAPER, PEER, drawing, svg
 from report import Json
 
-COLOURS = {"ours": "#0b6e99", "peer": "#b9b4a7", "limit": "#c8553d"}
+COLOURS = {"ours": BLUE, "peer": PEER, "limit": INK}
+SIGNS = {"reached": "&#10003;", "missed": "&#10007;", "unknown": "?"}
 PEERS = ["#8d8878", "#c9a227", "#6a994e", "#9c6b9e", "#d08c60", "#5b8e7d", "#a3a380", "#7a7d85"]
-STYLE: Any = {
-    "font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none",
-    "axes.spines.top": False, "axes.spines.right": False,
-}  # fmt: skip
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Femtobarn: benchmarks</title>
 <meta name="viewport" content="width=device-width">
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
-h1, h2 {{ font-weight: 600; }} h2 {{ margin-top: 3rem; border-top: 1px solid #ddd; padding-top: 1rem; }}
+:root {{
+  color-scheme: light dark; --missed: #b02a1a; --reached: #2d6a2f; --line: #ddd; --note: #666; {light}
+}}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --missed: #f0826f; --reached: #7cc47f; --line: #444; --note: #a2a9b6; {dark} }}
+}}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
+  background: var(--paper); color: var(--limit); }}
+h1, h2 {{ font-weight: 600; }}
+h2 {{ margin-top: 3rem; border-top: 1px solid var(--line); padding-top: 1rem; }}
 h3 {{ font-weight: 600; margin: 2rem 0 .3rem; }}
 svg {{ max-width: 100%; height: auto; }}
 ul {{ list-style: none; padding: 0; margin: .2rem 0; }}
-li.missed {{ color: #b02a1a; }} li.reached {{ color: #2d6a2f; }}
-.note {{ color: #666; font-size: .9em; }}
+li.missed {{ color: var(--missed); }} li.reached {{ color: var(--reached); }}
+li.unknown, .note {{ color: var(--note); }} .note {{ font-size: .9em; }}
 </style></head><body>
 <h1>Femtobarn: benchmarks</h1>
 <p class="note">{provenance}</p>
-<p>{reached} of {targets} targets are reached. Blue is Femtobarn, red is a physical limit of the machine.</p>
+{headlines}
+<p>{reached} of {targets} targets are reached.
+<b style="color: var(--ours)">&#9632;</b> Femtobarn <b style="color: var(--peer)">&#9632;</b> peers
+<b style="color: var(--limit)">&#9632;</b> limits of the machine</p>
 {chapters}
 </body></html>
 """
@@ -49,8 +58,14 @@ li.missed {{ color: #b02a1a; }} li.reached {{ color: #2d6a2f; }}
 def html(run: Json) -> str:
     """The page, complete in itself."""
     targets = [t for chapter in run["chapters"] for each in chapter["figures"] for t in each["targets"]]
+    colours = {"paper": PAPER, **COLOURS}
     return PAGE.format(
-        provenance=markup.escape(report.provenance(run)).replace("`", ""),
+        light="".join(f"--{name}: {colour};" for name, colour in colours.items()),
+        dark="".join(f"--{name}: {DARK[colour]};" for name, colour in colours.items()),
+        provenance=re.sub(
+            r"\*\*(.+?)\*\*", r"<b>\1</b>", markup.escape(report.provenance(run)).replace("`", "")
+        ),
+        headlines=headlines.picture(run),
         reached=sum(target["reached"] for target in targets),
         targets=len(targets),
         chapters="\n".join(map(section, run["chapters"])),
@@ -66,7 +81,7 @@ def section(chapter: Json) -> str:
 def one(each: Json) -> str:
     """One figure: its picture and its targets."""
     lines = [
-        f'<li class="{"reached" if t["reached"] else "missed"}">{"&#10003;" if t["reached"] else "&#10007;"} '
+        f'<li class="{report.verdict(t)}">{SIGNS[report.verdict(t)]} '
         f"{markup.escape(t['text'])}: <b>{report.number(t['value'])}</b> ({report.bounds(t)})</li>"
         for t in each["targets"]
     ]
@@ -79,15 +94,13 @@ def picture(each: Json) -> str:
     """The figure as SVG; a sentence if no side could be measured."""
     if not any(side["samples"] for side in each["sides"]):
         return '<p class="note">No side was measured.</p>'
-    with rc_context(STYLE):
+    with drawing():
         curves = bool(each["x"])
-        figure = Figure(figsize=(8, 3.4 if curves else 0.6 + 0.34 * len(each["sides"])), layout="constrained")
+        figure = empty(8, 3.4 if curves else 0.6 + 0.34 * len(each["sides"]))
         axes = figure.subplots()
+        axes.grid(visible=False)
         (draw_curves if curves else draw_bars)(axes, each)
-        drawn = io.StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    text = drawn.getvalue()
-    return text[text.index("<svg") :]
+        return svg(figure)
 
 
 def draw_bars(axes: Axes, each: Json) -> None:

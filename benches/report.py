@@ -11,13 +11,16 @@ from typing import Any
 
 Json = dict[str, Any]
 
-START, END = "<!-- tables: written by `make bench` -->", "<!-- end of tables -->"
+WORDS = {"reached": "reached", "missed": "**missed**", "unknown": ""}
+BUSY_SHARE = 0.1
+"""The share of samples taken beside other processes from which a run is called one on a busy machine."""
 
 
-def renewed(document: str, run: Json) -> str:
-    """Return a document with its tables replaced; the text around them stays."""
-    before, rest = document.split(START)
-    return f"{before}{START}\n\n{tables(run)}\n{END}{rest.split(END)[1]}"
+def renewed(document: str, part: str, text: str) -> str:
+    """Return a document with the text of a part of it replaced; the text around it stays."""
+    start, end = f"<!-- {part}: written by `make bench` -->", f"<!-- end of {part} -->"
+    before, rest = document.split(start)
+    return f"{before}{start}\n\n{text}\n{end}{rest.split(end)[1]}"
 
 
 def tables(run: Json) -> str:
@@ -37,15 +40,32 @@ def provenance(run: Json) -> str:
     return (
         f"Commit {commit}, {run['time'][:10]}; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; {named}.\n"
-        f"Medians of {taken(run)} runs of each side, taken by turns.\n"
+        f"Medians of {taken(run)} runs of each side, taken by turns. {quietness(run)}\n"
     )
+
+
+def quietness(run: Json) -> str:
+    """What else ran on the machine."""
+    if "busy" not in run:
+        return "It was not recorded what else ran on the machine."
+    sides = [side for chapter in run["chapters"] for figure in chapter["figures"] for side in figure["sides"]]
+    samples = [sample for side in sides for sample in side["samples"]]
+    beside = sum("busy" in sample for sample in samples)
+    repeated = sum(len(side["repeated"]) for side in sides)
+    words = [f"{beside:,} of {len(samples):,} samples were taken while other processes ran"]
+    words += [f"{repeated:,} were taken again for that reason"] if repeated else []
+    text = f"{', '.join(words)}."
+    if run["busy"] or beside > BUSY_SHARE * len(samples):
+        because = f" ({'; '.join(run['busy'])})" if run["busy"] else ""
+        return f"**Measured on a busy machine**{because}: {text}"
+    return text[0].upper() + text[1:]
 
 
 def taken(run: Json) -> str:
     """The number of samples of a side, as a text."""
     figures = [figure for chapter in run["chapters"] for figure in chapter["figures"]]
     counts = {len(side["samples"]) for figure in figures for side in figure["sides"] if side["samples"]}
-    return " to ".join(map(str, sorted({min(counts), max(counts)})))
+    return " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
 
 
 def verdicts(run: Json) -> str:
@@ -54,10 +74,18 @@ def verdicts(run: Json) -> str:
     for chapter in run["chapters"]:
         for each in chapter["figures"]:
             for target in each["targets"]:
-                verdict = "reached" if target["reached"] else "**missed**"
-                cells = [each["title"], target["text"], bounds(target), number(target["value"]), verdict]
+                because = f": {target['missed']}" if target["missed"] and verdict(target) == "missed" else ""
+                words = [bounds(target), number(target["value"]), WORDS[verdict(target)] + because]
+                cells = [each["title"], target["text"], *words]
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def verdict(target: Json) -> str:
+    """Whether a target is reached, missed or, for lack of samples, unknown."""
+    if math.isnan(target["value"]):
+        return "unknown"
+    return "reached" if target["reached"] else "missed"
 
 
 def bounds(target: Json) -> str:
@@ -68,7 +96,10 @@ def bounds(target: Json) -> str:
 
 def figure(each: Json) -> str:
     """A figure's table."""
-    body = curve(each) if any(side["points"] for side in each["sides"]) else rates(each)
+    if not any(side["samples"] for side in each["sides"]):
+        body = "No side was measured.\n"
+    else:
+        body = curve(each) if any(side["points"] for side in each["sides"]) else rates(each)
     note = f"\n{each['note']}\n" if each["note"] else ""
     return f"### {each['title']}\n\n{body}{note}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework import Figure, Role, Side, Target, faster
+from framework import Figure, Headline, Role, Side, Target, explained, faster, per_second
 
 TITLE = "Small transactions"
 INTRO = (
@@ -54,12 +54,37 @@ def at(number: int) -> tuple[Side, ...]:
     )
 
 
-def targets() -> tuple[Target, ...]:
-    """One process: near the rate of syncs. Sixteen processes: twice SQLite's rate."""
-    return (
-        faster("Femtobarn @ 1", "fdatasync twice @ 1", 0.8),
-        faster("Femtobarn @ 16", "SQLite @ 16", 2.0),
+def headline(number: int, words: str, wanted: Target) -> Headline:
+    """What some number of processes feels."""
+    return Headline(
+        "Committing",
+        f"Commit ten objects of 100 B, {words}",
+        f"Femtobarn @ {number}",
+        per_second("commits"),
+        wanted,
+        limits=(f"fdatasync @ {number}",),
+        peers=tuple(side.key for side in at(number) if side.role == "peer"),
     )
+
+
+HEADLINES = (
+    headline(
+        1,
+        "one process",
+        explained(
+            faster("Femtobarn @ 1", "fdatasync twice @ 1", 0.8),
+            "A commit is two syncs, one after the other: of the database's file and of the catalogue's log.",
+        ),
+    ),
+    headline(
+        16,
+        "16 processes",
+        explained(
+            faster("Femtobarn @ 16", "SQLite @ 16", 2.0),
+            "A commit is two syncs and about sixty system calls; the processor limits 16 processes.",
+        ),
+    ),
+)
 
 
 FIGURES: tuple[Figure, ...] = (
@@ -68,7 +93,7 @@ FIGURES: tuple[Figure, ...] = (
         title="Commit 10 objects of 100 B",
         unit="commits",
         sides=tuple(side for number in PROCESSES for side in at(number)),
-        targets=targets(),
         x="processes",
+        headlines=HEADLINES,
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework import Figure, Preparation, Side, Target, flat, highest
+from framework import Figure, Headline, Preparation, Side, Target, flat, highest, last, member
 
 TITLE = "Growth"
 INTRO = (
@@ -15,10 +15,17 @@ PREPARATIONS = tuple(
     for kind in ("containers", "databases", "commits")
 )
 
+NO_LIMIT = "the aim is that size does not matter"
+NO_PEER = "peers are not measured at this size"
 OURS, CPU, WALL = "Femtobarn", "Femtobarn, CPU", "Femtobarn, wall"
 
 
-def by_objects(name: str, title: str, targets: tuple[Target, ...]) -> Figure:
+def felt(text: str, ours: str, unit: str, wanted: Target) -> tuple[Headline, ...]:
+    """What users of a large federation feel: the last point of a curve."""
+    return (Headline("Growth", text, ours, last(unit), wanted, no_limit=NO_LIMIT, no_peer=NO_PEER),)
+
+
+def by_objects(name: str, title: str, targets: tuple[Target, ...], headlines: tuple[Headline, ...]) -> Figure:
     """The cost of one kind of work as a container grows."""
     return Figure(
         name=f"growth-{name}",
@@ -29,6 +36,7 @@ def by_objects(name: str, title: str, targets: tuple[Target, ...]) -> Figure:
             Side(WALL, ("growth.py", name, "{work}", "wall"), "ours"),
         ),
         targets=targets,
+        headlines=headlines,
         by="cpu",
         x="objects in the container",
         y="microseconds",
@@ -55,11 +63,22 @@ def by_kind(kind: str, title: str, did: str) -> Figure:
 
 
 FIGURES = (
-    by_objects("append", "Commit 1,000 objects more to a container", (flat(CPU),)),
+    by_objects(
+        "append",
+        "Commit 1,000 objects more to a container",
+        (),
+        felt("Commit 1,000 objects more, to a container of 100 million", CPU, "us of CPU", flat(CPU)),
+    ),
     by_objects(
         "open",
         "Open a federation and read an object of a container",
-        (flat(CPU), highest(WALL, 5000, "microseconds in total")),
+        (flat(CPU),),
+        felt(
+            "Open a federation, and read one of 100 million objects of a container",
+            WALL,
+            "us",
+            highest(WALL, 5000, "microseconds in total"),
+        ),
     ),
     by_kind("containers", "Containers in a database", "create"),
     by_kind("databases", "Databases in a federation", "create"),
@@ -72,9 +91,12 @@ FIGURES = (
             Side("reader", ("growth.py", "reader", "{work}"), "ours"),
             Side("writer", ("growth.py", "writer", "{work}"), "ours"),
         ),
-        targets=(
+        targets=(highest("writer", 256, "MB"),),
+        headlines=felt(
+            "Memory of a process that reads 100 million objects",
+            "reader",
+            "MB",
             highest("reader", 256 + 128, "MB, including up to 256 MB of cached pages"),
-            highest("writer", 256, "MB"),
         ),
         x="MB read or written",
         y="MB of memory",
@@ -85,11 +107,21 @@ FIGURES = (
         unit="processes",
         sides=(Side(OURS, ("growth.py", "many", "{data}/many_databases"), "ours", cores=2),),
         targets=(
-            Target("seconds for all processes", lambda r: r.median(OURS, lambda s: s["wall_s"]), at_most=2.0),
             Target(
                 "MB of memory per process",
                 lambda r: r.median(OURS, lambda s: s["memory_bytes"] / s["items"] / 1e6),
                 at_most=5.0,
+            ),
+        ),
+        headlines=(
+            Headline(
+                "Growth",
+                "200 processes open a federation of 10,000 databases, and read an object each",
+                OURS,
+                member("s in all", "wall_s"),
+                Target("seconds for all processes", lambda r: r.member(OURS, "wall_s"), at_most=2.0),
+                no_limit=NO_LIMIT,
+                no_peer=NO_PEER,
             ),
         ),
         by="cpu",

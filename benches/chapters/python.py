@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chapters.inputs import columns, objects, rows
-from framework import Figure, Preparation, Role, Side, faster, rate
+from framework import Figure, Headline, Preparation, Role, Side, explained, faster, per_second, rate
 
 TITLE = "Python"
 INTRO = """Jagged columns are read as awkward arrays; structured NumPy arrays of objects of 10 fields and 100
@@ -63,6 +63,18 @@ def arrays(compression: str) -> Figure:
     """Reading all columns as awkward arrays."""
     words = "uncompressed" if compression == "none" else compression
     file = f"{{data}}/columns_{compression}.root"
+    headline = Headline(
+        "Python",
+        f"Read 41 jagged columns as awkward arrays, {words}",
+        "Femtobarn",
+        per_second("entries", "cpu"),
+        explained(
+            faster("Femtobarn", "uproot", 3.0, "cpu"),
+            "Most of the time goes into unpacking, which uproot needs, too.",
+        ),
+        peers=("uproot",),
+        no_limit="as for reading columns",
+    )
     return Figure(
         name=f"arrays-{compression}",
         title=f"`arrays()` of all 41 jagged columns, {words}",
@@ -71,7 +83,7 @@ def arrays(compression: str) -> Figure:
             Side("Femtobarn", ("arrays.py", "ours", file), "ours"),
             Side("uproot", ("arrays.py", "uproot", file)),
         ),
-        targets=(faster("Femtobarn", "uproot", 3.0, "cpu"),),
+        headlines=(headline,),
         by="cpu",
     )
 
@@ -86,8 +98,22 @@ def records(what: str, title: str, at_least: float) -> Figure:
             Side(name, records_command(what, side, "{work}/records"), ROLES.get(name, "peer"))
             for name, side in RECORDS.items()
         ),
-        targets=(rate("Femtobarn", at_least, "cpu"),),
         by="cpu",
+        headlines=(
+            Headline(
+                "Python",
+                title,
+                "Femtobarn",
+                per_second("objects", "cpu"),
+                explained(
+                    rate("Femtobarn", at_least, "cpu"),
+                    "Each field becomes a column of pages with checksums; HDF5 and NumPy copy the rows as "
+                    "they are in memory.",
+                ),
+                limits=("NumPy",),
+                peers=("uproot", "HDF5", "Parquet"),
+            ),
+        ),
     )
 
 
@@ -109,6 +135,19 @@ def one_by_one(what: str, kind: str, title: str) -> Figure:
             stored(engine, kind),
         )
 
+    wanted = explained(
+        faster("Femtobarn", "ZODB", 10.0, "cpu"),
+        "Each object costs microseconds of the interpreter; arrays are the way to many objects.",
+    )
+    headline = Headline(
+        "Python",
+        title,
+        "Femtobarn",
+        per_second("objects", "cpu"),
+        wanted,
+        peers=tuple(ENGINES),
+        no_limit="no loop in C makes objects of Python",
+    )
     by_key = (Side("Femtobarn, by key", command("femtobarn_key"), "ours"),) if what == "read" else ()
     return Figure(
         name=f"{kind}-{what}",
@@ -119,8 +158,9 @@ def one_by_one(what: str, kind: str, title: str) -> Figure:
             *by_key,
             *(Side(name, command(engine)) for name, engine in ENGINES.items()),
         ),
-        targets=(faster("Femtobarn", "ZODB", 10.0, "cpu"),),
+        targets=(wanted,),
         by="cpu",
+        headlines=(headline,) if kind == "small" else (),
     )
 
 

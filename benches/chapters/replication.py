@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework import Figure, Side, at_last, cpu_per_100_mb, flat, highest
+from framework import Figure, Headline, Side, at_last, cpu_per_100_mb, flat, highest, last
 
 TITLE = "Copies that follow"
 INTRO = """A follower, its leader's server and a process that commits, all on one machine."""
@@ -18,6 +18,9 @@ FOLLOWERS = ("0", "1", "2")
 SCALING = "rate, by that of the leader alone"
 BEHIND = "s until the copy had a commit, at most"
 
+GROUP = "Stores and copies"
+NO_PEER = "no peer follows commits"
+
 PREPARATIONS = ()
 
 FIGURES: tuple[Figure, ...] = (
@@ -26,9 +29,20 @@ FIGURES: tuple[Figure, ...] = (
         "Follow commits of 10 MB",
         "commits",
         (Side("Follower", ("replicated.py", "rate", WORK, RATE, SECONDS), "ours", cores=2),),
-        (highest("Follower", 1.0, BEHIND), cpu_per_100_mb("Follower", 0.1)),
+        (cpu_per_100_mb("Follower", 0.1),),
         x="MB/s committed",
         y=BEHIND,
+        headlines=(
+            Headline(
+                GROUP,
+                f"Wait until a copy has a commit, while {RATE} MB are committed a second",
+                "Follower",
+                last("s at most"),
+                highest("Follower", 1.0, BEHIND),
+                no_limit="the network's round trip",
+                no_peer=NO_PEER,
+            ),
+        ),
     ),
     Figure(
         "replication-containers",
@@ -59,9 +73,19 @@ FIGURES: tuple[Figure, ...] = (
                 needs=("xrdcp",),
             ),
         ),
-        (at_last("Followers", 2.8, SCALING),),
         x="followers",
         y=SCALING,
+        headlines=(
+            Headline(
+                GROUP,
+                "Read with 60 clients at a leader and two copies, with a simulated disk each",
+                "Followers",
+                last("times the leader's rate", less=False),
+                at_last("Followers", 2.8, SCALING),
+                no_limit="three disks: 3",
+                no_peer=NO_PEER,
+            ),
+        ),
     ),
 )
 """The chapter's figures."""

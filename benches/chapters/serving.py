@@ -5,7 +5,23 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from framework import Figure, Preparation, Results, Role, Side, Target, faster, highest
+from framework import (
+    CPU_FOR_100_MB,
+    Figure,
+    Headline,
+    Measure,
+    Preparation,
+    Results,
+    Role,
+    Side,
+    Target,
+    explained,
+    faster,
+    highest,
+    last,
+    member,
+    microseconds,
+)
 
 TITLE = "Serving"
 INTRO = """One server, with its clients on the same machine and a file in the page cache. CPU seconds are the
@@ -26,6 +42,7 @@ IDLE, BUSY = 3000, 200
 NOISE = 0.05
 THREADS_PER_CORE_MAX = 20
 MEMORY = "MB above an empty server"
+KERNEL = "The kernel spends four fifths of such a read, at both servers."
 SERVERS: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XRootD": ("xrootd", "peer")}
 
 PREPARATIONS = (Preparation(FILE, ("random_file.py", FILE, str(FILE_MB))),)
@@ -79,7 +96,7 @@ def reads() -> Figure:
     """Small reads, by few and by many sessions."""
     few, many = f"Femtobarn @ {max(SESSIONS[:-1])}", f"Femtobarn @ {MANY}"
     targets = (
-        *(cheaper(0.6, count) for count in SESSIONS),
+        *(explained(cheaper(0.6, count), KERNEL) for count in SESSIONS),
         *(response_ratio(count) for count in SESSIONS),
         Target(
             f"{many} / {few}, CPU for a read", lambda r: r.rate(few, "cpu") / r.rate(many, "cpu"), at_most=1.2
@@ -90,14 +107,46 @@ def reads() -> Figure:
             at_most=THREADS_PER_CORE_MAX * (os.cpu_count() or 1),
         ),
     )
-    return curve("served-16k", "Read 16 KB at random", "reads", READ, (*SESSIONS, MANY), targets)
+    headlines = (
+        felt(
+            "Serve a read of 16 KB to 32 sessions",
+            microseconds("a read", "cpu"),
+            targets[SESSIONS.index(32)],
+            at=32,
+        ),
+        felt(
+            "The slowest hundredth of reads of 16 KB, 8 sessions",
+            member("us", "p99_us"),
+            targets[len(SESSIONS) + SESSIONS.index(8)],
+            at=8,
+        ),
+    )
+    figure = curve("served-16k", "Read 16 KB at random", "reads", READ, (*SESSIONS, MANY), targets)
+    return replace(figure, headlines=headlines)
+
+
+def felt(text: str, measure: Measure, wanted: Target, at: int | None = None) -> Headline:
+    """What an operator feels: our server beside XRootD's, in a curve with one number of sessions."""
+    number = "" if at is None else f" @ {at}"
+    return Headline(
+        "A server under load",
+        text,
+        f"Femtobarn{number}",
+        measure,
+        wanted,
+        peers=(f"XRootD{number}",),
+        no_limit="a bare server is not measured",
+    )
 
 
 def response_ratio(many: int) -> Target:
     """The ratio of our p99 to the peer's."""
     ours, theirs = f"Femtobarn @ {many}", f"XRootD @ {many}"
     text = f"{ours} / {theirs}, p99"
-    return Target(text, lambda r: slowest(r, ours) / slowest(r, theirs), at_most=1 + NOISE)
+    ratio = Target(text, lambda r: slowest(r, ours) / slowest(r, theirs), at_most=1 + NOISE)
+    return explained(
+        ratio, "One thread a core serves all sessions; XRootD has one for each, and gets more turns."
+    )
 
 
 def slowest(results: Results, key: str) -> float:
@@ -134,11 +183,12 @@ def beside_idle() -> Figure:
     )
 
 
-def copies(name: str, title: str, work: str, at_most: float, *more: Target) -> Figure:
-    """One copy of the file by xrdcp."""
+def copies(name: str, title: str, work: str, at_most: float, *more: Target, text: str = "") -> Figure:
+    """One copy of the file by xrdcp, and what an operator feels of it."""
     targets = (cheaper(at_most), *more)
+    headlines = (felt(text, CPU_FOR_100_MB, targets[0]),) if text else ()
     sides = both(work, needs=("xrdcp",))
-    return Figure(name=name, title=title, unit="bytes", sides=sides, targets=targets, by="cpu")
+    return Figure(name, title, "bytes", sides, targets, by="cpu", headlines=headlines)
 
 
 def idle() -> Figure:
@@ -148,7 +198,7 @@ def idle() -> Figure:
         title=f"{IDLE:,} idle sessions",
         unit="requests",
         sides=both(*asking("stat", 0, IDLE)),
-        targets=(highest("Femtobarn", 20.0, MEMORY),),
+        headlines=(felt(f"Keep {IDLE:,} idle sessions", last("MB"), highest("Femtobarn", 20.0, MEMORY)),),
         x="sessions",
         y=MEMORY,
         note="The memory that the server has while the sessions are connected, not its peak.",
@@ -185,7 +235,13 @@ FIGURES: tuple[Figure, ...] = (
     ),
     calls(),
     beside_idle(),
-    copies("copy-down", "xrdcp of 1 GiB", "copy-down", 0.6),
+    copies(
+        "copy-down",
+        "xrdcp of 1 GiB",
+        "copy-down",
+        0.6,
+        text="Serve a file of 1 GiB to xrdcp, which verifies its pages",
+    ),
     copies(
         "copy-down-plain",
         "xrdcp of 1 GiB without checksums",
@@ -193,7 +249,13 @@ FIGURES: tuple[Figure, ...] = (
         1.0,
         faster("Femtobarn", "XRootD", 1 - NOISE),
     ),
-    copies("copy-up", "xrdcp of 1 GiB to the server", "copy-up", 0.5),
+    copies(
+        "copy-up",
+        "xrdcp of 1 GiB to the server",
+        "copy-up",
+        0.5,
+        text="Take a file of 1 GiB from xrdcp, which sends checksums",
+    ),
     idle(),
     bars(
         "served-large",

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from processes import tree_seconds
 from servers import free_port, wait_for
 
 USER = "postgres"
 MEMORY = "1GB"
 """PostgreSQL's own cache of pages."""
 WORKERS, THREADS = 2, 4
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -166,21 +166,3 @@ def program(name: str) -> str:
     if found is None:
         raise SystemExit(f"{name} is not installed; it is in Debian's package postgresql")
     return found
-
-
-def tree_seconds(process: int) -> float:
-    """CPU seconds of a process and its descendants; those that have ended are in their parents' times."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for each in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (each / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        # The fields 4 and 14 to 17 of proc(5): the parent; user and system, of itself and of ended children.
-        number = int(each.name)
-        parents[number], ticks[number] = int(fields[1]), sum(map(int, fields[11:15]))
-    tree = {process}
-    while added := {child for child, parent in parents.items() if parent in tree} - tree:
-        tree |= added
-    return sum(ticks.get(each, 0) for each in tree) / TICKS

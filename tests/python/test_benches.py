@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nopayloaddb import tree_seconds
+from processes import tree_seconds
 from servers import Server
 
 import framework
@@ -81,7 +81,7 @@ def test_targets_refer_to_existing_sides(name: str) -> None:
     }
     for figure in chapter.figures:
         done = Results({side.key: [sample(1, 1.0, 1.0, **more)] for side in figure.sides})
-        for target in figure.targets:
+        for target in figure.all_targets:
             assert not math.isnan(target.judge(done)["value"]), (figure.name, target.text)
 
 
@@ -95,6 +95,13 @@ def test_target_without_samples_is_not_reached() -> None:
     judged = FIGURE.targets[0].judge(Results({"Femtobarn @ 1": [sample(1, 1, 1)]}))
     assert not judged["reached"]
     assert report.number(judged["value"]) == "not measured"
+
+
+def test_target_is_not_reached_when_samples_lack_what_it_needs() -> None:
+    target = framework.Target("threads", lambda r: r.median("server", lambda s: s["threads"]), at_most=4)
+    judged = target.judge(Results({"server": [sample(1, 1, 1)]}))
+    assert math.isnan(judged["value"])
+    assert not judged["reached"]
 
 
 def test_flat_and_highest_use_the_medians_of_a_curve() -> None:
@@ -117,17 +124,19 @@ def test_concurrent_processes_start_together_and_the_slowest_counts() -> None:
         print("ready", flush=True)
         assert sys.stdin.readline() == "\\n"
         index = int(sys.argv[1])
-        print(json.dumps({"items": 10, "bytes": 20, "wall_s": 1.0 + index, "cpu_s": 0.5, "check": index}))
+        times = {"p99_us": 10 * (1 + index), "median_us": 1 + index}
+        costs = {"wall_s": 1.0 + index, "cpu_s": 0.5, "check": index}
+        print(json.dumps({"items": 10, "bytes": 20, **costs, **times}))
     """
     summed = measurement.run_together([[sys.executable, "-c", program, str(index)] for index in range(3)])
-    wanted = {"items": 30, "bytes": 60, "wall_s": 3.0, "cpu_s": 1.5, "check": 3}
+    wanted = {"items": 30, "bytes": 60, "wall_s": 3.0, "cpu_s": 1.5, "check": 3, "p99_us": 30, "median_us": 2}
     assert {key: summed[key] for key in wanted} == wanted
 
 
 def test_side_is_skipped_when_its_programs_are_missing() -> None:
     side = Side("peer", ("ours",), needs=("sh", "no-such-program"))
     results = Results({"peer": []})
-    measurement.one_round(Figure("f", "F", "objects", (side,)), results, "label")
+    measurement.Sampler().one_round(Figure("f", "F", "objects", (side,)), results, print)
     assert results.samples == {"peer": []}
     with pytest.raises(Unavailable, match="missing programs: no-such-program"):
         measurement.run_side(side)
@@ -169,19 +178,20 @@ def test_failed_figures_are_skipped_and_the_time_limit_holds(monkeypatch: pytest
     monkeypatch.setattr(measurement, "prepare", lambda preparations: None)
     broken = Figure("bad", "Bad", "objects", (Side("broken", ("ours",)),))
     chapter = framework.Chapter("c", "C", "", (), (FIGURE, broken))
-    assert set(run.measured({chapter: chapter.figures}, 3, 1e9)) == {"append"}
-    [results] = run.measured({chapter: (FIGURE,)}, 3, 1e9).values()
+    assert set(run.measured({chapter: chapter.figures}, 3, 1e9, busy=True)) == {"append"}
+    [results] = run.measured({chapter: (FIGURE,)}, 3, 1e9, busy=True).values()
     assert [len(samples) for samples in results.samples.values()] == [3, 3, 3]
-    [results] = run.measured({chapter: (FIGURE,)}, 3, 0).values()
+    [results] = run.measured({chapter: (FIGURE,)}, 3, 0, busy=True).values()
     assert [len(samples) for samples in results.samples.values()] == [1, 1, 1]
 
 
 def test_tables_and_page_show_every_side_and_target(results: Results) -> None:
     figure = run.recorded(FIGURE, results)
     chapter = {"name": "c", "title": "Writing", "intro": "Objects.", "figures": [figure]}
-    done = json.loads(json.dumps({**run.origin(), "rounds": 3, "chapters": [chapter]}))
-    document = f"before\n{report.START}\nold\n{report.END}\nafter\n"
-    renewed = report.renewed(document, done)
+    made = {**run.origin(), "rounds": 3, "busy": ["others use 1 core"], "chapters": [chapter]}
+    done = json.loads(json.dumps(made))
+    document = "before\n<!-- tables: written by `make bench` -->\nold\n<!-- end of tables -->\nafter\n"
+    renewed = report.renewed(document, "tables", report.tables(done))
     assert renewed.startswith("before\n")
     assert renewed.endswith("\nafter\n")
     assert "old" not in renewed
@@ -190,8 +200,5 @@ def test_tables_and_page_show_every_side_and_target(results: Results) -> None:
     shown = page.html(done)
     assert shown.count("<svg") == 1
     assert "1 of 4 targets are reached" in shown
-
-
-def test_document_has_markers_for_the_tables() -> None:
-    document = (ROOT / "docs" / "measurements.md").read_text()
-    assert document.count(report.START) == document.count(report.END) == 1
+    assert "<b>Measured on a busy machine</b>" in shown
+    assert "**Measured on a busy machine** (others use 1 core)" in renewed
