@@ -21,7 +21,7 @@ from processes import Process, processes, tree
 
 LOOK_SECONDS = 3.0
 WAIT_SECONDS_MAX = 60.0
-CORES_MAX = 0.15
+CORES_MAX = 0.2
 """Processors that others may use, on average."""
 SECONDS_MIN = 0.1
 """CPU time of others that does not count however short the watch; /proc counts hundredths."""
@@ -75,7 +75,7 @@ class Watch:
         """Return what they took, and what was stolen from the machine."""
         seconds = max(time.monotonic() - self.begun, 1e-3)
         after = others()
-        # A process that ended is in the time of its parent, which has to be told by the sum of all.
+        # The time of a process that ends moves to its parent, so that only the sum over all tells.
         took = total(after) - total(self.before) + processor_seconds()[1] - self.stolen
         by_process = {
             f"{each.name} ({number})": (each.seconds - self._seconds_before(number)) / seconds

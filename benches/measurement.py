@@ -18,7 +18,7 @@ from typing import IO
 import machine
 from framework import Figure, Json, Preparation, Results, Side
 from programs import DATA, ROOT, WORK, Unavailable, command_line, execute
-from progress import show
+from progress import announce, show
 
 REPEATS_MAX, REPEATS_OF_ONE_MAX = 40, 2
 SECONDS_TO_QUIET = 10.0
@@ -31,17 +31,19 @@ def prepare(preparations: tuple[Preparation, ...]) -> None:
     same program reads all of them first.
     """
     DATA.mkdir(parents=True, exist_ok=True)
-    for each in preparations:
+    steps = tuple(dict.fromkeys(preparations))
+    for number, each in enumerate(steps, 1):
         target = Path(each.makes.format(data=DATA))
+        label = f"data {number} of {len(steps)}: {target.name}"
         if not target.exists():
-            show(f"making {target.name}")
+            announce(f"{label}, which is made")
             try:
                 check_variables(each.variables)
                 execute(command_line(each.command))
             except Unavailable as reason:
                 print(f"{target.name} skipped: {reason}", file=sys.stderr)
         if target.exists():
-            show(f"reading {target.name}")
+            show(f"{label}, which is read")
             execute(command_line(("peers", "warm", str(target))))
     show("")
 

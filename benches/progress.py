@@ -1,4 +1,7 @@
-"""Shows which figure of how many is being measured, and when the run will be done."""
+"""Shows which figure of how many is being measured, and when the run will be done.
+
+On a terminal a line says what is being done; otherwise a line is printed as each longer step begins.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,7 @@ from framework import Figure
 class Progress:
     """The progress of a run of rounds of figures.
 
-    On a terminal a line says what is being done; otherwise a line is printed as each figure begins. After the
-    first round no figure begins once the time limit is over.
+    After the first round no figure begins once the time limit is over.
     """
 
     def __init__(self, figures: list[Figure], rounds: int, limit: float) -> None:
@@ -34,8 +36,7 @@ class Progress:
         at = self.names.index(figure.name)
         self.done = turn + sum(self.sides[:at]) / sum(self.sides)
         self.label = f"round {turn + 1} of {self.rounds}, figure {at + 1} of {len(self.names)}, {figure.name}"
-        if not sys.stderr.isatty():
-            print(f"{self.label}; {self.when()}", file=sys.stderr, flush=True)
+        announce(f"{self.label}; {self.when()}")
 
     def side(self, key: str) -> None:
         """Begin a side of the figure."""
@@ -62,6 +63,14 @@ def seconds_in_all(spent: float, rounds_done: float, rounds: int, limit: float) 
     """
     one = spent / rounds_done
     return max(one, min(rounds * one, limit))
+
+
+def announce(text: str) -> None:
+    """Show the beginning of a longer step; a line of its own if there is no terminal."""
+    if sys.stderr.isatty():
+        show(text)
+    else:
+        print(text, file=sys.stderr, flush=True)
 
 
 def show(text: str) -> None:

@@ -87,8 +87,7 @@ def measured(
     """
     took: defaultdict[str, float] = defaultdict(float)
     begun = time.monotonic()
-    for chapter in wanted:
-        measurement.prepare(chapter.preparations)
+    measurement.prepare(tuple(step for chapter in wanted for step in chapter.preparations))
     took["data"] = time.monotonic() - begun
     figures = [(chapter.name, figure) for chapter, each in wanted.items() for figure in each]
     done = {figure.name: Results({side.key: [] for side in figure.sides}) for _, figure in figures}

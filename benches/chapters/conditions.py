@@ -147,7 +147,7 @@ def whole_tag(types: int) -> Figure:
     )
     headline = Headline(
         GROUP,
-        f"Ask a server for all payloads of a global tag of {types} types",
+        f"Ask a server for all payloads of a tag of {types} types, one connection",
         "Femtobarn",
         microseconds("a request", "cpu"),
         wanted,
@@ -181,7 +181,7 @@ def under_load(types: int) -> Figure:
         headlines=(
             Headline(
                 GROUP,
-                f"The same, of {types} types, by 32 connections at once",
+                f"Ask a server for all payloads of a tag of {types} types, by 32 connections",
                 "Femtobarn",
                 per_second("requests"),
                 rate("Femtobarn", 10e3),

@@ -34,7 +34,7 @@ def selection(threads: int) -> Figure:
     targets = tuple(faster("Femtobarn", peer, 2.0) for peer in ("RDataFrame", "DuckDB"))
     headline = Headline(
         "Reading back and selecting",
-        f"Select one event in a thousand by a cut on two columns, {words}",
+        "Select one event in a thousand by a cut on two columns",
         "Femtobarn",
         per_second("events"),
         targets[1],
@@ -47,7 +47,7 @@ def selection(threads: int) -> Figure:
         unit="events",
         sides=tuple(warmed(side) for side in sides),
         targets=targets,
-        headlines=(headline,),
+        headlines=(headline,) if threads == 1 else (),
     )
 
 
