@@ -14,6 +14,8 @@ use femtobarn_bench::{Appends, Outcome, Reads, Stopwatch, commits, sum};
 const PIECE_BYTES: usize = 1 << 20;
 /// Bytes written for a small transaction.
 const SMALL_WRITE_BYTES: usize = 4 << 10;
+/// The bytes of a file that small transactions overwrite in turn.
+const PREPARED_BYTES: usize = 16 << 20;
 
 /// Appends objects to a file of the writer's own.
 pub(crate) fn append(folder: &Path, work: &Appends) -> Outcome {
@@ -99,6 +101,19 @@ pub(crate) fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcom
         }
         left -= 1;
         Ok(())
+    })
+}
+
+/// Overwrites 4 KB of a prepared file for each transaction, with a sync, which then writes no inode.
+pub(crate) fn syncs_in_place(path: &Path, seconds: f64) -> Outcome {
+    let file = File::create(path)?;
+    file.write_all_at(&vec![1; PREPARED_BYTES], 0)?;
+    file.sync_data()?;
+    let piece = vec![2; SMALL_WRITE_BYTES];
+    commits(seconds, |number| {
+        let place = number % (PREPARED_BYTES / SMALL_WRITE_BYTES) as u64;
+        file.write_all_at(&piece, place * SMALL_WRITE_BYTES as u64)?;
+        Ok(file.sync_data()?)
     })
 }
 
