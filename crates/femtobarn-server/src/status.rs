@@ -93,6 +93,8 @@ pub struct FederationStatus {
     pub deadlocks: u64,
     /// Commits of remote clients.
     pub commits: u64,
+    /// Messages of remote clients to the catalogue.
+    pub messages: u64,
 }
 
 /// What is read of a federation's databases in its stores, since the server started.

@@ -122,6 +122,7 @@ fn federation_status(
         locks_waited: of_it(waits),
         deadlocks: service.deadlocks(),
         commits: service.publisher().published().0,
+        messages: service.messages(),
     }
 }
 

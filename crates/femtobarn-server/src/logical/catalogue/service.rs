@@ -38,6 +38,7 @@ pub struct FederationService {
     pub(super) sessions: Mutex<HashMap<Uuid, Arc<CatalogueSession>>>,
     pub(super) next_session: AtomicU64,
     pub(super) deadlocks: AtomicU64,
+    messages: AtomicU64,
     pub(super) latencies: Arc<Latencies>,
     followers: Followers,
 }
@@ -63,6 +64,7 @@ impl FederationService {
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             deadlocks: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
             latencies: Arc::default(),
             followers: Followers::default(),
         })
@@ -119,6 +121,17 @@ impl FederationService {
     /// The number of deadlocks since the start.
     pub fn deadlocks(&self) -> u64 {
         self.deadlocks.load(Ordering::Relaxed)
+    }
+
+    /// Counts a message of a client of its catalogue.
+    pub fn count_message(&self) {
+        self.messages.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of messages of clients of its catalogue since the start: calls, and turns of sessions that are not
+    /// empty.
+    pub fn messages(&self) -> u64 {
+        self.messages.load(Ordering::Relaxed)
     }
 
     /// The latencies of its commits and lock waits.

@@ -123,13 +123,16 @@ const FOLLOWERS: [Metric<FollowerStatus>; 3] = [
     ("silent_seconds", "gauge", "Seconds since the copy asked for commits", |it| it.silent_seconds),
 ];
 
-const FEDERATIONS: [Metric<FederationStatus>; 6] = [
+const FEDERATIONS: [Metric<FederationStatus>; 7] = [
     ("newest_commit", "gauge", "Number of the newest commit", |f| f.head as f64),
     ("sessions", "gauge", "Open sessions of remote clients", |f| f.sessions as f64),
     ("locks_held", "gauge", "Locks that are held", |f| f.locks_held as f64),
     ("locks_waited", "gauge", "Locks that somebody waits for", |f| f.locks_waited as f64),
     ("deadlocks_total", "counter", "Deadlocks that were found", |f| f.deadlocks as f64),
     ("commits_total", "counter", "Commits of remote clients", |f| f.commits as f64),
+    ("messages_total", "counter", "Messages of remote clients to the catalogue", |f| {
+        f.messages as f64
+    }),
 ];
 
 const DISKS: [Metric<DiskStatus>; 6] = [

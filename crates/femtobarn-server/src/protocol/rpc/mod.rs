@@ -112,6 +112,7 @@ impl Service {
         let service = self.state.federations.get(name);
         let service = service
             .ok_or_else(|| Status::not_found(format!("this server has no federation {name:?}")))?;
+        service.count_message();
         Ok((Arc::clone(service), identity))
     }
 

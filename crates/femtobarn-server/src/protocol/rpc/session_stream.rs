@@ -207,6 +207,9 @@ impl SessionStream {
                 ),
             });
         }
+        if !turn.operations.is_empty() {
+            self.service.count_message();
+        }
         let mut outcomes = Vec::with_capacity(turn.operations.len());
         for message in turn.operations {
             let operation = operation(message)?;
