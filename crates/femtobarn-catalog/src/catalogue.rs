@@ -332,6 +332,18 @@ catalogue! {
             None
         }
 
+        /// Pins the newest snapshot, for a reader of these containers. A server sends their rows with the pin, so that
+        /// look-ups of them as of that commit cost nothing; returns the rows of databases that it sent.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
+        fn pin_head_to_read(
+            &self, _containers: &[(DatabaseId, ContainerId)]
+        ) -> Result<(Csn, PinGuard, Vec<DatabaseRow>)> {
+            let (csn, pin) = self.pin_head()?;
+            Ok((csn, pin, vec![]))
+        }
+
         /// Extends a database's file by a key with `payload` bytes behind it, and returns where these are. `path` is
         /// that of the database's row, which need not be committed yet.
         ///

@@ -93,7 +93,7 @@ pub use local::{
 };
 pub use locks::{
     HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable, LockTarget,
-    PinGuard, SnapshotPins, Waiter,
+    NewestRows, PinGuard, SnapshotPins, Waiter,
 };
 pub use names::{NAME_BYTES_MAX, check_container_name, check_database_name};
 pub use paths::{CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path};

@@ -24,17 +24,9 @@ pub(crate) fn find_container(
     evolve: bool,
     options: ContainerOptions,
 ) -> PyResult<(ContainerKey, Class)> {
-    let database = transaction.database(database).or_raise()?;
-    let is_new = create && transaction.find_container(database, name).or_raise()?.is_none();
-    let key = match (is_new, &class) {
-        (false, _) => transaction.container(database, name).or_raise()?,
-        (true, Some(class)) => {
-            transaction.create_container(database, name, class, options).or_raise()?
-        }
-        (true, None) => {
-            let text = format!("new container {name:?} needs a class; pass cls");
-            return Err(exception("invalid", text));
-        }
+    let key = match transaction.last_container_at(database, name).or_raise()? {
+        Some(key) => key,
+        None => open_or_create(transaction, database, name, class.as_ref(), create, options)?,
     };
     let stored = transaction.class(key).or_raise()?.clone();
     match class {
@@ -48,6 +40,28 @@ pub(crate) fn find_container(
             Err(exception("invalid", mismatch(name, &class, &stored)))
         }
         _ => Ok((key, stored)),
+    }
+}
+
+fn open_or_create(
+    transaction: &mut Transaction,
+    database: &str,
+    name: &str,
+    class: Option<&Class>,
+    create: bool,
+    options: ContainerOptions,
+) -> PyResult<ContainerKey> {
+    let database = transaction.database(database).or_raise()?;
+    let is_new = create && transaction.find_container(database, name).or_raise()?.is_none();
+    match (is_new, class) {
+        (false, _) => transaction.container(database, name).or_raise(),
+        (true, Some(class)) => {
+            transaction.create_container(database, name, class, options).or_raise()
+        }
+        (true, None) => {
+            let text = format!("new container {name:?} needs a class; pass cls");
+            Err(exception("invalid", text))
+        }
     }
 }
 

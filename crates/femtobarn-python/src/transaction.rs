@@ -73,13 +73,7 @@ impl TransactionHandle {
     ) -> PyResult<u32> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        let found = py.detach(|| {
-            if create {
-                transaction.database_or_new(&name, place.as_deref())
-            } else {
-                transaction.database(&name)
-            }
-        });
+        let found = py.detach(|| transaction.expect_database(&name, create, place.as_deref()));
         Ok(found.or_raise()?.0)
     }
 

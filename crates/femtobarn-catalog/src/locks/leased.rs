@@ -17,6 +17,7 @@ use super::waiters::Waiter;
 use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::ids::Csn;
+use crate::rows::{ContainerRow, DatabaseRow, VersionRow};
 
 /// A client's session with the server that keeps its locks.
 pub trait LeasedLocks: Debug + Send + Sync {
@@ -36,6 +37,20 @@ pub trait LeasedLocks: Debug + Send + Sync {
         kind: LockKind,
         wait: Option<Duration>,
     ) -> Result<()>;
+
+    /// Locks several targets for an owner, each as [`lock`](Self::lock) does, in one round trip if the server can.
+    /// Returns the result of each, and the newest rows of the last target while all of them are held; no rows if they
+    /// are to be looked up.
+    fn lock_together(
+        &self,
+        owner: u64,
+        locks: &[(LockTarget, LockKind)],
+        wait: Duration,
+    ) -> (Vec<Result<()>>, Option<NewestRows>) {
+        let lock =
+            |(target, kind): &(LockTarget, LockKind)| self.lock(owner, *target, *kind, Some(wait));
+        (locks.iter().map(lock).collect(), None)
+    }
 
     /// Sends the server the request to free a lock, and does not wait for it.
     fn unlock(&self, owner: u64, target: LockTarget);
@@ -60,6 +75,19 @@ pub trait LeasedLocks: Debug + Send + Sync {
     /// # Errors
     /// [`Error::Unavailable`] if the server does not answer.
     fn waiting(&self) -> Result<Vec<Waiter>>;
+}
+
+/// The newest state of a container, of its database and of its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewestRows {
+    /// The database.
+    pub database: DatabaseRow,
+    /// The container; none if the rows are of a database alone.
+    pub container: Option<ContainerRow>,
+    /// Its version, if it has one.
+    pub version: Option<VersionRow>,
+    /// A commit that is not older than the rows.
+    pub head: Csn,
 }
 
 /// A client's session with the server that keeps its pins.
@@ -101,19 +129,40 @@ impl LeasedOwner {
         kind: LockKind,
         wait: Option<Duration>,
     ) -> Result<LeasedGuard> {
+        let mut guard = self.new_guard(target)?;
+        self.locks.lock(self.number, target, kind, wait)?;
+        guard.is_held = true;
+        Ok(guard)
+    }
+
+    /// Locks several targets, or none of them; see [`LeasedLocks::lock_together`].
+    pub(super) fn lock_together(
+        &self,
+        locks: &[(LockTarget, LockKind)],
+        wait: Duration,
+    ) -> Result<(Vec<LeasedGuard>, Option<NewestRows>)> {
+        let guards = locks.iter().map(|(target, _)| self.new_guard(*target));
+        let mut guards = guards.collect::<Result<Vec<_>>>()?;
+        let (locked, rows) = self.locks.lock_together(self.number, locks, wait);
+        for (guard, locked) in guards.iter_mut().zip(&locked) {
+            guard.is_held = locked.is_ok();
+        }
+        locked.into_iter().collect::<Result<()>>()?;
+        Ok((guards, rows))
+    }
+
+    /// The guard of a lock that is not held yet.
+    fn new_guard(&self, target: LockTarget) -> Result<LeasedGuard> {
         if !self.held.lock().insert(target) {
             return Err(Error::invalid(format!("{target} is already locked by this owner")));
         }
-        let mut guard = LeasedGuard {
+        Ok(LeasedGuard {
             locks: self.locks.clone(),
             owner: self.number,
             held: self.held.clone(),
             target,
             is_held: false,
-        };
-        self.locks.lock(self.number, target, kind, wait)?;
-        guard.is_held = true;
-        Ok(guard)
+        })
     }
 }
 

@@ -59,7 +59,7 @@ mod write_back;
 
 pub(crate) use commit_turn::CommitTurns;
 pub use file::LockKind;
-pub use leased::{LeasedLocks, LeasedPins};
+pub use leased::{LeasedLocks, LeasedPins, NewestRows};
 pub(crate) use log_progress::{LogNumbers, LogProgress};
 pub use monitor::HeldLock;
 pub use owner::{LockGuard, LockOwner};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::backend::Backend;
 use super::file::LockKind;
 use super::kernel::{KernelGuard, KernelOwner};
-use super::leased::{LeasedGuard, LeasedOwner};
+use super::leased::{LeasedGuard, LeasedOwner, NewestRows};
 use super::target::LockTarget;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, DatabaseId};
@@ -112,6 +112,30 @@ impl LockOwner {
     /// As [`LockOwner::lock`].
     pub fn share_maintenance(&self, wait: Duration) -> Result<LockGuard> {
         self.lock(LockTarget::Maintenance, LockKind::Shared, wait)
+    }
+
+    /// Locks several targets, waiting for each for at most `wait`: one round trip if a server keeps the locks. Such a
+    /// server may send the newest rows of the last target, too, as they are while all locks are held; else they are to
+    /// be looked up.
+    ///
+    /// # Errors
+    /// As [`LockOwner::lock`]; then none of them is held.
+    pub fn lock_together(
+        &self,
+        locks: &[(LockTarget, LockKind)],
+        wait: Duration,
+    ) -> Result<(Vec<LockGuard>, Option<NewestRows>)> {
+        match &self.backend {
+            Backend::Kernel(_) => {
+                let guards = locks.iter().map(|(target, kind)| self.lock(*target, *kind, wait));
+                Ok((guards.collect::<Result<_>>()?, None))
+            }
+            Backend::Leased(owner) => {
+                let (guards, rows) = owner.lock_together(locks, wait)?;
+                let guards = guards.into_iter().map(Backend::Leased);
+                Ok((guards.map(|guard| LockGuard { _guard: guard }).collect(), rows))
+            }
+        }
     }
 
     /// Locks a target, waiting for at most `wait`.

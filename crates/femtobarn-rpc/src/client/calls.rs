@@ -88,6 +88,14 @@ impl RemoteSession {
         Ok(answers)
     }
 
+    /// Keeps the answer to a question as of a commit, which came with something else, for the next time that it is
+    /// asked. An answer without rows tells nothing.
+    pub(super) fn keep_answer(&self, question: Question, answer: Answer) {
+        if answer != Answer::default() && question.of.as_ref().is_some_and(|of| self.is_fixed(of)) {
+            self.answers.insert(question.encode_to_vec(), Arc::new(vec![answer]));
+        }
+    }
+
     /// Whether the answer can never change: rows as of an existing commit, except those of databases, whose path and
     /// epoch are the current ones.
     fn is_fixed(&self, of: &Asked) -> bool {

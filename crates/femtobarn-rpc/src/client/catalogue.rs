@@ -15,9 +15,8 @@ use uuid::Uuid;
 use super::remote::RemoteCatalogue;
 use crate::convert::{needed, rows_of, uuid};
 use crate::v1::change_request::Of as Change;
-use crate::v1::operation::Kind;
 use crate::v1::question::Of;
-use crate::v1::{self, Answer, At, Empty, Named, Numbered, Operation};
+use crate::v1::{self, Answer, At, Empty, Named, Numbered};
 
 /// How busy a server says it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,10 +111,7 @@ impl RemoteCatalogue {
     }
 
     fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {
-        let operation =
-            Operation { kind: Kind::Pin.into(), csn: csn.map(|csn| csn.0), ..Operation::default() };
-        let csn = self.session.obtain(operation)?;
-        self.session.observe_head(csn);
+        let csn = self.session.pin(csn, vec![])?.csn;
         Ok((csn, PinGuard::on_lease(self.session.clone(), csn)))
     }
 }
@@ -346,6 +342,16 @@ impl Catalogue for RemoteCatalogue {
 
     fn pin_head(&self) -> Result<(Csn, PinGuard)> {
         self.pinned(None)
+    }
+
+    fn pin_head_to_read(
+        &self,
+        containers: &[(DatabaseId, ContainerId)],
+    ) -> Result<(Csn, PinGuard, Vec<DatabaseRow>)> {
+        let (csn, databases) = self.session.pin_to_read(containers)?;
+        let databases = databases.into_iter().map(TryInto::try_into);
+        let pin = PinGuard::on_lease(self.session.clone(), csn);
+        Ok((csn, pin, databases.collect::<Result<_>>()?))
     }
 
     fn commit(&self, mut commit: Commit) -> Result<Csn> {

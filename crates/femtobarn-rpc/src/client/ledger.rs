@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::TURN_OPERATIONS_MAX;
 use crate::v1::operation::Kind;
-use crate::v1::{Held, Operation, Outcome, Pinned, Welcome};
+use crate::v1::{Answer, Held, Operation, Outcome, Pinned, Welcome};
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -36,7 +36,16 @@ struct GrantedLock {
 #[derive(Debug)]
 struct PendingOperation {
     operation: Operation,
-    answer: oneshot::Sender<Result<Csn>>,
+    answer: oneshot::Sender<Result<GrantedOperation>>,
+}
+
+/// A lock or a pin that was granted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct GrantedOperation {
+    /// The snapshot of a pin.
+    pub csn: Csn,
+    /// The answers to its questions; none from an older server.
+    pub answers: Vec<Answer>,
 }
 
 impl Ledger {
@@ -45,12 +54,15 @@ impl Ledger {
         self.last_owner
     }
 
-    /// Queues the request of a lock or a pin. The channel receives the answer, with the snapshot of a pin.
-    pub(super) fn request(&mut self, mut operation: Operation) -> oneshot::Receiver<Result<Csn>> {
+    /// Queues the request of a lock or a pin. The channel receives the answer.
+    pub(super) fn request(
+        &mut self,
+        mut operation: Operation,
+    ) -> oneshot::Receiver<Result<GrantedOperation>> {
         self.last_number += 1;
         operation.number = self.last_number;
         let (answer, answered) = oneshot::channel();
-        self.queue.push(operation);
+        self.queue.push(operation.clone());
         self.pending.insert(self.last_number, PendingOperation { operation, answer });
         answered
     }
@@ -136,7 +148,7 @@ impl Ledger {
         }
         // Operations that were queued since the claims are among the pending ones.
         self.queue.retain(|operation| operation.number == 0);
-        self.queue.extend(self.pending.values().map(|pending| pending.operation));
+        self.queue.extend(self.pending.values().map(|pending| pending.operation.clone()));
     }
 
     /// Records the outcome of an operation, and answers its caller.
@@ -147,7 +159,9 @@ impl Ledger {
         };
         let result = match outcome.failure {
             Some(failure) => Err(failure.into()),
-            None => self.grant(&operation, outcome.epoch, Csn(outcome.csn)),
+            None => self
+                .grant(&operation, outcome.epoch, Csn(outcome.csn))
+                .map(|csn| GrantedOperation { csn, answers: outcome.answers }),
         };
         // The caller may be gone; its lock is freed with the session.
         drop(answer.send(result));
@@ -206,7 +220,7 @@ mod tests {
             ..Operation::default()
         };
         let mut answer = ledger.request(operation);
-        let asked = *ledger.next_operations().last().unwrap();
+        let asked = ledger.next_operations().pop().unwrap();
         ledger.settle(Outcome { number: asked.number, epoch: 3, ..Outcome::default() });
         answer.try_recv().unwrap().unwrap();
         asked
@@ -246,9 +260,9 @@ mod tests {
         drop(ledger.request(Operation { kind: Kind::Pin.into(), ..Operation::default() }));
         ledger.reopened(&Welcome::default());
         let again = ledger.next_operations();
-        assert_eq!((again.len(), again[0]), (2, asked[0]), "each is sent once");
+        assert_eq!((again.len(), &again[0]), (2, &asked[0]), "each is sent once");
         ledger.settle(Outcome { number: asked[0].number, csn: 7, ..Outcome::default() });
-        assert_eq!(answer.try_recv().unwrap().unwrap(), Csn(7));
+        assert_eq!(answer.try_recv().unwrap().unwrap().csn, Csn(7));
         assert_eq!(ledger.claims().1, [Pinned { csn: 7, count: 1 }]);
     }
 

@@ -42,6 +42,8 @@ pub struct Snapshot {
     csn: Csn,
     /// Keeps vacuum from its versions.
     _pin: PinGuard,
+    /// Databases whose rows came with the pin.
+    databases: Arc<[DatabaseRow]>,
     /// Containers that were opened, so that the catalogue is asked once for each.
     opened: Arc<Mutex<OpenedContainers>>,
 }
@@ -65,10 +67,7 @@ impl Federation {
     pub fn snapshot_at(&self, at: &At) -> Result<Snapshot> {
         let catalog = self.catalog();
         let csn = match at {
-            At::Newest => {
-                let (csn, pin) = catalog.pin_head()?;
-                return Ok(Snapshot::new(self.clone(), csn, pin));
-            }
+            At::Newest => return self.newest_snapshot(&[]),
             At::Commit(csn) => *csn,
             At::Tag(name) => catalog.tag(name)?.csn,
             At::Time(time_us) => catalog.snapshot_at_time(*time_us)?,
@@ -80,6 +79,16 @@ impl Federation {
             });
         }
         Ok(Snapshot::new(self.clone(), csn, catalog.pin(csn)?))
+    }
+
+    /// The newest snapshot, in which these containers will be read.
+    pub(crate) fn newest_snapshot(
+        &self,
+        containers: &[(DatabaseId, ContainerId)],
+    ) -> Result<Snapshot> {
+        let (csn, pin, databases) = self.catalog().pin_head_to_read(containers)?;
+        let snapshot = Snapshot::new(self.clone(), csn, pin);
+        Ok(Snapshot { databases: databases.into(), ..snapshot })
     }
 
     /// Tags the snapshot of a commit, or the newest one. Vacuum keeps it until the tag is removed.
@@ -95,7 +104,7 @@ impl Federation {
 
 impl Snapshot {
     pub(crate) fn new(federation: Federation, csn: Csn, pin: PinGuard) -> Self {
-        Snapshot { federation, csn, _pin: pin, opened: Arc::default() }
+        Snapshot { federation, csn, _pin: pin, databases: Arc::default(), opened: Arc::default() }
     }
 
     /// The commit.
@@ -160,7 +169,11 @@ impl Snapshot {
         }
         let catalog = self.federation.catalog();
         let row = catalog.container_by_id(database, container, self.csn)?;
-        self.open(catalog.database_by_id(database, self.csn)?, row)
+        let database = match self.databases.iter().find(|row| row.id == database) {
+            Some(row) => row.clone(),
+            None => catalog.database_by_id(database, self.csn)?,
+        };
+        self.open(database, row)
     }
 
     /// An object by its OID.

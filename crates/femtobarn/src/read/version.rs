@@ -123,6 +123,13 @@ impl OpenVersions {
         source.extend_version_to(row.footer.offset.saturating_add(row.footer.size));
         source.extend_version_to(row.annex.offset.saturating_add(row.annex.size));
         let class = self.catalog.class(&container.class, Some(row.class_version))?;
+        let class = Class::from_json(&class.definition)?;
+        let has_links = class.fields.iter().any(|field| field.of.needs_translation());
+        let targets = if has_links {
+            self.catalog.link_targets(row.database, row.container)?
+        } else {
+            vec![]
+        };
         let deletions = match row.deleted {
             0 => Deletions::default(),
             count => {
@@ -134,9 +141,9 @@ impl OpenVersions {
             row,
             what: format!("container {}/{}", database.name, container.name),
             source: source.clone(),
-            class: Class::from_json(&class.definition)?,
+            class,
             deletions,
-            targets: self.catalog.link_targets(row.database, row.container)?,
+            targets,
             epoch: database.epoch,
             writer: None,
         };

@@ -35,7 +35,7 @@ impl Transaction {
             // Containers of dropped databases are not retained.
             let Some(database) = self.databases.get(&key.database) else { continue };
             let writers = self.federation.inner.writers();
-            writers.keep_container(key, database.row.epoch, open, grown);
+            writers.keep_container(key, &database.row, open, grown);
         }
         self.close(true);
         Ok(csn)
@@ -137,7 +137,7 @@ impl Transaction {
         let mut writes = vec![];
         let touched = self.touched_databases(versions);
         let uuids: Vec<Uuid> = touched.iter().map(|id| self.open(*id).row.uuid).collect();
-        let after = self.newest_commit(versions)?;
+        let after = self.newest_commit()?;
         for id in &touched {
             let record = self.commit_record(*id, after, &uuids, versions).encode();
             let open = self.databases.get_mut(id).or_else(|| self.dropped.databases.get_mut(id));
@@ -162,15 +162,15 @@ impl Transaction {
     }
 
     /// The head that commit records state. A rebuild orders by it records that continue one version or refer
-    /// to each other. A record with no such relation may state the head of a moment ago.
-    fn newest_commit(&self, versions: &[(ContainerKey, NewVersion)]) -> Result<Csn> {
+    /// to each other. Of records that continue one version, the later writer's states a head of after its lock. A
+    /// record with no other relation may state the head of a moment ago.
+    fn newest_commit(&self) -> Result<Csn> {
         let names = &self.names;
         let is_renaming = !names.renamed_databases.is_empty()
             || !names.renamed_containers.is_empty()
             || !names.dropped_containers.is_empty();
-        let is_new = |(key, _): &(ContainerKey, NewVersion)| self.open(key.database).is_new;
         let links = self.containers.values().any(|open| !open.targets.is_empty());
-        let is_alone = !is_renaming && !links && versions.iter().all(is_new);
+        let is_alone = !is_renaming && !links;
         match self.seen {
             Some((seen, at)) if is_alone && clock::now() - at < MOMENT => Ok(seen),
             _ => self.federation.head(),

@@ -1,6 +1,9 @@
 //! The containers that a transaction writes to: creating, locking and opening them.
 
-use femtobarn_catalog::{ContainerRow, Csn, DatabaseId, VersionRow};
+use femtobarn_catalog::{
+    ContainerRow, Csn, DatabaseId, DatabaseRow, LockGuard, LockKind, LockTarget, NewestRows,
+    VersionRow,
+};
 use rntuple::Appender;
 
 use super::container::{OpenContainer, WrittenVersion, needs_translation, resume};
@@ -14,6 +17,25 @@ use crate::read::index::PendingKeys;
 use crate::read::statistics::RecentRuns;
 use crate::schema::class::Class;
 use femtobarn_format::link;
+
+/// A container that is locked for writing.
+struct LockedContainer {
+    /// The lock on its database, if the transaction did not hold that before.
+    shared: Option<LockGuard>,
+    lock: LockGuard,
+    /// Its newest rows, if a server sent them with the locks.
+    rows: Option<(DatabaseRow, ContainerRow, Option<VersionRow>)>,
+}
+
+/// What became of opening the container that last had a name.
+enum LastNamed {
+    /// It still has the name.
+    Opened(ContainerKey),
+    /// None is known, or it has another name.
+    Other,
+    /// It could not be opened. It may have another name.
+    Failed(ContainerKey, Error),
+}
 
 impl Transaction {
     /// Creates a container for objects of a class. A class that came with an attached database, and whose
@@ -100,22 +122,72 @@ impl Transaction {
         if let Some(key) = self.containers.named(database, name) {
             return Ok(key);
         }
-        // This process last found the name here. Whether it still belongs to this container is checked under
-        // its lock.
-        let last = self.federation.inner.writers().container_named(database, name);
-        let last = last.filter(|key| !self.has_renamed_container(*key));
-        let opened = last.map(|key| self.open_container(key));
-        if let Some(Ok(key)) = opened {
-            if self.containers[&key].row.name == name {
-                return Ok(key);
+        match self.open_last_named(database, name, |_| true) {
+            LastNamed::Opened(key) => Ok(key),
+            LastNamed::Other => {
+                let key = self.resolve_container(database, name)?;
+                self.open_container(key)
             }
-            self.containers.remove(&key);
+            LastNamed::Failed(last, error) => {
+                let key = self.resolve_container(database, name)?;
+                if key == last { Err(error) } else { self.open_container(key) }
+            }
         }
-        let key = self.resolve_container(database, name)?;
-        match opened {
-            Some(Err(error)) if last == Some(key) => Err(error),
-            _ => self.open_container(key),
+    }
+
+    /// Opens a container at a server by its path and locks it for writing, in one round trip. `None` unless this
+    /// process wrote to it before, and it still has the path.
+    ///
+    /// # Errors
+    /// `Busy`, with the lock's holder, after waiting for `lock_wait`; `Closed` for a database that takes no changes.
+    pub fn last_container_at(
+        &mut self,
+        database: &str,
+        name: &str,
+    ) -> Result<Option<ContainerKey>> {
+        self.check_open()?;
+        let own = self.own_database(database);
+        if let Some(key) = own.and_then(|id| self.containers.named(id, name)) {
+            return Ok(Some(key));
         }
+        // One that is open here has another name.
+        let last = || self.last_database(database).filter(|id| !self.databases.contains_key(id));
+        let Some(id) = own.or_else(last) else { return Ok(None) };
+        match self.open_last_named(id, name, |row| own.is_some() || row.name == database) {
+            LastNamed::Opened(key) => Ok(Some(key)),
+            LastNamed::Other => Ok(None),
+            LastNamed::Failed(last, error) => {
+                let Some(id) = self.find_database(database)? else { return Ok(None) };
+                let found = self.find_container(id, name)?;
+                if found == Some(last) { Err(error) } else { Ok(None) }
+            }
+        }
+    }
+
+    /// Opens the container that this process last found under a name in a database. Whether the name still belongs
+    /// to it, and the database is the right one, is checked under its lock.
+    fn open_last_named(
+        &mut self,
+        database: DatabaseId,
+        name: &str,
+        is_right: impl FnOnce(&DatabaseRow) -> bool,
+    ) -> LastNamed {
+        let last = self.federation.inner.writers().container_named(database, name);
+        // One that is open under another name has changed it.
+        let is_candidate = |key: &ContainerKey| {
+            !self.has_renamed_container(*key) && !self.containers.contains_key(key)
+        };
+        let Some(key) = last.filter(is_candidate) else { return LastNamed::Other };
+        if let Err(error) = self.open_container(key) {
+            self.federation.inner.writers().forget_names();
+            return LastNamed::Failed(key, error);
+        }
+        if self.containers[&key].row.name == name && is_right(&self.databases[&database].row) {
+            return LastNamed::Opened(key);
+        }
+        self.containers.remove(&key);
+        self.federation.inner.writers().forget_names();
+        LastNamed::Other
     }
 
     pub(super) fn open_container(&mut self, key: ContainerKey) -> Result<ContainerKey> {
@@ -123,13 +195,12 @@ impl Transaction {
             return Ok(key);
         }
         let ContainerKey { database, container } = key;
-        let shared = self.share_database(database)?;
-        let lock = match self.dropped.locks.remove(&key) {
-            Some(lock) => lock,
-            None => self.owner.lock_container(database, container, self.options.lock_wait)?,
+        let LockedContainer { shared, lock, rows } = self.lock_to_write(key)?;
+        let (of, row, base) = match rows {
+            Some(rows) => rows,
+            None => self.federation.catalog().container_to_write(database, container)?,
         };
-        let catalog = self.federation.catalog();
-        let (of, row, base) = catalog.container_to_write(database, container)?;
+        self.federation.inner.writers().learn_names(&of, &row);
         let epoch = of.epoch;
         if let Some(shared) = shared {
             self.insert_database(of, shared)?;
@@ -144,6 +215,29 @@ impl Transaction {
         open.lock = Some(lock);
         self.containers.insert(key, open);
         Ok(key)
+    }
+
+    /// Locks a container for writing, and shares its database unless that is open.
+    fn lock_to_write(&mut self, key: ContainerKey) -> Result<LockedContainer> {
+        let ContainerKey { database, container } = key;
+        if let Some(lock) = self.dropped.locks.remove(&key) {
+            self.seen = None;
+            let shared = self.share_database(database)?;
+            return Ok(LockedContainer { shared, lock, rows: None });
+        }
+        self.check_not_dropped(database)?;
+        let share = (LockTarget::Database(database), LockKind::Shared);
+        let share = (!self.databases.contains_key(&database)).then_some(share);
+        let lock = (LockTarget::Container(database, container), LockKind::Exclusive);
+        let locks: Vec<_> = share.into_iter().chain([lock]).collect();
+        let (mut guards, rows) = self.owner.lock_together(&locks, self.options.lock_wait)?;
+        let lock = guards.pop().expect("each lock has a guard");
+        self.seen = None;
+        let rows = rows.and_then(|NewestRows { database, container, version, head }| {
+            self.note_head(head);
+            Some((database, container?, version))
+        });
+        Ok(LockedContainer { shared: guards.pop(), lock, rows })
     }
 
     /// Reads the newest version of a container, to continue it.

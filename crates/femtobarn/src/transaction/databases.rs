@@ -1,6 +1,9 @@
 //! The databases that a transaction writes to: creating and opening them.
 
-use femtobarn_catalog::{Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, LockGuard};
+use femtobarn_catalog::{
+    Csn, DATABASES_FOLDER, DatabaseId, DatabaseRow, DatabaseState, ErrorKind, LockGuard, LockKind,
+    LockTarget,
+};
 use uuid::Uuid;
 
 use super::names::renamed_or_dropped;
@@ -120,15 +123,60 @@ impl Transaction {
         if let Some(id) = self.own_database(name) {
             return Ok(id);
         }
-        let id = self.federation.catalog().database(name, Csn::MAX)?.id;
+        let id = match self.federation.catalog().database(name, Csn::MAX) {
+            Ok(row) => row.id,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let Some(place) = self.expected.remove(name) else { return Err(error.into()) };
+                return self.new_database(name, place.as_deref());
+            }
+            Err(error) => return Err(error.into()),
+        };
         self.found = Some(id);
         if self.has_renamed(id) { Err(renamed_or_dropped(name)) } else { Ok(id) }
     }
 
+    /// As [`database`](Self::database) or, with `create`, [`database_or_new`](Self::database_or_new), but a server is
+    /// not asked about a database that this process wrote to before. Then the number is a guess: the next call that
+    /// names the database finds out, and creates it if it is to be created.
+    ///
+    /// # Errors
+    /// As these two, now or at that call.
+    pub fn expect_database(
+        &mut self,
+        name: &str,
+        create: bool,
+        place: Option<&str>,
+    ) -> Result<DatabaseId> {
+        self.check_open()?;
+        if self.own_database(name).is_none()
+            && let Some(id) = self.last_database(name)
+        {
+            if create {
+                self.expected.insert(name.to_owned(), place.map(str::to_owned));
+            }
+            return Ok(id);
+        }
+        if create { self.database_or_new(name, place) } else { self.database(name) }
+    }
+
+    /// The database at a server that had a name when this process last wrote to it; it may have another one now.
+    pub(super) fn last_database(&self, name: &str) -> Option<DatabaseId> {
+        // A local catalogue is asked sooner than guessed.
+        self.federation.catalog().session()?;
+        let last = self.federation.inner.writers().database_named(name);
+        last.filter(|id| !self.has_renamed(*id))
+    }
+
     pub(super) fn open_database(&mut self, id: DatabaseId) -> Result<&mut OpenDatabase> {
-        if let Some(shared) = self.share_database(id)? {
-            let row = self.federation.catalog().database_by_id(id, Csn::MAX)?;
-            self.insert_database(row, shared)?;
+        if !self.databases.contains_key(&id) {
+            self.check_not_dropped(id)?;
+            let share = [(LockTarget::Database(id), LockKind::Shared)];
+            let (mut guards, rows) = self.owner.lock_together(&share, self.options.lock_wait)?;
+            let row = match rows {
+                Some(rows) => rows.database,
+                None => self.federation.catalog().database_by_id(id, Csn::MAX)?,
+            };
+            self.insert_database(row, guards.pop().expect("the lock has a guard"))?;
         }
         Ok(self.databases.get_mut(&id).expect("the database is open or was just inserted"))
     }
@@ -136,16 +184,20 @@ impl Transaction {
     /// Takes a shared lock on a database, unless it is open. The row is read under the lock: the rest of an
     /// extent may be used only in the epoch that the row states.
     pub(super) fn share_database(&self, id: DatabaseId) -> Result<Option<LockGuard>> {
-        if self.names.dropped_databases.contains_key(&id) {
-            return Err(Error::NotFound {
-                what: format!("database {id} was dropped by this transaction"),
-            });
-        }
+        self.check_not_dropped(id)?;
         if self.databases.contains_key(&id) {
             Ok(None)
         } else {
             Ok(Some(self.owner.share_database(id, self.options.lock_wait)?))
         }
+    }
+
+    pub(super) fn check_not_dropped(&self, id: DatabaseId) -> Result<()> {
+        if self.names.dropped_databases.contains_key(&id) {
+            let what = format!("database {id} was dropped by this transaction");
+            return Err(Error::NotFound { what });
+        }
+        Ok(())
     }
 
     pub(super) fn insert_database(

@@ -71,8 +71,11 @@ pub struct Transaction {
     identities: BTreeMap<DatabaseId, Uuid>,
     /// The snapshot that all reads use, taken at the first of them.
     snapshot: Option<Snapshot>,
-    /// The newest commit when the catalogue was last asked, and the time of that.
+    /// The newest commit when the catalogue was last asked, if that was after the last lock of a container, and the
+    /// time of that.
     seen: Option<(Csn, Instant)>,
+    /// Databases that exist by this process's guess, with the places to create them in if they do not.
+    expected: BTreeMap<String, Option<String>>,
     /// The database that was last looked up by name.
     found: Option<DatabaseId>,
     /// Versions that were read and must not change before a serializable transaction commits.
@@ -130,6 +133,7 @@ impl Transaction {
             identities: BTreeMap::new(),
             snapshot: None,
             seen: None,
+            expected: BTreeMap::new(),
             found: None,
             reads: BTreeMap::new(),
             savepoints: vec![],

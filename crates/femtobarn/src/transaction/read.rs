@@ -28,7 +28,10 @@ impl Transaction {
         if let Some(snapshot) = &self.snapshot {
             return Ok(snapshot.clone());
         }
-        let snapshot = self.federation.snapshot(None)?;
+        // Containers that are open for writing are the ones that are read, too.
+        let open = self.containers.iter().filter(|(_, open)| !open.is_new);
+        let open: Vec<_> = open.map(|(key, _)| (key.database, key.container)).collect();
+        let snapshot = self.federation.newest_snapshot(&open)?;
         self.snapshot = Some(snapshot.clone());
         Ok(snapshot)
     }

@@ -9,10 +9,13 @@
 //! 2. Memory is bounded: at most 64 containers, and no buffers of containers that a large transaction wrote.
 //! 3. A retained lock owner holds no locks.
 //! 4. Reserved numbers are used by no other process.
+//! 5. Names are only a guess: whoever uses them compares the rows that are read under the lock.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use femtobarn_catalog::{Catalogue, ContainerId, Csn, DatabaseId, LockOwner};
+use femtobarn_catalog::{
+    Catalogue, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, LockOwner,
+};
 use parking_lot::Mutex;
 
 use super::container::{ContainerKey, OpenContainer};
@@ -25,15 +28,26 @@ const CONTAINERS_MAX: usize = 64;
 const GROWN_BYTES_MAX: u64 = 256 << 10;
 /// Retained lock owners, at most.
 const OWNERS_MAX: usize = 8;
+/// Remembered names of containers, at most; all are forgotten when there are more.
+const NAMES_MAX: usize = 4096;
 
 /// What one process retains between transactions.
 #[derive(Default)]
 pub(crate) struct WriterPool {
     /// Each with the epoch of its database; the least recently used first.
     containers: Mutex<VecDeque<(ContainerKey, u64, OpenContainer)>>,
+    names: Mutex<LastNames>,
     owners: Mutex<Vec<LockOwner>>,
     database_numbers: NumberPool<DatabaseId>,
     container_numbers: NumberPool<ContainerId>,
+}
+
+/// The numbers of databases and containers by the names that they had when a transaction last wrote to them.
+#[derive(Default)]
+struct LastNames {
+    databases: HashMap<String, DatabaseId>,
+    containers: HashMap<DatabaseId, HashMap<String, ContainerId>>,
+    count: usize,
 }
 
 impl WriterPool {
@@ -41,11 +55,12 @@ impl WriterPool {
     pub(super) fn keep_container(
         &self,
         key: ContainerKey,
-        epoch: u64,
+        database: &DatabaseRow,
         mut open: OpenContainer,
         grown: u64,
     ) {
         open.lock = None;
+        self.learn_names(database, &open.row);
         if open.written.is_none() {
             return;
         }
@@ -57,7 +72,7 @@ impl WriterPool {
         if containers.len() == CONTAINERS_MAX {
             containers.pop_front();
         }
-        containers.push_back((key, epoch, open));
+        containers.push_back((key, database.epoch, open));
     }
 
     /// Takes a container out, if it was retained as of commit `base` in this epoch of its database.
@@ -73,11 +88,37 @@ impl WriterPool {
         (open.base == Some(base) && of == epoch).then_some(open)
     }
 
-    /// The container that had a name when it was retained; it may have another one now.
+    /// Remembers the names of a container and its database.
+    pub(super) fn learn_names(&self, database: &DatabaseRow, container: &ContainerRow) {
+        let mut names = self.names.lock();
+        if names.container_named(database.id, &container.name) == Some(container.id)
+            && names.databases.get(&database.name) == Some(&database.id)
+        {
+            return;
+        }
+        if names.count >= NAMES_MAX {
+            *names = LastNames::default();
+        }
+        names.count += 1;
+        names.databases.insert(database.name.clone(), database.id);
+        let inside = names.containers.entry(database.id).or_default();
+        inside.insert(container.name.clone(), container.id);
+    }
+
+    /// Forgets all names, since one of them was wrong.
+    pub(super) fn forget_names(&self) {
+        *self.names.lock() = LastNames::default();
+    }
+
+    /// The database that had a name when this process last wrote to it; it may have another one now.
+    pub(super) fn database_named(&self, name: &str) -> Option<DatabaseId> {
+        self.names.lock().databases.get(name).copied()
+    }
+
+    /// The container that had a name when this process last wrote to it; it may have another one now.
     pub(super) fn container_named(&self, database: DatabaseId, name: &str) -> Option<ContainerKey> {
-        let containers = self.containers.lock();
-        let mut kept = containers.iter().rev().filter(|(key, ..)| key.database == database);
-        kept.find(|(.., open)| open.row.name == name).map(|(key, ..)| *key)
+        let container = self.names.lock().container_named(database, name)?;
+        Some(ContainerKey { database, container })
     }
 
     pub(super) fn keep_owner(&self, owner: LockOwner) {
@@ -100,5 +141,11 @@ impl WriterPool {
     /// A number for a new container, unique in the federation for ever.
     pub(super) fn next_container(&self, catalog: &dyn Catalogue) -> Result<ContainerId> {
         self.container_numbers.next(|count| Ok(catalog.reserve_containers(count)?))
+    }
+}
+
+impl LastNames {
+    fn container_named(&self, database: DatabaseId, name: &str) -> Option<ContainerId> {
+        self.containers.get(&database)?.get(name).copied()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `session_stream` | the streams of sessions |
+//! | `session_stream`, `inquiries` | the streams of sessions; questions that come with their operations |
 //! | `queries` | rows |
 //! | `mutations` | numbers, free space, tags, retention and transactions |
 //!
@@ -32,6 +32,7 @@ use crate::logical::catalogue::FederationService;
 use crate::logical::exports::Exports;
 use crate::protocol::listener::Peer;
 
+mod inquiries;
 mod mutations;
 mod queries;
 mod session_stream;

@@ -56,6 +56,35 @@ pub(super) async fn answers(
     service.blocking(move || answer(federation.catalog(), of).map(split)).await
 }
 
+/// The answers to questions that came with an operation that succeeded: the pin of a snapshot, or a lock if `pinned` is
+/// zero. Those that fail, or that this task may not wait for, have no rows.
+pub(super) fn answers_with_operation(
+    catalog: &LocalCatalogue,
+    questions: Vec<Question>,
+    pinned: Csn,
+) -> Vec<Answer> {
+    let is_immediate = |of: &Of| is_short(of) || matches!(of, Of::Head(_));
+    let reply = |question: Question| {
+        let of = question.of.filter(is_immediate).map(|of| as_of_pin(of, pinned));
+        of.and_then(|of| answer(catalog, of).ok()).unwrap_or_default()
+    };
+    questions.into_iter().map(reply).collect()
+}
+
+/// A question about the newest state, as of a snapshot that was pinned just now.
+fn as_of_pin(mut of: Of, pinned: Csn) -> Of {
+    let at = match &mut of {
+        Of::FindDatabase(it) | Of::FindContainer(it) => &mut it.at,
+        Of::DatabaseById(it) | Of::ContainerById(it) | Of::Version(it) => &mut it.at,
+        Of::DatabaseByUuid(it) => &mut it.at,
+        _ => return of,
+    };
+    if *at == Csn::MAX.0 && pinned > Csn::ZERO {
+        *at = pinned.0;
+    }
+    of
+}
+
 /// Whether the look-up reads at most one row of each kind and does not block. [`Of::Database`] and the like are not
 /// short: for a name that does not exist they search all names for similar ones.
 fn is_short(of: &Of) -> bool {

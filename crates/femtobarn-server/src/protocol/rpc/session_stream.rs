@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 use tokio_stream::Stream;
 use tonic::{Request, Status, Streaming};
 
-use super::Service;
+use super::inquiries::Inquiries;
+use super::{Service, queries};
 use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{
     CatalogueSession, FederationService, OperationOutcome, SessionClaims, SessionOperation,
@@ -32,6 +33,8 @@ const TURNS_MAX: usize = 4;
 const HELLO_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a name in a client's own account of itself, at most.
 const NAME_BYTES_MAX: usize = 256;
+/// Questions of one operation at most.
+const QUESTIONS_MAX: usize = 16;
 
 /// The turns to a client.
 pub struct ServerTurns {
@@ -72,6 +75,7 @@ pub(super) async fn open(
         generation: welcome.generation,
         turns,
         sender,
+        inquiries: Inquiries::default(),
     };
     let lost = |(owner, target): &(u64, LockTarget)| v1::Held {
         owner: *owner,
@@ -150,6 +154,7 @@ struct SessionStream {
     generation: u64,
     turns: Streaming<ClientTurn>,
     sender: mpsc::Sender<std::result::Result<ServerTurn, Status>>,
+    inquiries: Inquiries,
 }
 
 impl SessionStream {
@@ -190,8 +195,7 @@ impl SessionStream {
                     outcomes.map_err(|error| status_of(&error))?
                 }
             };
-            let reply =
-                ServerTurn { welcome: None, outcomes: reply.into_iter().map(outcome).collect() };
+            let reply = ServerTurn { welcome: None, outcomes: self.settle(reply) };
             // An empty turn acknowledges the client's turn.
             let sent = tokio::time::timeout(lease, self.sender.send(Ok(reply))).await;
             let gone = |_| Status::cancelled("the client is gone");
@@ -199,7 +203,7 @@ impl SessionStream {
         }
     }
 
-    fn operate(&self, turn: ClientTurn) -> Result<Vec<OperationOutcome>> {
+    fn operate(&mut self, turn: ClientTurn) -> Result<Vec<OperationOutcome>> {
         if turn.hello.is_some() || turn.operations.len() > TURN_OPERATIONS_MAX {
             return Err(Error::Invalid {
                 what: format!(
@@ -211,12 +215,51 @@ impl SessionStream {
             self.service.count_message();
         }
         let mut outcomes = Vec::with_capacity(turn.operations.len());
-        for message in turn.operations {
+        // The operation before, if it has not ended.
+        let mut before = None;
+        for mut message in turn.operations {
+            let questions = std::mem::take(&mut message.questions);
+            let (number, has_outcome) = (message.number, has_outcome(message.kind()));
+            if questions.len() > QUESTIONS_MAX || !(has_outcome || questions.is_empty()) {
+                return Err(Error::Invalid {
+                    what: format!(
+                        "malformed turn: more than {QUESTIONS_MAX} questions, or those of an operation \
+                         without an outcome"
+                    ),
+                });
+            }
+            if !questions.is_empty() {
+                self.inquiries.add(number, questions, before);
+            }
             let operation = operation(message)?;
-            outcomes.extend(self.service.operate(&self.session, self.generation, operation)?);
+            let outcome = self.service.operate(&self.session, self.generation, operation)?;
+            if has_outcome {
+                before = outcome.is_none().then_some(number);
+            }
+            outcomes.extend(outcome);
         }
         Ok(outcomes)
     }
+
+    /// The outcomes that are to be sent once some operations have ended, with the answers to their questions.
+    fn settle(&mut self, ended: Vec<OperationOutcome>) -> Vec<v1::Outcome> {
+        let mut outcomes = Vec::with_capacity(ended.len());
+        for ended in ended {
+            outcomes.extend(self.inquiries.settle(ended).map(|(ended, questions)| {
+                let pinned = ended.result.as_ref().map_or(Csn::ZERO, |granted| granted.csn);
+                let questions = if ended.result.is_ok() { questions } else { vec![] };
+                let answers =
+                    queries::answers_with_operation(self.service.catalog(), questions, pinned);
+                v1::Outcome { answers, ..outcome(ended) }
+            }));
+        }
+        outcomes
+    }
+}
+
+/// Whether an operation of this kind is answered.
+fn has_outcome(kind: Kind) -> bool {
+    matches!(kind, Kind::LockShared | Kind::LockExclusive | Kind::Pin)
 }
 
 fn operation(message: Message) -> Result<SessionOperation> {
@@ -242,7 +285,8 @@ fn outcome(outcome: OperationOutcome) -> v1::Outcome {
     let number = outcome.number;
     match outcome.result {
         Ok(granted) => {
-            v1::Outcome { number, failure: None, epoch: granted.epoch, csn: granted.csn.0 }
+            let (epoch, csn) = (granted.epoch, granted.csn.0);
+            v1::Outcome { number, epoch, csn, ..v1::Outcome::default() }
         }
         Err(error) => {
             v1::Outcome { number, failure: Some(failure_of(&error)), ..v1::Outcome::default() }

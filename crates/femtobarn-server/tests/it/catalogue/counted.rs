@@ -17,7 +17,7 @@ use super::engine::{class, config, events};
 
 /// A catalogue that records the names of calls, except those about locks.
 #[derive(Debug)]
-struct Counted {
+pub(super) struct Counted {
     catalogue: RemoteCatalogue,
     asked: Mutex<Vec<&'static str>>,
 }
@@ -100,6 +100,10 @@ impl Catalogue for Counted {
         fn snapshot_at_time(&self, time_us: i64) -> Result<Csn>;
         fn pin(&self, at: Csn) -> Result<PinGuard>;
         fn pin_head(&self) -> Result<(Csn, PinGuard)>;
+        fn pin_head_to_read(
+            &self,
+            containers: &[(DatabaseId, ContainerId)]
+        ) -> Result<(Csn, PinGuard, Vec<DatabaseRow>)>;
         fn commit(&self, commit: Commit) -> Result<Csn>;
         fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>>;
         fn reserve_containers(&self, count: u32) -> Result<Vec<ContainerId>>;
@@ -116,7 +120,17 @@ impl Catalogue for Counted {
 }
 
 impl Counted {
-    fn take(&self) -> Vec<&'static str> {
+    /// The engine at a server, and the catalogue that records its calls.
+    pub(super) fn at(url: &str) -> (Arc<Self>, Federation) {
+        let catalogue =
+            Arc::new(Counted { catalogue: connect(url).unwrap(), asked: Mutex::default() });
+        let options = OpenOptions { threads: 1, ..OpenOptions::default() };
+        let federation = Federation::over_server(catalogue.clone(), url, options).unwrap();
+        (catalogue, federation)
+    }
+
+    /// The names of the calls since the last time.
+    pub(super) fn take(&self) -> Vec<&'static str> {
         std::mem::take(&mut *self.asked.lock().unwrap())
     }
 }
@@ -128,10 +142,7 @@ fn databases_are_created_and_dropped_in_few_round_trips() {
     drop(Federation::create(&place, "test").unwrap());
     let server = Server::start(config(&place, 0)).unwrap();
     let url = format!("root://127.0.0.1:{}//test.fed", server.address().port());
-    let catalogue =
-        Arc::new(Counted { catalogue: connect(&url).unwrap(), asked: Mutex::default() });
-    let options = OpenOptions { threads: 1, ..OpenOptions::default() };
-    let federation = Federation::over_server(catalogue.clone(), &url, options).unwrap();
+    let (catalogue, federation) = Counted::at(&url);
     let begin = || federation.transaction(TransactionOptions::default()).unwrap();
     let make = |name: &str| {
         let mut transaction = begin();

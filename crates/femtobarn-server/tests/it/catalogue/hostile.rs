@@ -58,7 +58,11 @@ fn malformed_turn_ends_the_stream() {
             |operation| ClientTurn { operations: vec![operation], ..ClientTurn::default() };
         let lock = Operation { kind: Kind::LockShared.into(), number: 1, ..Operation::default() };
         let odd = Operation { kind: 99, ..Operation::default() };
-        let many = ClientTurn { operations: vec![lock; 5000], ..ClientTurn::default() };
+        let many = ClientTurn { operations: vec![lock.clone(); 5000], ..ClientTurn::default() };
+        let asking = |operation: &Operation, count| Operation {
+            questions: vec![Question::default(); count],
+            ..operation.clone()
+        };
         let unpin = Operation { kind: Kind::Unpin.into(), ..Operation::default() };
         let unknown = v1::Held { owner: 1, ..v1::Held::default() };
         let mut claiming = good();
@@ -70,6 +74,8 @@ fn malformed_turn_ends_the_stream() {
             vec![hello(vec![1; 17])],
             vec![claiming],
             vec![good(), good()],
+            vec![good(), saying(asking(&lock, 1000))],
+            vec![good(), saying(asking(&unpin, 1))],
             vec![good(), saying(lock)],
             vec![good(), saying(odd)],
             vec![good(), saying(unpin)],
@@ -162,7 +168,8 @@ fn client_that_reads_no_turns_blocks_no_other() {
                 target,
                 ..Operation::default()
             };
-            [lock, Operation { kind: Kind::Unlock.into(), number: 0, ..lock }]
+            let unlock = Operation { kind: Kind::Unlock.into(), number: 0, ..lock.clone() };
+            [lock, unlock]
         };
         // Until the server stops reading.
         loop {

@@ -9,6 +9,7 @@ mod hostile;
 mod locks;
 mod look_ups;
 mod proxy;
+mod round_trips;
 mod sessions;
 mod small_commits;
 mod uncommitted;
