@@ -180,6 +180,7 @@ impl Federation {
     /// Empties the page cache; later reads go to the disk.
     pub fn release_pages(&self) {
         self.inner.pages.clear();
+        self.inner.files.forget_recent();
     }
 
     /// Releases the space that transactions allocated in files and did not use.

@@ -18,6 +18,7 @@ use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::storage::remote::recent_ranges::KnownFile;
 use crate::storage::remote::server_file::ServerFile;
 
 /// A database file that is open.
@@ -28,6 +29,8 @@ pub(crate) struct DatabaseFile {
     /// possible front of any other file.
     pub front_end: u64,
     location: FileLocation,
+    /// What a writer knows of a file on a server.
+    pub known: Option<KnownFile>,
 }
 
 #[derive(Debug)]
@@ -43,18 +46,20 @@ enum FileLocation {
 impl<F: ServerFile + 'static> From<F> for DatabaseFile {
     fn from(file: F) -> Self {
         let path = file.path().to_owned();
-        DatabaseFile {
-            path,
-            front_end: FRONT_SIZE_MIN,
-            location: FileLocation::Server(Box::new(file)),
-        }
+        let location = FileLocation::Server(Box::new(file));
+        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location, known: None }
     }
 }
 
 impl DatabaseFile {
     fn new(file: File, path: PathBuf) -> Self {
         let location = FileLocation::Local { file, direct: OnceLock::new() };
-        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location }
+        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location, known: None }
+    }
+
+    /// The same file on a server, with what its writer knows of it.
+    pub(crate) fn with_known(self, known: Option<KnownFile>) -> Self {
+        DatabaseFile { known, ..self }
     }
 
     /// Creates a database file and writes its front; refuses to overwrite.
@@ -127,6 +132,9 @@ impl DatabaseFile {
             FileLocation::Local { file, .. } => file.write_all_at(bytes, offset),
             FileLocation::Server(file) => file.write(bytes, offset),
         };
+        if let (Some(known), Ok(())) = (&self.known, &written) {
+            known.ranges.add_written(bytes, offset);
+        }
         written.map_err(|source| Error::io("write", &self.path, source))
     }
 
@@ -308,7 +316,10 @@ impl DatabaseFile {
 
 impl ByteSource for DatabaseFile {
     fn size(&self) -> rntuple::Result<u64> {
-        self.size_as_of(Csn::MAX)
+        match &self.known {
+            Some(known) => known.size(|| self.size_as_of(Csn::MAX)),
+            None => self.size_as_of(Csn::MAX),
+        }
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
@@ -319,6 +330,14 @@ impl ByteSource for DatabaseFile {
     }
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        match &self.known {
+            Some(known) => known.ranges.read(requests, |rest| self.read_as_of(Csn::MAX, rest)),
+            None => self.read_as_of(Csn::MAX, requests),
+        }
+    }
+
+    fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
+        self.known.iter().for_each(|known| known.ranges.clear());
         self.read_as_of(Csn::MAX, requests)
     }
 

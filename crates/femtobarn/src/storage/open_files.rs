@@ -24,6 +24,7 @@ use crate::storage::remote::cached_file::CachedRemoteFile;
 use crate::storage::remote::caches::RemoteCaches;
 use crate::storage::remote::folder::{RemoteFolder, path_on_server};
 use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
+use crate::storage::remote::recent_ranges::{KnownFile, RecentFiles, RecentRanges};
 use crate::storage::remote::servers::{FileCopies, ServerGroup};
 use crate::storage::remote::stored_copy::StoredCopy;
 use crate::storage::remote::tier::{FileTiers, TierCounts, TierStatistics};
@@ -69,6 +70,8 @@ pub(crate) struct OpenDatabaseFiles {
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
     /// The folder on servers, and the caches before it; none if the files are on this machine.
     server: Option<(ServerFolder, RemoteCaches)>,
+    /// What this process wrote and read on the server of late.
+    recent: RecentFiles,
     prefetch_pool: Arc<PrefetchPool>,
     /// The stores of the federation, opened when the first file is not on the disk.
     archive: OnceLock<Archive>,
@@ -88,6 +91,7 @@ impl OpenDatabaseFiles {
             catalog,
             open: Cache::new(OPEN_FILES_MAX),
             server: None,
+            recent: RecentFiles::default(),
             prefetch_pool: Arc::new(PrefetchPool::new(read_ahead_bytes)),
             archive: OnceLock::new(),
             from_stores: Arc::default(),
@@ -134,6 +138,7 @@ impl OpenDatabaseFiles {
             at,
             remote: before.map(|(tiers, server)| RemoteSource {
                 prefetcher: self.prefetcher(database.id, at),
+                recent: self.recent_ranges(database.id, database.epoch),
                 tiers,
                 server,
             }),
@@ -173,6 +178,17 @@ impl OpenDatabaseFiles {
         self.open.clear();
     }
 
+    /// Forgets what was written and read of late.
+    pub(crate) fn forget_recent(&self) {
+        self.recent.clear();
+    }
+
+    /// What was written and read of late in a file, if it is on the one server of the federation.
+    fn recent_ranges(&self, database: DatabaseId, epoch: u64) -> Option<Arc<RecentRanges>> {
+        let is_on_one = matches!(self.folder(), Some(ServerFolder::One(_)));
+        is_on_one.then(|| self.recent.ranges(database, epoch))
+    }
+
     /// Records the content of the disk cache, for other processes.
     pub(crate) fn publish_disk_cache(&self) {
         if let Some((_, caches)) = &self.server {
@@ -199,7 +215,9 @@ impl OpenDatabaseFiles {
         match self.folder() {
             Some(server) => {
                 let path = path_on_server(database);
-                Ok(server.to_write()?.open_to_write(&path, database.id)?.into())
+                let file = server.to_write()?.open_to_write(&path, database.id)?;
+                let known = self.recent_ranges(database.id, database.epoch).map(KnownFile::new);
+                Ok(DatabaseFile::from(file).with_known(known))
             }
             None => DatabaseFile::open_to_write(self.path_of(database)),
         }
@@ -214,7 +232,9 @@ impl OpenDatabaseFiles {
     ) -> Result<DatabaseFile> {
         match self.folder() {
             Some(server) => {
-                DatabaseFile::from(server.to_write()?.create(path, database)?).with_front(uuid)
+                let file = server.to_write()?.create(path, database)?;
+                let known = self.recent_ranges(database, 0).map(KnownFile::new);
+                DatabaseFile::from(file).with_known(known).with_front(uuid)
             }
             None => {
                 let path = self.catalog.folder().join(path);
@@ -301,6 +321,7 @@ pub(crate) struct FileSource {
 /// What a file on a server is read through.
 struct RemoteSource {
     prefetcher: Arc<Prefetcher>,
+    recent: Option<Arc<RecentRanges>>,
     tiers: FileTiers,
     server: Arc<TierCounts>,
 }
@@ -308,6 +329,19 @@ struct RemoteSource {
 impl RemoteSource {
     fn cached(&self, file: Arc<DatabaseFile>) -> CachedRemoteFile {
         CachedRemoteFile { file, tiers: self.tiers.clone(), server: self.server.clone() }
+    }
+
+    fn read_many(
+        &self,
+        file: Arc<DatabaseFile>,
+        requests: &mut [ReadRequest<'_>],
+        version_end: u64,
+    ) -> rntuple::Result<()> {
+        let Some(recent) = &self.recent else {
+            return self.prefetcher.read_many(&self.cached(file), requests, version_end);
+        };
+        recent
+            .read(requests, |rest| self.prefetcher.read_many(&self.cached(file), rest, version_end))
     }
 }
 
@@ -335,6 +369,10 @@ impl ByteSource for FileSource {
         if let Some(size) = self.size.get() {
             return Ok(*size);
         }
+        let recent = self.remote.as_ref().and_then(|remote| remote.recent.as_ref());
+        if let Some(size) = recent.and_then(|recent| recent.size_as_of(self.at)) {
+            return Ok(*self.size.get_or_init(|| size));
+        }
         let size = self.file()?.size_as_of(self.at)?;
         if self.is_remote() { Ok(*self.size.get_or_init(|| size)) } else { Ok(size) }
     }
@@ -351,9 +389,7 @@ impl ByteSource for FileSource {
         let file = self.file()?;
         let read = match &self.remote {
             None => file.read_many(requests),
-            Some(remote) => {
-                remote.prefetcher.read_many(&remote.cached(file), requests, self.version_end())
-            }
+            Some(remote) => remote.read_many(file, requests, self.version_end()),
         };
         if read.is_err() && self.files.server.is_none() {
             // The disk, or another store, may have it meanwhile.
@@ -366,7 +402,10 @@ impl ByteSource for FileSource {
         let file = self.file()?;
         match &self.remote {
             None => file.read_many(requests),
-            Some(remote) => remote.cached(file).read_past_tiers(requests),
+            Some(remote) => {
+                remote.recent.iter().for_each(|recent| recent.clear());
+                remote.cached(file).read_past_tiers(requests)
+            }
         }
     }
 

@@ -29,6 +29,9 @@ impl Transaction {
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         let csn = self.publish()?;
+        for open in self.databases.values() {
+            open.extents.file().known.iter().for_each(|known| known.note_commit(csn));
+        }
         for (key, mut open) in std::mem::take(&mut self.containers).into_map() {
             let grown = open.grown_bytes();
             open.note_committed(csn);

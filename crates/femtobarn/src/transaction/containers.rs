@@ -1,8 +1,8 @@
 //! The containers that a transaction writes to: creating, locking and opening them.
 
 use femtobarn_catalog::{
-    ContainerRow, Csn, DatabaseId, DatabaseRow, LockGuard, LockKind, LockTarget, NewestRows,
-    VersionRow,
+    BlobRange, ContainerRow, Csn, DatabaseId, DatabaseRow, EnvelopeRange, LockGuard, LockKind,
+    LockTarget, NewestRows, VersionRow,
 };
 use rntuple::Appender;
 
@@ -205,6 +205,13 @@ impl Transaction {
         if let Some(shared) = shared {
             self.insert_database(of, shared)?;
         }
+        let open = &self.databases[&database];
+        if let Some(known) = &open.extents.file().known
+            && open.row.epoch != epoch
+        {
+            // What is read next may lie where something else was in the epoch of the file.
+            known.ranges.clear();
+        }
         let base = base.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", row.name),
         })?;
@@ -250,6 +257,13 @@ impl Transaction {
         let targets = catalog.link_targets(database, container)?;
         let what = format!("container {}", row.name);
         let file = self.databases[&database].extents.file().clone();
+        if let Some(known) = &file.known {
+            // Another process may have made the file longer.
+            known.forget_size();
+            let envelope = |it: EnvelopeRange| BlobRange { offset: it.offset, size: it.size };
+            let parts = [envelope(base.header), envelope(base.footer), base.annex];
+            known.ranges.add_together(&file, &parts);
+        }
         let annex = Annex::read(&file.clone(), base.annex)?;
         let (header, footer) = (link(&base.header), link(&base.footer));
         let written = WrittenVersion {

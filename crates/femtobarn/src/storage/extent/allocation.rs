@@ -131,6 +131,7 @@ impl ExtentWriter {
     /// Flushes the old extent and continues in another one.
     fn begin(&mut self, start: u64, payload: u64) -> Result<()> {
         self.flush()?;
+        self.file.known.iter().for_each(|known| known.note_end(start + payload));
         (self.start, self.end) = (start, start + payload);
         (self.next, self.flushed, self.zeroed_end) = (start, start, start);
         self.durable_end = None;

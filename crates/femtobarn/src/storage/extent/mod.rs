@@ -230,8 +230,13 @@ impl ExtentWriter {
         }
     }
 
-    /// [`Error::Closed`] if an earlier write or sync failed.
+    /// Fails if writes were lost with the connection to a server, and with [`Error::Closed`] if an earlier write or
+    /// sync failed.
     pub(crate) fn check_usable(&self) -> Result<()> {
+        if self.file.is_broken() {
+            // It says which writes were lost.
+            self.file.settle()?;
+        }
         if self.failed || self.file.is_broken() {
             return Err(Error::Closed {
                 what: format!(

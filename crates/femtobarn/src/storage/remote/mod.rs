@@ -3,7 +3,7 @@
 //! `folder` is the client of one federation's folder, `servers` that of several servers which have copies of it, `stored_copy` a copy in a store; the
 //! files of all are a `server_file`. `connect` says how the catalogue there is reached. `cached_file` reads one of its files through its tiers, which
 //! `tier` defines: `disk_cache` on a local disk, then `memcached`; `caches` has those of a federation, and `history`
-//! tells its commits from those of another history. `prefetch` decides what to fetch early and reads it through
+//! tells its commits from those of another history. `recent_ranges` has what this process wrote of late. `prefetch` decides what to fetch early and reads it through
 //! `cached_file`.
 
 pub(crate) mod cached_file;
@@ -14,6 +14,7 @@ pub(crate) mod folder;
 pub(crate) mod history;
 pub(crate) mod memcached;
 pub(crate) mod prefetch;
+pub(crate) mod recent_ranges;
 pub(crate) mod server_file;
 pub(crate) mod servers;
 pub(crate) mod stored_copy;
