@@ -28,6 +28,7 @@ impl Transaction {
     /// `Unavailable` while the catalogue committed, the commit may be durable: the history tells.
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
+        self.create_expected()?;
         let csn = self.publish()?;
         for open in self.databases.values() {
             open.extents.file().known.iter().for_each(|known| known.note_commit(csn));
@@ -51,7 +52,7 @@ impl Transaction {
     /// As [`commit`](Self::commit); the transaction has ended then.
     pub fn checkpoint(&mut self) -> Result<Csn> {
         self.check_open()?;
-        if let Err(error) = self.lock_new_containers() {
+        if let Err(error) = self.create_expected().and_then(|()| self.lock_new_containers()) {
             self.close(false);
             return Err(error);
         }

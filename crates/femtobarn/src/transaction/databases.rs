@@ -137,7 +137,7 @@ impl Transaction {
 
     /// As [`database`](Self::database) or, with `create`, [`database_or_new`](Self::database_or_new), but a server is
     /// not asked about a database that this process wrote to before. Then the number is a guess: the next call that
-    /// names the database finds out, and creates it if it is to be created.
+    /// names the database finds out. If it is gone it is created then, or by the commit.
     ///
     /// # Errors
     /// As these two, now or at that call.
@@ -157,6 +157,14 @@ impl Transaction {
             return Ok(id);
         }
         if create { self.database_or_new(name, place) } else { self.database(name) }
+    }
+
+    /// Creates the databases that are to be created if they do not exist, unless the transaction found them since.
+    pub(super) fn create_expected(&mut self) -> Result<()> {
+        for (name, place) in std::mem::take(&mut self.expected) {
+            self.database_or_new(&name, place.as_deref())?;
+        }
+        Ok(())
     }
 
     /// The database at a server that had a name when this process last wrote to it; it may have another one now.

@@ -31,6 +31,7 @@ impl Transaction {
     /// `Io` or `Full` if pending changes cannot be written.
     pub fn savepoint(&mut self) -> Result<Savepoint> {
         self.check_open()?;
+        self.create_expected()?;
         let mut containers = BTreeMap::new();
         for (key, open) in self.containers.iter_mut() {
             let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
@@ -69,6 +70,7 @@ impl Transaction {
         }
         self.savepoints.retain(|number| *number <= savepoint.number);
         self.new_classes.truncate(savepoint.new_classes);
+        self.expected.clear();
         let restored = self.restore(savepoint);
         if restored.is_err() {
             self.close(false);

@@ -213,21 +213,24 @@ fn a_path_that_belongs_to_another_container_by_now_is_found_anew() {
 
 #[test]
 fn a_database_that_was_dropped_meanwhile_is_created_anew_if_it_is_to_be() {
-    let (_folder, local, server) = served();
-    let remote = open(server.address().port());
-    append(&remote, "run7", "events", 0..10).unwrap();
-    let mut dropping = local.transaction(TransactionOptions::default()).unwrap();
-    dropping.drop_database("run7").unwrap();
-    dropping.commit().unwrap();
-    for create in [false, true] {
+    for (creates, asks) in [(false, true), (true, true), (true, false)] {
+        let (_folder, local, server) = served();
+        let remote = open(server.address().port());
+        append(&remote, "run7", "events", 0..10).unwrap();
+        let mut dropping = local.transaction(TransactionOptions::default()).unwrap();
+        dropping.drop_database("run7").unwrap();
+        dropping.commit().unwrap();
         let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
-        transaction.expect_database("run7", create, None).unwrap();
-        assert_eq!(transaction.last_container_at("run7", "events").unwrap(), None);
-        let found = transaction.database("run7");
-        assert_eq!(found.is_ok(), create, "{found:?}");
+        transaction.expect_database("run7", creates, None).unwrap();
+        if asks {
+            assert_eq!(transaction.last_container_at("run7", "events").unwrap(), None);
+            let found = transaction.database("run7");
+            assert_eq!(found.is_ok(), creates, "{found:?}");
+        }
         transaction.commit().unwrap();
+        let databases = local.snapshot(None).unwrap().databases().unwrap();
+        assert_eq!(databases.iter().any(|it| it.name == "run7"), creates);
     }
-    assert!(local.snapshot(None).unwrap().databases().unwrap().iter().any(|it| it.name == "run7"));
 }
 
 #[test]
