@@ -132,10 +132,16 @@ impl DatabaseFile {
             FileLocation::Local { file, .. } => file.write_all_at(bytes, offset),
             FileLocation::Server(file) => file.write(bytes, offset),
         };
-        if let (Some(known), Ok(())) = (&self.known, &written) {
+        written.map_err(|source| Error::io("write", &self.path, source))?;
+        self.note_written(bytes, offset);
+        Ok(())
+    }
+
+    /// Notes bytes that this process wrote, or that the server writes for it.
+    pub(crate) fn note_written(&self, bytes: &[u8], offset: u64) {
+        if let Some(known) = &self.known {
             known.ranges.add_written(bytes, offset);
         }
-        written.map_err(|source| Error::io("write", &self.path, source))
     }
 
     /// Writes whole pages of memory with `O_DIRECT`, and through the page cache what the file system does not

@@ -199,6 +199,8 @@ impl ExtentWriter {
         };
         if self.file.is_local() {
             self.flush()?;
+        } else {
+            self.file.note_written(&bytes, offset);
         }
         (self.flushed, self.durable_end) = (self.next, Some(self.next));
         Ok(Some(FileWrite { database: self.database, offset, bytes }))
