@@ -28,6 +28,8 @@ pub struct ServerStatus {
     pub caches: Vec<CacheStatus>,
     /// The recalls of federations that have stores.
     pub recalls: Vec<RecallStatus>,
+    /// The stores of federations.
+    pub stores: Vec<StoreStatus>,
     /// What is read in stores of federations whose readers may.
     pub in_place: Vec<InPlaceStatus>,
     /// The servers of copies to which readers are redirected, as they answered within the last seconds.
@@ -127,7 +129,16 @@ pub struct RecallStatus {
     pub failed: u64,
     /// The sum of the differences between the estimated and the real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
-    /// Seconds for which a file has been wanted, and none came back; 0 if none is wanted.
+}
+
+/// A store of a federation.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StoreStatus {
+    /// The name of the federation's export.
+    pub federation: String,
+    /// Its own name.
+    pub name: String,
+    /// Seconds for which files have been wanted of it, and none came back; 0 if none is wanted.
     pub stalled_seconds: f64,
 }
 

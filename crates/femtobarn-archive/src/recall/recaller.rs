@@ -51,9 +51,6 @@ pub struct RecallCounts {
     pub failed: u64,
     /// The sum of the differences between estimated and real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
-    /// Seconds for which a file has been wanted of a store, and none came back from it, of the store where that is longest; 0
-    /// if none is wanted.
-    pub stalled_seconds: f64,
 }
 
 #[derive(Debug)]
@@ -179,9 +176,16 @@ impl Recaller {
         let state = self.shared.state.lock();
         let waiting = state.stores.values().map(|of_store| of_store.waiting() as u64).sum();
         let waiting_bytes = state.stores.values().map(|of_store| of_store.queue.waiting().1).sum();
-        let stalled = state.stores.values().map(StoreRecalls::stalled).max().unwrap_or_default();
-        let stalled_seconds = stalled.as_secs_f64();
-        RecallCounts { waiting, waiting_bytes, stalled_seconds, ..state.counts }
+        RecallCounts { waiting, waiting_bytes, ..state.counts }
+    }
+
+    /// For how long files have been wanted of each store, and none came back from it; zero if none is wanted.
+    pub fn stalls(&self) -> BTreeMap<String, Duration> {
+        let state = self.shared.state.lock();
+        let known = self.shared.archive.settings().stores.keys();
+        let idle = known.map(|store| (store.clone(), Duration::ZERO));
+        let asked = state.stores.iter().map(|(store, it)| (store.clone(), it.stalled()));
+        idle.chain(asked).collect()
     }
 
     /// The first recalls, at most so many.

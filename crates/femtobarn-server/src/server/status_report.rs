@@ -20,7 +20,7 @@ use crate::physical::{CachedOrigin, InPlaceCounts, Storage, StoragePath};
 use crate::status::{
     CacheStatus, ClusterStatus, CopyServerStatus, DataServerStatus, DiskStatus, ExportStatus,
     FederationStatus, FileStatus, FollowerStatus, InPlaceStatus, LatencyStatus, LockStatus,
-    RecallStatus, ServerStatus, SessionStatus, Totals,
+    RecallStatus, ServerStatus, SessionStatus, StoreStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -76,6 +76,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         disks: state.disks.iter().flat_map(disk_statuses).collect(),
         caches: state.caches.iter().map(cache_status).collect(),
         recalls: state.recallers.iter().map(recall_status).collect(),
+        stores: state.recallers.iter().flat_map(store_statuses).collect(),
         in_place: state.in_place.iter().map(in_place_status).collect(),
         followers: state.federations.iter().flat_map(|service| followers(service)).collect(),
         cluster: state.login.as_ref().map(cluster_status),
@@ -192,8 +193,15 @@ pub(super) fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> Recal
         bytes: counts.bytes,
         failed: counts.failed,
         estimate_errors_seconds: counts.estimate_errors_seconds,
-        stalled_seconds: counts.stalled_seconds,
     }
+}
+
+fn store_statuses((name, recaller): &(String, Arc<Recaller>)) -> impl Iterator<Item = StoreStatus> {
+    recaller.stalls().into_iter().map(|(store, stalled)| StoreStatus {
+        federation: name.clone(),
+        name: store,
+        stalled_seconds: stalled.as_secs_f64(),
+    })
 }
 
 fn in_place_status((name, counts): &(String, Arc<InPlaceCounts>)) -> InPlaceStatus {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::logical::latency::BOUNDS_US;
 use crate::status::{
     CacheStatus, DiskStatus, ExportStatus, FederationStatus, FollowerStatus, InPlaceStatus,
-    LatencyStatus, RecallStatus, ServerStatus,
+    LatencyStatus, RecallStatus, ServerStatus, StoreStatus,
 };
 
 /// The content type of the format.
@@ -57,6 +57,9 @@ pub(super) fn text(status: &ServerStatus) -> String {
     add_rows(&mut text, "disk", &DISKS, &status.disks, |disk| [("disk", &disk.name)]);
     add_rows(&mut text, "cache", &CACHES, &status.caches, |cache| [("export", &cache.name)]);
     add_rows(&mut text, "recall", &RECALLS, &status.recalls, |recall| [("export", &recall.name)]);
+    add_rows(&mut text, "store", &STORES, &status.stores, |store| {
+        [("export", &store.federation), ("store", &store.name)]
+    });
     add_rows(&mut text, "in_place", &IN_PLACE, &status.in_place, |read| [("export", &read.name)]);
     add_rows(&mut text, "follower", &FOLLOWERS, &status.followers, |follower| {
         [("export", &follower.federation), ("follower", &follower.name)]
@@ -85,6 +88,13 @@ const RECALLS: [Metric<RecallStatus>; 6] = [
         it.estimate_errors_seconds
     }),
 ];
+
+const STORES: [Metric<StoreStatus>; 1] = [(
+    "stalled_seconds",
+    "gauge",
+    "Seconds for which files have been wanted of a store and none came back",
+    |it| it.stalled_seconds,
+)];
 
 const IN_PLACE: [Metric<InPlaceStatus>; 3] = [
     ("read_bytes_total", "counter", "Bytes that clients read in stores", |it| it.read_bytes as f64),

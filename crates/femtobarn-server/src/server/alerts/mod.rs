@@ -4,7 +4,7 @@
 //! 2. An alert for which the past must be known (rates, trends, restarts) is Prometheus' alone. Limits of its others that must hold
 //!    for a while are looked at once here; only waits have their age.
 
-use crate::status::{AlertStatus, RecallStatus, ServerStatus};
+use crate::status::{AlertStatus, ServerStatus};
 
 /// An alert, and the limit from which it is one.
 struct Alert {
@@ -60,12 +60,13 @@ const LOCK_WAITS: Alert = Alert {
              to containers of their own.",
 };
 
-/// Seconds for which files have been wanted, and none came back.
+/// Seconds for which files have been wanted of a store, and none came back.
 const RECALLS_STUCK: Alert = Alert {
     name: "FemtobarnRecallsStuck",
     is_critical: false,
     limit: 7200.0,
-    description: "No file has come back from a store for two hours, though files are wanted. Their readers wait.",
+    description: "No file has come back from the store for two hours, though files of it are wanted. Their readers \
+                  wait; files of other stores come.",
     action: "femtobarn queue with the server names the files and the tapes that are mounted. Look whether the \
              store answers, and whether the commands of storage.toml hang. If a single file takes hours in your \
              library, change the times.",
@@ -99,12 +100,11 @@ pub(super) fn alerts(status: &ServerStatus, connections_max: usize) -> Vec<Alert
         found.push(CONNECTIONS_NEAR_LIMIT.of(summary));
     }
     found.extend(lock_waits(status));
-    let is_stuck = |recall: &&RecallStatus| {
-        recall.waiting > 0 && recall.stalled_seconds >= RECALLS_STUCK.limit
-    };
-    found.extend(status.recalls.iter().filter(is_stuck).map(|recall| {
-        let (name, waiting) = (&recall.name, recall.waiting);
-        RECALLS_STUCK.of(format!("{waiting} files of {name} wait for their stores"))
+    let stuck = status.stores.iter().filter(|it| it.stalled_seconds >= RECALLS_STUCK.limit);
+    found.extend(stuck.map(|it| {
+        let (name, federation, hours) = (&it.name, &it.federation, it.stalled_seconds / 3600.0);
+        RECALLS_STUCK
+            .of(format!("the store {name} of {federation} has given nothing for {hours:.1} h"))
     }));
     let behind = status.followers.iter().filter(|it| it.behind as f64 > FOLLOWER_BEHIND.limit);
     found.extend(behind.map(|it| {

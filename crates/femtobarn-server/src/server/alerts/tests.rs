@@ -4,7 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::status::{
-    CacheStatus, ExportStatus, FederationStatus, FollowerStatus, LockStatus, Totals,
+    CacheStatus, ExportStatus, FederationStatus, FollowerStatus, LockStatus, StoreStatus, Totals,
 };
 
 const ALERTS: [&Alert; 6] = [
@@ -46,8 +46,7 @@ fn limits_and_words_are_those_of_the_rules_for_prometheus() {
     let connections = CONNECTIONS_NEAR_LIMIT.limit * CONNECTIONS_MAX as f64;
     has(&CONNECTIONS_NEAR_LIMIT, format!("femtobarn_connections > {connections} for"));
     has(&LOCK_WAITS, format!("for: {}m", LOCK_WAITS.limit / 60.0));
-    // One hour in which nothing came back, at each moment of one more hour.
-    has(&RECALLS_STUCK, format!("[{0}h]) == 0 for: {0}h", RECALLS_STUCK.limit / 7200.0));
+    has(&RECALLS_STUCK, format!("stalled_seconds >= {} labels", RECALLS_STUCK.limit));
     has(&FOLLOWER_BEHIND, format!("commits_behind > {} for", FOLLOWER_BEHIND.limit));
 }
 
@@ -76,8 +75,7 @@ fn a_server_at_its_limits_has_no_alert_and_one_beyond_them_has_all() {
                 seconds: 899 + beyond,
                 ..Default::default()
             }],
-            recalls: vec![RecallStatus {
-                waiting: 1,
+            stores: vec![StoreStatus {
                 stalled_seconds: (7199 + beyond) as f64,
                 ..Default::default()
             }],
@@ -92,7 +90,7 @@ fn a_server_at_its_limits_has_no_alert_and_one_beyond_them_has_all() {
     let mut found = names(&late);
     assert_eq!(found.remove(0), all.remove(0), "what is critical comes first");
     assert_eq!(found, all);
-    late.recalls[0].waiting = 0;
+    late.stores[0].stalled_seconds = 0.0;
     assert!(!names(&late).contains(&RECALLS_STUCK.name));
 }
 
