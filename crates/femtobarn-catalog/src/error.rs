@@ -41,6 +41,43 @@ pub enum ErrorKind {
     Internal,
 }
 
+impl ErrorKind {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [ErrorKind; 13] = [
+        ErrorKind::Conflict,
+        ErrorKind::NotFound,
+        ErrorKind::Exists,
+        ErrorKind::Busy,
+        ErrorKind::Unavailable,
+        ErrorKind::Denied,
+        ErrorKind::Invalid,
+        ErrorKind::Corrupt,
+        ErrorKind::Unsupported,
+        ErrorKind::Closed,
+        ErrorKind::Full,
+        ErrorKind::Io,
+        ErrorKind::Internal,
+    ];
+
+    /// The name for users: that of Python's exception.
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorKind::Conflict => "conflict",
+            ErrorKind::NotFound => "not-found",
+            ErrorKind::Exists => "exists",
+            ErrorKind::Busy => "busy",
+            ErrorKind::Unavailable => "unavailable",
+            ErrorKind::Denied => "denied",
+            ErrorKind::Invalid => "invalid",
+            ErrorKind::Corrupt => "corrupt",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Closed => "closed",
+            ErrorKind::Full | ErrorKind::Io => "storage",
+            ErrorKind::Internal => "internal",
+        }
+    }
+}
+
 /// Why an operation on the catalogue or on its locks failed.
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]

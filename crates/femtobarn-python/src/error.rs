@@ -1,6 +1,5 @@
 //! Engine errors as the Python exceptions of their kinds.
 
-use femtobarn::ErrorKind;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -52,24 +51,7 @@ impl<T, E: Into<femtobarn::Error>> OrRaise<T> for Result<T, E> {
     fn or_raise(self) -> PyResult<T> {
         self.map_err(|error| {
             let error = error.into();
-            exception(name_of(error.kind()), error.to_string())
+            exception(error.kind().name(), error.to_string())
         })
-    }
-}
-
-fn name_of(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::Conflict => "conflict",
-        ErrorKind::NotFound => "not-found",
-        ErrorKind::Exists => "exists",
-        ErrorKind::Busy => "busy",
-        ErrorKind::Unavailable => "unavailable",
-        ErrorKind::Denied => "denied",
-        ErrorKind::Invalid => "invalid",
-        ErrorKind::Corrupt => "corrupt",
-        ErrorKind::Unsupported => "unsupported",
-        ErrorKind::Closed => "closed",
-        ErrorKind::Full | ErrorKind::Io => "storage",
-        ErrorKind::Internal => "internal",
     }
 }

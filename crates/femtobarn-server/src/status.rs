@@ -1,5 +1,7 @@
 //! The status of a server, for `/metrics`, `femtobarn top` and the status page.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// The status of a server.
@@ -13,6 +15,8 @@ pub struct ServerStatus {
     pub is_draining: bool,
     /// Sums since the start, and current numbers.
     pub totals: Totals,
+    /// Requests and errors of each protocol.
+    pub protocols: Vec<ProtocolStatus>,
     /// Sessions of `root://` clients and of remote federations, the oldest first; if there are more than a thousand,
     /// the busiest.
     pub sessions: Vec<SessionStatus>,
@@ -316,9 +320,9 @@ pub struct Totals {
     pub open_sessions: u64,
     /// Open files.
     pub open_files: u64,
-    /// Requests.
+    /// Requests of `root://` clients.
     pub requests: u64,
-    /// Requests that failed.
+    /// Requests that were refused or failed, of all protocols.
     pub errors: u64,
     /// Bytes read by clients.
     pub bytes_read: u64,
@@ -338,6 +342,17 @@ pub struct Totals {
     pub deadlocks: u64,
     /// Commits of remote clients.
     pub commits: u64,
+}
+
+/// The requests of a protocol.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProtocolStatus {
+    /// `root`, `http` or `grpc`.
+    pub name: &'static str,
+    /// Requests; calls of gRPC.
+    pub requests: u64,
+    /// Those that were refused or failed, by the kinds of errors as Python names them.
+    pub errors: BTreeMap<&'static str, u64>,
 }
 
 /// A session.

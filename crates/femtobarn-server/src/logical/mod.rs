@@ -11,7 +11,8 @@
 //! | `incoming_copy` | copies from other servers into open files |
 //! | `stage_requests` | files that clients want on the disk, and for how long |
 //! | `uploads` | files that appear when they are complete and durable |
-//! | `checksums`, `latency` | cached checksums of files; histograms of request times |
+//! | `checksums` | cached checksums of files |
+//! | `latency`, `request_counts` | histograms of request times; requests and errors |
 //! | `catalogue`, `locks` | remote access to the catalogues of federations; their lock table |
 //!
 //! It knows the physical layer only. Protocols translate their requests to calls of this layer.
@@ -30,6 +31,7 @@ pub mod latency;
 pub mod locks;
 pub mod placement;
 pub mod redirector;
+pub mod request_counts;
 pub mod session_recovery;
 pub mod sessions;
 pub mod stage_requests;
@@ -43,6 +45,7 @@ use exports::Exports;
 use files::Files;
 use placement::{AlwaysLocal, Placement};
 use redirector::Redirector;
+use request_counts::RequestCounts;
 use sessions::ClientSessions;
 use stage_requests::StageRequests;
 
@@ -94,6 +97,8 @@ pub struct Logical {
     pub redirector: Option<Arc<Redirector>>,
     /// Files that clients want on the disk.
     pub stage_requests: StageRequests,
+    /// Requests and errors of all protocols.
+    pub request_counts: Arc<RequestCounts>,
 }
 
 impl Logical {
@@ -107,6 +112,7 @@ impl Logical {
             placement: Arc::new(AlwaysLocal),
             redirector: None,
             stage_requests: StageRequests::default(),
+            request_counts: Arc::default(),
             exports,
             settings,
         }

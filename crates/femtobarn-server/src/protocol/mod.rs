@@ -7,9 +7,11 @@
 //! | `xroot` | `root://` |
 //! | `rpc` | the catalogue service over gRPC |
 //! | `http` | the status page, metrics, and files over HTTP |
+//! | `answer_counting` | counts requests and errors of `rpc` and `http` |
 //!
 //! The protocols do not know each other.
 
+pub mod answer_counting;
 pub mod buffers;
 pub mod http;
 pub mod listener;

@@ -42,6 +42,7 @@ use tokio::task::JoinHandle;
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::logical::cluster::Membership;
+use crate::protocol::answer_counting::counted;
 use crate::protocol::http::files::FileSite;
 use crate::protocol::http::files::copy::OtherServers;
 use crate::protocol::http::mounts::{self, Mount, ServedFederation};
@@ -147,7 +148,7 @@ impl Server {
         root.copy_hosts.clone_from(&config.copy.hosts);
         let protocols = Arc::new(Protocols {
             root: serve_root(root, root_workers),
-            http: pages,
+            http: counted(pages, Arc::clone(&state.logical.request_counts)),
             http_workers,
             tls,
             is_tls_required: config.tls.required,

@@ -15,12 +15,13 @@ use crate::logical::catalogue::{self, FederationService};
 use crate::logical::cluster::ClusterLogin;
 use crate::logical::latency::{Latencies, RequestKind};
 use crate::logical::redirector::DataServer;
+use crate::logical::request_counts::ClientProtocol;
 use crate::logical::sessions::ClientSession;
 use crate::physical::{CachedOrigin, InPlaceCounts, Storage, StoragePath};
 use crate::status::{
     CacheStatus, ClusterStatus, CopyServerStatus, DataServerStatus, DiskStatus, ExportStatus,
     FederationStatus, FileStatus, FollowerStatus, InPlaceStatus, LatencyStatus, LockStatus,
-    RecallStatus, ServerStatus, SessionStatus, StoreStatus, Totals,
+    ProtocolStatus, RecallStatus, ServerStatus, SessionStatus, StoreStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -37,13 +38,14 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         federations.map(|service| federation_status(service, &locks, &waits)).collect();
     let remote: Vec<_> = state.federations.iter().flat_map(|service| service.sessions()).collect();
     let files = logical.files.counts();
+    let protocols = protocols(logical, read(&traffic.requests));
     let totals = Totals {
         connections: state.counts.accepted(),
         open_connections: state.counts.open(),
         open_sessions: (all.len() + remote.len()) as u64,
         open_files: logical.files.count() as u64,
         requests: read(&traffic.requests),
-        errors: read(&traffic.errors),
+        errors: protocols.iter().flat_map(|it| it.errors.values()).sum(),
         bytes_read: read(&traffic.bytes_out),
         bytes_written: read(&traffic.bytes_in),
         locks_held: locks.len() as u64,
@@ -69,6 +71,7 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         up_seconds: state.started.elapsed().as_secs(),
         is_draining: state.is_draining.load(Ordering::Relaxed),
         totals,
+        protocols,
         sessions,
         files,
         locks: locks.into_iter().take(ROWS_MAX).collect(),
@@ -89,6 +92,20 @@ pub(super) fn status(state: &ServerState) -> ServerStatus {
         alerts: vec![],
     };
     ServerStatus { alerts: alerts(&status, state.connections_max), ..status }
+}
+
+/// The requests of all protocols; their number for `root://` is known to its sessions.
+fn protocols(logical: &Logical, of_root: u64) -> Vec<ProtocolStatus> {
+    let counts = &logical.request_counts;
+    let status = |protocol: ClientProtocol| ProtocolStatus {
+        name: protocol.name(),
+        requests: match protocol {
+            ClientProtocol::Root => of_root,
+            other => counts.requests(other),
+        },
+        errors: counts.errors(protocol),
+    };
+    ClientProtocol::ALL.map(status).to_vec()
 }
 
 /// The resident memory of this process in bytes; 0 if it is unknown.

@@ -9,19 +9,26 @@ use femtobarn::{Federation, OpenOptions, TransactionOptions};
 use femtobarn_server::Server;
 use femtobarn_server::config::Config;
 use tempfile::TempDir;
+use xrd::ErrorCode;
 use xrd::flags::OpenOptions as Flags;
 
 use crate::catalogue::{class, events};
-use crate::xroot::{Peer, to_make, write};
+use crate::xroot::{Peer, open, read, to_make, write};
 
 /// The answer to a request for a page.
 pub(crate) fn get(server: SocketAddr, path: &str) -> String {
+    ask(server, "GET", path)
+}
+
+/// The answer to a request without a body.
+fn ask(server: SocketAddr, method: &str, path: &str) -> String {
     let mut socket = TcpStream::connect(server).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    socket.read_to_string(&mut text).unwrap();
-    text
+    let mut bytes = vec![];
+    socket.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A server of a federation and a folder, with these settings.
@@ -92,6 +99,60 @@ fn metrics_have_request_times_by_kind_and_export() {
     assert!(status.memory_bytes > 1 << 20 && status.exports[0].total_bytes > 0);
     let waits = status.latencies.iter().find(|row| row.kind == "lock_wait").unwrap();
     assert!(waits.buckets.iter().sum::<u64>() > 0, "no wait for the locked database was counted");
+}
+
+/// The errors of a protocol that a server has counted, without those kinds that there are none of.
+fn errors(server: &Server, protocol: &str) -> Vec<(&'static str, u64)> {
+    let status = server.status();
+    let of_it = status.protocols.into_iter().find(|it| it.name == protocol).unwrap();
+    of_it.errors.into_iter().filter(|(_, count)| *count > 0).collect()
+}
+
+#[test]
+fn each_request_that_fails_is_counted_once_by_its_protocol_and_kind() {
+    let ill = tempfile::tempdir().unwrap();
+    let disk = ill.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    std::fs::write(disk.join("file"), "0123456789").unwrap();
+    let faults = format!("[[export]]\nfolder = {disk:?}\nfaults = ['read:1+=EIO']\n");
+    let (server, _folder) = serving(&format!("auth.anonymous = 'read'\n{faults}"));
+    let address = server.address();
+    assert!(get(address, "/healthz").starts_with("HTTP/1.1 200"));
+    assert_eq!([errors(&server, "root"), errors(&server, "http")], [vec![], vec![]]);
+
+    let mut peer = Peer::logged_in(address);
+    assert_eq!(peer.refused(open("/store/none", Flags::READ), &[]), ErrorCode::NOT_FOUND);
+    assert_eq!(peer.refused(open("/store/new", to_make()), &[]), ErrorCode::NOT_AUTHORIZED);
+    let unreadable = peer.open("/disk/file", Flags::READ);
+    assert_eq!(peer.refused(read(unreadable, 0, 10), &[]), ErrorCode::IO_ERROR);
+    assert_eq!(errors(&server, "root"), [("denied", 1), ("not-found", 1), ("storage", 1)]);
+
+    for (method, path) in [
+        ("GET", "/store/none"),
+        ("PROPFIND", "/store/none"),
+        ("GET", "/api/tape/v1/stage/none"),
+        ("GET", "/api/containers/none"),
+        ("MKCOL", "/store/new"),
+        ("GET", "/disk/file"),
+    ] {
+        assert!(ask(address, method, path).starts_with("HTTP/1.1 "), "{method} {path}");
+    }
+    assert_eq!(errors(&server, "http"), [("denied", 1), ("not-found", 4), ("storage", 1)]);
+
+    assert_eq!(errors(&server, "grpc"), []);
+    let url = format!("root://{address}//none.fed");
+    assert!(Federation::open_url(&url, OpenOptions::default()).is_err());
+    assert_eq!(errors(&server, "grpc"), [("not-found", 1)]);
+    let metrics = get(address, "/metrics");
+    for line in [
+        "femtobarn_requests_total{protocol=\"http\"} 7\n",
+        "femtobarn_errors_total{protocol=\"http\",kind=\"not-found\"} 4\n",
+        "femtobarn_errors_total{protocol=\"grpc\",kind=\"conflict\"} 0\n",
+        "femtobarn_errors_total{protocol=\"root\",kind=\"storage\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line}{metrics}");
+    }
+    assert_eq!(server.status().totals.errors, 3 + 6 + 1);
 }
 
 #[test]

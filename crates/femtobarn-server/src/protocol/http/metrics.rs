@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::logical::latency::BOUNDS_US;
 use crate::status::{
     CacheStatus, DiskStatus, ExportStatus, FederationStatus, FollowerStatus, InPlaceStatus,
-    LatencyStatus, RecallStatus, ServerStatus, StoreStatus,
+    LatencyStatus, ProtocolStatus, RecallStatus, ServerStatus, StoreStatus,
 };
 
 /// The content type of the format.
@@ -16,8 +16,6 @@ pub(super) fn text(status: &ServerStatus) -> String {
     let totals = &status.totals;
     let counters = [
         ("connections_total", "Connections that were accepted", totals.connections),
-        ("requests_total", "Requests of root:// clients", totals.requests),
-        ("errors_total", "Requests that were refused", totals.errors),
         ("read_bytes_total", "Bytes read by clients", totals.bytes_read),
         ("written_bytes_total", "Bytes written by clients", totals.bytes_written),
         ("syncs_total", "Syncs that clients asked for", totals.syncs),
@@ -50,6 +48,7 @@ pub(super) fn text(status: &ServerStatus) -> String {
          # TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {}\n",
         status.memory_bytes
     );
+    add_requests(&mut text, &status.protocols);
     let exports = &status.exports;
     add_rows(&mut text, "export", &EXPORTS, exports, |export| [("export", &export.name)]);
     let federations = &status.federations;
@@ -173,6 +172,27 @@ fn add_rows<T, const LABELS: usize>(
             let (labels, value) = (labels.join(","), value(row));
             let _ = writeln!(text, "femtobarn_{family}_{name}{{{labels}}} {value}");
         }
+    }
+}
+
+fn add_requests(text: &mut String, protocols: &[ProtocolStatus]) {
+    text.push_str(
+        "# HELP femtobarn_requests_total Requests of clients, by protocol.\n\
+         # TYPE femtobarn_requests_total counter\n",
+    );
+    for ProtocolStatus { name, requests, .. } in protocols {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "femtobarn_requests_total{{protocol=\"{name}\"}} {requests}");
+    }
+    text.push_str(
+        "# HELP femtobarn_errors_total Requests that were refused or failed.\n\
+         # TYPE femtobarn_errors_total counter\n",
+    );
+    for (name, (kind, count)) in
+        protocols.iter().flat_map(|it| it.errors.iter().map(|error| (it.name, error)))
+    {
+        let labels = format!("protocol=\"{name}\",kind=\"{kind}\"");
+        let _ = writeln!(text, "femtobarn_errors_total{{{labels}}} {count}");
     }
 }
 

@@ -24,10 +24,11 @@ use xrd::response::{Attention, Response};
 use xrd::{ErrorCode, PathId, RequestFramer, StreamId};
 
 use super::answer_queue::{AnswerQueue, encoded};
-use super::responses::failed;
+use super::responses::{error_of, failed, kind_of};
 use super::service::RootService;
 use super::socket::ClientSocket;
 use super::transfer::{Delegated, DelegatedWork, IncomingWrite};
+use crate::logical::request_counts::ClientProtocol;
 use crate::logical::sessions::{ClientSession, Counters};
 use crate::protocol::buffers::{BUFFER_BYTES, PIECE_BYTES, PooledBuffer};
 
@@ -95,10 +96,21 @@ pub(super) enum Stage {
 }
 
 /// The answer to a request that was handled concurrently with others.
+#[derive(Default)]
 pub(super) struct DelayedAnswer {
     pub bytes: Vec<u8>,
+    /// The code, if it is an error.
+    pub error: Option<ErrorCode>,
     /// Its share of the bytes of all such answers.
     pub _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl DelayedAnswer {
+    /// A response.
+    pub(super) fn of(stream: StreamId, response: &Response) -> Self {
+        let (bytes, error) = (encoded(stream, response), error_of(response));
+        DelayedAnswer { bytes, error, _permit: None }
+    }
 }
 
 /// What a connection has to react to.
@@ -294,10 +306,22 @@ impl RootConnection {
 
     /// Queues a response.
     pub(super) async fn answer(&mut self, stream: StreamId, response: &Response) -> io::Result<()> {
-        if let (Response::Error(_), Some(session)) = (response, self.session()) {
+        self.count_error(error_of(response));
+        self.push(&encoded(stream, response)).await
+    }
+
+    /// Queues an answer that was made concurrently.
+    pub(super) async fn answer_delayed(&mut self, answer: DelayedAnswer) -> io::Result<()> {
+        self.count_error(answer.error);
+        self.push(&answer.bytes).await
+    }
+
+    fn count_error(&self, code: Option<ErrorCode>) {
+        let Some(code) = code else { return };
+        self.service.logical.request_counts.count_error(ClientProtocol::Root, kind_of(code));
+        if let Some(session) = self.session() {
             Counters::add(&session.counters.errors, 1);
         }
-        self.push(&encoded(stream, response)).await
     }
 
     /// Sends a response and fails, which closes the connection.
@@ -358,7 +382,7 @@ impl RootConnection {
         while self.delayed.len() >= DELAYED_MAX {
             self.flush().await?;
             let delayed = poll_fn(|context| self.poll_delayed(context)).await?;
-            self.push(&delayed.bytes).await?;
+            self.answer_delayed(delayed).await?;
         }
         self.delayed.spawn(answer);
         Ok(())
@@ -373,16 +397,13 @@ impl RootConnection {
         response: impl Future<Output = Response> + Send + 'static,
     ) -> io::Result<()> {
         let Some(seconds) = seconds else {
-            let answer = async move { encoded(stream, &response.await) };
-            return self
-                .delay(async move { DelayedAnswer { bytes: answer.await, _permit: None } })
-                .await;
+            return self.delay(async move { DelayedAnswer::of(stream, &response.await) }).await;
         };
         self.answer(stream, &Response::WaitResp(seconds)).await?;
         self.delay(async move {
             let response = Box::new(response.await);
             let attention = Response::Attn(Attention::Response { stream, response });
-            DelayedAnswer { bytes: encoded(StreamId::default(), &attention), _permit: None }
+            DelayedAnswer::of(StreamId::default(), &attention)
         })
         .await
     }

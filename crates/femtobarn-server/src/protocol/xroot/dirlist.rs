@@ -35,15 +35,11 @@ impl RootConnection {
         let is_slow = list.options.intersects(DirlistOptions::CHECKSUM);
         let answer = async move {
             match handler.list(list).await {
-                Ok(body) => parts(stream, body),
-                Err(response) => encoded(stream, &response),
+                Ok(body) => DelayedAnswer { bytes: parts(stream, body), ..Default::default() },
+                Err(response) => DelayedAnswer::of(stream, &response),
             }
         };
-        if is_slow {
-            self.delay(async { DelayedAnswer { bytes: answer.await, _permit: None } }).await
-        } else {
-            self.push(&answer.await).await
-        }
+        if is_slow { self.delay(answer).await } else { self.answer_delayed(answer.await).await }
     }
 }
 

@@ -32,7 +32,7 @@ impl RootConnection {
                     self.on_received(input).await?;
                     self.write_budget.release_buffers();
                 }
-                Event::Delayed(delayed) => self.push(&delayed.bytes).await?,
+                Event::Delayed(delayed) => self.answer_delayed(delayed).await?,
                 Event::Delegated(Delegated { stream, work: DelegatedWork::Read(read) }) => {
                     self.perform(stream, read).await?;
                 }

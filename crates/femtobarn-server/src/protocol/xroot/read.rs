@@ -136,21 +136,18 @@ impl RootConnection {
         let answer = async move {
             let _timed = timed;
             match blocking(move || reading(stream, &range)).await {
-                Ok(bytes) => bytes,
-                Err(error) => encoded(stream, &response_of(error)),
+                Ok(bytes) => DelayedAnswer { bytes, ..DelayedAnswer::default() },
+                Err(error) => DelayedAnswer::of(stream, &response_of(error)),
             }
         };
         match late {
             Ok(permit) => {
-                let late =
-                    async move { DelayedAnswer { bytes: answer.await, _permit: Some(permit) } };
-                self.delay(late).await
+                self.delay(async { DelayedAnswer { _permit: Some(permit), ..answer.await } }).await
             }
             Err(_) => {
                 self.flush().await?;
                 self.socket.has_room().await?;
-                let bytes = answer.await;
-                self.push(&bytes).await
+                self.answer_delayed(answer.await).await
             }
         }
     }

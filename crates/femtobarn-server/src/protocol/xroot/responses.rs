@@ -2,9 +2,10 @@
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 5 (error codes), section 2 (kXR_wait, kXR_redirect).
 
+use femtobarn_catalog::ErrorKind;
 use nix::errno::Errno;
 use xrd::ErrorCode;
-use xrd::response::{Answer, Failure, Redirect, Response, Wait};
+use xrd::response::{Answer, Attention, Failure, Redirect, Response, Wait};
 
 use crate::physical::StorageError;
 
@@ -40,6 +41,39 @@ pub(super) fn done() -> Result<Response, Response> {
 /// An error response with this code.
 pub(super) fn failed(code: ErrorCode, text: impl Into<String>) -> Response {
     Response::Error(Failure::new(code, without_zeros(text.into())))
+}
+
+/// The code of a response that is an error, now or later.
+pub(super) fn error_of(response: &Response) -> Option<ErrorCode> {
+    match response {
+        Response::Error(failure) => Some(failure.code),
+        Response::Attn(Attention::Response { response, .. }) => error_of(response),
+        _ => None,
+    }
+}
+
+/// The kind of error that a code stands for.
+pub(super) fn kind_of(code: ErrorCode) -> ErrorKind {
+    match code {
+        ErrorCode::NOT_FOUND | ErrorCode::ATTRIBUTE_NOT_FOUND => ErrorKind::NotFound,
+        ErrorCode::IT_EXISTS => ErrorKind::Exists,
+        ErrorCode::NOT_AUTHORIZED
+        | ErrorCode::AUTH_FAILED
+        | ErrorCode::TLS_REQUIRED
+        | ErrorCode::FS_READ_ONLY => ErrorKind::Denied,
+        ErrorCode::FILE_LOCKED | ErrorCode::IN_PROGRESS | ErrorCode::OVERLOADED => ErrorKind::Busy,
+        ErrorCode::CONFLICT => ErrorKind::Conflict,
+        ErrorCode::NO_SPACE | ErrorCode::OVER_QUOTA => ErrorKind::Full,
+        ErrorCode::FS_ERROR | ErrorCode::IO_ERROR => ErrorKind::Io,
+        ErrorCode::CHECKSUM_ERROR | ErrorCode::TOO_MANY_ERRORS => ErrorKind::Corrupt,
+        ErrorCode::FILE_NOT_OPEN => ErrorKind::Closed,
+        ErrorCode::UNSUPPORTED => ErrorKind::Unsupported,
+        ErrorCode::NO_SERVER | ErrorCode::REQUEST_TIMED_OUT | ErrorCode::CANCELLED => {
+            ErrorKind::Unavailable
+        }
+        ErrorCode::SERVER_ERROR | ErrorCode::NO_MEMORY => ErrorKind::Internal,
+        _ => ErrorKind::Invalid,
+    }
 }
 
 /// Texts may contain names that clients sent, in which a zero byte would end the text early.

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
+use femtobarn_catalog::ErrorKind;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 use nix::errno::Errno;
 
 use crate::physical::StorageError;
+use crate::protocol::answer_counting::kind_of_status;
 use crate::protocol::http::clients::said;
 
 /// The methods for databases.
@@ -78,6 +80,14 @@ impl HttpFailure {
         }
     }
 
+    /// The kind of error, for its count: that of the status, which tells a disk that fails from no bug.
+    pub(super) fn kind(&self) -> ErrorKind {
+        match (self, self.status()) {
+            (HttpFailure::Storage(_), StatusCode::INTERNAL_SERVER_ERROR) => ErrorKind::Io,
+            (_, status) => kind_of_status(status),
+        }
+    }
+
     fn status(&self) -> StatusCode {
         match self {
             HttpFailure::Malformed(_) => StatusCode::BAD_REQUEST,
@@ -99,7 +109,7 @@ impl HttpFailure {
 
 impl IntoResponse for HttpFailure {
     fn into_response(self) -> Response {
-        let answer = said(self.status(), &self.text());
+        let (answer, kind) = (said(self.status(), &self.text()), self.kind());
         let mut answer = match self {
             HttpFailure::Unauthorized(_) => {
                 ([(WWW_AUTHENTICATE, "Bearer")], answer).into_response()
@@ -116,6 +126,7 @@ impl IntoResponse for HttpFailure {
         };
         // Caches would keep, for one, that a commit does not exist yet.
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        answer.extensions_mut().insert(kind);
         answer
     }
 }

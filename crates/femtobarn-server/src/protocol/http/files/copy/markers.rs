@@ -1,6 +1,6 @@
 //! The answer to `COPY`: markers, which tell every five seconds how many bytes have moved, and the outcome.
 //!
-//! The answer begins before the copy, so its status says only that the copy was begun.
+//! The answer begins before the copy, so its status says only that the copy was begun, and one that fails is counted here.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,6 +18,7 @@ use tokio::sync::mpsc::{self, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::logical::request_counts::{ClientProtocol, RequestCounts};
 use crate::protocol::http::files::STALL_MAX;
 use crate::protocol::http::files::failure::HttpFailure;
 
@@ -64,6 +65,7 @@ type Lines = Sender<Result<Bytes, Infallible>>;
 pub(super) fn answer(
     progress: Arc<CopyProgress>,
     what: String,
+    counts: Arc<RequestCounts>,
     copy: impl Future<Output = Result<(), HttpFailure>> + Send + 'static,
 ) -> Response {
     let (lines, receiver) = mpsc::channel(1);
@@ -82,6 +84,7 @@ pub(super) fn answer(
             Err(failure) => {
                 let why = failure.text().replace(['\r', '\n'], " ");
                 tracing::warn!(what, bytes, why, "not copied");
+                counts.count_error(ClientProtocol::Http, failure.kind());
                 format!("failure: {why}\n")
             }
         };
@@ -169,13 +172,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_copy_that_fails_is_counted_though_its_answer_has_begun() {
+        let counts = Arc::<RequestCounts>::default();
+        let failed = async { Err(HttpFailure::Elsewhere("it does not answer".to_owned())) };
+        let answer = answer(Arc::default(), String::new(), Arc::clone(&counts), failed);
+        let told = axum::body::to_bytes(answer.into_body(), 1 << 20).await.expect("a text");
+        assert!(told.ends_with(b"failure: it does not answer\n"), "{told:?}");
+        let unavailable = counts.errors(ClientProtocol::Http)["unavailable"];
+        assert_eq!(unavailable, 1);
+    }
+
+    #[tokio::test]
     async fn a_copy_ends_with_its_client() {
         let (running, ended) = tokio::sync::oneshot::channel::<()>();
         let copy = async move {
             let _running = running;
             std::future::pending().await
         };
-        drop(answer(Arc::default(), String::new(), copy));
+        drop(answer(Arc::default(), String::new(), Arc::default(), copy));
         assert!(ended.await.is_err());
     }
 }

@@ -47,7 +47,7 @@ impl FileRequest {
         others.check(&order.other)?;
         let turn = others.turn()?;
         let progress = Arc::new(CopyProgress::default());
-        let told = Arc::clone(&progress);
+        let (told, counts) = (Arc::clone(&progress), Arc::clone(&self.site.logical.request_counts));
         let text = format!("{} {} by {}", order, self.location.path, self.identity.name);
         Ok(match order.direction {
             Direction::Pull => {
@@ -55,14 +55,14 @@ impl FileRequest {
                     self.headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
                 }
                 let upload = self.begin_upload(None).await?;
-                markers::answer(told, text, async move {
+                markers::answer(told, text, counts, async move {
                     let _turn = turn;
                     self.pull(&others, &order, upload, &progress).await
                 })
             }
             Direction::Push => {
                 let file = self.open_to_push().await?;
-                markers::answer(told, text, async move {
+                markers::answer(told, text, counts, async move {
                     let _turn = turn;
                     self.push(&others, &order, file, &progress).await
                 })
