@@ -92,8 +92,8 @@ pub use local::{
     OwnChanges, Purgeable, Role, Vacuumed,
 };
 pub use locks::{
-    HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockTable, LockTarget,
-    NewestRows, PinGuard, SnapshotPins, Waiter,
+    HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockStep, LockTable,
+    LockTarget, LockWait, NewestRows, PinGuard, SnapshotPins, Waiter,
 };
 pub use names::{NAME_BYTES_MAX, check_container_name, check_database_name};
 pub use paths::{CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Catalogue, DatabaseId, DatabaseRow, DatabaseState, Error as CatalogueError, ErrorKind, FilePin,
-    LocalCatalogue, LockGuard, ReplicaRow, ReplicaState, Residence, Role, clock,
+    Catalogue, DatabaseId, DatabaseRow, DatabaseState, FilePin, LocalCatalogue, LockGuard,
+    LockKind, LockTarget, ReplicaRow, ReplicaState, Residence, Role, clock,
 };
 use parking_lot::Mutex;
 
@@ -20,8 +20,6 @@ use crate::stores::{ByteWatch, Store};
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// How long a store is asked whether it has a copy at hand, before the copy is taken for one that has to be brought back.
 const AT_HAND_WAIT: Duration = Duration::from_secs(10);
-/// How long a wait for a lock lasts before the watch is asked whether it goes on.
-const LOCK_SLICE: Duration = Duration::from_millis(500);
 
 /// The copies of a federation's databases, in the stores that its settings name.
 #[derive(Debug)]
@@ -203,24 +201,13 @@ impl Archive {
         wait: Duration,
         watch: &mut ByteWatch<'_>,
     ) -> Result<(LockGuard, DatabaseRow)> {
-        let began = clock::now();
-        loop {
-            let rest = wait.saturating_sub(clock::now() - began);
-            let owner = self.catalogue.locks().owner();
-            match owner.lock_database_exclusive(database, rest.min(LOCK_SLICE)) {
-                Ok(lock) => return Ok((lock, self.local()?.any_database_by_id(database)?)),
-                Err(CatalogueError::Busy { what, holder, .. }) if rest <= LOCK_SLICE => {
-                    let waited = clock::now() - began;
-                    return Err(CatalogueError::Busy { what, holder, waited }.into());
-                }
-                Err(error) if error.kind() != ErrorKind::Busy => return Err(error.into()),
-                Err(_) if !watch(0) => {
-                    let what = format!("waiting for database {database}");
-                    return Err(Error::Stopped { what });
-                }
-                Err(_) => {}
-            }
-        }
+        let target = LockTarget::Database(database);
+        let waits = self.catalogue.locks().owner().queue(target, LockKind::Exclusive)?;
+        let lock = waits.wait_while(wait, &mut || {
+            let stopped = || Error::Stopped { what: format!("waiting for database {database}") };
+            watch(0).then_some(()).ok_or_else(stopped)
+        })?;
+        Ok((lock, self.local()?.any_database_by_id(database)?))
     }
 }
 

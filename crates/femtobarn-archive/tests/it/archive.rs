@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -375,6 +376,44 @@ fn whoever_waits_for_another_process_can_be_stopped() {
         panic!("{busy:?}")
     };
     assert!(waited >= Duration::from_millis(1200), "the whole time is told: {waited:?}");
+}
+
+/// It was once asked whether it goes on only after its wait in the queue had ended, and queued again behind the others.
+#[test]
+fn an_operation_that_is_asked_whether_it_goes_on_keeps_its_place_in_the_queue() {
+    let of = Sealed::new();
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    let held = of.catalogue.locks().owner().lock_database_exclusive(run7, WAIT).unwrap();
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let deadline = clock::now() + WAIT;
+        while !is_so() {
+            assert!(clock::now() < deadline, "{what} took too long");
+            thread::sleep(Duration::from_millis(2));
+        }
+    };
+    let asked = &AtomicUsize::new(0);
+    let waiting = |count| of.catalogue.locks().waiting().unwrap().len() == count;
+    thread::scope(|scope| {
+        let mut watch = |_| {
+            asked.fetch_add(1, Ordering::Relaxed);
+            true
+        };
+        let evicted = scope.spawn(move || archive.evict(run7, &mut watch));
+        until("asking", &|| asked.load(Ordering::Relaxed) > 0 && waiting(1));
+        let behind = scope.spawn(|| {
+            let owner = of.catalogue.locks().owner();
+            let _lock = owner.lock_database_exclusive(run7, WAIT).unwrap();
+            of.file("run7").exists()
+        });
+        until("queueing", &|| waiting(2));
+        let before = asked.load(Ordering::Relaxed);
+        until("asking again", &|| asked.load(Ordering::Relaxed) > before + 1);
+        drop(held);
+        assert_eq!(evicted.join().unwrap().unwrap(), 5);
+        assert!(!behind.join().unwrap(), "who came later had the lock first");
+    });
 }
 
 #[test]

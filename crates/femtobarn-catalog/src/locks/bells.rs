@@ -13,6 +13,7 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -35,14 +36,16 @@ pub(super) struct Bells {
 
 /// The bell of one lock.
 #[derive(Clone, Copy)]
-pub(super) struct Bell<'a> {
+struct Bell<'a> {
     rings: &'a AtomicU32,
     waiters: &'a AtomicU32,
 }
 
 /// A waiter, until this is dropped.
-pub(super) struct Listener<'a> {
-    bell: Bell<'a>,
+#[derive(Debug)]
+pub(super) struct Listener {
+    bells: Arc<Bells>,
+    number: usize,
 }
 
 impl Bells {
@@ -59,11 +62,24 @@ impl Bells {
         Some(Bells { memory: MmapOptions::new().len(size).map_raw(&file).ok()? })
     }
 
-    /// The bell of a byte of the slot of `target`.
-    pub(super) fn bell(&self, target: &LockTarget, byte: u64) -> Bell<'_> {
-        let database = target.database().unwrap_or(DatabaseId(0));
-        let key = (target.slot() << 6 | byte) ^ u64::from(database.0).rotate_right(20);
-        let number = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % BELLS;
+    /// Wakes all waiters for a byte of the slot of `target`. The caller has freed it.
+    pub(super) fn ring(&self, target: &LockTarget, byte: u64) {
+        let bell = self.bell(number_of(target, byte));
+        if bell.waiters.load(Ordering::SeqCst) > 0 {
+            bell.rings.fetch_add(1, Ordering::SeqCst);
+            // A waiter that is not woken asks again by itself.
+            let _ = futex::wake(bell.rings, Flags::empty(), i32::MAX as u32);
+        }
+    }
+
+    /// Counts the caller among the waiters for a byte of the slot of `target`.
+    pub(super) fn listen(self: &Arc<Self>, target: &LockTarget, byte: u64) -> Listener {
+        let listener = Listener { bells: Arc::clone(self), number: number_of(target, byte) };
+        listener.bell().waiters.fetch_add(1, Ordering::SeqCst);
+        listener
+    }
+
+    fn bell(&self, number: usize) -> Bell<'_> {
         let number_at = |offset: usize| {
             let at = self.memory.as_mut_ptr().wrapping_add(number * BELL_BYTES + offset);
             // SAFETY: the offset is a multiple of 4 within the mapping, which starts with a page, lives as long as
@@ -75,27 +91,17 @@ impl Bells {
     }
 }
 
-impl<'a> Bell<'a> {
-    /// Wakes all waiters. The caller has freed the lock.
-    pub(super) fn ring(self) {
-        if self.waiters.load(Ordering::SeqCst) > 0 {
-            self.rings.fetch_add(1, Ordering::SeqCst);
-            // A waiter that is not woken asks again by itself.
-            let _ = futex::wake(self.rings, Flags::empty(), i32::MAX as u32);
-        }
-    }
-
-    /// Counts the caller among the waiters.
-    pub(super) fn listen(self) -> Listener<'a> {
-        self.waiters.fetch_add(1, Ordering::SeqCst);
-        Listener { bell: self }
-    }
+/// The number of the bell of a byte of the slot of `target`; below [`BELLS`].
+fn number_of(target: &LockTarget, byte: u64) -> usize {
+    let database = target.database().unwrap_or(DatabaseId(0));
+    let key = (target.slot() << 6 | byte) ^ u64::from(database.0).rotate_right(20);
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % BELLS
 }
 
-impl Listener<'_> {
+impl Listener {
     /// How often the bell was rung.
     pub(super) fn rings(&self) -> u32 {
-        self.bell.rings.load(Ordering::SeqCst)
+        self.bell().rings.load(Ordering::SeqCst)
     }
 
     /// Pauses until the bell has been rung more than `rings` times, for at most `pause`.
@@ -103,17 +109,21 @@ impl Listener<'_> {
         let (tv_sec, tv_nsec) = (pause.as_secs() as i64, i64::from(pause.subsec_nanos()));
         // Whatever ends the pause, the caller asks for the lock.
         let _ = futex::wait(
-            self.bell.rings,
+            self.bell().rings,
             Flags::empty(),
             rings,
             Some(&Timespec { tv_sec, tv_nsec }),
         );
     }
+
+    fn bell(&self) -> Bell<'_> {
+        self.bells.bell(self.number)
+    }
 }
 
-impl Drop for Listener<'_> {
+impl Drop for Listener {
     fn drop(&mut self) {
-        self.bell.waiters.fetch_sub(1, Ordering::SeqCst);
+        self.bell().waiters.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -130,11 +140,11 @@ mod tests {
     #[test]
     fn a_ring_through_one_file_ends_the_pause_of_a_waiter_through_another() {
         let folder = tempfile::tempdir().unwrap();
-        let [rings, waits] = [(); 2].map(|()| Bells::open(folder.path()).unwrap());
+        let [rings, waits] = [(); 2].map(|()| Arc::new(Bells::open(folder.path()).unwrap()));
         let (tell, told) = channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let listener = waits.bell(&TARGET, 0).listen();
+                let listener = waits.listen(&TARGET, 0);
                 let before = listener.rings();
                 tell.send(()).unwrap();
                 listener.pause(before, LONG);
@@ -142,7 +152,7 @@ mod tests {
             });
             told.recv().unwrap();
             // Rung before the waiter sleeps, or after: it must not sleep on.
-            rings.bell(&TARGET, 0).ring();
+            rings.ring(&TARGET, 0);
             told.recv_timeout(Duration::from_secs(60)).expect("the waiter hears the bell");
         });
     }
@@ -150,16 +160,15 @@ mod tests {
     #[test]
     fn who_does_not_listen_is_not_rung_for() {
         let folder = tempfile::tempdir().unwrap();
-        let bells = Bells::open(folder.path()).unwrap();
-        let bell = bells.bell(&TARGET, 0);
-        drop(bell.listen());
-        bell.ring();
-        let listener = bell.listen();
+        let bells = Arc::new(Bells::open(folder.path()).unwrap());
+        drop(bells.listen(&TARGET, 0));
+        bells.ring(&TARGET, 0);
+        let listener = bells.listen(&TARGET, 0);
         assert_eq!(listener.rings(), 0);
-        bell.ring();
+        bells.ring(&TARGET, 0);
         assert_eq!(listener.rings(), 1);
         listener.pause(0, LONG);
-        let other = bells.bell(&TARGET, 32).listen();
+        let other = bells.listen(&TARGET, 32);
         assert_eq!(other.rings(), 0, "a stair has a bell of its own");
     }
 }

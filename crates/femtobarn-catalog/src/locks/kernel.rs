@@ -1,14 +1,13 @@
 //! The backend of a [`LockOwner`](super::LockOwner) on a host that has the federation's folder: locks of byte ranges,
 //! kept by the kernel.
 //!
-//! 1. An owner holds a slot at most once. The kernel would grant the same range to the same open file description a
-//!    second time and free it at the first unlock, so the owner counts, and refuses a second lock.
+//! 1. An owner holds a slot at most once ([`super::claim`]).
 //! 2. A guard frees its lock when it is dropped, except in a forked child.
 //! 3. An exclusive lock has a record of its holder, unless it was taken by `lock_unrecorded`.
 //!
 //! The files, slots and records are specified in the parent module.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -17,12 +16,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::bells::Bells;
+use super::claim::{OwnedFile, SlotClaim};
 use super::file::{LockFile, LockKind, Span};
 use super::monitor;
 use super::target::{LockTarget, TargetNames};
-use super::wait_queue;
+use super::wait_queue::{self, Descent};
 use crate::error::{Error, Result};
-use crate::host;
 use crate::ids::DatabaseId;
 
 /// Files that an idle owner may keep open.
@@ -44,7 +43,7 @@ pub(super) struct KernelBackend {
 /// It opens one file for each database, however many containers it locks there.
 #[derive(Debug)]
 pub(super) struct KernelOwner {
-    locks: KernelBackend,
+    locks: Arc<KernelBackend>,
     files: Mutex<HashMap<Option<DatabaseId>, Arc<OwnedFile>>>,
 }
 
@@ -54,6 +53,16 @@ pub(super) struct KernelGuard {
     claim: SlotClaim,
     /// Whether the slot has this process's record.
     is_recorded: bool,
+}
+
+/// A wait for a lock in the kernel; dropping it gives up.
+#[derive(Debug)]
+pub(super) struct KernelWait {
+    // Dropped first: its stairs belong to the claimed slot.
+    descent: Descent,
+    claim: SlotClaim,
+    kind: LockKind,
+    locks: Arc<KernelBackend>,
 }
 
 impl KernelBackend {
@@ -72,16 +81,14 @@ impl KernelBackend {
 
 impl KernelOwner {
     pub(super) fn new(locks: KernelBackend) -> Self {
-        KernelOwner { locks, files: Mutex::default() }
+        KernelOwner { locks: Arc::new(locks), files: Mutex::default() }
     }
 
     /// Whether a next transaction may reuse this owner: it holds no lock, waits for none, keeps few files open, and
     /// was not inherited by a fork.
     pub(super) fn is_idle(&self) -> bool {
         let files = self.files.lock();
-        let is_free = |owned: &Arc<OwnedFile>| {
-            owned.pid == host::process_id() && owned.slots.lock().is_empty()
-        };
+        let is_free = |owned: &Arc<OwnedFile>| owned.is_own() && owned.is_free();
         files.len() <= IDLE_FILES_MAX && files.values().all(is_free)
     }
 
@@ -102,33 +109,25 @@ impl KernelOwner {
         kind: LockKind,
         wait: Duration,
     ) -> Result<KernelGuard> {
+        self.queue(target, kind)?.wait_while(wait, &mut || Ok(()))
+    }
+
+    /// Begins to wait for a lock.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this owner holds the lock, or waits for it, already.
+    pub(super) fn queue(&self, target: LockTarget, kind: LockKind) -> Result<KernelWait> {
         let claim = self.claim(target)?;
-        let files = (self.locks.folder.as_path(), claim.file.bells.as_deref());
-        if let Err(waited) = wait_queue::acquire(claim.file(), kind, &target, files, wait)? {
-            let holder = match claim.file().read_holder(claim.slot())? {
-                Some(holder) => Some(holder),
-                None => monitor::any_writer(claim.file(), &target)?,
-            };
-            let (what, holder) = (self.locks.describe(&target), holder.map(Box::new));
-            return Err(Error::Busy { what, holder, waited });
-        }
-        let is_recorded = kind == LockKind::Exclusive;
-        let guard = KernelGuard { claim, is_recorded };
-        if is_recorded {
-            guard.claim.file().write_holder(guard.claim.slot())?;
-        }
-        Ok(guard)
+        let descent = Descent::new(&claim.file, target, kind);
+        Ok(KernelWait { descent, claim, kind, locks: Arc::clone(&self.locks) })
     }
 
     fn claim(&self, target: LockTarget) -> Result<SlotClaim> {
         let file = self.file(&target)?;
-        if !file.slots.lock().insert(target.slot()) {
-            return Err(Error::invalid(format!(
-                "{} is already locked by this owner",
-                self.locks.describe(&target)
-            )));
-        }
-        Ok(SlotClaim { file, target })
+        SlotClaim::of(&file, target).ok_or_else(|| {
+            let what = self.locks.describe(&target);
+            Error::invalid(format!("{what} is already locked by this owner"))
+        })
     }
 
     fn file(&self, target: &LockTarget) -> Result<Arc<OwnedFile>> {
@@ -139,59 +138,89 @@ impl KernelOwner {
         let folder = &self.locks.folder;
         fs::create_dir_all(folder)
             .map_err(|error| Error::io("cannot create the folder", folder, error))?;
-        let file = Arc::new(OwnedFile {
-            file: LockFile::open(&folder.join(target.file_name()))?,
-            bells: self.locks.bells(),
-            slots: Mutex::default(),
-            pid: host::process_id(),
-        });
+        let file = LockFile::open(&folder.join(target.file_name()))?;
+        let file = Arc::new(OwnedFile::new(file, folder.clone(), self.locks.bells()));
         files.insert(target.database(), Arc::clone(&file));
         Ok(file)
+    }
+}
+
+impl KernelWait {
+    /// Goes on in the queue as far as that is possible now, without waiting. Returns the lock, or the wait that goes
+    /// on.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the lock file cannot be used; then the wait is over.
+    pub(super) fn step(mut self) -> Result<std::result::Result<KernelGuard, Self>> {
+        if !self.descent.step()? {
+            return Ok(Err(self));
+        }
+        drop(self.descent);
+        let is_recorded = self.kind == LockKind::Exclusive;
+        let guard = KernelGuard { claim: self.claim, is_recorded };
+        if is_recorded {
+            guard.claim.file().write_holder(guard.claim.slot())?;
+        }
+        Ok(Ok(guard))
+    }
+
+    /// Waits for at most `wait` in all, and only while `go_on`, which is asked again and again, returns no error.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] with a holder after `wait`; the error of `go_on`; [`Error::Io`] if the lock file cannot be used.
+    pub(super) fn wait_while<E: From<Error>>(
+        self,
+        wait: Duration,
+        go_on: &mut dyn FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<KernelGuard, E> {
+        let mut waits = self;
+        loop {
+            waits = match waits.step()? {
+                Ok(guard) => return Ok(guard),
+                Err(waits) => waits,
+            };
+            let left = wait.saturating_sub(waits.descent.waited());
+            if left.is_zero() {
+                return Err(waits.busy().into());
+            }
+            go_on()?;
+            waits.descent.pause(left);
+        }
+    }
+
+    /// How long to pause before the next step.
+    pub(super) fn pause_length(&self) -> Duration {
+        self.descent.pause_length()
+    }
+
+    /// The error of a caller that gives up now.
+    pub(super) fn busy(&self) -> Error {
+        let (file, target) = (self.claim.file(), &self.claim.target);
+        let holder = match file.read_holder(self.claim.slot()) {
+            Ok(None) => monitor::any_writer(file, target),
+            known => known,
+        };
+        match holder {
+            Ok(holder) => Error::Busy {
+                what: self.locks.describe(target),
+                holder: holder.map(Box::new),
+                waited: self.descent.waited(),
+            },
+            Err(error) => error,
+        }
     }
 }
 
 impl Drop for KernelGuard {
     fn drop(&mut self) {
         let (owned, slot) = (&self.claim.file, self.claim.slot());
-        if owned.pid != host::process_id() {
+        if !owned.is_own() {
             return;
         }
         if self.is_recorded {
             owned.file.wipe_holder(slot);
         }
         owned.file.unlock(Span::hold(slot));
-        wait_queue::ring_for(&self.claim.target, owned.bells.as_deref());
-    }
-}
-
-/// An open lock file, and the slots of it that its owner holds or waits for.
-#[derive(Debug)]
-struct OwnedFile {
-    file: LockFile,
-    bells: Option<Arc<Bells>>,
-    slots: Mutex<HashSet<u64>>,
-    pid: u32,
-}
-
-/// A slot that its owner holds or waits for; a second claim of it is refused until this is dropped.
-#[derive(Debug)]
-struct SlotClaim {
-    file: Arc<OwnedFile>,
-    target: LockTarget,
-}
-
-impl SlotClaim {
-    fn file(&self) -> &LockFile {
-        &self.file.file
-    }
-
-    fn slot(&self) -> u64 {
-        self.target.slot()
-    }
-}
-
-impl Drop for SlotClaim {
-    fn drop(&mut self) {
-        self.file.slots.lock().remove(&self.target.slot());
+        wait_queue::ring_for(&self.claim.target, owned.bells.as_ref());
     }
 }

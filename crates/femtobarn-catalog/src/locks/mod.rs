@@ -33,14 +33,16 @@
 //! stays until the child's copy is closed. Pins are the exception.
 //!
 //! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation,
-//! writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an earlier one.
+//! writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an
+//! earlier one.
 //!
-//! Modules, from below: `record` and `target`; `file`, a lock file; `bells`, `waiters` and `wait_queue`; `monitor`,
-//! which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these
+//! Modules, from below: `record` and `target`; `file`, a lock file; `bells`, `claim`, `waiters` and `wait_queue`;
+//! `monitor`, which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these
 //! `commit_turn`, `write_back`, `log_progress` and `recent_changes`, which the catalogue alone uses.
 
 mod backend;
 mod bells;
+mod claim;
 mod commit_turn;
 mod file;
 mod kernel;
@@ -62,7 +64,7 @@ pub use file::LockKind;
 pub use leased::{LeasedLocks, LeasedPins, NewestRows};
 pub(crate) use log_progress::{LogNumbers, LogProgress};
 pub use monitor::HeldLock;
-pub use owner::{LockGuard, LockOwner};
+pub use owner::{LockGuard, LockOwner, LockStep, LockWait};
 pub use pins::{PinGuard, SnapshotPins};
 pub(crate) use recent_changes::{
     LOG_STATE_WORDS, LogState, RecentChanges, RecentPage, TouchedRows,

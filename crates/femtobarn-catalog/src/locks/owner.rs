@@ -1,10 +1,10 @@
-//! Owners of locks, and the guards that hold them.
+//! Owners of locks, their waits, and the guards that hold the locks.
 
 use std::time::Duration;
 
 use super::backend::Backend;
 use super::file::LockKind;
-use super::kernel::{KernelGuard, KernelOwner};
+use super::kernel::{KernelGuard, KernelOwner, KernelWait};
 use super::leased::{LeasedGuard, LeasedOwner, NewestRows};
 use super::target::LockTarget;
 use crate::error::{Error, Result};
@@ -21,6 +21,23 @@ pub struct LockOwner {
 #[must_use = "the lock is freed when the guard is dropped"]
 pub struct LockGuard {
     _guard: Backend<KernelGuard, LeasedGuard>,
+}
+
+/// A wait for a lock in the kernel that its caller carries on. It keeps its place in the queue, whatever the caller
+/// does between two steps; dropping it gives up.
+#[derive(Debug)]
+#[must_use = "the place in the queue is lost when the wait is dropped"]
+pub struct LockWait {
+    wait: KernelWait,
+}
+
+/// What a step of a [`LockWait`] led to.
+#[derive(Debug)]
+pub enum LockStep {
+    /// The lock is held.
+    Locked(LockGuard),
+    /// The wait goes on.
+    Waits(LockWait),
 }
 
 impl LockOwner {
@@ -150,5 +167,58 @@ impl LockOwner {
             Backend::Leased(owner) => Backend::Leased(owner.lock(target, kind, Some(wait))?),
         };
         Ok(LockGuard { _guard: guard })
+    }
+
+    /// Begins to wait for a lock, which something else than time may end. The first step takes the lock if it is free.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if this owner holds the lock already; [`Error::Io`] if the lock file cannot be used;
+    /// [`Error::Unsupported`] if a server keeps the locks.
+    pub fn queue(&self, target: LockTarget, kind: LockKind) -> Result<LockWait> {
+        match &self.backend {
+            Backend::Kernel(owner) => Ok(LockWait { wait: owner.queue(target, kind)? }),
+            Backend::Leased(_) => {
+                let what =
+                    format!("the queue for {target} is at the server; lock it with a time limit");
+                Err(Error::Unsupported { what })
+            }
+        }
+    }
+}
+
+impl LockWait {
+    /// Takes the lock if its turn has come, and otherwise goes on in the queue as far as that is possible now. Never
+    /// waits, except for the disk.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the lock file cannot be used; then the wait is over.
+    pub fn step(self) -> Result<LockStep> {
+        Ok(match self.wait.step()? {
+            Ok(guard) => LockStep::Locked(LockGuard { _guard: Backend::Kernel(guard) }),
+            Err(wait) => LockStep::Waits(LockWait { wait }),
+        })
+    }
+
+    /// How long to pause before the next step.
+    pub fn pause_length(&self) -> Duration {
+        self.wait.pause_length()
+    }
+
+    /// The error of a caller that gives up now: [`Error::Busy`] with the holder, or why that cannot be read.
+    pub fn busy(&self) -> Error {
+        self.wait.busy()
+    }
+
+    /// Blocks the thread until it has the lock. `go_on` is asked every 20 ms at least, and ends the wait by an error.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] with the holder after `wait`; the error of `go_on`; those of [`step`](Self::step).
+    pub fn wait_while<E: From<Error>>(
+        self,
+        wait: Duration,
+        go_on: &mut dyn FnMut() -> std::result::Result<(), E>,
+    ) -> std::result::Result<LockGuard, E> {
+        let guard = self.wait.wait_while(wait, go_on)?;
+        Ok(LockGuard { _guard: Backend::Kernel(guard) })
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for a slot: in the order of arrival, and for a limited time.
+//! Waiting for a slot, in the order of arrival.
 //!
 //! In front of each slot are [`STAIRS`] stairs, and one waiter can stand on each. A process that finds all stairs
 //! free steps onto the lowest; otherwise it enters at the top and steps down whenever the next stair is free. From
@@ -10,17 +10,21 @@
 //! 2. Waiters for a shared lock stand on one stair together, but behind a waiter for an exclusive lock.
 //! 3. Of the waiters that find the topmost stair taken, since there are more waiters than stairs or those on the
 //!    stairs have not moved on yet, chance decides which one gets it next.
+//! 4. A waiter keeps its stair until it has the slot or gives up, whatever its thread does meanwhile.
 //!
-//! The kernel cannot wait with a time limit except by a signal or another thread, so a waiter polls the one byte in
-//! front of it, and whoever frees that byte rings its bell ([`super::bells`]). If nobody rings, it pauses for an eighth
-//! of the time that it has stood there, so it waits at most an eighth longer than it must; further up the pauses are
-//! longer, and none is longer than [`PAUSE_MAX`].
+//! The kernel cannot wait with a time limit except by a signal or another thread, so a waiter asks again and again for
+//! the one byte in front of it. [`Descent::step`] asks and never blocks; the caller pauses between two steps, and
+//! decides how long it goes on. In [`Descent::pause`] it sleeps until whoever frees that byte rings its bell
+//! ([`super::bells`]); a task that must not block a thread sleeps in its own way for [`Descent::pause_length`]. If
+//! nobody rings, that is an eighth of the time that the waiter has stood there, so it waits at most an eighth longer
+//! than it must; further up the pauses are longer, and none is longer than [`PAUSE_MAX`].
 
-use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::bells::{Bell, Bells, Listener};
-use super::file::{LockFile, LockKind, STAIRS, Span};
+use super::bells::{Bells, Listener};
+use super::claim::OwnedFile;
+use super::file::{LockKind, STAIRS, Span};
 use super::target::LockTarget;
 use super::waiters::Registration;
 use crate::clock;
@@ -35,128 +39,169 @@ const PAUSE_DIVISOR: u32 = 8;
 /// How long a process waits before it registers as a waiter.
 const REGISTER_AFTER: Duration = Duration::from_millis(10);
 
-/// Locks the slot of `target`, or returns how long it waited in vain.
-pub(super) fn acquire(
-    file: &LockFile,
-    kind: LockKind,
-    target: &LockTarget,
-    (locks, bells): (&Path, Option<&Bells>),
-    wait: Duration,
-) -> Result<std::result::Result<(), Duration>> {
-    let mut descent = Descent {
-        file,
-        kind,
-        target,
-        locks,
-        bells,
-        limit: wait,
-        started: None,
-        registration: None,
-    };
-    let locked = descent.go_down(target.slot());
-    file.unlock(Span::stairs(target.slot()));
-    (0..STAIRS).for_each(|stair| descent.ring(Span::stair(target.slot(), stair)));
-    Ok(if locked? { Ok(()) } else { Err(descent.waited()) })
+/// Wakes the first waiter for a slot that was just freed.
+pub(super) fn ring_for(target: &LockTarget, bells: Option<&Arc<Bells>>) {
+    ring(target, bells, Span::hold(target.slot()));
 }
 
-/// Wakes the first waiter for a slot that was just freed.
-pub(super) fn ring_for(target: &LockTarget, bells: Option<&Bells>) {
+fn ring(target: &LockTarget, bells: Option<&Arc<Bells>>, span: Span) {
     if let Some(bells) = bells {
-        bell(bells, target, Span::hold(target.slot())).ring();
+        bells.ring(target, span.byte_in_slot());
     }
 }
 
-fn bell<'a>(bells: &'a Bells, target: &LockTarget, span: Span) -> Bell<'a> {
-    bells.bell(target, span.byte_in_slot())
-}
-
-/// One waiter's way down the stairs to the slot.
-struct Descent<'a> {
-    file: &'a LockFile,
+/// One waiter's way down the stairs to the slot. When this is dropped, the stairs are free that it stands on.
+#[derive(Debug)]
+pub(super) struct Descent {
+    file: Arc<OwnedFile>,
+    target: LockTarget,
     kind: LockKind,
-    target: &'a LockTarget,
-    locks: &'a Path,
-    bells: Option<&'a Bells>,
-    limit: Duration,
+    /// The byte that it needs next; none before the first step.
+    next: Option<NextByte>,
     /// When the first lock was found taken; none until then.
     started: Option<Instant>,
     registration: Option<Registration>,
 }
 
-impl Descent<'_> {
-    fn waited(&self) -> Duration {
+/// The byte in front of a waiter.
+#[derive(Debug)]
+struct NextByte {
+    /// The stair that the waiter stands on; [`STAIRS`] if it stands before the topmost.
+    stair: u64,
+    /// When the byte was found taken; none until then.
+    taken: Option<Instant>,
+    /// Hears the bell of the byte, which had rung so often before the last attempt. None before the first pause.
+    listener: Option<(Listener, u32)>,
+}
+
+impl NextByte {
+    fn from(stair: u64) -> Self {
+        NextByte { stair, taken: None, listener: None }
+    }
+
+    fn span(&self, slot: u64) -> Span {
+        match self.stair.checked_sub(1) {
+            Some(next) => Span::stair(slot, next),
+            None => Span::hold(slot),
+        }
+    }
+}
+
+impl Descent {
+    /// A waiter for the slot of `target`. It stands nowhere before its first step.
+    pub(super) fn new(file: &Arc<OwnedFile>, target: LockTarget, kind: LockKind) -> Self {
+        let file = Arc::clone(file);
+        Descent { file, target, kind, next: None, started: None, registration: None }
+    }
+
+    /// How long it has waited.
+    pub(super) fn waited(&self) -> Duration {
         self.started.map(|started| started.elapsed()).unwrap_or_default()
     }
 
-    /// Whether it got the slot in time. It may still hold stairs, which the caller frees.
-    fn go_down(&mut self, slot: u64) -> Result<bool> {
-        let mut stair;
-        if self.file.try_lock(self.kind, Span::stairs(slot))? {
-            if self.file.try_lock(self.kind, Span::hold(slot))? {
+    /// Goes down as far as it can now; returns whether it got the slot.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) if the lock file cannot be used.
+    pub(super) fn step(&mut self) -> Result<bool> {
+        let mut next = match self.next.take() {
+            Some(next) => next,
+            None => match self.arrive()? {
+                Some(next) => next,
+                None => return Ok(true),
+            },
+        };
+        while self.try_lock(next.span(self.target.slot()))? {
+            if next.stair == 0 {
                 return Ok(true);
             }
-            self.file.unlock(Span::stairs_above(slot, 0));
-            (1..STAIRS).for_each(|stair| self.ring(Span::stair(slot, stair)));
-            stair = 0;
-        } else {
-            stair = STAIRS - 1;
-            if !self.lock_in_time(Span::stair(slot, stair), STAIRS)? {
-                return Ok(false);
+            if next.stair < STAIRS {
+                self.leave(next.stair);
             }
+            next = NextByte::from(next.stair - 1);
         }
-        while stair > 0 {
-            if !self.lock_in_time(Span::stair(slot, stair - 1), stair)? {
-                return Ok(false);
-            }
-            self.file.unlock(Span::stair(slot, stair));
-            self.ring(Span::stair(slot, stair));
-            stair -= 1;
+        let taken = *next.taken.get_or_insert_with(clock::now);
+        self.started.get_or_insert(taken);
+        self.next = Some(next);
+        let waited = self.waited();
+        if waited >= REGISTER_AFTER && self.registration.is_none() {
+            self.registration = Some(Registration::new(&self.file.folder, &self.target, waited));
         }
-        self.lock_in_time(Span::hold(slot), 0)
+        Ok(false)
     }
 
-    /// Whether it got the lock before the time limit, standing on `stair`.
-    fn lock_in_time(&mut self, span: Span, stair: u64) -> Result<bool> {
-        if self.file.try_lock(self.kind, span)? {
-            return Ok(true);
-        }
-        let mut here = None;
-        let pause_min = PAUSE_MIN * (1 + stair as u32);
-        let listener = self.bells.map(|bells| bell(bells, self.target, span).listen());
-        loop {
-            let rings = listener.as_ref().map_or(0, Listener::rings);
-            if self.file.try_lock(self.kind, span)? {
-                return Ok(true);
+    /// How long to pause before the next step, if no bell rings.
+    pub(super) fn pause_length(&self) -> Duration {
+        let Some(next) = &self.next else { return Duration::ZERO };
+        let here = next.taken.map(|taken| taken.elapsed()).unwrap_or_default();
+        (here / PAUSE_DIVISOR).clamp(PAUSE_MIN * (1 + next.stair as u32), PAUSE_MAX)
+    }
+
+    /// Pauses until it is time for the next step, for at most `limit`.
+    pub(super) fn pause(&mut self, limit: Duration) {
+        let pause = self.pause_length().min(limit);
+        let slot = self.target.slot();
+        let (Some(next), Some(bells)) = (&mut self.next, &self.file.bells) else {
+            return clock::sleep(pause);
+        };
+        match &mut next.listener {
+            Some((listener, rings)) => {
+                listener.pause(*rings, pause);
+                *rings = listener.rings();
             }
-            let here = *here.get_or_insert_with(clock::now);
-            self.started.get_or_insert(here);
-            let waited = self.waited();
-            if waited >= self.limit {
-                return Ok(false);
-            }
-            if waited >= REGISTER_AFTER && self.registration.is_none() {
-                self.registration = Some(Registration::new(self.locks, self.target, waited));
-            }
-            let pause = (here.elapsed() / PAUSE_DIVISOR).clamp(pause_min, PAUSE_MAX);
-            let pause = pause.min(self.limit - waited);
-            match &listener {
-                Some(listener) => listener.pause(rings, pause),
-                None => clock::sleep(pause),
+            // The bell may have rung until now, so it asks once more.
+            None => {
+                let listener = bells.listen(&self.target, next.span(slot).byte_in_slot());
+                let rings = listener.rings();
+                next.listener = Some((listener, rings));
             }
         }
     }
 
-    fn ring(&self, span: Span) {
-        if let Some(bells) = self.bells {
-            bell(bells, self.target, span).ring();
+    /// Asks for the slot, if nobody waits for it; otherwise joins the waiters. Returns what is in front of it, unless
+    /// it got the slot.
+    fn arrive(&self) -> Result<Option<NextByte>> {
+        let slot = self.target.slot();
+        if !self.try_lock(Span::stairs(slot))? {
+            return Ok(Some(NextByte::from(STAIRS)));
+        }
+        if self.try_lock(Span::hold(slot))? {
+            return Ok(None);
+        }
+        self.file.file.unlock(Span::stairs_above(slot, 0));
+        (1..STAIRS).for_each(|stair| self.ring(stair));
+        Ok(Some(NextByte::from(0)))
+    }
+
+    fn try_lock(&self, span: Span) -> Result<bool> {
+        self.file.file.try_lock(self.kind, span)
+    }
+
+    fn leave(&self, stair: u64) {
+        self.file.file.unlock(Span::stair(self.target.slot(), stair));
+        self.ring(stair);
+    }
+
+    fn ring(&self, stair: u64) {
+        ring(&self.target, self.file.bells.as_ref(), Span::stair(self.target.slot(), stair));
+    }
+}
+
+impl Drop for Descent {
+    fn drop(&mut self) {
+        if self.file.is_own() {
+            self.file.file.unlock(Span::stairs(self.target.slot()));
+            (0..STAIRS).for_each(|stair| self.ring(stair));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::sync::Mutex;
 
+    use super::super::file::LockFile;
     use super::super::table::LockTable;
     use super::*;
     use crate::ids::{ContainerId, DatabaseId};

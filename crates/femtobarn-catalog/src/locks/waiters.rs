@@ -75,6 +75,7 @@ pub(super) fn list(locks: &Path) -> Result<Vec<Waiter>> {
 
 /// This process's entry among the waiters, until this is dropped. It has no file if that could not be written:
 /// the entry is only information, so the wait goes on.
+#[derive(Debug)]
 pub(super) struct Registration {
     entry: Option<(PathBuf, LockFile)>,
     pid: u32,

@@ -66,12 +66,7 @@ impl FederationService {
         generation: u64,
         operation: SessionOperation,
     ) -> Result<Option<OperationOutcome>> {
-        {
-            let state = session.lock();
-            if state.is_over || state.generation != generation {
-                return Err(session_over());
-            }
-        }
+        session.check_current(generation)?;
         Ok(match operation {
             SessionOperation::Lock { number, owner, target, kind, wait } => {
                 let since = Instant::now();
@@ -250,7 +245,8 @@ impl FederationService {
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             let wait = request.deadline.map(|deadline| deadline - Instant::now());
-            let locked = service.kernel.lock(request.target, request.kind, wait).await;
+            let go_on = || session.check_current(request.generation);
+            let locked = service.kernel.lock(request.target, request.kind, wait, go_on).await;
             let outcome = service.hold(&session, request, locked);
             session.push_outcome(outcome);
         });
@@ -299,7 +295,8 @@ impl FederationService {
             return false;
         }
         let locked = if ServerKernelLocks::has(&request.target) {
-            self.kernel.lock(request.target, request.kind, Some(Duration::ZERO)).await
+            let now = Some(Duration::ZERO);
+            self.kernel.lock(request.target, request.kind, now, || Ok(())).await
         } else {
             Ok(0)
         };

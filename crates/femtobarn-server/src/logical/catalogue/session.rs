@@ -111,6 +111,16 @@ impl CatalogueSession {
         self.state.lock()
     }
 
+    /// Refuses what belongs to an earlier stream of the client than `generation`, or to a session that has ended.
+    ///
+    /// # Errors
+    /// [`Error::Closed`].
+    pub(super) fn check_current(&self, generation: u64) -> Result<()> {
+        let state = self.lock();
+        let is_current = !state.is_over && state.generation == generation;
+        is_current.then_some(()).ok_or_else(session_over)
+    }
+
     /// Queues an outcome for the client.
     pub(super) fn push_outcome(&self, outcome: OperationOutcome) {
         self.outcomes.lock().push(outcome);

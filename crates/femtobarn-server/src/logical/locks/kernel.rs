@@ -2,22 +2,25 @@
 //! each other.
 //!
 //! The table grants a request first, so all requests for one target that arrive here share it, or there is only one.
+//!
+//! The server waits for each target once, with a place in the kernel's queue that stays while anybody wants the lock.
+//! One of the owners carries the wait on, and between two steps it sleeps as a task; the others sleep until it has the
+//! lock or gives up. So neither the number of owners nor that of targets is one of threads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Csn, DatabaseId, Error, LocalCatalogue, LockGuard, LockKind, LockTable, LockTarget, Result,
-    clock,
+    Csn, DatabaseId, Error, LocalCatalogue, LockGuard, LockKind, LockStep, LockTable, LockTarget,
+    LockWait, Result, clock,
 };
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
 
-/// The shortest and the longest pause between two attempts to take a lock that a local process holds. Polling blocks no
-/// thread of the small pool.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// How often an owner that sleeps looks whether its lock is still wanted.
+const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// The kernel's locks that the server holds in one federation.
 #[derive(Debug)]
@@ -27,21 +30,46 @@ pub struct ServerKernelLocks {
     held: Mutex<HashMap<LockTarget, CountedLock>>,
 }
 
-/// A lock that is held, or being taken, for `count` owners.
+/// A lock that is held, or waited for, for `count` owners.
 #[derive(Debug)]
 struct CountedLock {
     count: usize,
-    taken: Slot,
+    lock: Arc<SharedLock>,
 }
 
-/// None until the lock is taken.
-type Slot = Arc<tokio::sync::Mutex<Option<Taken>>>;
+/// A lock for all its owners.
+#[derive(Debug, Default)]
+struct SharedLock {
+    /// Held while a step is made.
+    state: Arc<tokio::sync::Mutex<LockState>>,
+    /// Held by the owner that carries the wait on.
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+enum LockState {
+    #[default]
+    Free,
+    Waits(LockWait),
+    Taken(Taken),
+}
 
 #[derive(Debug)]
 struct Taken {
     _guard: LockGuard,
     /// The epoch of the database when it was locked.
     epoch: u64,
+}
+
+/// What an attempt to take a lock led to.
+enum LockAttempt {
+    /// The lock is held.
+    Taken {
+        /// The epoch of its database when it was taken.
+        epoch: u64,
+    },
+    /// The next attempt is due after this pause.
+    Pauses(Duration),
 }
 
 impl ServerKernelLocks {
@@ -55,62 +83,46 @@ impl ServerKernelLocks {
         !matches!(target, LockTarget::Container(..))
     }
 
-    /// Locks a target for one more owner, waiting for local processes. Returns the epoch of its database when the first
-    /// owner locked it; no process has locked the database exclusively since.
+    /// Locks a target for one more owner, waiting for local processes in the order of arrival while `go_on`, which is
+    /// asked again and again, returns no error. Returns the epoch of its database when the first owner locked it; no
+    /// process has locked the database exclusively since.
     ///
     /// # Errors
-    /// [`Error::Busy`] with the holder if the lock was not free in time; [`Error::Io`] if the lock file or the
-    /// catalogue cannot be read.
+    /// [`Error::Busy`] with the holder if the lock was not free in time; the error of `go_on`; [`Error::Io`] if the
+    /// lock file or the catalogue cannot be read.
     pub async fn lock(
         &self,
         target: LockTarget,
         kind: LockKind,
         wait: Option<Duration>,
+        go_on: impl Fn() -> Result<()>,
     ) -> Result<u64> {
-        let taken = {
+        let lock = {
             let mut held = self.held.lock();
-            let new = || CountedLock { count: 0, taken: Arc::default() };
+            let new = || CountedLock { count: 0, lock: Arc::default() };
             let shared = held.entry(target).or_insert_with(new);
             shared.count += 1;
-            Arc::clone(&shared.taken)
+            Arc::clone(&shared.lock)
         };
         // Gives the count back if the future is dropped.
         let mut claim = CountClaim { locks: self, target, is_kept: false };
-        let (started, mut pause) = (clock::now(), PAUSE_MIN);
+        let (began, mut turn) = (clock::now(), None);
         loop {
-            match self.try_lock(target, kind, &taken).await {
-                Ok(epoch) => {
+            let left = wait.map_or(LOOK_TIME, |wait| wait.saturating_sub(began.elapsed()));
+            let pause = match lock.attempt(self, (target, kind), left.is_zero()).await? {
+                LockAttempt::Taken { epoch } => {
                     claim.is_kept = true;
                     return Ok(epoch);
                 }
-                Err(Error::Busy { what, holder, .. }) => {
-                    let waited = started.elapsed();
-                    let left = wait.map_or(PAUSE_MAX, |wait| wait.saturating_sub(waited));
-                    if left.is_zero() {
-                        return Err(Error::Busy { what, holder, waited });
-                    }
-                    tokio::time::sleep(pause.min(left)).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
-                Err(error) => return Err(error),
+                LockAttempt::Pauses(pause) => pause,
+            };
+            go_on()?;
+            if turn.is_some() {
+                sleep(pause.min(left)).await;
+            } else {
+                turn = timeout(left.min(LOOK_TIME), lock.turn.lock()).await.ok();
             }
         }
-    }
-
-    /// Takes a lock if it is free, once for all owners.
-    async fn try_lock(&self, target: LockTarget, kind: LockKind, taken: &Slot) -> Result<u64> {
-        let mut taken = taken.lock().await;
-        if let Some(taken) = &*taken {
-            return Ok(taken.epoch);
-        }
-        let (locks, catalog) = (self.locks.clone(), Arc::clone(&self.catalog));
-        let take = move || {
-            let guard = locks.owner().lock(target, kind, Duration::ZERO)?;
-            Ok(Taken { _guard: guard, epoch: epoch_of(&catalog, target.database())? })
-        };
-        let stopped = |error| Error::Internal { what: format!("locking stopped: {error}") };
-        let new = spawn_blocking(take).await.unwrap_or_else(|error| Err(stopped(error)))?;
-        Ok(taken.insert(new).epoch)
     }
 
     /// Frees a lock of one owner.
@@ -122,6 +134,46 @@ impl ServerKernelLocks {
                 held.remove(&target);
             }
         }
+    }
+}
+
+impl SharedLock {
+    /// Takes the lock if its turn has come, once for all owners.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if it is the owner's last attempt; [`Error::Io`] if the lock file or the catalogue cannot be
+    /// read.
+    async fn attempt(
+        &self,
+        of: &ServerKernelLocks,
+        (target, kind): (LockTarget, LockKind),
+        is_last: bool,
+    ) -> Result<LockAttempt> {
+        let mut state = Arc::clone(&self.state).lock_owned().await;
+        if let LockState::Taken(taken) = &*state {
+            return Ok(LockAttempt::Taken { epoch: taken.epoch });
+        }
+        let (locks, catalog) = (of.locks.clone(), Arc::clone(&of.catalog));
+        // It ends even if the future is dropped, so that the other owners do not lose the place in the queue.
+        let attempt = move || {
+            let waits = match std::mem::take(&mut *state) {
+                LockState::Waits(waits) => waits,
+                _ => locks.owner().queue(target, kind)?,
+            };
+            let waits = match waits.step()? {
+                LockStep::Waits(waits) => waits,
+                LockStep::Locked(guard) => {
+                    let epoch = epoch_of(&catalog, target.database())?;
+                    *state = LockState::Taken(Taken { _guard: guard, epoch });
+                    return Ok(LockAttempt::Taken { epoch });
+                }
+            };
+            let (pause, busy) = (waits.pause_length(), is_last.then(|| waits.busy()));
+            *state = LockState::Waits(waits);
+            busy.map_or(Ok(LockAttempt::Pauses(pause)), Err)
+        };
+        let stopped = |error| Error::Internal { what: format!("locking stopped: {error}") };
+        spawn_blocking(attempt).await.unwrap_or_else(|error| Err(stopped(error)))
     }
 }
 

@@ -1,12 +1,14 @@
 //! Locks of remote sessions, among themselves and against local processes.
 
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use femtobarn_catalog::{Catalogue, ContainerId, Error, ErrorKind};
+use femtobarn_server::auth::Authenticator;
 
-use super::{LONG, Stage, until};
+use super::proxy::Proxy;
+use super::{LONG, Stage, connect, until};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -148,4 +150,69 @@ fn remote_pins_keep_snapshots_from_vacuum() {
     until("unpinning", || here.raise_horizon(new).unwrap().csns.is_empty());
     let gone = there.pin(old).unwrap_err();
     assert_eq!(gone.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn session_keeps_its_place_among_local_processes_that_wait() {
+    let stage = Stage::new();
+    let (here, there) = (stage.local(), stage.remote());
+    let database = stage.database;
+    let held = here.locks().owner().lock_database_exclusive(database, LONG).unwrap();
+    let turns = Mutex::new(vec![]);
+    let turn = |catalogue: &dyn Catalogue, who| {
+        let _guard = catalogue.locks().owner().lock_database_exclusive(database, LONG).unwrap();
+        turns.lock().unwrap().push(who);
+    };
+    let until_waiting = |count| {
+        until("waiting", || here.locks().waiting().unwrap().len() == count);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| turn(&there, "the session"));
+        until_waiting(1);
+        // It hears the bell of whoever frees the lock, and the server does not.
+        scope.spawn(|| turn(&stage.local(), "another process"));
+        until_waiting(2);
+        drop(held);
+    });
+    assert_eq!(turns.into_inner().unwrap(), ["the session", "another process"]);
+}
+
+/// All these sessions share the one lock that the server takes, so one place in the queue is theirs.
+#[test]
+fn sessions_that_share_a_lock_wait_for_it_in_one_place() {
+    const SESSIONS: usize = 20;
+    let stage = Stage::new();
+    let here = stage.local();
+    let database = stage.database;
+    let held = here.locks().owner().lock_database_exclusive(database, LONG).unwrap();
+    let [first, other] = [stage.remote(), stage.remote()];
+    thread::scope(|scope| {
+        let short = scope.spawn(|| {
+            let wait = Duration::from_millis(300);
+            first.locks().owner().share_database(database, wait).unwrap_err().kind()
+        });
+        until("waiting", || here.locks().waiting().unwrap().len() == 1);
+        let share = || drop(other.locks().owner().share_database(database, LONG).unwrap());
+        let shared: Vec<_> = (0..SESSIONS).map(|_| scope.spawn(share)).collect();
+        assert_eq!(short.join().unwrap(), ErrorKind::Busy);
+        assert_eq!(here.locks().waiting().unwrap().len(), 1, "the place stays, and is one");
+        drop(held);
+        shared.into_iter().for_each(|each| each.join().unwrap());
+    });
+    assert!(here.locks().waiting().unwrap().is_empty());
+}
+
+#[test]
+fn session_that_ends_gives_up_its_place() {
+    let stage = Stage::with(Duration::from_millis(300), Authenticator::open());
+    let proxy = Proxy::new(stage.port);
+    let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
+    let (here, database) = (stage.local(), stage.database);
+    let _held = here.locks().owner().share_database(database, LONG).unwrap();
+    // Nobody joins it: its client does not learn that the session is over.
+    thread::spawn(move || there.locks().owner().lock_database_exclusive(database, LONG).map(drop));
+    until("waiting", || here.locks().waiting().unwrap().len() == 1);
+    proxy.shut();
+    until("leaving", || here.locks().waiting().unwrap().is_empty());
+    drop(here.locks().owner().share_database(database, NOW).unwrap());
 }
