@@ -50,6 +50,8 @@ class Promotion:
     """How often a follower became the leader until now."""
     untold_leader: str | None
     """The URL that was followed, if the leader did not answer; ``femtobarn serve`` tells it when it does."""
+    unmarked: list[str]
+    """Stores that could not be marked, with the reasons; a former leader may still remove objects there."""
     unsound: list[str]
     """Open databases with damaged or missing files, each with the reason; repair them first."""
 

@@ -125,3 +125,49 @@ def test_a_leader_that_leads_again_removes_nothing_that_its_successor_needs(tmp_
         put(fed, "run9/hits", 1)
         leave(fed, "run9")
         assert len(archives(fed)) == 2
+
+
+def left_behind(tmp_path: Path, fed: fb.Federation, *, is_mounted: bool = True) -> fb.Promotion:
+    """Promote a copy of a federation with two databases in a store while its leader does not answer."""
+    in_store(fed, tmp_path / "copy.fed", "run1", "run2")
+    fed.stage("run2")
+    with serve(fed) as server, fb.follow(url_of(server), tmp_path / "copy.fed") as follower:
+        follower.catch_up()
+    mirror, away = tmp_path / "mirror", tmp_path / "away"
+    if not is_mounted:
+        mirror.rename(away)
+    done = fb.promote(tmp_path / "copy.fed", NEW, force=True)
+    if not is_mounted:
+        away.rename(mirror)
+    return done
+
+
+def test_a_leader_that_does_not_know_its_successor_removes_nothing_that_it_needs(tmp_path: Path) -> None:
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        done = left_behind(tmp_path, fed)
+        assert (done.untold_leader is None, done.unmarked) == (False, [])
+        purge(fed, "run1")
+        (failed,) = fed.apply_storage_rules().failed
+        assert "another leader of the federation" in failed[1]
+        assert "generation 1" in failed[1]
+        with pytest.raises(fb.DeniedError, match="generation 1"):
+            fed.discard_copy("run2", "mirror")
+        assert count(fed) == 2
+        with fb.open(tmp_path / "copy.fed") as copy:
+            assert len(copy["run1/hits"].arrays()) == 100
+            assert cli.main(["forget-leader", str(tmp_path / "copy.fed")]) == 0
+            purge(copy, "run1")
+            assert copy.apply_storage_rules().removed == 1, "the new one removes what it needs no more"
+
+
+def test_a_store_that_was_away_at_the_promotion_is_marked_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        (unmarked,) = left_behind(tmp_path, fed, is_mounted=False).unmarked
+        assert unmarked.startswith("mirror: ")
+        with fb.open(tmp_path / "copy.fed") as copy:
+            copy.apply_storage_rules()
+        purge(fed, "run1")
+        assert "generation 1" in fed.apply_storage_rules().failed[0][1]
+        assert count(fed) == 2

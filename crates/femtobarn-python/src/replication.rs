@@ -58,17 +58,21 @@ impl FollowerHandle {
     }
 }
 
-/// Make the follower in a folder the leader: its newest commit, the generation, and the URL of a leader that was not told.
+/// The newest commit of a new leader, its generation, the URL of a leader that was not told, and what is not well: stores
+/// that are not marked, and databases.
+type PromotionFacts = (u64, u64, Option<String>, Vec<String>, Vec<String>);
+
+/// Make the follower in a folder the leader.
 #[pyfunction]
 pub(crate) fn promote(
     py: Python<'_>,
     folder: FilePath,
     url: Text,
-    is_forced: bool,
-) -> PyResult<(u64, u64, Option<String>, Vec<String>)> {
-    let promoted = py.detach(|| femtobarn::promote(&folder, &url, is_forced)).or_raise()?;
-    let Promotion { head, generation, untold, unsound } = promoted;
-    Ok((head.0, generation, untold, unsound))
+    forced: bool,
+) -> PyResult<PromotionFacts> {
+    let promoted = py.detach(|| femtobarn::promote(&folder, &url, forced)).or_raise()?;
+    let Promotion { head, generation, untold, unmarked, unsound } = promoted;
+    Ok((head.0, generation, untold, unmarked, unsound))
 }
 
 /// Tell a leader that was left behind by a promotion, if there is one, that it has a successor; or forget it if it is gone.

@@ -83,6 +83,11 @@ def promote_copy(options: argparse.Namespace) -> None:
     done = promote(options.folder, options.url, force=options.force)
     text = f"{options.folder} leads generation {done.generation}, from commit {done.csn} on"
     text += "".join(f"\nrepair before it is written to: {database}" for database in done.unsound)
+    text += "".join(
+        f"\nnot marked, so a former leader may still remove objects there, until femtobarn apply-rules: "
+        f"{store}"
+        for store in done.unmarked
+    )
     if done.untold_leader:
         text += (
             f"\n{done.untold_leader} did not answer and has not been told: run femtobarn serve on this "

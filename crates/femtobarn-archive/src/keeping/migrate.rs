@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::archive::{Archive, LOCK_WAIT, check_sealed, led_elsewhere};
 use super::away::{StoresAway, check_there};
+use super::generations::MarksRead;
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, CLEAN_TIME, Store, StoredState, checksum};
 
@@ -71,7 +72,8 @@ impl Archive {
                 // What cannot be removed now is removed by a later sweep.
                 let until = clock::now() + CLEAN_TIME;
                 let mut watch = |_| clock::now() < until;
-                let _ = self.remove_discarded(&object, &mut StoresAway::default(), &mut watch);
+                let (marks, away) = (&mut MarksRead::default(), &mut StoresAway::default());
+                let _ = self.remove_discarded(&object, marks, away, &mut watch);
                 return Err(error);
             }
         }
@@ -85,7 +87,8 @@ impl Archive {
     /// Gives up the copy of a database in a store.
     ///
     /// # Errors
-    /// `NotFound` if there is none; `Denied` if it is the only one; `Stopped` by the watch.
+    /// `NotFound` if there is none; `Denied` if it is the only one, or another leader of the federation has begun there,
+    /// and the object stays; `Stopped` by the watch.
     pub fn discard(
         &self,
         database: DatabaseId,
@@ -107,7 +110,7 @@ impl Archive {
         }
         self.local()?.discard_replica(&row, store, is_on_disk)?;
         let object = StoredObject { store: replica.store, key: replica.key };
-        match self.remove_discarded(&object, away, watch) {
+        match self.remove_discarded(&object, &mut MarksRead::default(), away, watch) {
             // A later sweep removes it.
             Err(Error::Denied { .. }) if self.check_removes().is_err() => Ok(()),
             removed => removed,
@@ -118,7 +121,7 @@ impl Archive {
     ///
     /// # Errors
     /// That of the first store that fails, after the others were asked; `Stopped` by the watch; `Denied` if the federation
-    /// is led elsewhere, or may be.
+    /// is led elsewhere, or may be, as far as the catalogue or a store knows.
     pub fn sweep(&self, watch: &mut ByteWatch<'_>) -> Result<usize> {
         self.sweep_in_pass(&mut StoresAway::default(), watch)
     }
@@ -129,12 +132,12 @@ impl Archive {
         away: &mut StoresAway,
         watch: &mut ByteWatch<'_>,
     ) -> Result<usize> {
-        let (mut removed, mut failed) = (0, None);
+        let (mut removed, mut failed, mut marks) = (0, None, MarksRead::default());
         for object in self.local()?.discarded_objects()? {
             if !watch(0) {
                 return Err(Error::Stopped { what: "removing objects".to_owned() });
             }
-            match self.remove_discarded(&object, away, watch) {
+            match self.remove_discarded(&object, &mut marks, away, watch) {
                 Ok(()) => removed += 1,
                 Err(error @ Error::Stopped { .. }) => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
@@ -146,6 +149,7 @@ impl Archive {
     fn remove_discarded(
         &self,
         object: &StoredObject,
+        marks: &mut MarksRead,
         away: &mut StoresAway,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
@@ -155,8 +159,12 @@ impl Archive {
         let archive = self.local()?.archive_id()?.unwrap_or_default();
         if object.key.split('/').next() == Some(&archive) {
             let store = self.store(&object.store)?;
-            let remove = |watch: &mut ByteWatch<'_>| store.remove(&object.key, watch);
-            away.ask((&object.store, &*store), watch, remove)?;
+            let (of, place) = ((&*archive, self.local()?.generation()?), (&*object.store, &*store));
+            let remove = |watch: &mut ByteWatch<'_>| {
+                marks.check(of, place, watch)?;
+                store.remove(&object.key, watch)
+            };
+            away.ask(place, watch, remove)?;
         }
         Ok(self.local()?.forget_discarded(object)?)
     }

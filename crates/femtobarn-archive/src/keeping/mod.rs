@@ -1,13 +1,13 @@
 //! Keeping: what moves databases between the disk and the stores.
 //!
 //! `archive` is [`Archive`] with what it knows; `migrate`, `stage` and `evict` add the movements, each under the
-//! database's lock; `rules` applies the settings, `keeper` again and again; `away` knows
-//! stores that do not answer; `lease` tells whether a process has a file
-//! open.
+//! database's lock; `rules` applies the settings, `keeper` again and again; `generations` marks the stores of a leader;
+//! `away` knows stores that do not answer; `lease` tells whether a process has a file open.
 
 mod archive;
 mod away;
 mod evict;
+mod generations;
 mod keeper;
 mod lease;
 mod migrate;

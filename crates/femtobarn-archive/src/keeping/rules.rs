@@ -65,6 +65,12 @@ impl Archive {
         for row in &databases {
             self.migrate_due(row, &mut pass, watch)?;
         }
+        for (store, error) in self.mark_in_pass(&mut pass.away, watch)? {
+            if let Error::Stopped { .. } = error {
+                return Err(error);
+            }
+            pass.applied.fail(&store, &error);
+        }
         match self.sweep_in_pass(&mut pass.away, watch) {
             Ok(removed) => pass.applied.removed = removed,
             Err(error @ Error::Stopped { .. }) => return Err(error),

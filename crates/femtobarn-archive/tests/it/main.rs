@@ -5,6 +5,7 @@
 mod archive;
 mod bad_stores;
 mod commands;
+mod generations;
 mod recalls;
 mod rules;
 mod s3;

@@ -201,3 +201,23 @@ fn whoever_waits_for_a_silent_server_can_stop() {
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     assert!(!to.exists());
 }
+
+#[test]
+fn a_bucket_that_a_later_generation_has_marked_loses_nothing() {
+    let Some(server) = Server::start() else { return };
+    let of = Sealed::new();
+    of.settings(&server.settings("raw"));
+    let run7 = of.database("run7", b"seven");
+    let archive = of.archive();
+    let key = archive.migrate(run7, "s3", &mut *on()).unwrap().key;
+    let (successor, from) = (bucket(&server.url, "raw"), of.top().join("from"));
+    let mark = format!("{}/generation-1", of.catalogue.archive_id().unwrap().unwrap());
+    fs::write(&from, b"a mark").unwrap();
+    successor.put(&mark, &from, &mut *on()).unwrap();
+    let refused = archive.discard(run7, "s3", &mut *on()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+    assert_eq!(archive.sweep(&mut *on()).unwrap_err().kind(), ErrorKind::Denied);
+    assert!(server.below(&format!("raw/{key}")).exists());
+    successor.remove(&mark, &mut *on()).unwrap();
+    assert_eq!(archive.sweep(&mut *on()).unwrap(), 1);
+}

@@ -233,6 +233,20 @@ impl LocalCatalogue {
         })
     }
 
+    /// The stores in which the catalogue knows of objects, discarded or not.
+    pub fn stores_with_objects(&self) -> Result<Vec<String>> {
+        self.read(|sql| {
+            if !has_tables(sql)? {
+                return Ok(vec![]);
+            }
+            let mut rows = sql.prepare_cached(
+                "SELECT store FROM replicas UNION SELECT store FROM discarded_objects ORDER BY store",
+            )?;
+            let rows = rows.query_map([], |row| row.get(0))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        })
+    }
+
     /// Objects in stores that nothing refers to any more.
     pub fn discarded_objects(&self) -> Result<Vec<StoredObject>> {
         self.read(|sql| {

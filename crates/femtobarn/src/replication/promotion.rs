@@ -1,9 +1,11 @@
 //! A follower becomes the leader of its federation.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{Csn, DatabaseState, ErrorKind, LocalCatalogue, Role, Successor};
+use femtobarn_archive::Archive;
+use femtobarn_catalog::{Csn, DatabaseState, ErrorKind, LocalCatalogue, Role, Successor, clock};
 
 use super::copied::bytes_of;
 use super::follower::Follower;
@@ -13,6 +15,9 @@ use super::options::FollowOptions;
 use crate::error::{Error, Result};
 use crate::storage::file::DatabaseFile;
 use crate::storage::key_chain;
+
+/// How long stores are waited for that are to be marked.
+const MARKING_TIME: Duration = Duration::from_secs(20);
 
 /// What a promotion did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +29,9 @@ pub struct Promotion {
     /// The URL of the leader until now if it did not answer: it has to be told, and commits that it took after `head`
     /// are not here.
     pub untold: Option<String>,
+    /// Stores that could not be marked, each with the reason, if the leader until now was not told: it may still remove
+    /// objects there.
+    pub unmarked: Vec<String>,
     /// Open databases whose files are damaged or missing, each with the reason: repair them before they are written to.
     pub unsound: Vec<String>,
 }
@@ -44,7 +52,8 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
         Role::Follower { of } => of,
         Role::Succeeded { .. } if is_forced => {
             let generation = here.lead_again()?;
-            return Ok(Promotion { head: here.head()?, generation, untold: None, unsound: vec![] });
+            let (untold, unmarked, unsound) = (None, vec![], vec![]);
+            return Ok(Promotion { head: here.head()?, generation, untold, unmarked, unsound });
         }
         Role::Succeeded { by } => {
             return Err(Error::Denied {
@@ -96,7 +105,21 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
     }
     let unsound = complete_keys(&here)?;
     here.promote(&successor, untold.as_deref())?;
-    Ok(Promotion { head: here.head()?, generation: successor.generation, untold, unsound })
+    let (head, generation) = (here.head()?, successor.generation);
+    // One that was told removes nothing any more.
+    let unmarked = if untold.is_some() { mark_stores(here) } else { vec![] };
+    Ok(Promotion { head, generation, untold, unmarked, unsound })
+}
+
+/// Marks the stores of a federation with the generation that has begun; returns why some are not.
+fn mark_stores(here: LocalCatalogue) -> Vec<String> {
+    let until = clock::now() + MARKING_TIME;
+    let marked = Archive::open(Arc::new(here))
+        .and_then(|archive| archive.mark_generation(&mut |_| clock::now() < until));
+    match marked {
+        Ok(failed) => failed.into_iter().map(|(store, why)| format!("{store}: {why}")).collect(),
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 /// Tells a leader that was left behind by the promotion of the federation in `folder`, if there is one, that it has a
