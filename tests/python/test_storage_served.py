@@ -41,6 +41,8 @@ match request["operation"]:
     case "remove":
         stored.unlink(missing_ok=True)
     case "query":
+        while os.path.exists(sys.argv[1] + "/silent"):
+            time.sleep(0.05)
         answer = {"size": stored.stat().st_size, "tape": "L1"} if stored.exists() else {"exists": False}
 print("a line that is no answer")
 print(json.dumps(answer))
@@ -100,7 +102,7 @@ def test_xrootds_clients_wait_and_then_read(
     assert "Offline" not in flags
     assert "BackUpExists" in flags
     xrootd("xrdfs", host, "prepare", "-e", "/lhc.fed/run7.root")
-    assert fed.where("run7")[0].state == "nearline"
+    wait_for(lambda: fed.where("run7")[0].state == "nearline")
     request = xrootd("xrdfs", host, "prepare", "-s", "/lhc.fed/run7.root").strip()
     for _ in range(600):
         answer = xrootd("xrdfs", host, "query", "prepare", request)
@@ -121,7 +123,7 @@ def test_what_a_snapshot_shows_is_prepared_under_its_old_name(
     gone, old = "/lhc.fed/run9.root", f"/lhc.fed/run9.root?fb.csn={before}"
     assert subprocess.run(["xrdfs", host, "prepare", "-e", gone], capture_output=True).returncode != 0
     xrootd("xrdfs", host, "prepare", "-e", old)
-    assert fed.where("run9-renamed")[0].state == "nearline"
+    wait_for(lambda: fed.where("run9-renamed")[0].state == "nearline")
     request = xrootd("xrdfs", host, "prepare", "-s", old).strip()
     wait_for(
         lambda: json.loads(xrootd("xrdfs", host, "query", "prepare", request, old))["responses"][0]["online"]

@@ -27,6 +27,9 @@ pub mod stores;
 
 pub use error::{Error, Result};
 pub use keeping::{Applied, Archive, RuleKeeper, is_staging_path, remove_staged, staging_path};
-pub use recall::{Deadline, QueueExcerpt, QueuedRecall, RecallCounts, Recaller, WantedBy};
+pub use recall::{
+    Deadline, EvictionCounts, Evictor, PendingEviction, QueueExcerpt, QueuedRecall, RecallCounts,
+    Recaller, WantedBy,
+};
 pub use settings::StorageSettings;
 pub use stores::{ByteWatch, ObjectRange, Store, StoredState};

@@ -144,6 +144,12 @@ pub struct StoreStatus {
     pub name: String,
     /// Seconds for which files have been wanted of it, and none came back; 0 if none is wanted.
     pub stalled_seconds: f64,
+    /// Evictions for clients that wait or are being carried out.
+    pub evictions_waiting: u64,
+    /// Evictions for clients after which the file was not on the disk.
+    pub evictions_done: u64,
+    /// Evictions for clients that were refused or failed.
+    pub evictions_failed: u64,
 }
 
 /// The files that a federation brings back from its stores: their sums, and the first of them.
@@ -156,6 +162,19 @@ pub struct RecallQueueStatus {
     pub mounted: Vec<MountedTape>,
     /// The files that come, and then those that wait, about in the order in which their turns come; at most a hundred.
     pub recalls: Vec<QueuedRecallStatus>,
+    /// The files that are about to leave the disk, as clients have asked for; at most a hundred.
+    pub leaving: Vec<PendingEvictionStatus>,
+}
+
+/// A file that is about to leave the disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct PendingEvictionStatus {
+    /// Its path at the server.
+    pub path: String,
+    /// Whether its stores are being asked for its copies.
+    pub is_running: bool,
+    /// Seconds since that was asked for.
+    pub age_seconds: u64,
 }
 
 /// A tape in a drive.

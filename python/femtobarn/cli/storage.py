@@ -72,7 +72,7 @@ def queue_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def queue(options: argparse.Namespace) -> None:
-    """Print what a server brings back from stores: the sums, and the first files of each federation."""
+    """Print what a server brings back from stores, and what leaves its disk: sums, and the first files."""
     told = ask(address_of(options.server, "api/recalls"))
     texts = [_queue_text(of_one) for of_one in told]
     emit(options, told, "\n\n".join(texts or ["the server has no federation with stores"]))
@@ -101,6 +101,11 @@ def _queue_text(told: dict[str, Any]) -> str:
         lines += table(heads, rows, right={3, 4, 6, 7}).splitlines()
     hidden = told["waiting"] - len(rows)
     lines += [f"and {hidden:,} more"] if hidden > 0 else []
+    lines += [
+        f"{each['path']} leaves, for {each['age_seconds']:,} s: "
+        + ("its stores are asked for its copies" if each["is_running"] else "waits")
+        for each in told["leaving"]
+    ]
     return "\n".join(lines)
 
 

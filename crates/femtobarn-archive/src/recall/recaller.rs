@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::{DatabaseId, DiskState, ReplicaRow, ReplicaState, Residence, clock};
 use parking_lot::Mutex;
 
+use super::evictor::{EvictionReport, Evictor};
 use super::excerpt::{QueueExcerpt, QueuedRecall};
 use super::queue::{Recall, RecallQueue, Tape};
 use super::rates::RecallRates;
@@ -34,6 +35,7 @@ const FAILURES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub struct Recaller {
     shared: Arc<SharedQueue>,
+    evictor: Evictor,
 }
 
 /// Counts of recalls since the start.
@@ -107,7 +109,19 @@ impl Recaller {
     /// A recaller without work and threads.
     pub fn new(archive: Arc<Archive>) -> Self {
         let (state, is_stopped) = (Mutex::default(), AtomicBool::new(false));
-        Recaller { shared: Arc::new(SharedQueue { archive, state, is_stopped }) }
+        let evictor = Evictor::new(Arc::clone(&archive), |_, _, _| {});
+        Recaller { shared: Arc::new(SharedQueue { archive, state, is_stopped }), evictor }
+    }
+
+    /// Tells of evictions whose outcome nobody waited for.
+    pub fn reporting_evictions(mut self, report: EvictionReport) -> Self {
+        self.evictor = Evictor::new(Arc::clone(self.archive()), report);
+        self
+    }
+
+    /// What removes files from the disk, as clients ask for it.
+    pub fn evictor(&self) -> &Evictor {
+        &self.evictor
     }
 
     /// The archive that it stages from.

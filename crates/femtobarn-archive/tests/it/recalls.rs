@@ -1,29 +1,37 @@
-//! Recalls from several stores at once.
+//! Recalls from several stores at once, and evictions of what they have.
 
 use std::fs;
+use std::sync::Mutex;
+use std::time::Duration;
 
 use femtobarn_archive::{Recaller, WantedBy};
-use femtobarn_catalog::{DatabaseId, clock};
+use femtobarn_catalog::{DatabaseId, ErrorKind, FilePin, clock};
 
 use crate::sealed::{Sealed, on};
 use crate::store_rules::program;
 
+/// Longer than anything takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 /// Recalls that wait for the store that hangs: more than all stores have streams.
 const HANGING: usize = 12;
 
-#[test]
-fn a_store_that_hangs_holds_up_no_other() {
-    let of = Sealed::new();
-    let go = of.top().join("go");
+/// A store `tape` beside `disk2` that does not answer before the file `go` is there, and then with this line.
+fn hanging_tape(of: &Sealed, answer: &str) {
     let script = format!(
-        "#!/bin/sh\nwhile [ ! -e {} ]; do sleep 0.02; done\necho '{{\"error\": \"no drive\"}}'\n",
-        go.display()
+        "#!/bin/sh\nwhile [ ! -e {} ]; do sleep 0.02; done\necho '{answer}'\n",
+        of.top().join("go").display()
     );
     let site = program(&of.top().join("site"), &script);
     let operations =
         ["migrate", "stage", "remove", "query"].map(|name| format!("{name} = ['{site}']\n"));
     let tape = format!("[stores.tape]\nkind = 'commands'\nstreams = 3\n{}", operations.concat());
     of.settings(&format!("{}{tape}", of.folder_store()));
+}
+
+#[test]
+fn a_store_that_hangs_holds_up_no_other() {
+    let of = Sealed::new();
+    hanging_tape(&of, "{\"error\": \"no drive\"}");
     let archive = of.archive();
     let on_tape: Vec<DatabaseId> = (0..HANGING)
         .map(|number| {
@@ -62,10 +70,48 @@ fn a_store_that_hangs_holds_up_no_other() {
     while !recaller.stalls()["disk2"].is_zero() {
         std::thread::yield_now();
     }
-    fs::write(go, b"").unwrap();
+    fs::write(of.top().join("go"), b"").unwrap();
     // The folder's thread may not have ended yet.
     while recaller.counts().waiting > 0 {
         std::thread::yield_now();
     }
     assert_eq!((recaller.counts().done, recaller.counts().failed), (1, HANGING as u64));
+}
+
+#[test]
+fn an_eviction_goes_on_for_a_store_that_takes_its_time() {
+    let of = Sealed::new();
+    hanging_tape(&of, "{\"exists\": true, \"size\": 5}");
+    let [first, second, run7] = ["first", "second", "run7"].map(|it| of.database(it, b"seven"));
+    for database in [first, second] {
+        of.catalogue.record_replica(&of.copy(database, "tape")).unwrap();
+    }
+    let archive = of.archive();
+    archive.migrate(run7, "disk2", &mut *on()).unwrap();
+    static REPORTED: Mutex<Vec<(String, Option<u64>)>> = Mutex::new(vec![]);
+    let recaller = Recaller::new(archive.into()).reporting_evictions(|_, name, evicted| {
+        REPORTED.lock().unwrap().push((name.to_owned(), evicted.as_ref().ok().copied()));
+    });
+    let evictor = recaller.evictor();
+    let soon = Duration::from_millis(1);
+    for database in [first, first, second, first] {
+        assert_eq!(evictor.evict(database, soon).unwrap(), None, "it goes on");
+    }
+    let pending = evictor.pending(10);
+    let databases: Vec<_> = pending.iter().map(|it| it.database).collect();
+    assert_eq!(databases, [first, second], "each once, in the order of arrival");
+    assert_eq!(evictor.evict(run7, LONG).unwrap(), Some(5), "another store holds it up not");
+    assert_eq!((evictor.counts().waiting, evictor.counts().done), (2, 1));
+    assert_eq!(of.files(), ["first.root", "second.root"]);
+    of.catalogue.pin_file(second, &FilePin { holder: "ann".into(), until_us: None }).unwrap();
+    fs::write(of.top().join("go"), b"").unwrap();
+    while evictor.counts().waiting > 0 || REPORTED.lock().unwrap().len() < 2 {
+        std::thread::yield_now();
+    }
+    let reported = REPORTED.lock().unwrap().clone();
+    assert_eq!(reported, [("first".to_owned(), Some(5)), ("second".to_owned(), None)]);
+    assert_eq!((evictor.counts().done, evictor.counts().failed), (2, 1));
+    assert_eq!(of.files(), ["second.root"]);
+    let refused = evictor.evict(second, LONG).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
 }

@@ -188,7 +188,8 @@ pub trait Storage: Send + Sync + 'static {
     ) -> StorageResult<Option<Duration>> {
         self.metadata(path, opaque).map(|_| None)
     }
-    /// Removes a file from this server's disk if mass storage has it. A storage without one ignores it.
+    /// Removes a file from this server's disk if mass storage has it; later if that takes its time to tell. A storage
+    /// without one ignores it.
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         self.metadata(path, opaque).map(drop)
     }

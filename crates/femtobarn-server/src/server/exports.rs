@@ -140,7 +140,21 @@ fn recaller(service: &FederationService) -> Result<Option<Arc<Recaller>>, StartE
     let archive = Archive::open(service.catalog().clone());
     let archive = archive.map_err(|error| StartError::Config(error.to_string()))?;
     let has_stores = !archive.settings().stores.is_empty();
-    Ok(has_stores.then(|| Arc::new(Recaller::new(Arc::new(archive)))))
+    let recaller = || Recaller::new(Arc::new(archive)).reporting_evictions(report_eviction);
+    Ok(has_stores.then(|| Arc::new(recaller())))
+}
+
+/// Logs an eviction whose client did not wait for it.
+fn report_eviction(archive: &Archive, database: &str, evicted: &femtobarn_archive::Result<u64>) {
+    let federation = archive.folder();
+    match evicted {
+        Ok(bytes) => {
+            tracing::info!(federation = %federation.display(), database, bytes, "left the disk")
+        }
+        Err(error) => {
+            tracing::warn!(federation = %federation.display(), database, %error, "stays on the disk");
+        }
+    }
 }
 
 /// What applies the rules of a federation; none if its settings do not say how often.

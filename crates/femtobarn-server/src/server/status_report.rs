@@ -201,7 +201,7 @@ pub(super) fn cache_status((name, cache): &(String, Arc<CachedOrigin>)) -> Cache
 }
 
 pub(super) fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> RecallStatus {
-    let counts = recaller.counts();
+    let (counts, evictions) = (recaller.counts(), recaller.evictor().counts());
     RecallStatus {
         name: name.clone(),
         waiting: counts.waiting,
@@ -210,6 +210,9 @@ pub(super) fn recall_status((name, recaller): &(String, Arc<Recaller>)) -> Recal
         bytes: counts.bytes,
         failed: counts.failed,
         estimate_errors_seconds: counts.estimate_errors_seconds,
+        evictions_waiting: evictions.waiting,
+        evictions_done: evictions.done,
+        evictions_failed: evictions.failed,
     }
 }
 

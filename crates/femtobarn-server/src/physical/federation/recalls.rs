@@ -16,6 +16,9 @@ use crate::physical::{
     WantedBy,
 };
 
+/// How long a client waits for the outcome of an eviction.
+const EVICTION_WAIT: Duration = Duration::from_secs(2);
+
 impl FederationStorage {
     /// Where a database's file is; none if the federation has no stores.
     pub(super) fn residence(&self, row: &DatabaseRow) -> StorageResult<Option<Residence>> {
@@ -34,10 +37,11 @@ impl FederationStorage {
         recaller.recall(row.id, wanted).map_err(|error| archive_error("stage", &row.name, error))
     }
 
-    /// Removes a database's file from the disk, if its copies and pins allow it.
+    /// Removes a database's file from the disk, if its copies and pins allow it; later if its stores take their time to
+    /// tell of the copies.
     pub(super) fn evict_database(&self, row: &DatabaseRow) -> StorageResult<()> {
         let Some(recaller) = &self.recaller else { return Ok(()) };
-        let evicted = recaller.archive().evict(row.id, &mut |_| true);
+        let evicted = recaller.evictor().evict(row.id, EVICTION_WAIT);
         evicted.map(drop).map_err(|error| archive_error("evict", &row.name, error))
     }
 

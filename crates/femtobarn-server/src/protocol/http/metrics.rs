@@ -75,7 +75,7 @@ const EXPORTS: [Metric<ExportStatus>; 2] = [
     ("free_bytes", "gauge", "Bytes of it that can be written", |e| e.free_bytes as f64),
 ];
 
-const RECALLS: [Metric<RecallStatus>; 6] = [
+const RECALLS: [Metric<RecallStatus>; 9] = [
     ("waiting", "gauge", "Recalls from stores that wait or are carried out", |it| {
         it.waiting as f64
     }),
@@ -86,6 +86,18 @@ const RECALLS: [Metric<RecallStatus>; 6] = [
     ("estimate_errors_seconds_total", "counter", "Seconds between estimated and real ends", |it| {
         it.estimate_errors_seconds
     }),
+    ("evictions_waiting", "gauge", "Evictions for clients that wait or are carried out", |it| {
+        it.evictions_waiting as f64
+    }),
+    ("evictions_done_total", "counter", "Evictions for clients that left no file", |it| {
+        it.evictions_done as f64
+    }),
+    (
+        "evictions_failed_total",
+        "counter",
+        "Evictions for clients that were refused or failed",
+        |it| it.evictions_failed as f64,
+    ),
 ];
 
 const STORES: [Metric<StoreStatus>; 1] = [(
