@@ -9,7 +9,7 @@ import numpy as np
 from ._data.arrays import columns_of, tree_length
 from ._data.rows import rows_of
 from ._exceptions import InvalidError
-from ._views.friends import check_not_longer
+from ._views.friends import check_friend
 
 if TYPE_CHECKING:
     from ._objects.objects import Object
@@ -27,7 +27,7 @@ class FriendWriter:
         """The container that has the columns, as to update them."""
         self.of = of
         """Path of the partner."""
-        check_not_longer(self._path, container.num_entries, self._partner())
+        check_friend(self._path, container.num_entries, self._partner())
 
     @property
     def missing(self) -> View[Object]:

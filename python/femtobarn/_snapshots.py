@@ -149,8 +149,8 @@ class Snapshot(Mapping[str, View[Object]]):
         NotFoundError
             If a container does not exist; near misses are named.
         InvalidError
-            If a friend lacks values for some objects, has more entries than the container, or would have the
-            name of another field.
+            If a friend is the container itself, lacks values for some objects, has more entries than the
+            container, or would have the name of another field.
 
         Examples
         --------

@@ -209,7 +209,7 @@ class Transaction:
         NotFoundError
             If the partner does not exist, or the friend does not and `create` is false.
         InvalidError
-            If the friend has more entries than the partner, or objects of another class.
+            If the friend is the partner, or has more entries than that, or objects of another class.
 
         Examples
         --------

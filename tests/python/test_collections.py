@@ -82,6 +82,12 @@ def test_parts_of_collections(runs: fb.Federation) -> None:
     assert (run.count, run.least, run.most) == (11, 1, 3)
 
 
+def test_the_source_is_never_missing(runs: fb.Federation) -> None:
+    events = runs.collection("run*/events")
+    assert len(events.arrays(where="source is None")) == 0
+    assert len(events.arrays(where="source is not None and run == 3")) == len(events.arrays(where="run == 3"))
+
+
 def test_classes_may_differ(runs: fb.Federation) -> None:
     both = runs.collection("run3/events", "other/*", source="where_from")
     array = both.arrays(["run", "extra", "where_from", "muons"])

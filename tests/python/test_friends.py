@@ -265,6 +265,8 @@ def test_objects_deleted_at_the_end_need_no_friend(run1: fb.Federation) -> None:
             "object .* of old/scores was deleted, but not that of run1/events",
         ),
         (["run1/events"], {"old.bdt": "ml/scores"}, "'old.bdt' cannot be the name of a field for ml/scores"),
+        (["run1/events", "run1/events"], {}, "run1/events cannot be a friend of itself"),
+        (["run1/events"], {"again": "run1/events"}, "run1/events cannot be a friend of itself"),
         (["run1/events"], {"": "ml/scores"}, "'' cannot be the name of a field for ml/scores"),
     ],
 )
@@ -306,6 +308,8 @@ def test_wrong_values_are_refused(run1: fb.Federation) -> None:
             txn.friend("scores", of="run1/events")
         with pytest.raises(fb.InvalidError, match="friend of another container"):
             txn.friend("run1/events", of="ml/scores")
+        with pytest.raises(fb.InvalidError, match="cannot be a friend of itself"):
+            txn.friend("run1/events", of="run1/events")
         with pytest.raises(fb.NotFoundError, match='did you mean "events"'):
             txn.friend("ml/scores", of="run1/event")
 

@@ -74,6 +74,8 @@ def test_some_objects(runs: fb.Federation) -> None:
     view = runs["run2/events"]  # Without its second event.
     assert view.head(2)["name"].to_list() == ["a", "c"]
     assert view.head()["name"].to_list() == ["a", "c", "d"]
+    assert view.head(-1)["name"].to_list() == ["a", "c"], "all but the last"
+    assert len(view.head(-9)) == 0
     sample = view.sample(2, seed=5)
     assert sample["name"].to_list() == view.sample(2, seed=5)["name"].to_list()
     assert set(sample["name"].to_list()) < set("acd")

@@ -73,11 +73,13 @@ class _Known(ast.NodeTransformer):
 
 
 def _compared(left: Any, operator: ast.cmpop, right: Any) -> bool | None:
-    """Return whether a comparison of constants holds; None if it is not one of texts."""
+    """Return whether a comparison of constants holds; None if it is not one of texts or with None."""
     if isinstance(operator, ast.Eq | ast.NotEq):
         return (left == right) is isinstance(operator, ast.Eq)
     if isinstance(operator, ast.In | ast.NotIn):
         return (left in right) is isinstance(operator, ast.In)
+    if isinstance(operator, ast.Is | ast.IsNot) and right is None:
+        return (left is None) is isinstance(operator, ast.Is)
     return None
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .._femtobarn import ViewHandle
     from .._snapshots import Snapshot
 
-__all__ = ["FriendView", "check_not_longer", "fields_of_friends", "with_friends"]
+__all__ = ["FriendView", "check_friend", "fields_of_friends", "with_friends"]
 
 
 class FriendHandle:
@@ -217,13 +217,15 @@ def with_friends(partner: View, friends: Mapping[str, View]) -> View:
                 f"{name!r} is a field of {partner.name}; give the friend another name, such as "
                 f"{name}_2={friend.name!r}"
             )
-        check_not_longer(friend.name, friend._handle.entries, partner)
+        check_friend(friend.name, friend._handle.entries, partner)
         _check_complete(friend, partner)
     return FriendView(FriendHandle(partner, friends))
 
 
-def check_not_longer(name: str, entries: int, partner: View) -> None:
-    """Refuse a friend with entries that its partner does not have."""
+def check_friend(name: str, entries: int, partner: View) -> None:
+    """Refuse a friend that is its partner, or has entries that the partner does not have."""
+    if name == partner.name:
+        raise InvalidError(f"{name} cannot be a friend of itself: a friend is another container")
     if entries > partner._handle.entries:
         raise InvalidError(
             f"{name} has {entries:,} entries, and {partner.name} only {partner._handle.entries:,}: it is a "

@@ -115,8 +115,8 @@ def _empty(binning: Mapping[str, Any], ranges: Mapping[str, Values], weight: str
             axes.append(_axis(hist.axis, path, bins, ranges))
         except (ValueError, TypeError) as error:
             raise InvalidError(
-                f"hist: the bins of {path!r} are a number, (number, low, high), a list of edges, or an axis "
-                f"of hist, not {bins!r}: {error}"
+                f"hist: the bins of {path!r} are a number of 1 or more, (number, low, high) with finite "
+                f"limits that differ, a list of two or more rising edges, or an axis of hist, not {bins!r}"
             ) from error
     return hist.Hist(*axes, storage=hist.storage.Weight() if weight else hist.storage.Double())
 

@@ -40,7 +40,24 @@ class Summaries(Columns):
         raise NotImplementedError
 
     def head(self, count: int = 5) -> Self:
-        """Return the first objects."""
+        """Return the first objects.
+
+        Parameters
+        ----------
+        count
+            How many; a negative number stands for all but the last ones, as in pandas.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(10)})
+        >>> len(fed["d/numbers"].head(3)), len(fed["d/numbers"].head(-1))
+        (3, 9)
+        """
         found: Self = self[:count]
         return found
 
