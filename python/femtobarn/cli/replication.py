@@ -84,8 +84,8 @@ def promote_copy(options: argparse.Namespace) -> None:
     text = f"{options.folder} leads generation {done.generation}, from commit {done.csn} on"
     text += "".join(f"\nrepair before it is written to: {database}" for database in done.unsound)
     text += "".join(
-        f"\nnot marked, so a former leader may still remove objects there, until femtobarn apply-rules: "
-        f"{store}"
+        "\nnot marked yet, so the former leader may still remove objects there (femtobarn apply-rules tries "
+        f"again): {store}"
         for store in done.unmarked
     )
     if done.untold_leader:
