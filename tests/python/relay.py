@@ -1,4 +1,4 @@
-"""A way to a server on which what comes back is counted, and can be held up."""
+"""A way to a server on which what passes is counted, and what comes back can be held up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Relay:
         self._flows = threading.Event()
         self._flows.set()
         self._lock = threading.Lock()
-        self._bytes = 0
+        self._bytes = {True: 0, False: 0}
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self._accepting = threading.Thread(target=self._accept)
@@ -33,7 +33,13 @@ class Relay:
     def bytes(self) -> int:
         """What the server has sent."""
         with self._lock:
-            return self._bytes
+            return self._bytes[True]
+
+    @property
+    def asked(self) -> int:
+        """The bytes that the server was sent."""
+        with self._lock:
+            return self._bytes[False]
 
     def hold(self) -> None:
         """Let nothing come back, without telling anybody."""
@@ -74,8 +80,8 @@ class Relay:
             while piece := source.recv(1 << 16):
                 if comes_back:
                     self._flows.wait()
-                    with self._lock:
-                        self._bytes += len(piece)
+                with self._lock:
+                    self._bytes[comes_back] += len(piece)
                 target.sendall(piece)
             target.shutdown(socket.SHUT_WR)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import struct
 import subprocess
 import zlib
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from socket import SocketIO
 
 import numpy as np
 import pytest
@@ -19,6 +22,7 @@ from relay import Relay, relay
 from s3_servers import S3_SERVERS, s3_server
 from server_settings import QUICK_STOP
 from stored_points import VALUES, Point, files
+from waiting import wait_for
 
 import femtobarn as fb
 
@@ -186,6 +190,58 @@ def test_vector_reads_get_exactly_their_ranges(served: Site) -> None:
         assert all(served.content[it.offset : it.offset + it.length] == it.buffer for it in answer.chunks)
         assert served.way.bytes - before < EXTRA * 1000 * 2000 + 1000 * 500, "with the heads of the answers"
     served.check_stayed()
+
+
+def test_reads_that_arrive_together_wait_for_the_store_together(served: Site) -> None:
+    with closing(socket.create_connection(("127.0.0.1", served.server.port), timeout=60)) as client:
+        client.sendall(struct.pack(">5i", 0, 0, 0, 4, 2012))
+        assert answer(client, b"")[:4] == struct.pack(">i", 0x520)
+        answer(client, request(3007, struct.pack(">i8s4B", 1, b"tester", 0, 0, 5, 0)))
+        opening = struct.pack(">HH12x", 0, 0x10)
+        handle = answer(client, request(3010, opening, b"/lhc.fed/run7.root"))[:4]
+
+        def read(at: int) -> bytes:
+            return request(3013, struct.pack(">4sqi", handle, at, 1 << 20))
+
+        assert answer(client, read(0)) == served.content[: 1 << 20]
+        before = served.way.asked
+        answer(client, read(1 << 20))
+        each, before = served.way.asked - before, served.way.asked
+        places = [number << 20 for number in range(2, 6)]
+        served.way.hold()
+        try:
+            client.sendall(b"".join(map(read, places)))
+            wait_for(lambda: served.way.asked - before > each * (len(places) - 1))
+        finally:
+            served.way.let_go()
+        for at in places:
+            assert answer(client, b"") == served.content[at : at + (1 << 20)]
+    served.check_stayed()
+
+
+def request(code: int, parameters: bytes, body: bytes = b"") -> bytes:
+    """A request of XRootD's protocol."""
+    return struct.pack(">HH16si", 1, code, parameters, len(body)) + body
+
+
+def answer(client: socket.socket, asked: bytes) -> bytes:
+    """Send a request, and return its whole answer."""
+    client.sendall(asked)
+    body, status = b"", 4000
+    with client.makefile("rb", buffering=0) as answers:
+        while status == 4000:
+            _, status, length = struct.unpack(">HHi", whole(answers, 8))
+            body += whole(answers, length)
+    assert status == 0, body
+    return body
+
+
+def whole(answers: SocketIO, length: int) -> bytes:
+    """So many bytes, in as many pieces as they come."""
+    found = b""
+    while len(found) < length:
+        found += answers.read(length - len(found)) or b""
+    return found
 
 
 def test_snapshots_in_the_path_are_read_in_place(served: Site) -> None:

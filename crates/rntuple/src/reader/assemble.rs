@@ -26,6 +26,29 @@ impl Reader {
         runs: &[Range<u64>],
         is_sequential: bool,
     ) -> Result<Array> {
+        let segments = self.segments(runs)?;
+        let is_scattered = runs.len() > 1;
+        let elements = Elements { is_scattered, ..self.elements() };
+        let is_announced =
+            !self.source.is_remote() || elements.announce_fields(nodes, &segments, is_sequential);
+        elements.members(nodes, &segments, |member| {
+            if !is_announced {
+                elements.announce_fields(std::slice::from_ref(member), &segments, is_sequential);
+            }
+        })
+    }
+
+    /// Announces fields of a run of entries to a remote source, before they are read one by one.
+    pub(super) fn announce(&self, nodes: &[FieldNode], run: &Range<u64>) -> Result<()> {
+        if self.source.is_remote() {
+            let segments = self.segments(std::slice::from_ref(run))?;
+            self.elements().announce_fields(nodes, &segments, false);
+        }
+        Ok(())
+    }
+
+    /// The parts of clusters that runs of entries are in.
+    fn segments(&self, runs: &[Range<u64>]) -> Result<Vec<ClusterSegment<'_>>> {
         let mut segments = Vec::with_capacity(runs.len());
         for run in runs {
             let clusters = self.clusters.overlapping(&*self.source, run)?;
@@ -36,15 +59,7 @@ impl Reader {
                 ClusterSegment { cluster, range: start..end, is_referenced: false }
             }));
         }
-        let is_scattered = runs.len() > 1;
-        let elements = Elements { is_scattered, ..self.elements() };
-        let is_announced =
-            !self.source.is_remote() || elements.announce_fields(nodes, &segments, is_sequential);
-        elements.members(nodes, &segments, |member| {
-            if !is_announced {
-                elements.announce_fields(std::slice::from_ref(member), &segments, is_sequential);
-            }
-        })
+        Ok(segments)
     }
 
     pub(crate) fn elements(&self) -> Elements<'_> {

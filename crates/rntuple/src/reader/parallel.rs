@@ -28,6 +28,9 @@ impl Reader {
             return self.read(projection, entries);
         }
         let is_sequential = self.continues_last_read(&entries);
+        // All together first, so that not every field takes a round trip. A thread announces its field once more: what is
+        // not on its way by then is fetched for it.
+        self.announce(nodes, &entries)?;
         let next = AtomicUsize::new(0);
         let work = || {
             let mut read = vec![];

@@ -71,9 +71,13 @@ impl ByteSource for RemoteBytes {
     }
 
     fn will_need(&self, ranges: &[Range<u64>]) {
-        if !ranges.is_empty() {
+        let mut announced = self.announced.lock().unwrap();
+        let is_on_its_way = |range: &Range<u64>| {
+            announced.iter().any(|known| known.start <= range.start && range.end <= known.end)
+        };
+        if !ranges.iter().all(is_on_its_way) {
             *self.trips.lock().unwrap() += 1;
-            self.announced.lock().unwrap().extend_from_slice(ranges);
+            announced.extend_from_slice(ranges);
         }
     }
 
@@ -141,6 +145,21 @@ fn scattered_entries_take_as_many_round_trips_as_one() {
     assert_eq!(objects.len(), wanted.len());
     for position in 0..objects.len() {
         assert_eq!(objects.value(position).unwrap(), wanted.value(position).unwrap());
+    }
+}
+
+#[test]
+fn threads_that_read_a_field_each_take_as_many_round_trips_as_one_thread() {
+    let (remote, reader, local) = opened(ENTRIES);
+    for threads in [2, 4] {
+        remote.trips();
+        remote.announced();
+        let entries = threads as u64 * 700..threads as u64 * 700 + 600;
+        let objects = reader.read_in_parallel(&reader.select_all(), entries.clone(), threads);
+        let trips = remote.trips();
+        assert!(trips <= 3, "{trips}");
+        let wanted = local.read(&local.select_all(), entries).unwrap();
+        assert_eq!(objects.unwrap().value(599).unwrap(), wanted.value(599).unwrap());
     }
 }
 

@@ -8,14 +8,16 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use xrd::request::{Chkpoint, Request};
 use xrd::response::Response;
+use xrd::segment::Segment;
 use xrd::{
     ErrorCode, Failure, HandshakeAnswer, ProtocolVersion, ReceivedRequest, RequestCode,
     RequestEvent, StreamId,
 };
 
 use super::connection::{Event, RootConnection, Stage};
-use super::handler::RequestHandler;
+use super::handler::{RequestHandler, file_of};
 use super::open::abandon;
+use super::read::AHEAD_BYTES;
 use super::redirects::RedirectableRequest;
 use super::responses::failed;
 use super::transfer::{Delegated, DelegatedWork};
@@ -63,6 +65,7 @@ impl RootConnection {
         if let Some(session) = self.session() {
             session.count_received(input.len() as u64);
         }
+        let mut is_announced = false;
         loop {
             match self.framer.next(&mut input) {
                 Ok(None) => return Ok(()),
@@ -71,7 +74,13 @@ impl RootConnection {
                     let answer = HandshakeAnswer { version: ProtocolVersion::CURRENT, data_server };
                     self.push(&answer.encode()).await?;
                 }
-                Ok(Some(RequestEvent::Request(request))) => self.on_request(request).await?,
+                Ok(Some(RequestEvent::Request(request))) => {
+                    if !is_announced && self.reads_elsewhere(&request) {
+                        self.announce_arrived(input.clone());
+                        is_announced = true;
+                    }
+                    self.on_request(request).await?;
+                }
                 Ok(Some(RequestEvent::Data { bytes, remaining, .. })) => {
                     self.on_data(bytes, remaining).await?;
                     if remaining == 0 {
@@ -93,6 +102,33 @@ impl RootConnection {
                 && !input.is_empty()
             {
                 return Err(io::Error::other("bytes arrived before the stream was bound"));
+            }
+        }
+    }
+
+    /// Whether a request reads a file on another machine.
+    fn reads_elsewhere(&self, received: &ReceivedRequest) -> bool {
+        let Some(session) = self.session() else { return false };
+        let first = segments_of(received).first();
+        first.is_some_and(|first| file_of(session, first.handle).is_ok_and(|file| file.is_remote))
+    }
+
+    /// Announces what the reads that have arrived with another one read of files on other machines. They are answered one
+    /// after the other, but wait together.
+    fn announce_arrived(&self, mut input: Bytes) {
+        let Some(session) = self.session() else { return };
+        let (mut framer, mut left) = (self.framer.clone(), AHEAD_BYTES);
+        while left > 0
+            && let Ok(Some(RequestEvent::Request(received))) = framer.next(&mut input)
+        {
+            for segment in segments_of(&received) {
+                let length = u64::from(segment.length).min(left);
+                if let Ok(file) = file_of(session, segment.handle)
+                    && let Some(interface) = file.file.ready().filter(|_| file.is_remote)
+                {
+                    interface.will_need(segment.offset, length);
+                    left -= length;
+                }
             }
         }
     }
@@ -187,6 +223,16 @@ impl RootConnection {
             self.service.logical.sessions.remove(&session);
             abandon(Arc::clone(&self.service.logical), session).await;
         }
+    }
+}
+
+/// What a request reads.
+fn segments_of(received: &ReceivedRequest) -> &[Segment] {
+    match &received.request {
+        Ok(Request::Read(read)) => std::slice::from_ref(&read.segment),
+        Ok(Request::PgRead(read)) => std::slice::from_ref(&read.segment),
+        Ok(Request::ReadV(read)) => &read.segments,
+        _ => &[],
     }
 }
 

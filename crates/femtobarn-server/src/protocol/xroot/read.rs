@@ -35,7 +35,7 @@ const SMALL_BYTES: usize = 64 * 1024;
 const PART_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Bytes of a long read that are announced to the storage in advance.
-const AHEAD_BYTES: u64 = 4 * PART_BYTES;
+pub(super) const AHEAD_BYTES: u64 = 4 * PART_BYTES;
 
 impl RootConnection {
     pub(super) async fn read_request(&mut self, stream: StreamId, read: Read) -> io::Result<()> {

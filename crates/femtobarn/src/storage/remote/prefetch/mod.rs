@@ -140,8 +140,12 @@ impl Prefetcher {
         }
         let mut schedule = self.schedule.lock();
         let Some(first) = ranges.first() else { return };
+        let buffers = schedule.buffers();
+        if ranges.iter().all(|range| without_buffered(&buffers, range.clone()).is_none()) {
+            return;
+        }
         let is_buffered =
-            schedule.buffers().iter().any(|buffer| buffer.end_of_range_at(first.start).is_some());
+            buffers.iter().any(|buffer| buffer.end_of_range_at(first.start).is_some());
         // A range that is one request in any case needs no plan.
         let is_one_request =
             ranges.len() == 1 && first.end - first.start <= schedule.plans.first_bytes();
