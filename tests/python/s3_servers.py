@@ -1,4 +1,10 @@
-"""Real S3 servers."""
+"""Real S3 servers.
+
+rclone's always judges, since a package of Python's has its program. versitygw's judges where the variable
+`VERSITYGW` names its program: PyPI, npm and Debian have none, and to build its Go module with a Go that is
+there already took 144 s of CPU, which is more than the tests that it would judge. After a change of the store
+it is worth that: `go install github.com/versity/versitygw/cmd/versitygw@latest`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +20,7 @@ from waiting import free_port, wait_for_port
 __all__ = ["S3_SERVERS", "s3_server"]
 
 S3_SERVERS = ["rclone", *(["versitygw"] if "VERSITYGW" in os.environ else [])]
-"""A second server is tried where the environment says that it is installed."""
+"""The servers that judge here."""
 
 
 @contextmanager
