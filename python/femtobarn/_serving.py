@@ -36,10 +36,11 @@ def serve(
         is given as ``"folder=/name"``.
     cache_of
         ``root://`` URL of another server's files: they are served, read-only, under the path of the URL, and
-        what is read of them is kept in the one folder that is given.
+        what is read of them is kept in the folder that is given. Of several folders, on a disk each, every
+        file is kept in one, and those whose disk fails are used no more.
     cache_bytes
-        Bytes that may be kept there, by default four fifths of the file system; above it, what was closed the
-        longest ago leaves.
+        Bytes that may be kept in each folder, by default four fifths of its file system; above it, what was
+        closed the longest ago leaves.
     redirect_to
         ``root://`` URLs of servers with the same path, and no folders: clients that ask for a file below the
         path are redirected to one of the servers that have it.
@@ -77,8 +78,8 @@ def serve(
     pairs = [_folder_and_name(os.fspath(folder)) for folder in folders]
     if cache_bytes is not None and cache_of is None:
         raise InvalidError("cache_bytes needs cache_of")
-    if cache_of is not None and len(pairs) != 1:
-        raise InvalidError(f"a cache is kept in one folder, and {len(pairs)} are given")
+    if cache_of is not None and any(name for _, name in pairs[1:]):
+        raise InvalidError("the folders of a cache are served under one name: give it to the first")
     cache = None if cache_of is None else (cache_of, cache_bytes)
     to, caches = _as_list(redirect_to), _as_list(redirect_caches)
     handle = ServerHandle.start(text, pairs, cache, to, caches, port, address, anonymous, read_only)

@@ -24,7 +24,7 @@ pub struct ServerHandle {
 /// Arguments that override a configuration file.
 struct ConfigOverrides {
     folders: Vec<(PathBuf, String)>,
-    /// What the folder is a cache of; there is one folder then.
+    /// What the folders are a cache of.
     cache: Option<CacheConfig>,
     redirect_to: Vec<String>,
     redirect_caches: Vec<String>,
@@ -38,7 +38,9 @@ impl ConfigOverrides {
     /// The configuration of a file with these overrides.
     fn config(&self, text: &str) -> Result<Config, String> {
         let mut config = Config::from_toml(text)?;
-        for (folder, name) in &self.folders {
+        // Of a cache, the first folder is the export, and keeps files together with the others.
+        let exports = if self.cache.is_some() { 1 } else { self.folders.len() };
+        for (folder, name) in self.folders.iter().take(exports) {
             config.export(folder.clone(), name.clone());
             if let Some(export) = config.exports.last_mut() {
                 export.cache.clone_from(&self.cache);
@@ -76,14 +78,17 @@ impl ServerHandle {
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
         let anonymous = anonymous.as_deref().map(str::parse).transpose().map_err(invalid)?;
+        let folders: Vec<(PathBuf, String)> =
+            folders.into_iter().map(|(path, name)| (path.into(), name.into())).collect();
         let cache = cache.map(|(of, bytes)| CacheConfig {
             of: of.into(),
+            more_folders: folders.iter().skip(1).map(|(folder, _)| folder.clone()).collect(),
             bytes,
             immutable: false,
             idle_seconds: None,
         });
         let overrides = ConfigOverrides {
-            folders: folders.into_iter().map(|(path, name)| (path.into(), name.into())).collect(),
+            folders,
             cache,
             redirect_to: strings(redirect_to),
             redirect_caches: strings(redirect_caches),

@@ -209,15 +209,17 @@ pub struct QueuedRecallStatus {
     pub remaining_seconds: u64,
 }
 
-/// A cache of another server. All but `used_bytes` and `limit_bytes` are sums since the server started.
+/// A cache of another server. All but what it takes of its disks are sums since the server started.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CacheStatus {
     /// The name of the export.
     pub name: String,
-    /// Bytes that it takes of its disk.
+    /// Bytes that it takes of its disks.
     pub used_bytes: u64,
     /// Bytes that it may take.
     pub limit_bytes: u64,
+    /// Its folders, each on a disk of its own if there are several.
+    pub disks: Vec<CacheDiskStatus>,
     /// Bytes that were read through it.
     pub read_bytes: u64,
     /// Bytes that came from the origin.
@@ -226,8 +228,28 @@ pub struct CacheStatus {
     pub evicted_bytes: u64,
     /// Pages that were found damaged on the disk, and fetched again.
     pub damaged_pages: u64,
-    /// How often the disk refused to keep pages.
+    /// How often a disk refused to keep pages, or to give them.
     pub failures: u64,
+}
+
+impl CacheStatus {
+    /// Its folders that are not used any more.
+    pub fn failed_disks(&self) -> impl Iterator<Item = &CacheDiskStatus> {
+        self.disks.iter().filter(|disk| !disk.why_failed.is_empty())
+    }
+}
+
+/// A folder of a cache.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CacheDiskStatus {
+    /// Its path on the server.
+    pub folder: String,
+    /// Bytes that the cache takes of it.
+    pub used_bytes: u64,
+    /// Bytes that the cache may take of it.
+    pub limit_bytes: u64,
+    /// Why it is not used until the server starts again; empty while it is.
+    pub why_failed: String,
 }
 
 /// A cache, and which of its files leave next.

@@ -32,10 +32,10 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cache-of",
         metavar="URL",
-        help="serve the files of another root:// server, and keep in FOLDER what is read of them",
+        help="serve the files of another root:// server, and keep what is read of them in FOLDER, one a disk",
     )
     parser.add_argument(
-        "--cache-size", metavar="SIZE", help='how much is kept, such as "2 TB" (four fifths of the disk)'
+        "--cache-size", metavar="SIZE", help='how much each keeps, such as "2 TB" (four fifths of its disk)'
     )
     parser.add_argument(
         "--redirect-to",

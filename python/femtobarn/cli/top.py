@@ -156,9 +156,16 @@ def _caches(status: dict[str, Any]) -> list[str]:
          c["fetched_bytes"], c["evicted_bytes"]])]
         for c in status["caches"]
     ]  # fmt: skip
-    return _table(
+    lines = _table(
         ["cache", "on the disk", "at most", "read", "from the origin", "left"], rows, {1, 2, 3, 4, 5}
     )
+    disks = [
+        [d["folder"], c["name"], human_size(d["used_bytes"]), human_size(d["limit_bytes"]),
+         f"failed: {d['why_failed']}" if d["why_failed"] else "in use"]
+        for c in status["caches"] if len(c["disks"]) > 1
+        for d in sorted(c["disks"], key=lambda disk: not disk["why_failed"])
+    ]  # fmt: skip
+    return lines + _table(["disk of a cache", "cache", "on the disk", "at most", "state"], disks, {2, 3})
 
 
 def _leaving(status: dict[str, Any]) -> list[str]:

@@ -38,7 +38,10 @@ pub struct ExportConfig {
 pub struct CacheConfig {
     /// The `root://` URL whose files are served.
     pub of: String,
-    /// Bytes of files that are kept; by default, four fifths of the file system.
+    /// Folders beside that of the export, on disks of their own; each file is kept in one of them all.
+    #[serde(default)]
+    pub more_folders: Vec<PathBuf>,
+    /// Bytes of files that are kept in each folder; by default, four fifths of its file system.
     pub bytes: Option<u64>,
     /// Files of the origin never change, so it is not asked about those of which something is kept.
     #[serde(default)]

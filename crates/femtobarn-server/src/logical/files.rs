@@ -148,6 +148,10 @@ impl Files {
     ) -> StorageResult<Option<(Arc<SharedFile>, Metadata)>> {
         let found = self.open.lock().get(key).and_then(Weak::upgrade);
         let Some(shared) = found else { return Ok(None) };
+        // It may have been so when it was opened, and not any more.
+        if !shared.ready().is_none_or(|open| open.can_be_shared()) {
+            return Ok(None);
+        }
         let metadata = self.exports.metadata(&key.path, opaque)?;
         let is_allowed = if key.write { metadata.is_writable } else { metadata.is_readable };
         Ok((metadata.id == shared.id && is_allowed).then_some((shared, metadata)))

@@ -32,7 +32,7 @@ mod throttle;
 
 pub use femtobarn_archive::WantedBy;
 
-pub use cache::{CacheCounts, CacheUse, CachedOrigin, LeavingFile, LeavingFiles};
+pub use cache::{CacheCounts, CacheDisk, CacheUse, CachedOrigin, LeavingFile, LeavingFiles};
 pub use error::{StorageError, StorageResult};
 pub use faulty::{FaultEffect, FaultInjector, FaultyStorage, InjectedFault};
 pub use federation::{FederationStorage, InPlaceCounts, Permit, Writers};

@@ -1,6 +1,6 @@
 //! Exports: opens the folders of a configuration as storages under their names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -219,7 +219,7 @@ fn files(export: &ExportConfig) -> Result<Arc<dyn Storage>, StartError> {
     Ok(files)
 }
 
-/// The files of another server, kept in an export's folder.
+/// The files of another server, kept in an export's folder and its others.
 fn cached_origin(
     export: &ExportConfig,
     cache: &config::CacheConfig,
@@ -227,8 +227,8 @@ fn cached_origin(
     if !export.faults.is_empty() {
         return Err(StartError::Config(format!("the cache of {} has no faults", cache.of)));
     }
-    let origin =
-        CachedOrigin::new(origin_url(cache)?, &export.folder, cache.bytes, cache.immutable);
+    let folders = std::iter::once(&export.folder).chain(&cache.more_folders).map(PathBuf::as_path);
+    let origin = CachedOrigin::new(origin_url(cache)?, folders, cache.bytes, cache.immutable);
     let idle = cache.idle_seconds.map(|seconds| Duration::from_secs(seconds.get()));
     origin.map(|origin| Arc::new(origin.leaving(idle))).map_err(system_error)
 }

@@ -17,11 +17,11 @@ use crate::logical::latency::{Latencies, RequestKind};
 use crate::logical::redirector::DataServer;
 use crate::logical::request_counts::ClientProtocol;
 use crate::logical::sessions::ClientSession;
-use crate::physical::{CachedOrigin, InPlaceCounts, Storage, StoragePath};
+use crate::physical::{CacheDisk, CachedOrigin, InPlaceCounts, Storage, StoragePath};
 use crate::status::{
-    CacheStatus, ClusterStatus, CopyServerStatus, DataServerStatus, DiskStatus, ExportStatus,
-    FederationStatus, FileStatus, FollowerStatus, InPlaceStatus, LatencyStatus, LockStatus,
-    ProtocolStatus, RecallStatus, ServerStatus, SessionStatus, StoreStatus, Totals,
+    CacheDiskStatus, CacheStatus, ClusterStatus, CopyServerStatus, DataServerStatus, DiskStatus,
+    ExportStatus, FederationStatus, FileStatus, FollowerStatus, InPlaceStatus, LatencyStatus,
+    LockStatus, ProtocolStatus, RecallStatus, ServerStatus, SessionStatus, StoreStatus, Totals,
 };
 
 /// Rows of each kind in a status.
@@ -192,11 +192,21 @@ pub(super) fn cache_status((name, cache): &(String, Arc<CachedOrigin>)) -> Cache
         name: name.clone(),
         used_bytes: usage.used,
         limit_bytes: usage.limit,
+        disks: cache.disks().into_iter().map(cache_disk_status).collect(),
         read_bytes: read(&counts.read),
         fetched_bytes: read(&counts.fetched),
         evicted_bytes: read(&counts.evicted),
         damaged_pages: read(&counts.damaged),
         failures: read(&counts.failures),
+    }
+}
+
+fn cache_disk_status(disk: CacheDisk) -> CacheDiskStatus {
+    CacheDiskStatus {
+        folder: disk.folder.display().to_string(),
+        used_bytes: disk.usage.used,
+        limit_bytes: disk.usage.limit,
+        why_failed: disk.failure.unwrap_or_default(),
     }
 }
 

@@ -19,9 +19,11 @@ use nix::errno::Errno;
 use parking_lot::Mutex;
 use xrd::Location;
 
-use super::pages::{KeptPages, PAGE_BYTES, ReadMode, Version, pages_of};
+use super::header::Version;
+use super::pages::{KeptPages, PAGE_BYTES, ReadMode, pages_of};
 use super::parts::{fetch_of, pages_in, parts};
 use super::remotes::{Remote, Remotes};
+use super::room::Room;
 use super::shared::Shared;
 use crate::physical::fetch::Fetch;
 use crate::physical::{Metadata, StorageError, StoragePath, StorageResult};
@@ -44,7 +46,8 @@ pub(super) struct CachedFile {
     pub location: Location,
     pub version: Version,
     pub metadata: Metadata,
-    /// Where pages are kept.
+    /// The folder in which pages are kept, and where in it.
+    room: Arc<Room<CachedFile>>,
     stem: PathBuf,
     /// None if nothing can be kept of it.
     pages: Option<KeptPages>,
@@ -63,7 +66,7 @@ impl CachedFile {
         shared: Arc<Shared>,
         (path, location): (StoragePath, Location),
         (version, metadata): (Version, Metadata),
-        (stem, pages): (PathBuf, Option<KeptPages>),
+        (room, stem, pages): (Arc<Room<CachedFile>>, PathBuf, Option<KeptPages>),
         is_whole: bool,
     ) -> Self {
         CachedFile {
@@ -72,6 +75,7 @@ impl CachedFile {
             location,
             version,
             metadata,
+            room,
             stem,
             pages,
             remotes: Remotes::default(),
@@ -80,12 +84,26 @@ impl CachedFile {
         }
     }
 
+    /// Whether later opens find it kept elsewhere, since its disk failed.
+    pub(super) fn is_given_up(&self) -> bool {
+        self.room.failure().is_some()
+    }
+
+    /// The kept pages, as long as their disk is used.
+    fn pages(&self) -> Option<&KeptPages> {
+        self.pages.as_ref().filter(|_| !self.is_given_up())
+    }
+
     /// Fills what is kept of a range; see [`KeptPages::fill`].
     fn fill(&self, offset: u64, buffer: &mut [u8], mode: ReadMode) -> Option<Vec<Range<u64>>> {
-        match &self.pages {
-            Some(pages) => pages.fill(offset, buffer, mode),
-            None => Some(vec![pages_of(offset, buffer.len() as u64)]),
+        let Some(pages) = self.pages() else {
+            return Some(vec![pages_of(offset, buffer.len() as u64)]);
+        };
+        let lacking = pages.fill(offset, buffer, mode);
+        if let Some(error) = pages.take_refusal() {
+            self.shared.rooms.note_failure(&self.room, &error);
         }
+        lacking
     }
 
     /// The fetches of these pages, those that run already and new ones. Pages that were kept meanwhile have none.
@@ -104,7 +122,7 @@ impl CachedFile {
                 let next = running.range(page..).next().map_or(run.end, |(first, _)| *first);
                 let end = next.min(run.end);
                 // A fetch may have ended since they were found lacking.
-                let gap = match (&self.pages, reason) {
+                let gap = match (self.pages(), reason) {
                     (Some(pages), Lack::Missing) => pages.lacking(page..end),
                     (Some(_), Lack::Damaged) => self.damaged_in(page..end),
                     _ => vec![page..end],
@@ -164,14 +182,14 @@ impl CachedFile {
             let what = format!("the origin has fewer bytes of {} than it says", self.path);
             return Err(StorageError::refused(Errno::EIO, what));
         }
-        self.shared.room.counts.fetched.fetch_add(length, Ordering::Relaxed);
+        self.shared.rooms.counts.fetched.fetch_add(length, Ordering::Relaxed);
         Ok(bytes)
     }
 
     /// Keeps pages; false if the disk does not.
     fn keep(&self, first: u64, bytes: &[u8]) -> bool {
-        let room = &self.shared.room;
-        let Some(pages) = self.pages.as_ref().filter(|_| room.has_room()) else { return false };
+        let room = &self.room;
+        let Some(pages) = self.pages().filter(|_| room.has_room()) else { return false };
         if !room.is_kept(&self.stem, self) {
             return false;
         }
@@ -181,7 +199,7 @@ impl CachedFile {
                 true
             }
             Err(error) => {
-                self.shared.note_failure(&error);
+                self.shared.rooms.note_failure(room, &error);
                 false
             }
         }
@@ -195,7 +213,7 @@ impl CachedFile {
     }
 
     fn count_read(&self, bytes: usize) {
-        self.shared.room.counts.read.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.shared.rooms.counts.read.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -328,12 +346,12 @@ impl CachedFile {
 
     /// Counts pages that are kept, but whose bytes are not those that came from the origin.
     fn count_damaged(&self, lacking: &[Range<u64>]) {
-        let Some(pages) = &self.pages else { return };
+        let Some(pages) = self.pages() else { return };
         let count = |runs: &[Range<u64>]| runs.iter().map(|run| run.end - run.start).sum::<u64>();
         let missing: u64 = lacking.iter().map(|run| count(&pages.lacking(run.clone()))).sum();
         let damaged = count(lacking).saturating_sub(missing);
         if damaged > 0 {
-            self.shared.room.counts.damaged.fetch_add(damaged, Ordering::Relaxed);
+            self.shared.rooms.counts.damaged.fetch_add(damaged, Ordering::Relaxed);
             tracing::warn!(path = %self.path, damaged, "kept pages are damaged, and fetched again");
         }
     }
@@ -341,7 +359,7 @@ impl CachedFile {
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
-        if let Some(pages) = &self.pages {
+        if let Some(pages) = self.pages() {
             pages.touch();
         }
         let remotes = self.remotes.take_all();
@@ -349,10 +367,10 @@ impl Drop for CachedFile {
             // A task has to close them.
             drop(self.shared.origin.tasks.spawn(async move { drop(remotes) }));
         }
-        if !self.shared.room.is_within() {
-            let shared = Arc::clone(&self.shared);
+        if !self.room.is_within() {
+            let room = Arc::clone(&self.room);
             let tasks = &self.shared.origin.tasks;
-            drop(tasks.spawn_blocking(move || shared.room.clear_after_close()));
+            drop(tasks.spawn_blocking(move || room.clear_after_close()));
         }
     }
 }

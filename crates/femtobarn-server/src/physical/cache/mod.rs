@@ -2,8 +2,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `pages` | what is kept of one file: pages that count if their checksum matches |
-//! | `room` | the folder of all kept files, its limit, and what leaves it first |
+//! | `header`, `pages` | what is kept of one file: pages that count if their checksum matches |
+//! | `room`, `rooms` | a folder of kept files, its limit, and what leaves it first; all folders, on a disk each |
 //! | `origin` | the origin's files, over `root://` |
 //! | `parts` | pages that are fetched together |
 //! | `file`, `remotes`, `shared` | a file: kept pages, and fetches that all readers share; the origin's file; what all files share |
@@ -17,17 +17,20 @@
 //! 2. Pages are kept without syncs or a journal: after a crash, those whose checksum does not match are fetched again.
 //! 3. What is kept belongs to one version of a file, which its size, time and id at the origin tell. Every open asks the
 //!    origin; while it does not answer, what is kept is shown as it was.
-//! 4. No error of the disk fails a read.
+//! 4. No error of a disk fails a read. One that fails is given up if there are others.
 
 mod file;
+mod header;
 mod open;
 mod origin;
 mod pages;
 mod parts;
 mod remotes;
 mod room;
+mod rooms;
 mod shared;
 mod storage;
 
 pub use room::{CacheCounts, CacheUse, LeavingFile, LeavingFiles};
+pub use rooms::CacheDisk;
 pub use storage::CachedOrigin;

@@ -65,6 +65,11 @@ impl StoredFile for OpenCachedFile {
         self.file.will_need(offset, size);
     }
 
+    /// One whose disk failed is opened anew on another disk.
+    fn can_be_shared(&self) -> bool {
+        !self.file.is_given_up()
+    }
+
     /// The origin keeps what it shows for as long as its file is open.
     fn can_be_reopened(&self) -> bool {
         self.file.is_whole

@@ -15,7 +15,8 @@ use xrd::flags::{DirlistOptions, OpenOptions, StatFlags};
 use xrd::response::{DirectoryList, StatLine};
 use xrd::{ErrorCode, Location};
 
-use super::pages::{SIZE_MAX, Version};
+use super::header::Version;
+use super::pages::SIZE_MAX;
 use crate::physical::{FileKind, Metadata, Opaque, StorageError, StoragePath, StorageResult};
 
 /// Connections to the origin, over which files are spread.

@@ -16,15 +16,19 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use femtobarn_catalog::clock;
 use nix::errno::Errno;
 use nix::libc;
 
+use super::header::{
+    HEADER_BYTES, TABLE, Version, decode_header, encode_header, name_in, read_header,
+};
+
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: u64 = 4096;
-/// The extension of the table's file, and of the pages' file.
-pub(super) const TABLE: &str = "pages";
+/// The extension of the pages' file.
 pub(super) const BYTES: &str = "bytes";
 
 /// The largest size of a file.
@@ -32,21 +36,9 @@ pub(super) const SIZE_MAX: u64 = i64::MAX as u64 - PAGE_BYTES;
 
 /// Entries that are looked at together.
 const LOOKED_AT: u64 = 8192;
-const HEADER_BYTES: usize = 4096;
-/// Bytes of a header before the name.
-const LEAD_BYTES: usize = 40;
-const MAGIC: &[u8; 8] = b"FBPAGES1";
 /// The upper half of an entry of a page that is kept.
 const KEPT: u64 = 0x4b45_5054 << 32;
 const ENTRY_BYTES: u64 = 8;
-
-/// A version of a file at the origin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Version {
-    pub id: i64,
-    pub size: u64,
-    pub modified: i64,
-}
 
 /// The kept pages of one version of a file.
 #[derive(Debug)]
@@ -54,6 +46,8 @@ pub(super) struct KeptPages {
     bytes: File,
     table: File,
     size: u64,
+    /// The number of the error of the last read that the disk refused; 0 if nobody has to be told of one.
+    refused: AtomicI32,
 }
 
 /// Whether reading may wait for the disk.
@@ -138,7 +132,13 @@ impl KeptPages {
         if !is_new && bytes.metadata()?.len() != size {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(KeptPages { bytes, table, size })
+        Ok(KeptPages { bytes, table, size, refused: AtomicI32::new(0) })
+    }
+
+    /// Why the disk refused a read, if it did since somebody asked.
+    pub(super) fn take_refusal(&self) -> Option<io::Error> {
+        let number = self.refused.swap(0, Ordering::Relaxed);
+        (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
 
     /// Notes that the file was used: its time of modification is that of the last use.
@@ -211,7 +211,8 @@ impl KeptPages {
     fn entries(&self, pages: Range<u64>, mode: ReadMode) -> Option<Vec<u64>> {
         let mut bytes = vec![0; ((pages.end - pages.start) * ENTRY_BYTES) as usize];
         let offset = HEADER_BYTES as u64 + pages.start * ENTRY_BYTES;
-        let read = read_at(&self.table, &mut [io::IoSliceMut::new(&mut bytes)], offset, mode)?;
+        let slices = &mut [io::IoSliceMut::new(&mut bytes)];
+        let read = self.read_at(&self.table, slices, offset, mode)?;
         bytes[read..].fill(0);
         let words = bytes.chunks_exact(ENTRY_BYTES as usize);
         Some(words.flat_map(<[u8; 8]>::try_from).map(u64::from_le_bytes).collect())
@@ -219,30 +220,35 @@ impl KeptPages {
 
     fn read_parts(&self, parts: [&mut [u8]; 3], offset: u64, mode: ReadMode) -> Option<u64> {
         let mut slices = parts.map(io::IoSliceMut::new);
-        read_at(&self.bytes, &mut slices, offset, mode).map(|read| read as u64)
+        self.read_at(&self.bytes, &mut slices, offset, mode).map(|read| read as u64)
     }
-}
 
-/// One read. Errors count as bytes that are not there; none if it would have to wait for the disk, and must not.
-fn read_at(
-    file: &File,
-    slices: &mut [io::IoSliceMut<'_>],
-    offset: u64,
-    mode: ReadMode,
-) -> Option<usize> {
-    let Ok(offset) = libc::off_t::try_from(offset) else { return Some(0) };
-    let flags = if mode == ReadMode::NonBlocking { libc::RWF_NOWAIT } else { 0 };
-    let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
-    let count = slices.len() as libc::c_int;
-    // SAFETY: `IoSliceMut` has the layout of `iovec`, the buffers are borrowed exclusively, and the descriptor is open.
-    let read = unsafe {
-        libc::preadv2(file.as_raw_fd(), slices.as_mut_ptr().cast(), count, offset, flags)
-    };
-    match Errno::result(read) {
-        Ok(read) if mode == ReadMode::NonBlocking && (read as usize) < wanted => None,
-        Ok(read) => Some(read as usize),
-        Err(_) if mode == ReadMode::NonBlocking => None,
-        Err(_) => Some(0),
+    /// One read. Errors count as bytes that are not there, and are noted; none if it would have to wait for the disk, and
+    /// must not.
+    fn read_at(
+        &self,
+        file: &File,
+        slices: &mut [io::IoSliceMut<'_>],
+        offset: u64,
+        mode: ReadMode,
+    ) -> Option<usize> {
+        let Ok(offset) = libc::off_t::try_from(offset) else { return Some(0) };
+        let flags = if mode == ReadMode::NonBlocking { libc::RWF_NOWAIT } else { 0 };
+        let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
+        let count = slices.len() as libc::c_int;
+        // SAFETY: `IoSliceMut` has the layout of `iovec`, the buffers are borrowed exclusively, and the descriptor is open.
+        let read = unsafe {
+            libc::preadv2(file.as_raw_fd(), slices.as_mut_ptr().cast(), count, offset, flags)
+        };
+        match Errno::result(read) {
+            Ok(read) if mode == ReadMode::NonBlocking && (read as usize) < wanted => None,
+            Ok(read) => Some(read as usize),
+            Err(_) if mode == ReadMode::NonBlocking => None,
+            Err(errno) => {
+                self.refused.store(errno as i32, Ordering::Relaxed);
+                Some(0)
+            }
+        }
     }
 }
 
@@ -297,57 +303,9 @@ fn runs(first: u64, are_there: impl Iterator<Item = bool>) -> Vec<Range<u64>> {
     runs
 }
 
-/// Magic, size, time, id, length of the name, name; at the end the CRC32C of all that.
-fn encode_header(name: &[u8], version: Version) -> io::Result<[u8; HEADER_BYTES]> {
-    let mut header = [0; HEADER_BYTES];
-    let numbers = [
-        version.size.to_le_bytes(),
-        version.modified.to_le_bytes(),
-        version.id.to_le_bytes(),
-        (name.len() as u64).to_le_bytes(),
-    ];
-    let lead = [MAGIC.as_slice(), numbers.as_flattened()].concat();
-    let (text, checksum) = header.split_at_mut(HEADER_BYTES - 4);
-    if lead.len() + name.len() > text.len() {
-        return Err(io::ErrorKind::InvalidFilename.into());
-    }
-    text[..lead.len()].copy_from_slice(&lead);
-    text[lead.len()..][..name.len()].copy_from_slice(name);
-    checksum.copy_from_slice(&crc32c::crc32c(text).to_le_bytes());
-    Ok(header)
-}
-
-/// The header of a file; none if there is none.
-fn read_header(stem: &Path) -> io::Result<Option<[u8; HEADER_BYTES]>> {
-    let mut header = [0; HEADER_BYTES];
-    let read = File::open(stem.with_extension(TABLE))
-        .and_then(|table| table.read_exact_at(&mut header, 0));
-    match read.map_err(|error| (error.kind(), error)) {
-        Ok(()) => Ok(Some(header)),
-        Err((io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof, _)) => Ok(None),
-        Err((_, error)) => Err(error),
-    }
-}
-
-/// The name in a header; none if it is damaged.
-fn name_in(header: &[u8; HEADER_BYTES]) -> Option<&[u8]> {
-    let length = header[LEAD_BYTES - 8..].first_chunk().map(|word| u64::from_le_bytes(*word))?;
-    let name = header[LEAD_BYTES..].get(..usize::try_from(length).ok()?)?;
-    decode_header(header, name).map(|_| name)
-}
-
-fn decode_header(header: &[u8; HEADER_BYTES], name: &[u8]) -> Option<Version> {
-    let number = |at: usize| header[at..].first_chunk().map(|word| u64::from_le_bytes(*word));
-    let version = Version {
-        size: number(8)?,
-        modified: number(16)?.cast_signed(),
-        id: number(24)?.cast_signed(),
-    };
-    (encode_header(name, version).ok()? == *header).then_some(version)
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::header::LEAD_BYTES;
     use super::*;
 
     const SIZE: u64 = 10 * PAGE_BYTES + 100;
@@ -414,6 +372,19 @@ mod tests {
             [0..11],
             "the cut file is replaced"
         );
+    }
+
+    #[test]
+    fn a_read_that_the_disk_refuses_is_noted_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut pages = open(folder.path(), VERSION);
+        pages.keep(0, &content()).unwrap();
+        // Nothing is mapped at the lowest addresses of this process.
+        pages.bytes = File::open("/proc/self/mem").unwrap();
+        assert_eq!(lacking(&pages, 0..SIZE), [0..11], "the bytes are not there");
+        let refused = pages.take_refusal().and_then(|error| error.raw_os_error());
+        assert_eq!(refused, Some(Errno::EIO as i32));
+        assert!(pages.take_refusal().is_none());
     }
 
     #[test]

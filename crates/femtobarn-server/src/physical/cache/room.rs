@@ -1,4 +1,4 @@
-//! The folder in which files are kept, and its limit.
+//! A folder in which files are kept, and its limit.
 //!
 //! 1. Above the limit, and when the disk is full, the files that were closed or first read the longest ago leave, but for
 //!    those that are open, until a tenth is free.
@@ -6,6 +6,7 @@
 //! 3. Files that nobody has had open for a time leave, too, if the settings say so.
 //! 4. One process keeps files in a folder. What is not a kept file stays as it is.
 //! 5. However often somebody asks which files leave next, the folder is read for it every few seconds at most.
+//! 6. A folder whose disk has failed is given up: nothing is looked for in it any more, or removed from it.
 
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File};
@@ -13,27 +14,28 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use femtobarn_catalog::clock;
 use md5::{Digest, Md5};
 use parking_lot::Mutex;
 
-use super::pages::{self, BYTES, KeptPages, TABLE};
+use super::header::TABLE;
+use super::pages::{self, BYTES, KeptPages};
 
 /// How long after an attempt to make room that was in vain nobody tries again.
 const CLEAR_AGAIN: Duration = Duration::from_secs(1);
 /// How long what was found about the files that leave next is told to others who ask.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// Files that are told of those that leave next.
-const LEAVING_MAX: usize = 20;
+pub(super) const LEAVING_MAX: usize = 20;
 /// The file that the process which keeps files here has locked.
 const LOCK: &str = "lock";
 /// Letters of a kept file's name.
 const NAME_LETTERS: usize = 32;
 
-/// The folder of all kept files; `F` is one that is open.
+/// A folder of kept files; `F` is one that is open.
 #[derive(Debug)]
 pub(super) struct Room<F> {
     folder: PathBuf,
@@ -45,7 +47,10 @@ pub(super) struct Room<F> {
     cleared: Mutex<Option<Instant>>,
     /// When somebody looked which files leave next, and what was found. Held by whoever looks.
     looked: Mutex<Option<(Instant, LeavingFiles)>>,
-    pub counts: CacheCounts,
+    /// Why it is not used any more.
+    failure: OnceLock<String>,
+    /// Those of all folders of the cache.
+    counts: Arc<CacheCounts>,
     _lock: File,
 }
 
@@ -60,11 +65,11 @@ pub struct CacheCounts {
     pub evicted: AtomicU64,
     /// Pages whose checksum did not match what the disk has.
     pub damaged: AtomicU64,
-    /// How often the disk refused to keep pages.
+    /// How often a disk refused to keep pages, or to give them.
     pub failures: AtomicU64,
 }
 
-/// What a cache takes of its disk.
+/// What a cache takes of a disk, or of all that it uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Bytes on the disk.
@@ -100,7 +105,11 @@ impl<F> Room<F> {
     ///
     /// # Errors
     /// If it cannot be read, or another process keeps files in it.
-    pub(super) fn open(folder: &Path, bytes_max: u64) -> io::Result<Self> {
+    pub(super) fn open(
+        folder: &Path,
+        bytes_max: u64,
+        counts: Arc<CacheCounts>,
+    ) -> io::Result<Self> {
         let lock = File::options().append(true).create(true).open(folder.join(LOCK))?;
         lock.try_lock().map_err(|_| io::Error::other("another server keeps files in it"))?;
         let used = kept_files(folder)?.iter().map(|(_, bytes, _)| bytes).sum();
@@ -111,9 +120,24 @@ impl<F> Room<F> {
             open: Mutex::default(),
             cleared: Mutex::default(),
             looked: Mutex::default(),
-            counts: CacheCounts::default(),
+            failure: OnceLock::new(),
+            counts,
             _lock: lock,
         })
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Why the folder is not used any more; none while it is.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Gives the folder up, for the first reason that is given.
+    pub(super) fn give_up(&self, why: String) {
+        let _ = self.failure.set(why);
     }
 
     /// Where a file is kept, without the extension. Its header has the whole name.
@@ -153,6 +177,9 @@ impl<F> Room<F> {
 
     /// Whether pages may be kept, after others have left if need be.
     pub(super) fn has_room(&self) -> bool {
+        if self.failure().is_some() {
+            return false;
+        }
         if !self.is_within() {
             self.clear(self.bytes_max, || !self.is_within());
         }
@@ -165,9 +192,10 @@ impl<F> Room<F> {
         self.has_room();
     }
 
-    /// Makes room on a disk that is full below the limit.
-    pub(super) fn shrink(&self) {
-        self.clear(self.used.load(Ordering::Relaxed).min(self.bytes_max), || true);
+    /// Makes room on a disk that is full below the limit; false if too little can leave.
+    pub(super) fn shrink(&self) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        used > 0 && self.clear(used.min(self.bytes_max), || true)
     }
 
     pub(super) fn is_within(&self) -> bool {
@@ -260,13 +288,17 @@ impl<F> Room<F> {
         freed
     }
 
-    /// Removes files until nine tenths of `most` bytes are left, if that is still needed when others have done so.
-    fn clear(&self, most: u64, is_needed: impl Fn() -> bool) {
+    /// Removes files until nine tenths of `most` bytes are left, if that is still needed when others have done so. Returns
+    /// whether so many can leave, as far as was found within the last second.
+    fn clear(&self, most: u64, is_needed: impl Fn() -> bool) -> bool {
         let mut last = self.cleared.lock();
-        if !is_needed() || last.is_some_and(|last| last.elapsed() < CLEAR_AGAIN) {
-            return;
+        if !is_needed() {
+            return true;
         }
-        let Ok(mut kept) = kept_files(&self.folder) else { return };
+        if last.is_some_and(|last| last.elapsed() < CLEAR_AGAIN) {
+            return false;
+        }
+        let Ok(mut kept) = kept_files(&self.folder) else { return false };
         kept.sort();
         let mut used: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
         for (_, _, stem) in kept {
@@ -276,7 +308,9 @@ impl<F> Room<F> {
             used = used.saturating_sub(self.leave(&stem, || true));
         }
         self.used.store(used, Ordering::Relaxed);
-        *last = (used > most - most / 10).then(clock::now);
+        let has_room = used <= most - most / 10;
+        *last = (!has_room).then(clock::now);
+        has_room
     }
 }
 
@@ -326,13 +360,13 @@ fn taken(stem: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::pages::Version;
+    use super::super::header::Version;
     use super::*;
 
     #[test]
     fn the_first_files_that_leave_are_told_in_their_order() {
         let folder = tempfile::tempdir().unwrap();
-        let room = Room::<()>::open(folder.path(), 1 << 20).unwrap();
+        let room = Room::<()>::open(folder.path(), 1 << 20, Arc::default()).unwrap();
         let keep = |number: u64| {
             let name = format!("host:1094/run{number}");
             let stem = room.stem(name.as_bytes());

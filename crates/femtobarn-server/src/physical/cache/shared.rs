@@ -1,17 +1,15 @@
 //! What all open files of a cache share.
 
 use std::collections::VecDeque;
-use std::io;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::file::CachedFile;
+use super::header::Version;
 use super::origin::Origin;
-use super::pages::Version;
-use super::room::Room;
+use super::rooms::Rooms;
 use crate::physical::fetch::Fetch;
 
 /// KiB that may be on their way from the origin and to the disk.
@@ -23,7 +21,7 @@ const UNKEPT_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub origin: Origin,
-    pub room: Room<CachedFile>,
+    pub rooms: Rooms<CachedFile>,
     /// Files of the origin never change.
     pub is_immutable: bool,
     /// KiB that may still be fetched.
@@ -33,9 +31,9 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(origin: Origin, room: Room<CachedFile>, is_immutable: bool) -> Self {
+    pub(super) fn new(origin: Origin, rooms: Rooms<CachedFile>, is_immutable: bool) -> Self {
         let on_the_way = Arc::new(Semaphore::new(ON_THE_WAY_KIB));
-        Shared { origin, room, is_immutable, on_the_way, unkept: Mutex::default() }
+        Shared { origin, rooms, is_immutable, on_the_way, unkept: Mutex::default() }
     }
 
     /// Whether two versions of a file have the same bytes.
@@ -53,16 +51,6 @@ impl Shared {
             && let Some(file) = file.upgrade()
         {
             file.forget(&fetch);
-        }
-    }
-
-    /// Notes that the disk refused to keep pages, and makes room if it is full.
-    pub(super) fn note_failure(&self, error: &io::Error) {
-        if self.room.counts.failures.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!(%error, "the cache's disk refuses pages; readers get them from the origin");
-        }
-        if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-            self.room.shrink();
         }
     }
 }

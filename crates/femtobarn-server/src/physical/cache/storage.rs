@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::stat::stat;
-use nix::sys::statvfs::statvfs;
 use xrd::Location;
 use xrd::client::{File, Url};
 use xrd::response::StatLine;
 
 use super::file::CachedFile;
+use super::header::Version;
 use super::open::OpenCachedFile;
 use super::origin::{self, Origin, OriginError};
-use super::pages::{KeptPages, Version};
-use super::room::{self, CacheCounts, CacheUse, LeavingFiles, Room};
+use super::pages::KeptPages;
+use super::room::{CacheCounts, CacheUse, LeavingFiles, Room};
+use super::rooms::{CacheDisk, Rooms};
 use super::shared::Shared;
 use crate::physical::{
     Creation, FileKind, FolderEntry, Hints, Metadata, Opaque, OpenMode, Space, Storage,
@@ -26,7 +27,7 @@ use crate::physical::{
 const CLEAR_MIN: Duration = Duration::from_secs(1);
 const CLEAR_MAX: Duration = Duration::from_secs(60);
 
-/// The files of an origin, of which what was read is kept in a folder; see the module's documentation.
+/// The files of an origin, of which what was read is kept in folders; see the module's documentation.
 #[derive(Debug)]
 pub struct CachedOrigin {
     shared: Arc<Shared>,
@@ -50,32 +51,25 @@ impl Known {
 }
 
 impl CachedOrigin {
-    /// The files below the path of a URL, of which at most `bytes_max` are kept in `folder`, by default four fifths of
-    /// its file system. If files of the origin never change, `is_immutable`, it is not asked about those of which something is kept.
+    /// The files below the path of a URL, of which at most `bytes_max` are kept in each of some `folders`, by default four
+    /// fifths of its file system. If files of the origin never change, `is_immutable`, it is not asked about those of which
+    /// something is kept.
     ///
     /// # Errors
-    /// [`StorageError::Refused`] if the folder cannot be used, or threads cannot be started.
-    pub fn new(
+    /// [`StorageError::Refused`] if no folder can be used, or one for another reason than that its disk fails, or threads
+    /// cannot be started.
+    pub fn new<'a>(
         url: Url,
-        folder: &Path,
+        folders: impl IntoIterator<Item = &'a Path>,
         bytes_max: Option<u64>,
         is_immutable: bool,
     ) -> StorageResult<Self> {
-        let unusable = |error: std::io::Error| {
-            let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
-            StorageError::refused(
-                errno,
-                format!("cannot keep files in {}: {error}", folder.display()),
-            )
-        };
-        room::make_folder(folder).map_err(unusable)?;
-        let file_system = stat(folder).map_err(|errno| unusable(errno.into()))?.st_dev;
-        let space = statvfs(folder).map_err(|errno| unusable(errno.into()))?;
-        let four_fifths = space.blocks() * space.fragment_size() / 5 * 4;
-        let limit = bytes_max.unwrap_or(four_fifths);
-        let room = Room::open(folder, limit).map_err(unusable)?;
-        let origin = Origin::new(url).map_err(unusable)?;
-        let shared = Arc::new(Shared::new(origin, room, is_immutable));
+        let rooms =
+            Rooms::open(folders, bytes_max).map_err(|(folder, error)| unusable(&folder, &error))?;
+        let first = rooms.disks().swap_remove(0).folder;
+        let file_system = stat(&first).map_err(|errno| unusable(&first, &errno.into()))?.st_dev;
+        let origin = Origin::new(url).map_err(|error| unusable(&first, &error))?;
+        let shared = Arc::new(Shared::new(origin, rooms, is_immutable));
         Ok(CachedOrigin { shared, file_system, idle: None })
     }
 
@@ -93,26 +87,31 @@ impl CachedOrigin {
             tokio::time::sleep((idle / 4).clamp(CLEAR_MIN, CLEAR_MAX)).await;
             let shared = Arc::clone(&self.shared);
             // It fails only while the server is shutting down.
-            let _ = tokio::task::spawn_blocking(move || shared.room.clear_idle(idle)).await;
+            let _ = tokio::task::spawn_blocking(move || shared.rooms.clear_idle(idle)).await;
         }
     }
 
     /// What the cache has done since the server started.
     pub fn counts(&self) -> &CacheCounts {
-        &self.shared.room.counts
+        &self.shared.rooms.counts
     }
 
-    /// What it takes of its disk.
+    /// What it takes of its disks.
     pub fn usage(&self) -> CacheUse {
-        self.shared.room.usage()
+        self.shared.rooms.usage()
     }
 
-    /// The files that leave next. It may look at the whole folder.
+    /// Its folders, with those that are not used any more.
+    pub fn disks(&self) -> Vec<CacheDisk> {
+        self.shared.rooms.disks()
+    }
+
+    /// The files that leave next. It may look at all folders.
     ///
     /// # Errors
-    /// If the folder cannot be read.
+    /// If a folder cannot be read.
     pub fn next_to_leave(&self) -> std::io::Result<LeavingFiles> {
-        self.shared.room.leaving()
+        self.shared.rooms.leaving()
     }
 
     /// The time after which files that nobody had open leave.
@@ -125,7 +124,8 @@ impl CachedOrigin {
         let origin = &self.shared.origin;
         let kept = || {
             let name = origin.kept_name(location);
-            let version = KeptPages::version(&self.shared.room.stem(&name), &name).ok()??;
+            let stem = self.shared.rooms.of(&name).stem(&name);
+            let version = KeptPages::version(&stem, &name).ok()??;
             Some(Known { version, metadata: origin::metadata_of(version), is_from_origin: false })
         };
         if let Some(known) = self.shared.is_immutable.then(kept).flatten() {
@@ -144,10 +144,10 @@ impl CachedOrigin {
         if known.metadata.kind == FileKind::Folder {
             return Err(StorageError::cannot("open", path, Errno::EISDIR));
         }
-        let (room, name) = (&self.shared.room, self.shared.origin.kept_name(&location));
-        let stem = room.stem(&name);
-        let is_right = |version| move |kept| self.shared.is_same(kept, version);
-        let kept = KeptPages::open_kept(&stem, &name, is_right(known.version)).ok().flatten();
+        let name = self.shared.origin.kept_name(&location);
+        let room = self.shared.rooms.of(&name);
+        let is_right = |kept| self.shared.is_same(kept, known.version);
+        let kept = KeptPages::open_kept(&room.stem(&name), &name, is_right).ok().flatten();
         let is_whole = kept.is_some_and(|kept| kept.are_all_there());
         let mut remote = None;
         if known.is_from_origin && !is_whole {
@@ -158,25 +158,42 @@ impl CachedOrigin {
             known = Known::told(&stat, path)?;
             remote = Some((file, connection));
         }
-        let Known { version, metadata, .. } = known;
-        let is_meant = |file: &CachedFile| {
-            file.location == location && self.shared.is_same(file.version, version)
-        };
-        let mut failure = None;
-        let file = room.open_file(&stem, is_meant, || {
-            let pages = KeptPages::open(&stem, &name, version, is_right(version));
-            let pages = pages.map_err(|error| failure = Some(error)).ok();
-            let at = (path.clone(), location.clone());
-            let shared = Arc::clone(&self.shared);
-            CachedFile::new(shared, at, (version, metadata), (stem.clone(), pages), is_whole)
-        });
-        if let Some(error) = failure {
-            self.shared.note_failure(&error);
-        }
+        let whole_in = is_whole.then_some(room);
+        let file = self.kept_file((path.clone(), location), &name, &known, whole_in);
         if let Some((remote, connection)) = remote {
             file.remotes.offer(remote, connection);
         }
         Ok(file)
+    }
+
+    /// The file of a name in the first folder whose disk does not fail; in one it may be `whole`.
+    fn kept_file(
+        &self,
+        (path, location): (StoragePath, Location),
+        name: &[u8],
+        known: &Known,
+        whole_in: Option<&Arc<Room<CachedFile>>>,
+    ) -> Arc<CachedFile> {
+        let Known { version, metadata, .. } = known;
+        let is_right = |kept| self.shared.is_same(kept, *version);
+        let is_meant = |file: &CachedFile| file.location == location && is_right(file.version);
+        loop {
+            let room = self.shared.rooms.of(name);
+            let (stem, mut failure) = (room.stem(name), None);
+            let file = room.open_file(&stem, is_meant, || {
+                let pages = KeptPages::open(&stem, name, *version, is_right);
+                let pages = pages.map_err(|error| failure = Some(error)).ok();
+                let at = (path.clone(), location.clone());
+                let kept = (Arc::clone(room), stem.clone(), pages);
+                let is_whole = whole_in.is_some_and(|whole| Arc::ptr_eq(whole, room));
+                let shared = Arc::clone(&self.shared);
+                CachedFile::new(shared, at, (*version, metadata.clone()), kept, is_whole)
+            });
+            match failure {
+                Some(error) if self.shared.rooms.note_failure(room, &error) => {}
+                _ => return file,
+            }
+        }
     }
 
     fn open_at_origin(&self, location: &Location) -> StorageResult<(File, usize, StatLine)> {
@@ -239,14 +256,15 @@ impl Storage for CachedOrigin {
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let location = self.shared.origin.location(path, opaque)?;
         let name = self.shared.origin.kept_name(&location);
-        self.shared.room.remove(&self.shared.room.stem(&name));
+        self.shared.rooms.remove(&name);
         Ok(())
     }
 
     fn space(&self, _path: &StoragePath) -> StorageResult<Space> {
-        let CacheUse { used, limit } = self.usage();
-        let free = limit.saturating_sub(used);
-        Ok(Space { total: limit, free, largest: free, file_system: self.file_system })
+        let free = |usage: CacheUse| usage.limit.saturating_sub(usage.used);
+        let largest = self.disks().into_iter().map(|disk| free(disk.usage)).max().unwrap_or(0);
+        let (total, free) = (self.usage().limit, free(self.usage()));
+        Ok(Space { total, free, largest, file_system: self.file_system })
     }
 
     fn attributes(&self, _path: &StoragePath) -> StorageResult<Vec<Vec<u8>>> {
@@ -256,4 +274,9 @@ impl Storage for CachedOrigin {
     fn attribute(&self, path: &StoragePath, _name: &[u8]) -> StorageResult<Vec<u8>> {
         Err(StorageError::cannot("read an attribute of", path, Errno::ENODATA))
     }
+}
+
+fn unusable(folder: &Path, error: &std::io::Error) -> StorageError {
+    let errno = error.raw_os_error().map_or(Errno::EIO, Errno::from_raw);
+    StorageError::refused(errno, format!("cannot keep files in {}: {error}", folder.display()))
 }

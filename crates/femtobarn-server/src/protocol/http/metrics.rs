@@ -120,8 +120,8 @@ const IN_PLACE: [Metric<InPlaceStatus>; 3] = [
     ),
 ];
 
-const CACHES: [Metric<CacheStatus>; 7] = [
-    ("used_bytes", "gauge", "Bytes that a cache takes of its disk", |it| it.used_bytes as f64),
+const CACHES: [Metric<CacheStatus>; 8] = [
+    ("used_bytes", "gauge", "Bytes that a cache takes of its disks", |it| it.used_bytes as f64),
     ("limit_bytes", "gauge", "Bytes that it may take", |it| it.limit_bytes as f64),
     ("read_bytes_total", "counter", "Bytes that were read through it", |it| it.read_bytes as f64),
     ("fetched_bytes_total", "counter", "Bytes that came from the origin", |it| {
@@ -133,8 +133,11 @@ const CACHES: [Metric<CacheStatus>; 7] = [
     ("damaged_pages_total", "counter", "Pages that were found damaged on the disk", |it| {
         it.damaged_pages as f64
     }),
-    ("failures_total", "counter", "How often the disk refused to keep pages", |it| {
+    ("failures_total", "counter", "How often a disk refused to keep or give pages", |it| {
         it.failures as f64
+    }),
+    ("failed_disks", "gauge", "Disks that are not used any more since they failed", |it| {
+        it.failed_disks().count() as f64
     }),
 ];
 

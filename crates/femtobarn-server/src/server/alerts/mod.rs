@@ -4,7 +4,7 @@
 //! 2. An alert for which the past must be known (rates, trends, restarts) is Prometheus' alone. Limits of its others that must hold
 //!    for a while are looked at once here; only waits have their age.
 
-use crate::status::{AlertStatus, ServerStatus};
+use crate::status::{AlertStatus, CacheDiskStatus, ServerStatus};
 
 /// An alert, and the limit from which it is one.
 struct Alert {
@@ -72,6 +72,17 @@ const RECALLS_STUCK: Alert = Alert {
              library, change the times.",
 };
 
+/// Disks of a cache that are not used any more.
+const CACHE_DISK_FAILED: Alert = Alert {
+    name: "FemtobarnCacheDiskFailed",
+    is_critical: false,
+    limit: 0.0,
+    description: "The cache keeps its files on its other disks, and fetches anew what was on this one. Readers get every \
+                  byte; the cache is smaller, and the origin has more load for a while.",
+    action: "The log and the status page have the reason (dmesg, df, mount). Mend or replace the disk, and restart the \
+             server, which uses it again.",
+};
+
 /// Commits that a copy does not have.
 const FOLLOWER_BEHIND: Alert = Alert {
     name: "FemtobarnFollowerBehind",
@@ -105,6 +116,12 @@ pub(super) fn alerts(status: &ServerStatus, connections_max: usize) -> Vec<Alert
         let (name, federation, hours) = (&it.name, &it.federation, it.stalled_seconds / 3600.0);
         RECALLS_STUCK
             .of(format!("the store {name} of {federation} has given nothing for {hours:.1} h"))
+    }));
+    found.extend(status.caches.iter().flat_map(|cache| {
+        let summary = |disk: &CacheDiskStatus| {
+            format!("{} of the cache {} failed: {}", disk.folder, cache.name, disk.why_failed)
+        };
+        cache.failed_disks().map(move |disk| CACHE_DISK_FAILED.of(summary(disk)))
     }));
     let behind = status.followers.iter().filter(|it| it.behind as f64 > FOLLOWER_BEHIND.limit);
     found.extend(behind.map(|it| {

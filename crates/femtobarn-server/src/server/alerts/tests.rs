@@ -4,15 +4,17 @@ use std::fs;
 
 use super::*;
 use crate::status::{
-    CacheStatus, ExportStatus, FederationStatus, FollowerStatus, LockStatus, StoreStatus, Totals,
+    CacheDiskStatus, CacheStatus, ExportStatus, FederationStatus, FollowerStatus, LockStatus,
+    StoreStatus, Totals,
 };
 
-const ALERTS: [&Alert; 6] = [
+const ALERTS: [&Alert; 7] = [
     &DISK_FULL,
     &DISK_NEARLY_FULL,
     &CONNECTIONS_NEAR_LIMIT,
     &LOCK_WAITS,
     &RECALLS_STUCK,
+    &CACHE_DISK_FAILED,
     &FOLLOWER_BEHIND,
 ];
 const CONNECTIONS_MAX: usize = 20_000;
@@ -47,6 +49,7 @@ fn limits_and_words_are_those_of_the_rules_for_prometheus() {
     has(&CONNECTIONS_NEAR_LIMIT, format!("femtobarn_connections > {connections} for"));
     has(&LOCK_WAITS, format!("for: {}m", LOCK_WAITS.limit / 60.0));
     has(&RECALLS_STUCK, format!("stalled_seconds >= {} labels", RECALLS_STUCK.limit));
+    has(&CACHE_DISK_FAILED, format!("cache_failed_disks > {} labels", CACHE_DISK_FAILED.limit));
     has(&FOLLOWER_BEHIND, format!("commits_behind > {} for", FOLLOWER_BEHIND.limit));
 }
 
@@ -64,7 +67,14 @@ fn a_server_at_its_limits_has_no_alert_and_one_beyond_them_has_all() {
         };
         ServerStatus {
             exports: vec![export("/lhc.fed", 100), export("/store", 100), export("/cache", 1)],
-            caches: vec![CacheStatus { name: "/cache".to_owned(), ..Default::default() }],
+            caches: vec![CacheStatus {
+                name: "/cache".to_owned(),
+                disks: vec![CacheDiskStatus {
+                    why_failed: "error".repeat(beyond as usize),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
             totals: Totals { open_connections: 16_000 + beyond, ..Default::default() },
             federations: vec![FederationStatus {
                 name: "/lhc.fed".to_owned(),

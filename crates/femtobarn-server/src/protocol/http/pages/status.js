@@ -58,6 +58,10 @@ function showStatus(status) {
     count(s.load)]));
   fill("caches", status.caches.map((c) => [c.name, size(c.used_bytes), size(c.limit_bytes), size(c.read_bytes),
     size(c.fetched_bytes), size(c.evicted_bytes), count(c.damaged_pages)]));
+  const disks = status.caches.filter((c) => c.disks.length > 1).flatMap((c) => c.disks.map((d) => [d.folder, c.name,
+    size(d.used_bytes), size(d.limit_bytes), d.why_failed ? `failed: ${d.why_failed}` : "in use"]));
+  $("cache-disks").hidden = !disks.length;
+  if (disks.length) fill("cache-disks", disks);
   const lock = (note) => (l) => [l.federation, l.target, l.by, duration(l.seconds), note];
   showWaiting(status);
   fill("locks", [...status.waits.map(lock("waits")), ...status.locks.map(lock("holds it"))], "nothing is locked");
