@@ -133,6 +133,12 @@ pub struct RecallStatus {
     pub failed: u64,
     /// The sum of the differences between the estimated and the real times of `done`, in seconds.
     pub estimate_errors_seconds: f64,
+    /// Evictions for clients that wait or are being carried out.
+    pub evictions_waiting: u64,
+    /// Evictions for clients after which the file was not on the disk.
+    pub evictions_done: u64,
+    /// Evictions for clients that were refused or failed.
+    pub evictions_failed: u64,
 }
 
 /// A store of a federation.
@@ -144,12 +150,6 @@ pub struct StoreStatus {
     pub name: String,
     /// Seconds for which files have been wanted of it, and none came back; 0 if none is wanted.
     pub stalled_seconds: f64,
-    /// Evictions for clients that wait or are being carried out.
-    pub evictions_waiting: u64,
-    /// Evictions for clients after which the file was not on the disk.
-    pub evictions_done: u64,
-    /// Evictions for clients that were refused or failed.
-    pub evictions_failed: u64,
 }
 
 /// The files that a federation brings back from its stores: their sums, and the first of them.
