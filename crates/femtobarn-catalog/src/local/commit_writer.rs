@@ -23,6 +23,8 @@ pub(super) struct CommitWriter {
     pub(super) connection: CatalogueConnection,
     turns: CommitTurns,
     log: SharedLog,
+    /// Whether the last change waited for other processes.
+    has_waited: Cell<bool>,
     /// None if the page cannot be written; then the rows that processes know are not used.
     recent: Option<RecentChanges>,
 }
@@ -68,7 +70,8 @@ impl CommitWriter {
         let locks = path.with_file_name(LOCKS_FOLDER);
         let turns = CommitTurns::open(&locks)?;
         let recent = RecentChanges::open(&locks).ok();
-        Ok(CommitWriter { connection, turns, log: SharedLog::open(path)?, recent })
+        let (log, has_waited) = (SharedLog::open(path)?, Cell::new(false));
+        Ok(CommitWriter { connection, turns, log, has_waited, recent })
     }
 
     /// Runs `change` in the process's turn to commit, frees the turn, and then makes the change durable.
@@ -80,6 +83,7 @@ impl CommitWriter {
         let not_committed =
             |error: Error| ChangeFailure { failure: error.into(), is_in_doubt: false };
         let turn = self.turns.wait().map_err(not_committed)?;
+        self.has_waited.set(turn.has_waited);
         let numbers = self.log.numbers().map_err(not_committed)?;
         let sql = &self.connection.sql;
         if numbers.is_torn {
@@ -107,6 +111,11 @@ impl CommitWriter {
                 Err(ChangeFailure { failure: error.into(), is_in_doubt: true })
             }
         }
+    }
+
+    /// Whether the last change waited for other processes.
+    pub(super) fn has_waited(&self) -> bool {
+        self.has_waited.get()
     }
 
     /// Adds a change to the page of recent changes. If that fails, the page means nothing until the next change.

@@ -88,6 +88,8 @@ pub(super) struct Connections {
     recent: Mutex<Option<Arc<RecentChanges>>>,
     /// Whether a commit failed in the operating system, so that the state of the disk is unknown.
     failed: AtomicBool,
+    /// Whether the last change had to wait for another process.
+    are_others_committing: AtomicBool,
 }
 
 impl Connections {
@@ -105,6 +107,7 @@ impl Connections {
             known: Mutex::default(),
             recent: Mutex::default(),
             failed: AtomicBool::new(false),
+            are_others_committing: AtomicBool::new(false),
         })
     }
 
@@ -229,6 +232,7 @@ impl Connections {
             empty => empty.insert(self.open_writer()?),
         };
         let result = writer.run(change, effect).map_err(refused);
+        self.are_others_committing.store(writer.has_waited(), Ordering::Relaxed);
         if self.failed.load(Ordering::Acquire) {
             writer.connection.disable_checkpoint_on_close();
         }
@@ -280,13 +284,14 @@ impl Connections {
                     }
                 }
             },
-            |results| effect(group, results),
+            |results| known_rows::effect(group, results),
             |failed| self.record_failure(failed),
         );
         match applied {
             Ok(Changed { value: results, recent }) => {
                 if let Some((page, before)) = recent {
-                    self.known.lock().apply(&page, before, published(group, &results));
+                    let published = known_rows::published(group, &results);
+                    self.known.lock().apply(&page, before, published);
                 }
                 results
             }
@@ -335,6 +340,10 @@ impl Connections {
         if readers.len() < READERS_MAX {
             readers.push(reader);
         }
+    }
+
+    pub(super) fn are_others_committing(&self) -> bool {
+        self.are_others_committing.load(Ordering::Relaxed)
     }
 
     fn open_writer(&self) -> Result<CommitWriter> {
@@ -421,21 +430,6 @@ impl Connections {
         }
         std::mem::forget(self);
     }
-}
-
-/// The commits of a group that were not refused.
-fn published<'a>(
-    group: &'a [Commit],
-    results: &'a [Result<Csn>],
-) -> impl Iterator<Item = (&'a Commit, Csn)> {
-    group.iter().zip(results).filter_map(|(commit, result)| Some((commit, *result.as_ref().ok()?)))
-}
-
-fn effect(group: &[Commit], results: &[Result<Csn>]) -> Effect {
-    let published = published(group, results);
-    let (changes, csns): (Vec<_>, Vec<_>) =
-        published.map(|(commit, csn)| (known_rows::touched(commit), csn)).unzip();
-    Effect { head: csns.last().copied(), changes }
 }
 
 /// Makes the entries of a file's folder durable.

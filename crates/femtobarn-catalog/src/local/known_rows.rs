@@ -9,7 +9,9 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
+use super::commit_writer::Effect;
 use crate::commit::Commit;
+use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LogState, RecentChanges, RecentPage, TouchedRows};
 use crate::rows::{ClassRow, ContainerRow, DatabaseRow, VersionRow};
@@ -175,7 +177,7 @@ fn make_room<K, V>(rows: &mut HashMap<K, V>) {
 }
 
 /// What a commit touches.
-pub(super) fn touched(commit: &Commit) -> TouchedRows {
+fn touched(commit: &Commit) -> TouchedRows {
     let has_versions_alone = commit.new_databases.is_empty()
         && commit.new_containers.is_empty()
         && commit.new_classes.is_empty()
@@ -191,6 +193,22 @@ pub(super) fn touched(commit: &Commit) -> TouchedRows {
     }
     let of = commit.versions.iter().map(|new| TouchedRows::container(new.database, new.container));
     of.fold(TouchedRows::default(), TouchedRows::and)
+}
+
+/// The commits of a group that were not refused.
+pub(super) fn published<'a>(
+    group: &'a [Commit],
+    results: &'a [Result<Csn>],
+) -> impl Iterator<Item = (&'a Commit, Csn)> {
+    group.iter().zip(results).filter_map(|(commit, result)| Some((commit, *result.as_ref().ok()?)))
+}
+
+/// What a group of commits changed.
+pub(super) fn effect(group: &[Commit], results: &[Result<Csn>]) -> Effect {
+    let published = published(group, results);
+    let (changes, csns): (Vec<_>, Vec<_>) =
+        published.map(|(commit, csn)| (touched(commit), csn)).unzip();
+    Effect { head: csns.last().copied(), changes }
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use crate::schema::has_logged_writes;
 use crate::sql::SqlResult;
 
 /// Bytes of one commit that are worth a place in the log instead of a sync of their file.
-const COMMIT_BYTES_MAX: usize = 32 << 10;
+pub const LOGGED_COMMIT_BYTES_MAX: usize = 32 << 10;
 /// Bytes that a process lets the catalogue have before it writes back.
 const LOGGED_BYTES_MAX: u64 = 1 << 20;
 /// Rows that are read at a time.
@@ -57,9 +57,12 @@ struct LoggedWrites {
 type LoggedPart = (i64, BTreeMap<DatabaseId, LoggedWrites>);
 
 impl LocalCatalogue {
-    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if they could not be written back.
+    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if they could not be written back, and while
+    /// other processes commit: they sync their files at the same time, but log one after the other.
     pub fn log_room(&self) -> usize {
-        if *self.log_use.is_stuck.lock() { 0 } else { COMMIT_BYTES_MAX }
+        let connections = self.connections.current();
+        let is_alone = connections.is_ok_and(|them| !them.are_others_committing());
+        if is_alone && !*self.log_use.is_stuck.lock() { LOGGED_COMMIT_BYTES_MAX } else { 0 }
     }
 
     /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller keeps

@@ -50,6 +50,7 @@ pub use catalogue::LocalCatalogue;
 pub use changes::ChangedContainers;
 pub use contents::{Contents, LinkTargets};
 pub use following::OwnChanges;
+pub use logged_writes::LOGGED_COMMIT_BYTES_MAX;
 pub use retention::KeptSnapshots;
 pub use role::Role;
 pub use vacuum::{FreeExtent, Purgeable, Vacuumed};

@@ -25,6 +25,8 @@ pub(crate) struct CommitTurns {
 #[derive(Debug)]
 pub(crate) struct CommitTurn<'a> {
     turns: &'a CommitTurns,
+    /// Whether another process had it when it was asked for.
+    pub(crate) has_waited: bool,
 }
 
 impl CommitTurns {
@@ -34,10 +36,19 @@ impl CommitTurns {
 
     /// Waits for the turn, without a time-out.
     pub(crate) fn wait(&self) -> Result<CommitTurn<'_>> {
-        self.file.lock(LockKind::Exclusive, Span::hold(QUEUE))?;
-        let turn = self.file.lock(LockKind::Exclusive, Span::hold(TURN));
+        let has_waited = self.lock(QUEUE)?;
+        let turn = self.lock(TURN);
         self.file.unlock(Span::hold(QUEUE));
-        turn.map(|()| CommitTurn { turns: self })
+        turn.map(|waited| CommitTurn { turns: self, has_waited: has_waited || waited })
+    }
+
+    /// Locks a slot; returns whether that had to wait.
+    fn lock(&self, slot: u64) -> Result<bool> {
+        let is_free = self.file.try_lock(LockKind::Exclusive, Span::hold(slot))?;
+        if !is_free {
+            self.file.lock(LockKind::Exclusive, Span::hold(slot))?;
+        }
+        Ok(!is_free)
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use femtobarn_catalog::{Csn, Error, LockKind, LockTarget, Result};
+use femtobarn_catalog::{Csn, Error, LOGGED_COMMIT_BYTES_MAX, LockKind, LockTarget, Result};
 use femtobarn_rpc::convert::{failure_of, needed, status_of, uuid};
 use femtobarn_rpc::v1::operation::Kind;
 use femtobarn_rpc::v1::{self, ClientTurn, Hello, ServerTurn};
@@ -91,7 +91,7 @@ pub(super) async fn open(
             lease_ms: u64::try_from(stream.service.lease().as_millis()).unwrap_or(u64::MAX),
             lost_locks: welcome.lost_locks.iter().map(lost).collect(),
             lost_pins: welcome.lost_pins.iter().map(|csn| csn.0).collect(),
-            log_room: stream.service.catalog().log_room() as u64,
+            log_room: LOGGED_COMMIT_BYTES_MAX as u64,
         }),
         outcomes: vec![],
     };
