@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::connections::ProcessConnections;
 use super::creation::{self, AllowedContent};
-use super::logged_writes::{self, LogUse};
+use super::logged_writes::{self, FileLog};
 use super::role::{Role, role};
 use super::target_names::CatalogueNames;
 use crate::commit::Commit;
@@ -30,7 +30,7 @@ pub struct LocalCatalogue {
     pub(super) pins: SnapshotPins,
     /// When the indexes for followers could not be made.
     pub(super) indexing_failed: Mutex<Option<Instant>>,
-    pub(super) log_use: LogUse,
+    pub(super) file_log: Arc<FileLog>,
 }
 
 impl LocalCatalogue {
@@ -76,7 +76,9 @@ impl LocalCatalogue {
         let connections = Arc::new(connections);
         let names = Arc::new(CatalogueNames::new(Arc::clone(&connections)));
         let locks = LockTable::with_names(&folder, names);
-        let catalogue = LocalCatalogue {
+        let file_log = Arc::new(FileLog::new(folder.clone(), Arc::clone(&connections)));
+        file_log.recover()?;
+        Ok(LocalCatalogue {
             folder,
             identity,
             is_copy,
@@ -84,10 +86,8 @@ impl LocalCatalogue {
             locks,
             pins,
             indexing_failed: Mutex::default(),
-            log_use: LogUse::default(),
-        };
-        catalogue.recover_logged()?;
-        Ok(catalogue)
+            file_log,
+        })
     }
 
     /// The identity of the federation.
@@ -160,7 +160,7 @@ impl LocalCatalogue {
         commit.validate()?;
         let logged = logged_writes::bytes_of(&commit);
         let published = self.connections.current()?.commit(commit);
-        self.count_logged(logged);
+        self.file_log.count(logged);
         published
     }
 
@@ -172,7 +172,7 @@ impl LocalCatalogue {
         };
         let logged = commits.iter().map(logged_writes::bytes_of).sum();
         let published = connections.commit_all(commits);
-        self.count_logged(logged);
+        self.file_log.count(logged);
         published
     }
 
@@ -226,7 +226,7 @@ impl LocalCatalogue {
 
 impl Drop for LocalCatalogue {
     fn drop(&mut self) {
-        self.end_logging();
+        self.file_log.end();
     }
 }
 

@@ -14,11 +14,16 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 
 use super::LocalCatalogue;
+use super::connections::ProcessConnections;
 use crate::commit::{Commit, FileWrite};
 use crate::error::{Error, Result};
 use crate::ids::{Csn, DatabaseId};
@@ -36,14 +41,20 @@ const LOGGED_BYTES_MAX: u64 = 1 << 20;
 /// Rows that are read at a time.
 const ROWS: u32 = 1024;
 
-/// What a process knows of the logged bytes.
-#[derive(Debug, Default)]
-pub(super) struct LogUse {
-    /// Those that the catalogue had at this process's first small commit, and those of its commits, until it wrote
-    /// back; none before that commit.
+/// Bytes that may be logged while a thread writes back; a commit beyond them waits for it.
+const WAITING_BYTES_MAX: u64 = 8 << 20;
+
+/// The logged bytes of a catalogue, as a process knows them.
+pub(super) struct FileLog {
+    folder: PathBuf,
+    connections: Arc<ProcessConnections>,
+    /// Those that the catalogue had at this process's first small commit, and those of its commits, until it began to
+    /// write back; none before that commit.
     bytes: Mutex<Option<u64>>,
-    /// Whether they could not be written back.
-    is_stuck: Mutex<bool>,
+    /// Whether a thread of this process writes back.
+    is_writing: AtomicBool,
+    /// Whether bytes could not be written back.
+    is_stuck: AtomicBool,
 }
 
 /// Logged bytes of one database, in the order in which they were committed.
@@ -57,12 +68,13 @@ struct LoggedWrites {
 type LoggedPart = (i64, BTreeMap<DatabaseId, LoggedWrites>);
 
 impl LocalCatalogue {
-    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if they could not be written back, and while
-    /// other processes commit: they sync their files at the same time, but log one after the other.
+    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if earlier ones could not be written back, and
+    /// while other processes commit: they sync their files at the same time, but log one after the other.
     pub fn log_room(&self) -> usize {
         let connections = self.connections.current();
         let is_alone = connections.is_ok_and(|them| !them.are_others_committing());
-        if is_alone && !*self.log_use.is_stuck.lock() { LOGGED_COMMIT_BYTES_MAX } else { 0 }
+        let is_possible = is_alone && !self.file_log.is_stuck.load(Ordering::Relaxed);
+        if is_possible { LOGGED_COMMIT_BYTES_MAX } else { 0 }
     }
 
     /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller keeps
@@ -91,59 +103,85 @@ impl LocalCatalogue {
         Ok(())
     }
 
-    /// Writes all logged bytes to their files and syncs these, waiting for a process that does so now.
+    /// Writes all bytes that are logged by now to their files and syncs these, waiting for a process that does so.
     ///
     /// # Errors
     /// [`Error::Full`] or [`Error::Io`] if a file cannot be written; the catalogue keeps the bytes.
     pub fn write_back(&self) -> Result<()> {
-        if !self.read(has_rows)? {
-            return Ok(());
+        self.file_log.write_back()
+    }
+}
+
+impl FileLog {
+    pub(super) fn new(folder: PathBuf, connections: Arc<ProcessConnections>) -> Self {
+        FileLog {
+            folder,
+            connections,
+            bytes: Mutex::default(),
+            is_writing: AtomicBool::new(false),
+            is_stuck: AtomicBool::new(false),
         }
-        let turn = WriteBackTurn::wait(&self.folder().join(LOCKS_FOLDER))?;
-        self.write_back_in(&turn)
     }
 
-    /// Adds the logged bytes of commits, and writes back if there are many.
-    pub(super) fn count_logged(&self, bytes: u64) {
+    /// Adds the logged bytes of commits. If there are many, a thread writes back.
+    pub(super) fn count(self: &Arc<Self>, bytes: u64) {
         if bytes == 0 {
             return;
         }
-        let mut known = self.log_use.bytes.lock();
+        let mut known = self.bytes.lock();
         // Without the count, this process writes back later.
         let before = known.unwrap_or_else(|| self.read(logged_bytes).unwrap_or(0));
-        *known = Some(before + bytes);
-        if before + bytes <= LOGGED_BYTES_MAX {
-            return;
+        let now = before + bytes;
+        *known = Some(now);
+        let is_waiting = now > LOGGED_BYTES_MAX && !self.is_writing.swap(true, Ordering::AcqRel);
+        if is_waiting {
+            *known = Some(0);
         }
-        *known = Some(0);
         drop(known);
-        // The commits are durable. The next ones sync their files, and tell of a disk that fails.
-        *self.log_use.is_stuck.lock() = self.write_back_if_alone().is_err();
+        if is_waiting {
+            let (log, name) = (Arc::clone(self), "femtobarn-files".to_owned());
+            let begun = thread::Builder::new().name(name).spawn(move || log.write_back_once());
+            if begun.is_err() {
+                self.write_back_once();
+            }
+        } else if now > WAITING_BYTES_MAX {
+            self.note(self.write_back());
+        }
     }
 
     /// Writes back what this process has logged, so that the files of a federation that nobody has open are whole.
-    pub(super) fn end_logging(&self) {
-        if self.log_use.bytes.lock().is_some_and(|bytes| bytes > 0) {
-            // If it fails, the catalogue keeps the bytes.
-            drop(self.write_back_if_alone());
+    pub(super) fn end(&self) {
+        // If it fails, or others write back now, the catalogue keeps the bytes.
+        if self.bytes.lock().is_some_and(|bytes| bytes > 0) {
+            self.write_back_once();
         }
     }
 
-    fn write_back_if_alone(&self) -> Result<()> {
-        match WriteBackTurn::take_if_free(&self.folder().join(LOCKS_FOLDER))? {
-            Some(turn) => self.write_back_in(&turn),
-            None => Ok(()),
+    fn write_back_once(&self) {
+        let turn = WriteBackTurn::take_if_free(&self.folder.join(LOCKS_FOLDER));
+        self.note(turn.and_then(|turn| turn.map_or(Ok(()), |turn| self.write_back_in(&turn))));
+        self.is_writing.store(false, Ordering::Release);
+    }
+
+    /// The commits are durable. If writing back failed, the next ones sync their files, and tell of a disk that fails.
+    fn note(&self, written: Result<()>) {
+        self.is_stuck.store(written.is_err(), Ordering::Relaxed);
+    }
+
+    fn write_back(&self) -> Result<()> {
+        if self.read(last_row)?.is_none() {
+            return Ok(());
         }
+        let turn = WriteBackTurn::wait(&self.folder.join(LOCKS_FOLDER))?;
+        self.write_back_in(&turn)
     }
 
     /// Writes back if a file does not have the bytes that were logged, as after a crash of the machine.
-    pub(super) fn recover_logged(&self) -> Result<()> {
+    pub(super) fn recover(&self) -> Result<()> {
         let mut after = 0;
         while let Some((last, parts)) = self.read(|sql| part_after(sql, after))? {
-            for part in parts.values() {
-                if !self.has_bytes(part) {
-                    return self.write_back_where_possible();
-                }
+            if !parts.values().all(|part| self.has_bytes(part)) {
+                return self.write_back_where_possible();
             }
             after = last;
         }
@@ -158,25 +196,34 @@ impl LocalCatalogue {
             what: format!(
                 "federation {} cannot be read on a read-only medium, because bytes of its last commits are \
                  in its catalogue and not in its files; open it once where it can be written",
-                self.folder().display()
+                self.folder.display()
             ),
         })
     }
 
+    /// Writes back the rows that there are now.
     fn write_back_in(&self, _turn: &WriteBackTurn) -> Result<()> {
+        let Some(until) = self.read(last_row)? else { return Ok(()) };
         while let Some((last, parts)) = self.read(|sql| part_after(sql, 0))? {
             parts.values().try_for_each(|part| self.store(part))?;
             self.connections.current()?.write_aside(|sql| {
                 sql.prepare_cached("DELETE FROM logged_writes WHERE id <= ?1")?.execute([last])?;
                 Ok(())
             })?;
+            if last >= until {
+                break;
+            }
         }
         Ok(())
     }
 
+    fn read<T>(&self, look_up: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+        self.connections.current()?.read(look_up)
+    }
+
     /// Writes bytes to their file and makes them durable.
     fn store(&self, part: &LoggedWrites) -> Result<()> {
-        let path = self.folder().join(&part.path);
+        let path = self.folder.join(&part.path);
         let file = match OpenOptions::new().write(true).open(&path) {
             Ok(file) => file,
             // It was lost, or removed with its database.
@@ -190,7 +237,7 @@ impl LocalCatalogue {
 
     /// Whether a file has the bytes, or cannot be read at all.
     fn has_bytes(&self, part: &LoggedWrites) -> bool {
-        let Ok(file) = File::open(self.folder().join(&part.path)) else { return true };
+        let Ok(file) = File::open(self.folder.join(&part.path)) else { return true };
         part.writes.iter().all(|write| {
             let mut found = vec![0; write.bytes.len()];
             file.read_exact_at(&mut found, write.offset).is_ok() && found == write.bytes
@@ -211,9 +258,13 @@ pub(super) fn forget_database(sql: &Connection, database: DatabaseId) -> SqlResu
     Ok(())
 }
 
-fn has_rows(sql: &Connection) -> SqlResult<bool> {
-    Ok(has_logged_writes(sql)?
-        && sql.prepare_cached("SELECT 1 FROM logged_writes LIMIT 1")?.exists([])?)
+/// The id of the last row; none if there is no row.
+fn last_row(sql: &Connection) -> SqlResult<Option<i64>> {
+    if !has_logged_writes(sql)? {
+        return Ok(None);
+    }
+    let last = "SELECT max(id) FROM logged_writes";
+    Ok(sql.prepare_cached(last)?.query_row([], |row| row.get(0))?)
 }
 
 fn logged_bytes(sql: &Connection) -> SqlResult<u64> {
