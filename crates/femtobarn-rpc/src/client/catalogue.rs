@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use femtobarn_catalog::{
@@ -362,7 +363,7 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn log_room(&self) -> usize {
-        self.session.log_room()
+        self.session.log_room.load(Ordering::Acquire)
     }
 
     fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>> {

@@ -2,7 +2,7 @@
 //! session again after the connection or the server failed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{Csn, Error, Holder, Result, clock};
@@ -55,7 +55,7 @@ pub(super) struct RemoteSession {
     /// The newest commit that the server has reported since the session was opened.
     head: AtomicU64,
     /// Bytes of writes that the server takes with a transaction.
-    log_room: AtomicU64,
+    pub log_room: AtomicUsize,
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
     pub ledger: Mutex<Ledger>,
     /// Notified when operations are queued, or the session is to be closed.
@@ -96,7 +96,7 @@ impl RemoteSession {
             are_waits_limited: AtomicBool::new(false),
             openings: AtomicU64::new(0),
             head: AtomicU64::new(0),
-            log_room: AtomicU64::new(0),
+            log_room: AtomicUsize::new(0),
             answers: Cache::new(ANSWERS_MAX),
             ledger: Mutex::default(),
             queued: Notify::new(),
@@ -145,10 +145,6 @@ impl RemoteSession {
 
     pub(super) fn head(&self) -> Csn {
         Csn(self.head.load(Ordering::Acquire))
-    }
-
-    pub(super) fn log_room(&self) -> usize {
-        usize::try_from(self.log_room.load(Ordering::Acquire)).unwrap_or(0)
     }
 
     pub(super) fn observe_head(&self, csn: Csn) {
@@ -315,7 +311,7 @@ impl RemoteSession {
         // The server may have been restored from an older copy.
         self.answers.clear();
         self.head.store(welcome.head, Ordering::Release);
-        self.log_room.store(welcome.log_room, Ordering::Release);
+        self.log_room.store(welcome.log_room as usize, Ordering::Release);
         self.openings.fetch_add(1, Ordering::AcqRel);
         self.ledger().reopened(&welcome);
         self.link.send_if_modified(|link| {

@@ -1,8 +1,18 @@
-//! The status of a server, for `/metrics`, `femtobarn top` and the status page.
+//! The status of a server, for `/metrics`, `femtobarn top` and the status page: of all of it here, of the stores of its
+//! federations in `stores`, of its caches of other servers in `caches`.
+
+mod caches;
+mod stores;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+
+pub use caches::{CacheContents, CacheDiskStatus, CacheStatus, LeavingFileStatus};
+pub use stores::{
+    InPlaceStatus, MountedTape, PendingEvictionStatus, QueuedRecallStatus, RecallQueueStatus,
+    RecallStatus, StoreStatus,
+};
 
 /// The status of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -101,183 +111,6 @@ pub struct FederationStatus {
     pub commits: u64,
     /// Messages of remote clients to the catalogue.
     pub messages: u64,
-}
-
-/// What is read of a federation's databases in its stores, since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct InPlaceStatus {
-    /// The name of its export.
-    pub name: String,
-    /// Bytes that clients read.
-    pub read_bytes: u64,
-    /// Bytes that stores were asked for.
-    pub fetched_bytes: u64,
-    /// How often a copy was left because it could not be read.
-    pub left_copies: u64,
-}
-
-/// The recalls of a federation's databases from its stores, since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RecallStatus {
-    /// The name of the federation's export.
-    pub name: String,
-    /// Recalls that wait or are being carried out.
-    pub waiting: u64,
-    /// Bytes that wait.
-    pub waiting_bytes: u64,
-    /// Recalls that brought a file back.
-    pub done: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Recalls that failed.
-    pub failed: u64,
-    /// The sum of the differences between the estimated and the real times of `done`, in seconds.
-    pub estimate_errors_seconds: f64,
-    /// Evictions for clients that wait or are being carried out.
-    pub evictions_waiting: u64,
-    /// Evictions for clients after which the file was not on the disk.
-    pub evictions_done: u64,
-    /// Evictions for clients that were refused or failed.
-    pub evictions_failed: u64,
-}
-
-/// A store of a federation.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct StoreStatus {
-    /// The name of the federation's export.
-    pub federation: String,
-    /// Its own name.
-    pub name: String,
-    /// Seconds for which files have been wanted of it, and none came back; 0 if none is wanted.
-    pub stalled_seconds: f64,
-}
-
-/// The files that a federation brings back from its stores: their sums, and the first of them.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RecallQueueStatus {
-    /// The sums.
-    #[serde(flatten)]
-    pub sums: RecallStatus,
-    /// The tapes that are mounted.
-    pub mounted: Vec<MountedTape>,
-    /// The files that come, and then those that wait, about in the order in which their turns come; at most a hundred.
-    pub recalls: Vec<QueuedRecallStatus>,
-    /// The files that are about to leave the disk, as clients have asked for; at most a hundred.
-    pub leaving: Vec<PendingEvictionStatus>,
-}
-
-/// A file that is about to leave the disk.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct PendingEvictionStatus {
-    /// Its path at the server.
-    pub path: String,
-    /// Whether its stores are being asked for its copies.
-    pub is_running: bool,
-    /// Seconds since that was asked for.
-    pub age_seconds: u64,
-}
-
-/// A tape in a drive.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct MountedTape {
-    /// The name of its store.
-    pub store: String,
-    /// Its own name.
-    pub tape: String,
-}
-
-/// A file that is brought back.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct QueuedRecallStatus {
-    /// Its path.
-    pub path: String,
-    /// Its bytes.
-    pub bytes: u64,
-    /// The store that has it.
-    pub store: String,
-    /// The tape there, and the place on it, as far as they are known.
-    pub tape: Option<String>,
-    /// See `tape`.
-    pub position: Option<u64>,
-    /// Who asked for it first; empty for clients that have opened it.
-    pub user: String,
-    /// Whether it comes, and does not wait any more.
-    pub is_running: bool,
-    /// Seconds since it was asked for.
-    pub age_seconds: u64,
-    /// Seconds that it still takes, by the estimate that was made then.
-    pub remaining_seconds: u64,
-}
-
-/// A cache of another server. All but what it takes of its disks are sums since the server started.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CacheStatus {
-    /// The name of the export.
-    pub name: String,
-    /// Bytes that it takes of its disks.
-    pub used_bytes: u64,
-    /// Bytes that it may take.
-    pub limit_bytes: u64,
-    /// Its folders, each on a disk of its own if there are several.
-    pub disks: Vec<CacheDiskStatus>,
-    /// Bytes that were read through it.
-    pub read_bytes: u64,
-    /// Bytes that came from the origin.
-    pub fetched_bytes: u64,
-    /// Bytes of files that left to make room.
-    pub evicted_bytes: u64,
-    /// Pages that were found damaged on the disk, and fetched again.
-    pub damaged_pages: u64,
-    /// How often a disk refused to keep pages, or to give them.
-    pub failures: u64,
-}
-
-impl CacheStatus {
-    /// Its folders that are not used any more.
-    pub fn failed_disks(&self) -> impl Iterator<Item = &CacheDiskStatus> {
-        self.disks.iter().filter(|disk| !disk.why_failed.is_empty())
-    }
-}
-
-/// A folder of a cache.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CacheDiskStatus {
-    /// Its path on the server.
-    pub folder: String,
-    /// Bytes that the cache takes of it.
-    pub used_bytes: u64,
-    /// Bytes that the cache may take of it.
-    pub limit_bytes: u64,
-    /// Why it is not used until the server starts again; empty while it is.
-    pub why_failed: String,
-}
-
-/// A cache, and which of its files leave next.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct CacheContents {
-    /// Its sums.
-    #[serde(flatten)]
-    pub sums: CacheStatus,
-    /// Files that are kept.
-    pub files: u64,
-    /// Seconds after which files leave that nobody had open; none if they leave only to make room.
-    pub idle_seconds: Option<u64>,
-    /// The files that leave first, as they were within the last seconds; at most twenty. Those that are open come last:
-    /// they stay until they were closed.
-    pub leaving: Vec<LeavingFileStatus>,
-}
-
-/// A file that leaves a cache when its turn comes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct LeavingFileStatus {
-    /// The origin, and the path there: `host:1094/store/run7.root`. Empty if that is not known any more.
-    pub file: String,
-    /// Bytes on the disk.
-    pub bytes: u64,
-    /// Seconds since it was closed or first read.
-    pub unused_seconds: u64,
-    /// Whether it is open.
-    pub is_open: bool,
 }
 
 /// The login of a data server of an XRootD cluster at its `cmsd`.
