@@ -235,6 +235,11 @@ impl Vacuum<'_, '_> {
         self.remember_files(&purgeable);
         if !self.options.dry_run {
             let away = self.away(&purgeable)?;
+            if !purgeable.databases.is_empty() {
+                // Else a process that writes back now could write to a new file of that name, and delete a new row
+                // of that number.
+                self.inner.local()?.write_back()?;
+            }
             self.inner.local()?.vacuum(&vacuumed)?;
             for path in &self.report.files {
                 file::remove_if_there(path)?;
