@@ -17,7 +17,7 @@ use crate::v1::failure::Of;
 use crate::v1::question::Of as Asked;
 use crate::v1::{
     Answer, ChangeReply, ChangeRequest, ListLocksReply, ListLocksRequest, PublishRequest, Question,
-    change_request,
+    Transaction, change_request,
 };
 
 /// The pause before a call is sent again.
@@ -160,8 +160,16 @@ impl RemoteSession {
         let mut why = None;
         loop {
             self.wait_open(deadline).await.map_err(|error| self.in_doubt(error, why.as_deref()))?;
-            if !request.again {
-                self.check_locks(commit)?;
+            if let Err(lost) = self.check_locks(commit) {
+                if !request.again {
+                    return Err(lost);
+                }
+                // The place of its bytes may be another writer's, whatever locks the session has taken since.
+                if !commit.writes.is_empty() {
+                    let made = self.find_sent(commit, after).await;
+                    let made = made.map_err(|error| self.in_doubt(error, why.as_deref()))?;
+                    return made.ok_or(lost);
+                }
             }
             let attempt = self.client.clone().publish(self.request(request.clone())).await;
             match attempt.map_err(AttemptFailure::from) {
@@ -195,6 +203,15 @@ impl RemoteSession {
             }
             tokio::time::sleep(PAUSE).await;
         }
+    }
+
+    /// The commit that a transaction has made which was sent before.
+    async fn find_sent(&self, commit: &Commit, after: Csn) -> Result<Option<Csn>> {
+        let uuid = commit.transaction.into_bytes().to_vec();
+        let asked = Asked::FindCommit(Transaction { uuid, after: after.0 });
+        let made = self.look_up(asked).await?.first().and_then(|answer| answer.csn).map(Csn);
+        made.into_iter().for_each(|csn| self.observe_head(csn));
+        Ok(made)
     }
 
     /// Refuses a transaction that lost a database's lock, because another one may have overwritten its extents.
