@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, params};
@@ -26,6 +26,7 @@ use super::LocalCatalogue;
 use super::connections::ProcessConnections;
 use crate::commit::{Commit, FileWrite};
 use crate::error::{Error, Result};
+use crate::host;
 use crate::ids::{Csn, DatabaseId};
 use crate::locks::WriteBackTurn;
 use crate::numbers::unsigned;
@@ -51,8 +52,8 @@ pub(super) struct FileLog {
     /// Those that the catalogue had at this process's first small commit, and those of its commits, until it began to
     /// write back; none before that commit.
     bytes: Mutex<Option<u64>>,
-    /// Whether a thread of this process writes back.
-    is_writing: AtomicBool,
+    /// The thread that writes back, or did so last, with the process that has it.
+    thread: Mutex<Option<(u32, JoinHandle<()>)>>,
     /// Whether bytes could not be written back.
     is_stuck: AtomicBool,
 }
@@ -118,7 +119,7 @@ impl FileLog {
             folder,
             connections,
             bytes: Mutex::default(),
-            is_writing: AtomicBool::new(false),
+            thread: Mutex::default(),
             is_stuck: AtomicBool::new(false),
         }
     }
@@ -133,34 +134,71 @@ impl FileLog {
         let before = known.unwrap_or_else(|| self.read(logged_bytes).unwrap_or(0));
         let now = before + bytes;
         *known = Some(now);
-        let is_waiting = now > LOGGED_BYTES_MAX && !self.is_writing.swap(true, Ordering::AcqRel);
-        if is_waiting {
+        if now <= LOGGED_BYTES_MAX {
+            return;
+        }
+        let is_begun = self.begin_thread();
+        if is_begun {
             *known = Some(0);
         }
         drop(known);
-        if is_waiting {
-            let (log, name) = (Arc::clone(self), "femtobarn-files".to_owned());
-            let begun = thread::Builder::new().name(name).spawn(move || log.write_back_once());
-            if begun.is_err() {
-                self.write_back_once();
-            }
-        } else if now > WAITING_BYTES_MAX {
+        if !is_begun && now > WAITING_BYTES_MAX {
             self.note(self.write_back());
+            *self.bytes.lock() = Some(0);
         }
+    }
+
+    /// Has a thread write back, unless one does so already, or none can be had.
+    fn begin_thread(self: &Arc<Self>) -> bool {
+        let mut slot = self.thread.lock();
+        if let Some((of, thread)) = slot.take() {
+            if of != host::process_id() {
+                // A forked child does not have the threads of its parent.
+                std::mem::forget(thread);
+            } else if !thread.is_finished() {
+                *slot = Some((of, thread));
+                return false;
+            }
+        }
+        let (log, name) = (Arc::clone(self), "femtobarn-files".to_owned());
+        let begun = thread::Builder::new().name(name).spawn(move || log.write_back_many()).ok();
+        *slot = begun.map(|thread| (host::process_id(), thread));
+        slot.is_some()
     }
 
     /// Writes back what this process has logged, so that the files of a federation that nobody has open are whole.
     pub(super) fn end(&self) {
+        let thread = self.thread.lock().take();
+        if let Some((of, thread)) = thread {
+            if of == host::process_id() {
+                // A closed federation may be copied or removed.
+                drop(thread.join());
+            } else {
+                std::mem::forget(thread);
+            }
+        }
         // If it fails, or others write back now, the catalogue keeps the bytes.
         if self.bytes.lock().is_some_and(|bytes| bytes > 0) {
             self.write_back_once();
         }
     }
 
+    /// Writes back until there are few bytes again, or it fails.
+    fn write_back_many(&self) {
+        loop {
+            self.write_back_once();
+            let mut known = self.bytes.lock();
+            let is_stuck = self.is_stuck.load(Ordering::Relaxed);
+            if is_stuck || known.is_none_or(|bytes| bytes <= LOGGED_BYTES_MAX) {
+                return;
+            }
+            *known = Some(0);
+        }
+    }
+
     fn write_back_once(&self) {
         let turn = WriteBackTurn::take_if_free(&self.folder.join(LOCKS_FOLDER));
         self.note(turn.and_then(|turn| turn.map_or(Ok(()), |turn| self.write_back_in(&turn))));
-        self.is_writing.store(false, Ordering::Release);
     }
 
     /// The commits are durable. If writing back failed, the next ones sync their files, and tell of a disk that fails.
