@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    Author, BlobRange, Commit, Csn, DatabaseId, Error, LockTarget, Result, Successor,
-    is_database_path,
+    Author, BlobRange, Commit, Csn, DatabaseId, Error, FileWrite, LOGGED_COMMIT_BYTES_MAX,
+    LockTarget, Result, Successor, is_database_path,
 };
 use femtobarn_rpc::convert::{needed, published, status_of, uuid};
 use femtobarn_rpc::v1::change_request::Of;
@@ -144,9 +144,21 @@ fn commit_of(session: &CatalogueSession, request: PublishRequest) -> Result<Comm
     for new in &commit.new_databases {
         check_path(&new.path)?;
     }
+    check_writes(&commit.writes)?;
     let client = session.client();
     commit.author = Some(Author { user: client.user, host: client.host, pid: client.pid });
     Ok(commit)
+}
+
+/// Checks that a commit has no more bytes for files than clients were told.
+fn check_writes(writes: &[FileWrite]) -> Result<()> {
+    let bytes: usize = writes.iter().map(|write| write.bytes.len()).sum();
+    if bytes > LOGGED_COMMIT_BYTES_MAX || writes.iter().any(|write| write.bytes.is_empty()) {
+        let most = LOGGED_COMMIT_BYTES_MAX;
+        let rule = format!("must be at most {most}, and none empty");
+        return Err(Error::Invalid { what: format!("invalid writes of {bytes} bytes: {rule}") });
+    }
+    Ok(())
 }
 
 /// Checks that a path is that of a database file in the federation's folder.
