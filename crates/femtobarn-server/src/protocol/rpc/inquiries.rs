@@ -1,7 +1,8 @@
 //! Questions that come with the operations of a session.
 //!
-//! They are asked when their operation and the one before it in its turn have ended. So a client that locks a
-//! database and a container in one turn is told of both as they are while it holds both.
+//! They are asked when their operation has ended, and those of a lock not before the lock before it in its turn if that
+//! has the same owner. So a client that locks a database and a container in one turn is told of both as they are while it
+//! holds both, and no transaction waits for what another one waits for.
 
 use std::collections::HashMap;
 
@@ -27,8 +28,7 @@ struct Inquiry {
 }
 
 impl Inquiries {
-    /// Adds the questions of an operation that is about to begin. `before` is the one before it in its turn, unless
-    /// that has ended.
+    /// Adds the questions of an operation that is about to begin. `before` is the one that they wait for, too.
     pub(super) fn add(&mut self, number: u64, questions: Vec<Question>, before: Option<u64>) {
         if let Some(before) = before {
             self.blocked.insert(before, number);

@@ -215,8 +215,8 @@ impl SessionStream {
             self.service.count_message();
         }
         let mut outcomes = Vec::with_capacity(turn.operations.len());
-        // The operation before, if it has not ended.
-        let mut before = None;
+        // The owner and the number of the lock before, if that has not ended.
+        let mut before: Option<(u64, u64)> = None;
         for mut message in turn.operations {
             let questions = std::mem::take(&mut message.questions);
             let (number, has_outcome) = (message.number, has_outcome(message.kind()));
@@ -228,13 +228,16 @@ impl SessionStream {
                     ),
                 });
             }
+            // What another transaction waits for is not waited for: it may wait for this one.
+            let owner = is_lock(message.kind()).then_some(message.owner);
             if !questions.is_empty() {
-                self.inquiries.add(number, questions, before);
+                let own = before.filter(|(of, _)| Some(*of) == owner);
+                self.inquiries.add(number, questions, own.map(|(_, number)| number));
             }
             let operation = operation(message)?;
             let outcome = self.service.operate(&self.session, self.generation, operation)?;
             if has_outcome {
-                before = outcome.is_none().then_some(number);
+                before = owner.filter(|_| outcome.is_none()).map(|owner| (owner, number));
             }
             outcomes.extend(outcome);
         }
@@ -259,7 +262,11 @@ impl SessionStream {
 
 /// Whether an operation of this kind is answered.
 fn has_outcome(kind: Kind) -> bool {
-    matches!(kind, Kind::LockShared | Kind::LockExclusive | Kind::Pin)
+    is_lock(kind) || kind == Kind::Pin
+}
+
+fn is_lock(kind: Kind) -> bool {
+    matches!(kind, Kind::LockShared | Kind::LockExclusive)
 }
 
 fn operation(message: Message) -> Result<SessionOperation> {
