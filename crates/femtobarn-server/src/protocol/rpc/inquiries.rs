@@ -7,8 +7,14 @@
 use std::collections::HashMap;
 
 use femtobarn_rpc::v1::Question;
+use prost::Message;
 
 use crate::logical::catalogue::OperationOutcome;
+
+/// Questions of a session that were not answered yet, at most.
+const OPEN_MAX: usize = 1024;
+/// Bytes of the questions of one operation, at most.
+const QUESTION_BYTES_MAX: usize = 4 << 10;
 
 /// The questions of operations that have not ended, or whose predecessors have not.
 #[derive(Debug, Default)]
@@ -28,6 +34,13 @@ struct Inquiry {
 }
 
 impl Inquiries {
+    /// Whether these questions can be added. Others have no answers, and are asked by look-ups.
+    pub(super) fn has_room(&self, questions: &[Question]) -> bool {
+        let open: usize = self.open.values().map(|inquiry| inquiry.questions.len()).sum();
+        let bytes: usize = questions.iter().map(Message::encoded_len).sum();
+        open + questions.len() <= OPEN_MAX && bytes <= QUESTION_BYTES_MAX
+    }
+
     /// Adds the questions of an operation that is about to begin. `before` is the one that they wait for, too.
     pub(super) fn add(&mut self, number: u64, questions: Vec<Question>, before: Option<u64>) {
         if let Some(before) = before {
@@ -86,6 +99,22 @@ mod tests {
             assert_eq!(order.map(|number| end(&mut inquiries, number)), released);
             assert!(inquiries.open.is_empty() && inquiries.blocked.is_empty());
         }
+    }
+
+    #[test]
+    fn a_session_has_no_more_than_so_many_questions_at_once() {
+        let mut inquiries = Inquiries::default();
+        let questions = vec![Question::default(); 16];
+        let numbers = 1..=(OPEN_MAX / questions.len()) as u64;
+        for number in numbers {
+            assert!(inquiries.has_room(&questions));
+            inquiries.add(number, questions.clone(), None);
+        }
+        assert!(!inquiries.has_room(&questions));
+        assert_eq!(end(&mut inquiries, 1), [(1, 16)]);
+        assert!(inquiries.has_room(&questions));
+        let federation = "x".repeat(QUESTION_BYTES_MAX);
+        assert!(!inquiries.has_room(&[Question { federation, of: None }]));
     }
 
     #[test]

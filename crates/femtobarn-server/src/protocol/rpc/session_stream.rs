@@ -230,7 +230,7 @@ impl SessionStream {
             }
             // What another transaction waits for is not waited for: it may wait for this one.
             let owner = is_lock(message.kind()).then_some(message.owner);
-            if !questions.is_empty() {
+            if !questions.is_empty() && self.inquiries.has_room(&questions) {
                 let own = before.filter(|(of, _)| Some(*of) == owner);
                 self.inquiries.add(number, questions, own.map(|(_, number)| number));
             }
