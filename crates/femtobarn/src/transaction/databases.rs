@@ -127,7 +127,8 @@ impl Transaction {
             Ok(row) => row.id,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let Some(place) = self.expected.remove(name) else { return Err(error.into()) };
-                return self.new_database(name, place.as_deref());
+                // It also asks for the head, which the new database's commit record needs.
+                return self.database_or_new(name, place.as_deref());
             }
             Err(error) => return Err(error.into()),
         };
@@ -163,6 +164,15 @@ impl Transaction {
     pub(super) fn create_expected(&mut self) -> Result<()> {
         for (name, place) in std::mem::take(&mut self.expected) {
             self.database_or_new(&name, place.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Creates the database of a name if it is to be created and does not exist, before the name belongs to another
+    /// database or to none.
+    pub(super) fn create_if_expected(&mut self, name: &str) -> Result<()> {
+        if let Some(place) = self.expected.remove(name) {
+            self.database_or_new(name, place.as_deref())?;
         }
         Ok(())
     }

@@ -54,6 +54,7 @@ impl Transaction {
     /// `NotFound`, with similar names; `Busy` if another transaction writes to it for longer than
     /// `lock_wait`; `Conflict` if it changed since the transaction's first read.
     pub fn drop_database(&mut self, name: &str) -> Result<()> {
+        self.create_if_expected(name)?;
         let DatabaseToDrop { seen, row, containers, shared } = self.find_to_drop(name)?;
         self.note_head(seen);
         for container in containers {
@@ -90,6 +91,8 @@ impl Transaction {
     /// `NotFound`, with similar names; `Exists` if the new name is taken; `Invalid` if it is not a valid
     /// name.
     pub fn rename_database(&mut self, name: &str, new_name: &str) -> Result<()> {
+        self.create_if_expected(name)?;
+        self.create_if_expected(new_name)?;
         let row = self.database_row(name)?;
         femtobarn_catalog::check_database_name(new_name)?;
         if self.find_database(new_name)?.is_some() {

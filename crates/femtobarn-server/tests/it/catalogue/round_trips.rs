@@ -234,6 +234,27 @@ fn a_database_that_was_dropped_meanwhile_is_created_anew_if_it_is_to_be() {
 }
 
 #[test]
+fn an_expected_database_that_is_renamed_or_dropped_is_not_created_again() {
+    for renames in [false, true] {
+        let (_folder, local, server) = served();
+        let remote = open(server.address().port());
+        append(&remote, "run7", "events", 0..10).unwrap();
+        let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
+        transaction.expect_database("run7", true, None).unwrap();
+        if renames {
+            transaction.rename_database("run7", "run8").unwrap();
+        } else {
+            transaction.drop_database("run7").unwrap();
+        }
+        transaction.commit().unwrap();
+        let databases = local.snapshot(None).unwrap().databases().unwrap();
+        let names: Vec<_> = databases.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names.contains(&"run8"), renames, "{names:?}");
+        assert!(!names.contains(&"run7"), "{names:?}");
+    }
+}
+
+#[test]
 fn a_change_after_the_lock_is_a_conflict_and_the_next_transaction_sees_it() {
     let (_folder, local, server) = served();
     let remote = open(server.address().port());
