@@ -209,8 +209,9 @@ impl Transaction {
         if let Some(known) = &open.extents.file().known
             && open.row.epoch != epoch
         {
-            // What is read next may lie where something else was in the epoch of the file.
+            // What is read next may lie where something else was in the epoch of the file, or behind its end then.
             known.ranges.clear();
+            known.forget_size();
         }
         let base = base.ok_or_else(|| Error::NotFound {
             what: format!("container {:?} has no version", row.name),

@@ -20,10 +20,11 @@ const WRITTEN_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES_MAX: usize = 16 << 10;
 /// Bytes of one file, at most.
 const FILE_BYTES_MAX: usize = 512 << 10;
-/// Files, at most.
+/// Files, at most, but for those that are open.
 const FILES_MAX: usize = 64;
 
-/// The ranges of all files, the least recently opened file first.
+/// The ranges of all files, in the order in which these were opened first. All who have a file open in one epoch share
+/// its ranges.
 #[derive(Debug, Default)]
 pub(crate) struct RecentFiles(Mutex<VecDeque<(DatabaseId, u64, Arc<RecentRanges>)>>);
 
@@ -35,8 +36,11 @@ impl RecentFiles {
         if let Some((.., ranges)) = found.and_then(|place| files.get(place)) {
             return ranges.clone();
         }
-        if files.len() >= FILES_MAX {
-            files.pop_front();
+        let is_unused = |(.., ranges): &(_, _, Arc<_>)| Arc::strong_count(ranges) == 1;
+        if files.len() >= FILES_MAX
+            && let Some(place) = files.iter().position(is_unused)
+        {
+            files.remove(place);
         }
         let ranges = Arc::<RecentRanges>::default();
         files.push_back((database, epoch, ranges.clone()));
@@ -64,8 +68,7 @@ impl KnownFile {
 
     /// The size, which `ask` finds if it is not known.
     pub(crate) fn size(&self, ask: impl FnOnce() -> rntuple::Result<u64>) -> rntuple::Result<u64> {
-        let known = self.size.load(Ordering::Relaxed);
-        if known > 0 {
+        if let Some(known) = self.known_size() {
             return Ok(known);
         }
         let size = ask()?;
@@ -73,17 +76,20 @@ impl KnownFile {
         Ok(size)
     }
 
+    /// The size, if it is known. Containers that another writer of this process committed lie before its end, too.
+    fn known_size(&self) -> Option<u64> {
+        let known = self.size.load(Ordering::Relaxed);
+        (known > 0).then(|| known.max(self.ranges.end.load(Ordering::Relaxed)))
+    }
+
     /// Records that the writer was given an extent that ends at `end`.
     pub(crate) fn note_end(&self, end: u64) {
-        if self.size.load(Ordering::Relaxed) > 0 {
-            self.size.fetch_max(end, Ordering::Relaxed);
-        }
+        self.ranges.end.fetch_max(end, Ordering::Relaxed);
     }
 
     /// Records that the writer committed versions, all of whose bytes lie in the file as the writer knows it.
     pub(crate) fn note_commit(&self, csn: Csn) {
-        let size = self.size.load(Ordering::Relaxed);
-        *self.ranges.committed.lock() = (size > 0).then_some((csn, size));
+        *self.ranges.committed.lock() = self.known_size().map(|size| (csn, size));
     }
 
     /// Forgets the size, before what others wrote is read.
@@ -96,6 +102,8 @@ impl KnownFile {
 #[derive(Debug, Default)]
 pub(crate) struct RecentRanges {
     ranges: Mutex<KeptRanges>,
+    /// The end of the last of all extents that writers of this process were given.
+    end: AtomicU64,
     /// The last commit of this process to the file, and a size that holds all bytes of its versions.
     committed: Mutex<Option<(Csn, u64)>>,
 }
@@ -238,6 +246,28 @@ mod tests {
         (0..=count).for_each(|at| ranges.add_written(&block, (at * WRITTEN_BYTES_MAX) as u64));
         assert_eq!(read(&ranges, 0, 1), None);
         assert_eq!(read(&ranges, WRITTEN_BYTES_MAX as u64, 1), Some(vec![8]));
+    }
+
+    #[test]
+    fn a_writer_knows_of_extents_that_another_one_was_given() {
+        let ranges = Arc::<RecentRanges>::default();
+        let [first, second] = [0, 1].map(|_| KnownFile::new(ranges.clone()));
+        assert_eq!(first.size(|| Ok(100)).unwrap(), 100);
+        second.note_end(300);
+        assert_eq!(first.size(|| Ok(0)).unwrap(), 300);
+        first.note_commit(Csn(7));
+        assert_eq!(ranges.size_as_of(Csn(7)), Some(300));
+        first.forget_size();
+        assert_eq!(first.size(|| Ok(400)).unwrap(), 400);
+    }
+
+    #[test]
+    fn ranges_of_open_files_are_kept() {
+        let files = RecentFiles::default();
+        let open = files.ranges(DatabaseId(1), 0);
+        (2..200).for_each(|id| drop(files.ranges(DatabaseId(id), 0)));
+        assert!(Arc::ptr_eq(&open, &files.ranges(DatabaseId(1), 0)));
+        assert_eq!(files.0.lock().len(), FILES_MAX);
     }
 
     #[test]
