@@ -144,6 +144,11 @@ impl DatabaseFile {
         }
     }
 
+    /// Forgets what was written and read of late.
+    pub(crate) fn forget_recent(&self) {
+        self.known.iter().for_each(|known| known.ranges.clear());
+    }
+
     /// Writes whole pages of memory with `O_DIRECT`, and through the page cache what the file system does not
     /// take that way. `offset` is a multiple of the disk's block size.
     pub(crate) fn write_past_cache(&self, pages: &[u8], offset: u64) -> Result<()> {
@@ -343,7 +348,7 @@ impl ByteSource for DatabaseFile {
     }
 
     fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        self.known.iter().for_each(|known| known.ranges.clear());
+        self.forget_recent();
         self.read_as_of(Csn::MAX, requests)
     }
 

@@ -86,6 +86,7 @@ impl Transaction {
             }
         };
         if let Err(error) = &committed {
+            self.databases.values().for_each(|open| open.extents.file().forget_recent());
             // The commit may have become durable before the disk or the connection failed; then its files are
             // needed.
             self.close(matches!(

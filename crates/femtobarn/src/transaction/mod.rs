@@ -201,6 +201,10 @@ impl Transaction {
             return;
         }
         open.extents.discard();
+        if !keeps_files {
+            // No version refers to what was written. If the server's machine crashes, another writer may be given its place.
+            open.extents.file().forget_recent();
+        }
         // A server refuses writes that arrive after the database's lock is released.
         drop(open.extents.file().settle());
         self.federation.inner.return_extents(id, open.extents);

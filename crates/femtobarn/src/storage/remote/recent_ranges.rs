@@ -4,7 +4,9 @@
 //! 1. The ranges of a file are those of one epoch of its database, in which no byte that a version refers to is
 //!    written again.
 //! 2. Memory is bounded, for each range, each file and all files.
-//! 3. Where a checksum does not match, all ranges of the file are forgotten, and the server is asked.
+//! 3. What a transaction wrote that was not committed is forgotten when it ends: no version refers to it, so it may not be
+//!    durable where it lies.
+//! 4. Where a checksum does not match, all ranges of the file are forgotten, and the server is asked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
