@@ -91,7 +91,10 @@ impl RemoteSession {
     /// Keeps the answer to a question as of a commit, which came with something else, for the next time that it is
     /// asked. An answer without rows tells nothing.
     pub(super) fn keep_answer(&self, question: Question, answer: Answer) {
-        if answer != Answer::default() && question.of.as_ref().is_some_and(|of| self.is_fixed(of)) {
+        if answer != Answer::default()
+            && answer.encoded_len() <= CACHED_BYTES_MAX
+            && question.of.as_ref().is_some_and(|of| self.is_fixed(of))
+        {
             self.answers.insert(question.encode_to_vec(), Arc::new(vec![answer]));
         }
     }
