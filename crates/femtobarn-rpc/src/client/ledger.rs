@@ -113,9 +113,16 @@ impl Ledger {
         });
     }
 
-    /// Takes the operations of the next turn from the queue.
+    /// Takes the operations of the next turn from the queue. A lock with questions is in the turn of the one before it.
     pub(super) fn next_operations(&mut self) -> Vec<Operation> {
-        let rest = self.queue.split_off(self.queue.len().min(TURN_OPERATIONS_MAX));
+        let mut count = self.queue.len().min(TURN_OPERATIONS_MAX);
+        if let [last, next, ..] = &self.queue[count.saturating_sub(1)..]
+            && last.questions.is_empty()
+            && !next.questions.is_empty()
+        {
+            count -= 1;
+        }
+        let rest = self.queue.split_off(count);
         std::mem::replace(&mut self.queue, rest)
     }
 
