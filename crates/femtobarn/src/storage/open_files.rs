@@ -138,7 +138,9 @@ impl OpenDatabaseFiles {
             at,
             remote: before.map(|(tiers, server)| RemoteSource {
                 prefetcher: self.prefetcher(database.id, at),
-                recent: self.recent_ranges(database.id, database.epoch),
+                recent: self
+                    .recent_ranges(database.id, database.epoch)
+                    .map_or_else(Weak::new, |recent| Arc::downgrade(&recent)),
                 tiers,
                 server,
             }),
@@ -321,7 +323,8 @@ pub(crate) struct FileSource {
 /// What a file on a server is read through.
 struct RemoteSource {
     prefetcher: Arc<Prefetcher>,
-    recent: Option<Arc<RecentRanges>>,
+    /// Gone when those of many other files were needed since: thousands of versions may be open.
+    recent: Weak<RecentRanges>,
     tiers: FileTiers,
     server: Arc<TierCounts>,
 }
@@ -337,7 +340,7 @@ impl RemoteSource {
         requests: &mut [ReadRequest<'_>],
         version_end: u64,
     ) -> rntuple::Result<()> {
-        let Some(recent) = &self.recent else {
+        let Some(recent) = self.recent.upgrade() else {
             return self.prefetcher.read_many(&self.cached(file), requests, version_end);
         };
         recent
@@ -369,7 +372,7 @@ impl ByteSource for FileSource {
         if let Some(size) = self.size.get() {
             return Ok(*size);
         }
-        let recent = self.remote.as_ref().and_then(|remote| remote.recent.as_ref());
+        let recent = self.remote.as_ref().and_then(|remote| remote.recent.upgrade());
         if let Some(size) = recent.and_then(|recent| recent.size_as_of(self.at)) {
             return Ok(*self.size.get_or_init(|| size));
         }
@@ -403,7 +406,7 @@ impl ByteSource for FileSource {
         match &self.remote {
             None => file.read_many(requests),
             Some(remote) => {
-                remote.recent.iter().for_each(|recent| recent.clear());
+                remote.recent.upgrade().iter().for_each(|recent| recent.clear());
                 remote.cached(file).read_past_tiers(requests)
             }
         }

@@ -22,11 +22,11 @@ const WRITTEN_BYTES_MAX: usize = 64 << 10;
 const READ_BYTES_MAX: usize = 16 << 10;
 /// Bytes of one file, at most.
 const FILE_BYTES_MAX: usize = 512 << 10;
-/// Files, at most, but for those that are open.
+/// Files, at most, but for those that are open for writing.
 const FILES_MAX: usize = 64;
 
-/// The ranges of all files, in the order in which these were opened first. All who have a file open in one epoch share
-/// its ranges.
+/// The ranges of all files, in the order in which these were opened first. All writers of a file in one epoch share its
+/// ranges.
 #[derive(Debug, Default)]
 pub(crate) struct RecentFiles(Mutex<VecDeque<(DatabaseId, u64, Arc<RecentRanges>)>>);
 
