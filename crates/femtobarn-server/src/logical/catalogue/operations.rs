@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use femtobarn_catalog::{Csn, Error, LockKind, LockTarget, Result, clock};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::service::FederationService;
 use super::session::{CatalogueSession, OperationOutcome, Ticket, session_over};
 use super::state::{Granted, HeldBy, LockRequest, PendingLock};
 use crate::logical::latency::RequestKind;
 use crate::logical::locks::{LockAnswer, OwnerId, QueuedRequest, ServerKernelLocks};
+
+/// The pause before a request is repeated whose owner waits for the same lock by a request of an earlier stream.
+const REPEAT_AFTER: Duration = Duration::from_millis(5);
 
 /// A client's operation on a lock or a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +106,7 @@ impl FederationService {
             return None;
         }
         let owner = OwnerId { session: session.number(), number: request.owner };
+        let has_earlier = session.lock().has_earlier(&request);
         let mut answer = self.table.try_lock(owner, request.target, request.kind);
         if answer == LockAnswer::Busy && !request.is_late() {
             // Before it is queued, because the thread that grants it looks for this.
@@ -121,6 +125,10 @@ impl FederationService {
                 let busy = move |service: &Self| service.busy(&request.target, Duration::ZERO);
                 self.refuse(session, request.number, busy)
             }
+            LockAnswer::Duplicate if has_earlier => {
+                self.repeat(session, request);
+                None
+            }
             LockAnswer::Duplicate => {
                 self.refuse(session, request.number, move |service| Error::Invalid {
                     what: format!(
@@ -138,6 +146,19 @@ impl FederationService {
                 })
             }
         }
+    }
+
+    /// Repeats a request a moment later, when that of an earlier stream may have ended.
+    fn repeat(self: &Arc<Self>, session: &Arc<CatalogueSession>, request: LockRequest) {
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        tokio::spawn(async move {
+            sleep(REPEAT_AFTER).await;
+            if session.check_current(request.generation).is_ok()
+                && let Some(outcome) = service.lock(&session, request)
+            {
+                session.push_outcome_of(request.generation, outcome);
+            }
+        });
     }
 
     /// Sends a session the error of a refused lock later, because the error's text has names from the catalogue, and
@@ -229,7 +250,7 @@ impl FederationService {
         for QueuedRequest { ticket: Ticket { session, request, .. }, .. } in granted {
             end_wait(&session, request.number);
             if let Some(outcome) = self.take_in_kernel(&session, request) {
-                session.push_outcome(outcome);
+                session.push_outcome_of(request.generation, outcome);
             }
         }
     }
@@ -242,13 +263,16 @@ impl FederationService {
         if !ServerKernelLocks::has(&request.target) {
             return Some(self.hold(session, request, Ok(0)));
         }
+        let place = (request.owner, request.target);
+        session.lock().in_kernel.insert(place, request.generation);
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         tokio::spawn(async move {
             let wait = request.deadline.map(|deadline| deadline - Instant::now());
             let go_on = || session.check_current(request.generation);
             let locked = service.kernel.lock(request.target, request.kind, wait, go_on).await;
             let outcome = service.hold(&session, request, locked);
-            session.push_outcome(outcome);
+            session.lock().leave_kernel(&request);
+            session.push_outcome_of(request.generation, outcome);
         });
         None
     }

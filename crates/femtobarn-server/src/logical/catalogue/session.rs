@@ -75,6 +75,7 @@ impl CatalogueSession {
                 held: HashMap::new(),
                 writes: HashMap::new(),
                 waiting: HashMap::new(),
+                in_kernel: HashMap::new(),
                 pins: HashMap::new(),
             }),
             outcomes: Mutex::default(),
@@ -125,6 +126,14 @@ impl CatalogueSession {
     pub(super) fn push_outcome(&self, outcome: OperationOutcome) {
         self.outcomes.lock().push(outcome);
         self.has_outcomes.notify_one();
+    }
+
+    /// Queues an outcome for the client's stream `generation`. A later one has asked again, under the same number.
+    pub(super) fn push_outcome_of(&self, generation: u64, outcome: OperationOutcome) {
+        let state = self.lock();
+        if state.generation == generation {
+            self.push_outcome(outcome);
+        }
     }
 
     /// The next outcomes for the client's stream `generation`; waits until there are some.

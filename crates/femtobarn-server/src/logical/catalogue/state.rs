@@ -29,6 +29,8 @@ pub(super) struct SessionState {
     pub writes: HashMap<DatabaseId, DatabaseWrites>,
     /// By the numbers of the operations.
     pub waiting: HashMap<u64, PendingLock>,
+    /// The streams whose requests were granted in the table and wait in the kernel, by owner and target.
+    pub in_kernel: HashMap<(u64, LockTarget), u64>,
     pub pins: HashMap<Csn, (PinGuard, u32)>,
 }
 
@@ -97,6 +99,20 @@ impl SessionState {
             return Err(Error::Invalid { what });
         }
         Ok(())
+    }
+
+    /// Whether the owner of a request waits in the kernel by one of an earlier stream, which is about to end.
+    pub(super) fn has_earlier(&self, request: &LockRequest) -> bool {
+        let earlier = self.in_kernel.get(&(request.owner, request.target));
+        earlier.is_some_and(|generation| *generation < request.generation)
+    }
+
+    /// Notes that a request does not wait in the kernel any more.
+    pub(super) fn leave_kernel(&mut self, request: &LockRequest) {
+        let place = (request.owner, request.target);
+        if self.in_kernel.get(&place) == Some(&request.generation) {
+            self.in_kernel.remove(&place);
+        }
     }
 
     /// Records a lock that the session got.

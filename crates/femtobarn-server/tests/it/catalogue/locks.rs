@@ -203,6 +203,27 @@ fn sessions_that_share_a_lock_wait_for_it_in_one_place() {
 }
 
 #[test]
+fn wait_for_a_local_process_survives_broken_connections() {
+    let stage = Stage::new();
+    let proxy = Proxy::new(stage.port);
+    let there = connect(&format!("root://127.0.0.1:{}//test.fed", proxy.port)).unwrap();
+    let (here, database) = (stage.local(), stage.database);
+    let held = here.locks().owner().share_database(database, LONG).unwrap();
+    thread::scope(|scope| {
+        let lock = || there.locks().owner().lock_database_exclusive(database, LONG).map(drop);
+        let locked = scope.spawn(lock);
+        until("waiting", || here.locks().waiting().unwrap().len() == 1);
+        for _ in 0..3 {
+            proxy.break_all();
+            // This call waits until the session has reconnected.
+            drop(there.pin_head().unwrap());
+        }
+        drop(held);
+        locked.join().unwrap().unwrap();
+    });
+}
+
+#[test]
 fn session_that_ends_gives_up_its_place() {
     let stage = Stage::with(Duration::from_millis(300), Authenticator::open());
     let proxy = Proxy::new(stage.port);
