@@ -24,7 +24,8 @@ use parking_lot::Mutex;
 use super::header::TABLE;
 use super::pages::{self, BYTES, KeptPages};
 
-/// How long after an attempt to make room that was in vain nobody tries again.
+/// How long after an attempt to make room that was in vain nobody tries again, and after one that was not, nobody makes more
+/// on a full disk.
 const CLEAR_AGAIN: Duration = Duration::from_secs(1);
 /// How long what was found about the files that leave next is told to others who ask.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
@@ -45,6 +46,8 @@ pub(super) struct Room<F> {
     open: Mutex<HashMap<PathBuf, Weak<F>>>,
     /// When room was made in vain. Held by whoever makes room.
     cleared: Mutex<Option<Instant>>,
+    /// When files left last to make room.
+    made_room: Mutex<Option<Instant>>,
     /// When somebody looked which files leave next, and what was found. Held by whoever looks.
     looked: Mutex<Option<(Instant, LeavingFiles)>>,
     /// Why it is not used any more.
@@ -119,6 +122,7 @@ impl<F> Room<F> {
             used: AtomicU64::new(used),
             open: Mutex::default(),
             cleared: Mutex::default(),
+            made_room: Mutex::default(),
             looked: Mutex::default(),
             failure: OnceLock::new(),
             counts,
@@ -192,10 +196,12 @@ impl<F> Room<F> {
         self.has_room();
     }
 
-    /// Makes room on a disk that is full below the limit; false if too little can leave.
+    /// Makes room on a disk that is full below the limit; false if too little can leave. Of many writes that the disk refused
+    /// at the same time, one makes room.
     pub(super) fn shrink(&self) -> bool {
         let used = self.used.load(Ordering::Relaxed);
-        used > 0 && self.clear(used.min(self.bytes_max), || true)
+        let is_needed = || self.made_room.lock().is_none_or(|when| when.elapsed() >= CLEAR_AGAIN);
+        used > 0 && self.clear(used.min(self.bytes_max), is_needed)
     }
 
     pub(super) fn is_within(&self) -> bool {
@@ -300,7 +306,8 @@ impl<F> Room<F> {
         }
         let Ok(mut kept) = kept_files(&self.folder) else { return false };
         kept.sort();
-        let mut used: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
+        let before: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
+        let mut used = before;
         for (_, _, stem) in kept {
             if used <= most - most / 10 {
                 break;
@@ -308,6 +315,9 @@ impl<F> Room<F> {
             used = used.saturating_sub(self.leave(&stem, || true));
         }
         self.used.store(used, Ordering::Relaxed);
+        if used < before {
+            *self.made_room.lock() = Some(clock::now());
+        }
         let has_room = used <= most - most / 10;
         *last = (!has_room).then(clock::now);
         has_room
