@@ -96,12 +96,14 @@ def test_each_file_is_kept_on_one_disk_and_a_new_disk_gets_its_share(
         cache.check_reads()
         assert cache.fetched() == SIZE * len(NAMES)
     before = [kept(folder) for folder in (one, two)]
-    assert min(map(len, before)) > 4
+    # By chance, one time in a hundred thousand, a disk has fewer of its half.
+    assert min(map(len, before)) > 2
     assert not before[0] & before[1]
     with cache_on(origin, *folders) as cache:
         cache.check_reads()
         moved = kept(three)
-        assert 0 < len(moved) < len(NAMES) / 2
+        # A third is expected; by chance, one time in ten thousand, there are none, or three quarters.
+        assert 0 < len(moved) < len(NAMES) * 3 / 4
         assert cache.fetched() == SIZE * len(moved), "all others are where they were"
         assert [kept(folder) for folder in (one, two)] == before
 

@@ -258,13 +258,15 @@ def test_the_queue_is_shown_to_people(
         assert code == 201
         wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["recalls"][0]["is_running"])
         _, (told,) = ask(server, "GET", "/api/recalls")
+        _, status = ask(server, "GET", "/api/status")
         text, top = printed("queue", address), printed("top", address, "-n", "1", "-d", "0.01")
         (by_command,) = json.loads(printed("queue", f"http://{address}", "--json"))
     finally:
         (tape / "hold").unlink()
     assert (told["name"], told["waiting"], len(told["recalls"])) == ("/lhc.fed", 2, 2)
     assert told["mounted"] == [{"store": "tape", "tape": "L1"}]
-    assert told["stalled_seconds"] > 0
+    (store,) = status["stores"]
+    assert (store["name"], store["stalled_seconds"] > 0) == ("tape", True)
     shown = {recall["path"]: recall for recall in told["recalls"]}
     assert shown.keys() == {file["path"] for file in wanted["files"]}
     for recall in shown.values():
@@ -283,7 +285,7 @@ def test_the_queue_is_shown_to_people(
     assert "/lhc.fed: 2 files come back, " in top
     wait_for(lambda: all(where.state == "both" for where in fed.where(*names)))
     # Nothing is wanted any more.
-    wait_for(lambda: ask(server, "GET", "/api/recalls")[1][0]["stalled_seconds"] == 0)
+    wait_for(lambda: ask(server, "GET", "/api/status")[1]["stores"][0]["stalled_seconds"] == 0)
     assert ask(server, "DELETE", f"/api/tape/v1/stage/{made['requestId']}")[0] == 200
     assert "/lhc.fed: 0 files come back" in printed("queue", address)
 

@@ -142,8 +142,7 @@ impl Federation {
         options: &OpenOptions,
     ) -> Result<Self> {
         let caches = RemoteCaches::open(catalog.clone(), options)?;
-        let bytes = options.read_ahead_bytes;
-        let files = OpenDatabaseFiles::on_servers(catalog.clone(), folder, caches, bytes);
+        let files = OpenDatabaseFiles::on_servers(catalog.clone(), folder, caches, options);
         Ok(Self::over(catalog, files, options))
     }
 

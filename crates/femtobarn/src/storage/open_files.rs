@@ -17,6 +17,7 @@ use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::options::OpenOptions;
 use crate::storage::file::{self, DatabaseFile};
 use crate::storage::nearline::{self, ReaderStaging, STAGED_BY_ANOTHER};
 use crate::storage::places;
@@ -71,7 +72,7 @@ pub(crate) struct OpenDatabaseFiles {
     /// The folder on servers, and the caches before it; none if the files are on this machine.
     server: Option<(ServerFolder, RemoteCaches)>,
     /// What this process wrote and read on the server of late.
-    recent: RecentFiles,
+    recent: Option<RecentFiles>,
     prefetch_pool: Arc<PrefetchPool>,
     /// The stores of the federation, opened when the first file is not on the disk.
     archive: OnceLock<Archive>,
@@ -91,7 +92,7 @@ impl OpenDatabaseFiles {
             catalog,
             open: Cache::new(OPEN_FILES_MAX),
             server: None,
-            recent: RecentFiles::default(),
+            recent: None,
             prefetch_pool: Arc::new(PrefetchPool::new(read_ahead_bytes)),
             archive: OnceLock::new(),
             from_stores: Arc::default(),
@@ -100,15 +101,17 @@ impl OpenDatabaseFiles {
         }
     }
 
-    /// Files on servers, prefetched in buffers of up to `read_ahead_bytes`.
+    /// Files on servers. Nothing is remembered if the options let nothing be kept in memory.
     pub(crate) fn on_servers(
         catalog: Arc<dyn Catalogue>,
         server: ServerFolder,
         caches: RemoteCaches,
-        read_ahead_bytes: u64,
+        options: &OpenOptions,
     ) -> Self {
+        let is_on_one = matches!(server, ServerFolder::One(_));
+        let recent = (is_on_one && options.cache_bytes > 0).then(RecentFiles::default);
         let server = Some((server, caches));
-        OpenDatabaseFiles { server, ..Self::local(catalog, read_ahead_bytes) }
+        OpenDatabaseFiles { server, recent, ..Self::local(catalog, options.read_ahead_bytes) }
     }
 
     fn folder(&self) -> Option<&ServerFolder> {
@@ -182,13 +185,12 @@ impl OpenDatabaseFiles {
 
     /// Forgets what was written and read of late.
     pub(crate) fn forget_recent(&self) {
-        self.recent.clear();
+        self.recent.iter().for_each(RecentFiles::clear);
     }
 
-    /// What was written and read of late in a file, if it is on the one server of the federation.
+    /// What was written and read of late in a file, if it is remembered.
     fn recent_ranges(&self, database: DatabaseId, epoch: u64) -> Option<Arc<RecentRanges>> {
-        let is_on_one = matches!(self.folder(), Some(ServerFolder::One(_)));
-        is_on_one.then(|| self.recent.ranges(database, epoch))
+        Some(self.recent.as_ref()?.ranges(database, epoch))
     }
 
     /// Records the content of the disk cache, for other processes.
