@@ -68,15 +68,15 @@ class Watch:
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
-        self.stolen = processor_seconds()[1]
         self.before = others()
+        self.used, self.by_us = sum(processor_seconds()), our_seconds()
 
     def seen(self) -> Activity:
         """Return what they took, and what was stolen from the machine."""
         seconds = max(time.monotonic() - self.begun, 1e-3)
+        # What others took that have ended is in no list of processes.
+        took = sum(processor_seconds()) - self.used - (our_seconds() - self.by_us)
         after = others()
-        # The time of a process that ends moves to its parent, so that only the sum over all tells.
-        took = total(after) - total(self.before) + processor_seconds()[1] - self.stolen
         by_process = {
             f"{each.name} ({number})": (each.seconds - self._seconds_before(number)) / seconds
             for number, each in after.items()
@@ -94,9 +94,11 @@ def others() -> dict[int, Process]:
     return {number: each for number, each in running.items() if number not in ours}
 
 
-def total(among: dict[int, Process]) -> float:
-    """CPU seconds of processes."""
-    return sum(each.seconds for each in among.values())
+def our_seconds() -> float:
+    """CPU seconds of this process and its descendants, also of those that have ended."""
+    running = processes()
+    # The time of a process that ends moves to its parent.
+    return sum(running[number].seconds for number in tree(os.getpid(), running))
 
 
 def look(seconds: float = LOOK_SECONDS) -> Activity:

@@ -260,8 +260,8 @@ FIGURES = (
                 per_second("conditions"),
                 explained(
                     rate("Femtobarn", 3000),
-                    "Both wait for one sync; beside it a commit takes hundreds of microseconds of the processor: "
-                    "pages, page lists, a footer, a commit record, and SQLite's transaction.",
+                    "Both wait for one sync; beside it a commit takes hundreds of microseconds of the "
+                    "processor: pages, page lists, a footer, a commit record, and SQLite's transaction.",
                 ),
                 peers=("SQLite",),
                 no_limit="as for commits",
