@@ -39,11 +39,10 @@ use crate::sql::SqlResult;
 pub const LOGGED_COMMIT_BYTES_MAX: usize = 32 << 10;
 /// Bytes that a process lets the catalogue have before it writes back.
 const LOGGED_BYTES_MAX: u64 = 1 << 20;
-/// Rows that are read at a time.
-const ROWS: u32 = 1024;
-
 /// Bytes that may be logged while a thread writes back; a commit beyond them waits for it.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
+/// Rows that are read at a time.
+const ROWS: u32 = 1024;
 
 /// The logged bytes of a catalogue, as a process knows them.
 pub(super) struct FileLog {

@@ -2,7 +2,7 @@
 //!
 //! Commit:
 //! 1. Every container ends its cluster and writes page list and footer. Every database gets a commit record.
-//!    Each file is synced once.
+//!    Each file is synced once, or the bytes of a small transaction go to the catalogue with step 2.
 //! 2. One catalogue transaction checks that each container is still at the version that this transaction
 //!    continued, and inserts the new versions. Once that is durable, the commit has happened.
 //!
