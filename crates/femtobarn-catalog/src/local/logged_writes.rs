@@ -78,13 +78,15 @@ impl LocalCatalogue {
     }
 
     /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller keeps
-    /// others from taking their place.
+    /// others from taking their place. Returns those that the commit is to have as [`Commit::writes`]: none if earlier
+    /// ones could not be written back, when the files are synced.
     ///
     /// # Errors
     /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file;
     /// [`Error::NotFound`], [`Error::Full`] or [`Error::Io`] if it cannot be written.
-    pub fn write_now(&self, writes: &[FileWrite]) -> Result<()> {
-        for write in writes {
+    pub fn write_now(&self, writes: Vec<FileWrite>) -> Result<Vec<FileWrite>> {
+        let is_stuck = self.file_log.is_stuck.load(Ordering::Relaxed);
+        for write in &writes {
             let row = self.database_by_id(write.database, Csn::MAX)?;
             if row.state != DatabaseState::Open {
                 return Err(Error::closed(format!("database {:?} is {}", row.name, row.state)));
@@ -99,8 +101,11 @@ impl LocalCatalogue {
                 return Err(Error::invalid(format!("database {:?}: {what}", row.name)));
             }
             file.write_all_at(&write.bytes, write.offset).map_err(failed)?;
+            if is_stuck {
+                file.sync_data().map_err(failed)?;
+            }
         }
-        Ok(())
+        Ok(if is_stuck { vec![] } else { writes })
     }
 
     /// Writes all bytes that are logged by now to their files and syncs these, waiting for a process that does so.

@@ -101,6 +101,26 @@ fn bytes_stay_in_the_catalogue_while_they_cannot_be_written_back() {
 }
 
 #[test]
+fn a_server_syncs_files_once_bytes_could_not_be_written_back() {
+    let (fed, file) = with_file();
+    let write = |offset| FileWrite { database: fed.database, offset, bytes: vec![7; 4096] };
+    assert_eq!(fed.catalog.write_now(vec![write(0)]).unwrap(), [write(0)], "they are to be logged");
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    for _ in 0..2 {
+        let writes = (0..200).map(|_| write(0)).collect();
+        fed.catalog.commit(Commit { writes, ..Commit::default() }).unwrap();
+    }
+    while fed.catalog.log_room() > 0 {
+        std::thread::yield_now();
+    }
+    fs::remove_dir(&file).unwrap();
+    fs::write(&file, [0; 8192]).unwrap();
+    assert_eq!(fed.catalog.write_now(vec![write(4096)]).unwrap(), [], "they are in the file");
+    assert_eq!(fs::read(&file).unwrap(), [[0; 4096], [7; 4096]].concat());
+}
+
+#[test]
 fn bytes_of_a_file_that_is_gone_hinder_nobody() {
     let (fed, file) = with_file();
     commit(&fed, None, 100, b"tracks");

@@ -145,17 +145,20 @@ impl PublishQueue {
         for mut waiting in group {
             let writes = std::mem::take(&mut waiting.commit.writes);
             // Those of a transaction that was published before may lie where others are by now.
-            let found = self.find(&waiting).and_then(|found| match found {
-                None => self.catalog.write_now(&writes).map(|()| None),
-                found => Ok(found),
-            });
-            match found {
-                Ok(None) => {
-                    commits.push(Commit { writes, ..waiting.commit.clone() });
-                    new.push(waiting);
-                }
-                Ok(Some(csn)) => self.answer(waiting.commit.transaction, Ok(csn)),
-                Err(error) => self.answer(waiting.commit.transaction, Err(error)),
+            let outcome = match self.find(&waiting) {
+                Ok(Some(csn)) => Some(Ok(csn)),
+                Err(error) => Some(Err(error)),
+                Ok(None) => match self.catalog.write_now(writes) {
+                    Ok(writes) => {
+                        commits.push(Commit { writes, ..waiting.commit.clone() });
+                        None
+                    }
+                    Err(error) => Some(Err(error)),
+                },
+            };
+            match outcome {
+                Some(outcome) => self.answer(waiting.commit.transaction, outcome),
+                None => new.push(waiting),
             }
         }
         if new.is_empty() {
