@@ -56,6 +56,7 @@ async function open(key, source) {
   reading = { key, source, worker, ask, said: {} };
   worker.addEventListener("message", ({ data }) => heard(waiting, data));
   worker.addEventListener("error", () => waiting.forEach((it) => it.reject(new Error("its reader has ended"))));
+  $("inside-plot").hidden = false;
   $("inside-facts").textContent = "reading …";
   const opened = reading;
   opened.said = await ask("open", { url: source.file, container: source.container });

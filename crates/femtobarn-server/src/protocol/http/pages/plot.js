@@ -23,7 +23,7 @@ export function beginPlot(choose) {
 
 // The numbers that fields of the form suggest.
 export function offerNumbers(numbers) {
-  $("inside-form").hidden = !numbers.length;
+  $("inside-plot").hidden = !numbers.length;
   const known = new Map(numbers.map((it) => [it.path, it]));
   const names = numbers.map(({ path }) => nameOf(path, known));
   $("inside-numbers").replaceChildren(...names.map((name) => new Option("", name)));
@@ -33,11 +33,7 @@ export function offerNumbers(numbers) {
 export async function showPlot(reading, chosen) {
   const { numbers, fields } = reading.said;
   showWrong(null);
-  if (!numbers.length) {
-    // What was counted in another container.
-    $("inside-drawn").hidden = true;
-    return;
-  }
+  if (!numbers.length) return;
   const texts = { x: chosen.field || numbers[0].path, y: chosen.second, where: chosen.where };
   for (const name of ["field", "second", "where"]) $(`inside-${name}`).value = chosen[name];
   $("inside-second-axis").hidden = !texts.y;

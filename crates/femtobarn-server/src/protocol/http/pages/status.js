@@ -69,15 +69,21 @@ function showStatus(status) {
     size(f.bytes_read), size(f.bytes_written)]), "no file is open");
 }
 
-// What to do something about. What did not change stays, so that it is not read out again.
+// What to do something about. What did not change stays, so that it is not read out again; what somebody closed stays closed
+// when its number changes.
 function showAlerts(alerts) {
   const told = JSON.stringify(alerts);
   if ($("alerts").dataset.told === told) return;
+  const closed = [...$("alerts").querySelectorAll("details:not([open])")].map((it) => it.dataset.alert);
   $("alerts").dataset.told = told;
   $("alerts").hidden = !alerts.length;
-  $("alerts").replaceChildren(...alerts.map((it) => element("details", { class: it.is_critical ? "alert critical" : "alert", open: "" },
-    element("summary", {}, `${it.is_critical ? "Critical: " : ""}${it.summary}`),
-    element("p", {}, it.description), element("p", {}, element("b", {}, "What to do: "), it.action))));
+  $("alerts").replaceChildren(...alerts.map((it) => {
+    // "7 % of the disk of /lhc.fed are free" is the same alert with another number.
+    const key = `${it.name} ${it.summary.replace(/^\d+/, "")}`;
+    return element("details", { class: it.is_critical ? "alert critical" : "alert", "data-alert": key, ...!closed.includes(key) && { open: "" } },
+      element("summary", {}, `${it.is_critical ? "Critical: " : ""}${it.summary}`),
+      element("p", {}, it.description), element("p", {}, element("b", {}, "What to do: "), it.action));
+  }));
 }
 
 // Who waits for whom, if anybody waits. A client that waits for itself has two transactions.

@@ -1,6 +1,7 @@
 // Values of objects for people: with the types of the class definition ("Class definitions" in docs/format.md) times are times, members
 // of enumerations have their names, and links can be followed.
 import { allFields } from "./classes.js";
+import { element } from "./elements.js";
 import { real } from "./numbers.js";
 
 const TEXT_MAX = 100;
@@ -20,7 +21,7 @@ export function written(value, type, linkTo) {
   let room = TEXT_MAX;
   for (const part of partsOf(value, type, linkTo)) {
     const text = part.textContent ?? part;
-    // Links are not cut.
+    // Links and times are not cut.
     parts.push(part === text ? text.slice(0, room) : part);
     room -= text.length;
     if (room < 0) return [...parts, " …"];
@@ -60,13 +61,16 @@ function* joined(before, items, after) {
 
 function* meant(value, meaning, linkTo) {
   const isNumber = typeof value === "number" || /^-?\d+$/.test(value);
-  if (meaning.is === "datetime" && isNumber) yield time(BigInt(value));
-  else if (meaning.is === "date" && isNumber) yield date(Number(value));
+  if (meaning.is === "datetime" && isNumber) yield unbroken(time(BigInt(value)));
+  else if (meaning.is === "date" && isNumber) yield unbroken(date(Number(value)));
   else if (meaning.is === "enum") yield memberName(value, meaning);
   else if (meaning.is === "flag" && isNumber) yield flagNames(BigInt(value), meaning);
   else if (meaning.is === "element" && !meaning.members?.length && Number(value) >= 0) yield `${meaning.name}[${value}]`;
   else yield* partsOf(value, meaning.of, linkTo);
 }
+
+// Style keeps it on one line.
+const unbroken = (text) => element("time", {}, text);
 
 // Nanoseconds since 1970 in UTC, with the digits of the second that are not 0.
 function time(nanoseconds) {
