@@ -19,6 +19,8 @@
 //! ours export TARGET FILE NTUPLE NAMES         the same into a plain file
 //! ours read-plain FILE cached|direct ENTRIES   that file, with or without the page cache
 //! ours read-pages FOLDER CONTAINER NAMES       the pages of fields, by nothing but pread
+//! ours pages TARGET PLACE CONTAINER NAMES      a list of those pages; PLACE may be a file that ROOT wrote,
+//!                                              whose container is then file/NTUPLE
 //! ours conditions FOLDER ours|sorted-array ordered|random EVENTS    all series for each event
 //! ```
 //!
@@ -29,6 +31,7 @@ mod append;
 mod clients;
 mod conditions;
 mod objects;
+mod pages;
 mod plain;
 mod random;
 mod rows;
@@ -93,7 +96,10 @@ fn main() -> Outcome {
         }
         ["read-plain", file, way, entries] => plain::read(Path::new(file), way, entries.parse()?),
         ["read-pages", folder, container, names] => {
-            plain::read_pages(Path::new(folder), container, names)
+            pages::read(Path::new(folder), container, names)
+        }
+        ["pages", target, place, container, names] => {
+            pages::list(Path::new(target), Path::new(place), container, names)
         }
         _ => Err("unknown benchmark; the head of bin/ours/main.rs lists them".into()),
     }

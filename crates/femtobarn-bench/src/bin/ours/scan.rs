@@ -34,7 +34,7 @@ pub(crate) fn attached(file: &Path, ntuple: &str, names: &str, threads: u64) -> 
 }
 
 /// A container of a federation that starts no threads of its own; the threads here share the entries.
-fn opened(folder: &Path, container: &str) -> Result<View, Error> {
+pub(crate) fn opened(folder: &Path, container: &str) -> Result<View, Error> {
     let options = OpenOptions { threads: 1, ..OpenOptions::default() };
     Ok(crate::open(folder, options)?.snapshot(None)?.view(container)?)
 }
@@ -93,7 +93,7 @@ fn read(open: impl Fn() -> Result<View, Error>, names: &str, threads: u64) -> Ou
 }
 
 /// Each thread reads its share of the entries.
-fn all_of(view: &View, names: &str, threads: u64) -> Result<Seen, Error> {
+pub(crate) fn all_of(view: &View, names: &str, threads: u64) -> Result<Seen, Error> {
     let share = view.entries().div_ceil(threads);
     let entries = |n: u64| n * share..view.entries().min((n + 1) * share);
     let read = |entries| each(view, names, entries, &mut |array| sum(&array));

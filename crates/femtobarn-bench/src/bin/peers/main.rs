@@ -7,7 +7,7 @@
 //! peers blocks PATH BYTES COUNT DEPTH                        without the page cache, at random, DEPTH at once
 //! peers commits ENGINE PATH WRITER SECONDS                   10 objects of 100 bytes a transaction
 //! peers syncs PATH WRITER SECONDS SYNCS GROUP                a write for each of GROUP, then SYNCS syncs
-//! peers overwrites PATH WRITER SECONDS                       a write in a prepared file, then a sync
+//! peers overwrites PATH WRITER SECONDS GROUP                 writes for GROUP in a prepared file, then a sync
 //! peers evict PATH...                                        files leave the page cache
 //! peers warm PATH...                                         files are in the page cache, read in order
 //! ```
@@ -47,8 +47,9 @@ fn main() -> Outcome {
             let file = Path::new(path).join(format!("w{writer}"));
             plain::syncs(&file, seconds.parse()?, syncs.parse()?, group.parse()?)
         }
-        ["overwrites", path, writer, seconds] => {
-            plain::syncs_in_place(&Path::new(path).join(format!("w{writer}")), seconds.parse()?)
+        ["overwrites", path, writer, seconds, group] => {
+            let file = Path::new(path).join(format!("w{writer}"));
+            plain::syncs_in_place(&file, seconds.parse()?, group.parse()?)
         }
         ["evict", ref paths @ ..] => {
             paths.iter().try_for_each(|path| plain::evict(Path::new(path)))

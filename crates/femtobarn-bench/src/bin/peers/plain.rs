@@ -104,8 +104,8 @@ pub(crate) fn syncs(path: &Path, seconds: f64, syncs: u64, group: u64) -> Outcom
     })
 }
 
-/// Overwrites 4 KB of a prepared file for each transaction, with a sync, which then writes no inode.
-pub(crate) fn syncs_in_place(path: &Path, seconds: f64) -> Outcome {
+/// Overwrites 4 KB of a prepared file for each transaction, with a sync for each group, which then writes no inode.
+pub(crate) fn syncs_in_place(path: &Path, seconds: f64, group: u64) -> Outcome {
     let file = File::create(path)?;
     file.write_all_at(&vec![1; PREPARED_BYTES], 0)?;
     file.sync_data()?;
@@ -113,7 +113,7 @@ pub(crate) fn syncs_in_place(path: &Path, seconds: f64) -> Outcome {
     commits(seconds, |number| {
         let place = number % (PREPARED_BYTES / SMALL_WRITE_BYTES) as u64;
         file.write_all_at(&piece, place * SMALL_WRITE_BYTES as u64)?;
-        Ok(file.sync_data()?)
+        if (number + 1).is_multiple_of(group) { Ok(file.sync_data()?) } else { Ok(()) }
     })
 }
 
