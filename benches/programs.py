@@ -10,6 +10,7 @@ import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -17,6 +18,15 @@ BENCH = ROOT / "bench"
 DATA, WORK = BENCH / "data", BENCH / "work"
 
 RUST_PROGRAMS = ("ours", "peers", "sessions")
+BARE_PROGRAMS = tuple(sorted(each.stem for each in HERE.glob("sides/bare_*.c")))
+COMPILERS = {
+    ".c": [
+        os.environ.get("CC", "cc"),
+        *("-std=gnu17", "-D_GNU_SOURCE", "-O3", "-march=native", "-pthread", "-Wall", "-Wextra"),
+    ],
+    ".cxx": [os.environ.get("CXX", "g++"), "-std=c++17", "-O2"],
+}
+"""Limits may use what the processor has."""
 ROCKSDB_PACKAGES = ("librocksdb-dev", "librocksdb7.8", "libgflags2.2", "libsnappy1v5")
 
 
@@ -27,10 +37,14 @@ class Unavailable(Exception):
 def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -> list[str]:
     """Return a command with its placeholders and the path of its program filled in.
 
-    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench; in braces they stand for their
-    paths. `name.py` is a script of `sides/`, any other name a C++ program of `sides/`.
+    `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench, `bare_...` programs in C of
+    `sides/`; in braces they stand for their paths. `name.py` is a script of `sides/`, any other name a C++
+    program.
     """
-    programs = {name: program_path(name) for name in RUST_PROGRAMS if f"{{{name}}}" in command}
+    words = " ".join(command)
+    programs = {
+        name: program_path(name) for name in (*RUST_PROGRAMS, *BARE_PROGRAMS) if f"{{{name}}}" in words
+    }
     places = {"data": DATA, "work": WORK, "index": index, "processes": processes, **programs}
     program, *rest = (part.format(**places) for part in command)
     if program.endswith(".py"):
@@ -43,11 +57,22 @@ def program_path(program: str) -> Path:
     """The path of a program, which is built if it is missing or out of date."""
     if program in RUST_PROGRAMS:
         return rust_program(program)
+    if program in BARE_PROGRAMS:
+        return bare_program(program)
     return rocksdb_peer() if program == "rocksdb_peer" else root_program(program)
 
 
 def rust_program(program: str) -> Path:
     """A program of the crate femtobarn-bench, optimised."""
+    paths = [
+        m["executable"] for m in built(program) if m.get("executable") and m["target"]["name"] == program
+    ]
+    return Path(paths[-1])
+
+
+@cache
+def built(program: str) -> list[Any]:
+    """Cargo's messages about the build of a program of the crate femtobarn-bench."""
     command = [
         "cargo",
         "build",
@@ -59,9 +84,18 @@ def rust_program(program: str) -> Path:
         "--bin",
         program,
     ]
-    messages = [json.loads(line) for line in execute([*command, "--message-format=json"]).splitlines()]
-    paths = [m["executable"] for m in messages if m.get("executable") and m["target"]["name"] == program]
-    return Path(paths[-1])
+    return [json.loads(line) for line in execute([*command, "--message-format=json"]).splitlines()]
+
+
+def bare_program(name: str) -> Path:
+    """A program in C that does the bare work; the one that unpacks has the libraries of our own programs."""
+    flags, libraries = [], ["-lm"]
+    for library in ("zstd", "lz4") if name == "bare_unpack" else ():
+        made = (m for m in built("ours") if f"static={library}" in m.get("linked_libs", ()))
+        folder = Path(next(made)["out_dir"])
+        flags.append(f"-I{folder / 'include'}")
+        libraries.append(str(folder / f"lib{library}.a"))
+    return compiled(f"{name}.c", flags, libraries)
 
 
 def root_program(name: str) -> Path:
@@ -75,7 +109,7 @@ def root_program(name: str) -> Path:
         # RDataFrame needs ROOT's histogram libraries, whose own dependencies the linker does not find.
         libraries = ["-lROOTDataFrame", "-Wl,--allow-shlib-undefined", *libraries]
     flags = [f"-I{home / 'include'}", f"-L{home / 'lib'}", f"-Wl,-rpath,{home / 'lib'}"]
-    return compiled(name, flags, libraries)
+    return compiled(f"{name}.cxx", flags, libraries)
 
 
 def rocksdb_peer() -> Path:
@@ -90,19 +124,21 @@ def rocksdb_peer() -> Path:
                 execute(["dpkg-deb", "-x", str(package), str(home)])
         # The library's own dependencies are found by RPATH, not by RUNPATH.
         paths = [f"-L{libraries}", f"-Wl,-rpath,{libraries},--disable-new-dtags,-rpath-link,{libraries}"]
-        return compiled("rocksdb_peer", ["-isystem", str(home / "usr" / "include"), *paths], ["-lrocksdb"])
+        return compiled(
+            "rocksdb_peer.cxx", ["-isystem", str(home / "usr" / "include"), *paths], ["-lrocksdb"]
+        )
     except (SystemExit, OSError) as reason:
         raise Unavailable(f"RocksDB cannot be built: {reason}") from reason
 
 
 def compiled(name: str, flags: list[str], libraries: list[str]) -> Path:
-    """A C++ program of `sides/`, compiled if a source is newer."""
-    target, source = BENCH / name, HERE / "sides" / f"{name}.cxx"
+    """A program of `sides/` in C or C++, compiled if a source is newer."""
+    source = HERE / "sides" / name
+    target, headers = BENCH / source.stem, "*.h" if source.suffix == ".c" else "*.hxx"
     BENCH.mkdir(exist_ok=True)
-    newest = max(each.stat().st_mtime for each in (source, *source.parent.glob("*.hxx")))
+    newest = max(each.stat().st_mtime for each in (source, *source.parent.glob(headers)))
     if not target.exists() or target.stat().st_mtime < newest:
-        compiler = [os.environ.get("CXX", "g++"), "-std=c++17", "-O2"]
-        execute([*compiler, *flags, str(source), "-o", str(target), *libraries])
+        execute([*COMPILERS[source.suffix], *flags, str(source), "-o", str(target), *libraries])
     return target
 
 

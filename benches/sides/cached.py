@@ -1,9 +1,10 @@
 """A cache of a `root://` server between its clients and their origin, XRootD's server.
 
-    cached.py femtobarn|xcache FILE cold|warm
+    cached.py femtobarn|xcache|origin FILE cold|warm
     cached.py femtobarn|xcache FILE sparse|random SESSIONS SECONDS PROGRAM
 
-`cold` and `warm` copy the file through the cache by xrdcp, for the first and the second time. `random` reads
+`origin` is the origin without a cache. `cold` and `warm` copy the file through the cache by xrdcp, for the
+first and the second time. `random` reads
 16 KB at random places of the file after it was copied; `sparse` does so before, for a moment: its point is
 the bytes that the cache then keeps on its disk, for each byte that was read. CPU seconds are the cache's.
 """

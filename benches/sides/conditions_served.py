@@ -5,9 +5,9 @@
     load SIDE FOLDER TYPES SECONDS      such requests by 32 connections of one thread of wrk
     insert nopayloaddb FOLDER COUNT     IOVs into an empty database, a thousand a request
 
-SIDE is `femtobarn` or `nopayloaddb`. CPU seconds are those of the server's processes, PostgreSQL's among
-them. Both are warm: some requests come before. The check is the sum of all answers, so both must give the
-same.
+SIDE is `femtobarn` or `nopayloaddb`, or `PROGRAM:THREADS` for `bare_answers`, a server in C that has all
+answers of ours beforehand. CPU seconds are those of the server's processes, PostgreSQL's among them. All are
+warm: some requests come before. The check is the sum of all answers, so all must give the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 
 import nopayloaddb
 import numpy as np
-from servers import start
+from servers import free_port, running, start
 
 IOVS = 5000
 LENGTH = 10
@@ -114,16 +114,39 @@ def served(side: str, folder: Path) -> Iterator[tuple[http.client.HTTPConnection
             with start("femtobarn", {"bench.fed": folder}, Path(scratch)) as server:
                 connection = http.client.HTTPConnection("127.0.0.1", server.port)
                 yield connection, f"/conditions/bench.fed/nopayloaddb{ROUTES}", server
-        else:
+        elif side == "nopayloaddb":
             with nopayloaddb.serve(folder) as peer:
                 yield http.client.HTTPConnection("127.0.0.1", peer.port), ROUTES, peer
+        else:
+            command, port = with_answers(side, folder, Path(scratch)), free_port()
+            with running([command[0], str(port), *command[1:]], port, Path(scratch)) as server:
+                yield http.client.HTTPConnection("127.0.0.1", port), ROUTES, server
+
+
+def with_answers(side: str, folder: Path, scratch: Path) -> list[str]:
+    """The command, without its port, of a server that has the answers of ours for all validities."""
+    with served("femtobarn", folder) as (connection, routes, _):
+        bodies = [answer(connection, path_of(routes) + str(iov * LENGTH)) for iov in range(IOVS)]
+    head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n"
+    answers = [head.format(len(body)).encode() + body for body in bodies]
+    slot = 4 + max(map(len, answers))
+    (scratch / "answers").write_bytes(
+        b"".join((len(each).to_bytes(4, sys.byteorder) + each).ljust(slot) for each in answers)
+    )
+    program, _, threads = side.rpartition(":")
+    return [program, str(scratch / "answers"), str(slot), "&majorIOV=", str(LENGTH), threads]
+
+
+def path_of(routes: str) -> str:
+    """The path of requests for all payloads, before their moment."""
+    return f"{routes}/payloadiovs/?gtName={TAG}&minorIOV=0&majorIOV="
 
 
 def ask(side: str, folder: Path, types: int, requests: int) -> None:
     """Ask for all payloads of the tag at random moments, and print the sample."""
     moments = [random.Random(9).randrange(IOVS * LENGTH) for _ in range(requests)]
     with served(side, folder) as (connection, routes, server):
-        path = f"{routes}/payloadiovs/?gtName={TAG}&minorIOV=0&majorIOV="
+        path = path_of(routes)
         for moment in moments[:WARM_UP]:
             answer(connection, path + str(moment))
         answers, times = [], []
@@ -141,7 +164,7 @@ def ask(side: str, folder: Path, types: int, requests: int) -> None:
 def load(side: str, folder: Path, types: int, seconds: int) -> None:
     """Send such requests by many connections at once, and print the sample."""
     with served(side, folder) as (connection, routes, server), tempfile.TemporaryDirectory() as scratch:
-        path = f"{routes}/payloadiovs/?gtName={TAG}&minorIOV=0&majorIOV="
+        path = path_of(routes)
         for moment in range(WARM_UP):
             checksum(json.loads(answer(connection, path + str(moment * LENGTH))), types)
         script = Path(scratch) / "requests.lua"

@@ -1,10 +1,10 @@
 """A cache whose origin is far away, and a client of XRootD's that reads a file in order, in small pieces.
 
-    far.py femtobarn|xcache FILE MILLISECONDS PIECE [OPAQUE]
+    far.py femtobarn|xcache|origin FILE MILLISECONDS PIECE [OPAQUE]
 
-The client reads FILE for the first time. MILLISECONDS is the time of a round trip to the origin, XRootD's
-server: a program between them gives bytes on so much later. OPAQUE is told to the cache. CPU seconds are
-the cache's.
+`origin` is the origin without a cache, as far away. The client reads FILE for the first time. MILLISECONDS is
+the time of a round trip to the origin, XRootD's server: a program between them gives bytes on so much later.
+OPAQUE is told to the cache. CPU seconds are the cache's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A redirector in front of two servers of its kind, and its clients: the cost of a redirect.
 
-    redirected.py femtobarn|xrootd again FILE PROGRAM SESSIONS SECONDS
-    redirected.py femtobarn|xrootd once FILES
+    redirected.py KIND again FILE PROGRAM SESSIONS SECONDS
+    redirected.py KIND once FILES
 
+KIND is that of a server (servers.py); the bare server redirects without looking, and has no servers behind.
 `again` opens one file again and again; PROGRAM is `sessions`. `once` opens so many files once each, one after
 another, which nobody has asked for before. CPU seconds are the redirector's; XRootD's is two processes,
 `xrootd` and `cmsd`.
@@ -20,21 +21,26 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from server_load import command, outcome
-from servers import Server, free_port, running, start, theirs, xrootd
+from servers import Server, bare, free_port, running, start, theirs, xrootd
 
 MOMENT = "0.1"
 KNOWN_SECONDS = 90
 """The longest time until a redirector knows its servers."""
 
 
+Redirecting = Callable[[Path, Path], AbstractContextManager[list[Server]]]
+
+
 def main() -> int:
     """Start the redirector, run the clients, and print the sample."""
     kind, what, *rest = sys.argv[1:]
-    redirecting = ours_redirecting if kind == "femtobarn" else theirs_redirecting
+    known: dict[str, Redirecting] = {"femtobarn": ours_redirecting, "xrootd": theirs_redirecting}
+    redirecting = known.get(kind) or partial(bare_redirecting, kind)
     with tempfile.TemporaryDirectory(prefix="redirects") as place:
         scratch = Path(place)
         if what == "again":
@@ -43,9 +49,6 @@ def main() -> int:
             done = once(redirecting, scratch, int(rest[0]))
     print(json.dumps(done))
     return 0
-
-
-Redirecting = Callable[[Path, Path], AbstractContextManager[list[Server]]]
 
 
 def again(
@@ -134,6 +137,15 @@ def ours_redirecting(folder: Path, scratch: Path) -> Iterator[list[Server]]:
         port = free_port()
         serve = [sys.executable, "-m", "femtobarn", "serve", *urls, "-p", str(port)]
         yield [stack.enter_context(running(serve, port, made(scratch / "redirector")))]
+
+
+@contextmanager
+def bare_redirecting(kind: str, folder: Path, scratch: Path) -> Iterator[list[Server]]:
+    """A server that sends each client elsewhere."""
+    del folder
+    port = free_port()
+    with running(bare(kind, "redirect", port), port, scratch) as server:
+        yield [server]
 
 
 @contextmanager

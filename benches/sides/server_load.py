@@ -1,10 +1,12 @@
 """One `root://` server and its clients: the cost of the server's work.
 
-    server_load.py femtobarn|xrootd PATH WORK PROGRAM SESSIONS IDLE SECONDS
-    server_load.py femtobarn|xrootd FILE calls PROGRAM SESSIONS,... SECONDS     system calls of reads
-    server_load.py femtobarn|xrootd FILE copy-up|copy-down|copy-down-plain
+    server_load.py KIND PATH WORK PROGRAM SESSIONS IDLE SECONDS
+    server_load.py KIND FILE calls PROGRAM SESSIONS,... SECONDS     system calls of reads
+    server_load.py KIND FILE copy-up|copy-down|copy-down-plain
 
-PROGRAM is `sessions`. PATH is a file, or the folder of a federation. CPU seconds are the server's.
+KIND is that of a server (servers.py), PROGRAM is `sessions`. PATH is a file, or the folder of a federation.
+CPU seconds are the server's. A client of XRootD's compares a few reads with the file before the load, and
+what was copied to a server is compared with its source.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from filecmp import cmp
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,8 @@ def main() -> int:
         with start(kind, exports, Path(scratch)) as server:
             if work.startswith("copy"):
                 done = copied(server, path, work)
+                if work == "copy-up" and not cmp(path, up / "copy", shallow=False):
+                    raise SystemExit(f"{kind}: other bytes were written")
             elif work == "calls":
                 done = traced(server, path, *rest)
             else:
@@ -56,6 +61,23 @@ def read(file: Path) -> None:
             pass
 
 
+def compare(server: Server, file: Path) -> None:
+    """Read pieces of a file from a server, one by one and in one request, and compare them."""
+    from XRootD.client import File
+
+    size = file.stat().st_size
+    chunks = [(offset, PIECE_BYTES // 16) for offset in (0, size // 2, size // 2 + PIECE_BYTES // 16)]
+    with file.open("rb") as source:
+        wanted = [os.pread(source.fileno(), length, offset) for offset, length in chunks]
+    remote = File()
+    status, _ = remote.open(f"{server.url}/data/{file.name}")
+    singly = [remote.read(offset, length)[1] for offset, length in chunks if status.ok]
+    _, vector = remote.vector_read(chunks) if status.ok else (status, [])
+    if singly != wanted or [chunk.buffer for chunk in vector or []] != wanted:
+        raise SystemExit(f"{server.url} does not serve the bytes of {file}: {status.message}")
+    remote.close()
+
+
 def worked(
     server: Server, path: Path, work: str, clients: str, sessions: str, idle: str, seconds: str
 ) -> dict[str, Any]:
@@ -63,12 +85,14 @@ def worked(
 
     Memory is the server's peak; if all sessions are idle, its memory while they are connected.
     """
+    if path.is_file():
+        compare(server, path)
     for many in ("0",) if path.is_dir() else ("1", "0"):
         empty = outcome(command(clients, server, path, "stat", many, "0", MOMENT))
     done = outcome(command(clients, server, path, work, sessions, idle, seconds))
     if int(sessions) > 0:
         return {**done, "memory_bytes": (done["highest_kb"] - empty["memory_kb"]) * 1024}
-    memory = (done["memory_kb"] - empty["memory_kb"]) * 1024
+    memory = max(done["memory_kb"] - empty["memory_kb"], 0) * 1024
     return {**done, "memory_bytes": memory, "points": [(int(idle), memory / 1e6)]}
 
 

@@ -1,4 +1,7 @@
-"""The measured servers: ours, and XRootD's from Debian with its default settings; and caches of a server."""
+"""The measured servers: ours, XRootD's from Debian with its default settings, a bare one; and caches.
+
+The kind of a server is `femtobarn`, `xrootd`, or `PROGRAM:THREADS` for the bare server (bare_server.c).
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,12 @@ class Server:
 def start(kind: str, exports: dict[str, Path], scratch: Path) -> Iterator[Server]:
     """Start a server of some writable folders, each under a name; `scratch` is for its other files."""
     port = free_port()
-    command = ours(exports, port) if kind == "femtobarn" else theirs(exports, scratch, port)
+    if kind == "femtobarn":
+        command = ours(exports, port)
+    elif kind == "xrootd":
+        command = theirs(exports, scratch, port)
+    else:
+        command = bare(kind, linked(exports, scratch), port)
     with running(command, port, scratch) as server:
         yield server
 
@@ -78,26 +86,27 @@ def cache_of_file(
 ) -> Iterator[tuple[Server, Path]]:
     """Start a cache of XRootD's server with a file's folder as ``/data``, and tell where it keeps files.
 
-    The cache reaches the server as the one that `reached` makes of it.
+    The cache reaches the server as the one that `reached` makes of it. The kind `origin` is no cache: it is
+    the server itself as it is reached.
     """
     with tempfile.TemporaryDirectory(prefix="cached", dir=file.parent) as folder:
         scratch = Path(folder)
         scratch.chmod(0o777)
         (scratch / "origin").mkdir()
         (scratch / "cache").mkdir()
-        with (
-            start("xrootd", {"data": file.parent}, scratch / "origin") as origin,
-            reached(origin) as there,
-            start_cache(kind, there, scratch / "cache") as cache,
-        ):
-            yield cache, scratch / "cache" / "kept"
+        with start("xrootd", {"data": file.parent}, scratch / "origin") as origin, reached(origin) as there:
+            one = nullcontext(there) if kind == "origin" else start_cache(kind, there, scratch / "cache")
+            with one as cache:
+                yield cache, scratch / "cache" / "kept"
 
 
 @contextmanager
 def running(command: list[str], port: int, scratch: Path) -> Iterator[Server]:
     """Run a server until the end."""
-    log = (scratch / "log").open("w")
-    with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
+    with (
+        (scratch / "log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process,
+    ):
         try:
             wait_for(port, process, scratch / "log")
             yield Server(port, process.pid)
@@ -114,11 +123,22 @@ def ours(exports: dict[str, Path], port: int) -> list[str]:
 def theirs(exports: dict[str, Path], scratch: Path, port: int) -> list[str]:
     """The command of XRootD's server of some folders."""
     scratch.chmod(0o777)
+    return xrootd(linked(exports, scratch), scratch, port, [])
+
+
+def bare(kind: str, root: Path | str, port: int) -> list[str]:
+    """The command of the bare server of a folder, or of one that redirects."""
+    program, _, threads = kind.rpartition(":")
+    return [program, str(port), str(root), threads]
+
+
+def linked(exports: dict[str, Path], scratch: Path) -> Path:
+    """A folder with links to the exported ones."""
     root = scratch / "root"
     root.mkdir(mode=0o777)
     for name, folder in exports.items():
         (root / name).symlink_to(folder)
-    return xrootd(root, scratch, port, [])
+    return root
 
 
 def xrootd(root: Path, scratch: Path, port: int, more: list[str]) -> list[str]:

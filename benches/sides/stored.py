@@ -1,13 +1,14 @@
 """A database in an S3 server: copying it there and back, and reading a selection of it in place.
 
-    stored.py femtobarn|rclone FOLDER migrate|stage
+    stored.py femtobarn|rclone|PROGRAM FOLDER migrate|stage
     stored.py s3|folder FOLDER selection
     stored.py make FOLDER MEGABYTES
 
 FOLDER has a federation with a sealed database. The server is that of rclone, or versitygw's if the variable
-`VERSITYGW` names it; rclone copies the same file as a client of the same server. `selection` reads one of 50
-fields in one cluster of a hundred of what the store alone has; its point is the bytes that came from the
-store. CPU seconds are those of the program that copies; memory is what our process takes for it at most.
+`VERSITYGW` names it; rclone copies the same file as a client of the same server. PROGRAM is `bare_http`,
+which knows no keys: its server is always rclone's, and asks for none. `selection` reads one of 50 fields in
+one cluster of a hundred of what the store alone has; its point is the bytes that came from the store. CPU
+seconds are those of the program that copies; memory is what our process takes for it at most.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from filecmp import cmp
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +59,10 @@ def main() -> int:
             done = selection(side, source, scratch)
         elif side == "femtobarn":
             done = by_femtobarn(source, scratch, work)
-        else:
+        elif side == "rclone":
             done = by_rclone(source, scratch, work)
+        else:
+            done = by_http(side, source, scratch, work)
     print(json.dumps(done))
     return 0
 
@@ -112,6 +116,25 @@ def by_rclone(source: Path, scratch: Path, work: str) -> dict[str, Any]:
             return timed(lambda: copy(file, there), file.stat().st_size, resource.RUSAGE_CHILDREN)
         copy(file, there)
         return timed(fetch, file.stat().st_size, resource.RUSAGE_CHILDREN)
+
+
+def by_http(program: str, source: Path, scratch: Path, work: str) -> dict[str, Any]:
+    """Put the database's file there, or get it, by nothing but a request of HTTP; compare the bytes."""
+    with s3(scratch, keys=False) as url, fb.open(source) as federation:
+        (file,) = (Path(one.path) for one in federation.where("run7"))
+        kept, back = scratch / "s3" / BUCKET / "raw.root", scratch / "raw.root"
+
+        def copy(way: str, path: Path) -> None:
+            command = [program, way, url.rpartition(":")[2], f"/{BUCKET}/raw.root", str(path)]
+            subprocess.run(command, check=True, capture_output=True)
+
+        if work == "stage":
+            shutil.copyfile(file, kept)
+        way, path, written = ("put", file, kept) if work == "migrate" else ("get", back, back)
+        done = timed(lambda: copy(way, path), file.stat().st_size, resource.RUSAGE_CHILDREN)
+        if not cmp(file, written, shallow=False):
+            raise SystemExit(f"{written} has other bytes than {file}")
+        return done
 
 
 def timed(work: Callable[[], None], size: int, who: int) -> dict[str, Any]:
@@ -176,16 +199,17 @@ def s3_settings(url: str) -> str:
 
 
 @contextmanager
-def s3(scratch: Path) -> Iterator[str]:
-    """An S3 server with a bucket."""
+def s3(scratch: Path, keys: bool = True) -> Iterator[str]:
+    """An S3 server with a bucket, which asks for keys or not."""
     kept = scratch / "s3"
     (kept / BUCKET).mkdir(parents=True)
     port = free_port()
     address = f"127.0.0.1:{port}"
-    if gateway := os.environ.get("VERSITYGW"):
+    if keys and (gateway := os.environ.get("VERSITYGW")):
         command = [gateway, "--port", address, "--access", USER, "--secret", SECRET, "posix", str(kept)]
     else:
-        command = [rclone(), "serve", "s3", "--addr", address, "--auth-key", f"{USER},{SECRET}", str(kept)]
+        asked = ["--auth-key", f"{USER},{SECRET}"] if keys else []
+        command = [rclone(), "serve", "s3", "--addr", address, *asked, str(kept)]
     with running(command, port, scratch):
         yield f"http://{address}"
 
