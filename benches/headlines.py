@@ -57,8 +57,9 @@ def times_wanted(headline: Json, value: float) -> float:
 
 
 def better(headline: Json, value: float, other: float) -> float:
-    """How many times better a number is than another."""
-    return other / value if headline["less"] else value / other
+    """How many times better a number is than another; infinitely if it cannot be better."""
+    more, less = (other, value) if headline["less"] else (value, other)
+    return more / less if less else math.inf
 
 
 def behind(headline: Json) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from chapters.serving import BARE, READ, SERVERS, asking
+from chapters.serving import side as served
 from framework import (
     Figure,
     Headline,
@@ -20,7 +22,8 @@ from framework import (
 TITLE = "Caching another server"
 INTRO = """A cache, its origin (XRootD's server, with the file in the page cache) and its clients on one
 machine. CPU seconds are the cache's alone. XCache is that of Debian's XRootD (5.5), with its default
-settings: blocks of 128 KiB and prefetching. Copies are made by xrdcp."""
+settings: blocks of 128 KiB and prefetching. Copies are made by xrdcp. The limits are the origin without a
+cache, and for what a cache has kept the bare server of the chapter on serving."""
 
 FILE = "{data}/served-1gib.bin"
 FILE_MB = 1074
@@ -31,11 +34,14 @@ CACHES: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XCac
 FAR_FILE = "{data}/far-64mib.bin"
 FAR_FILE_MB = 67
 FAR = (FAR_FILE, "20", "65536")
+WHOLE = (FAR_FILE, "20", f"{FAR_FILE_MB}000000")
+ORIGIN, AT_ONCE = "the origin alone", "the origin alone, all in one request"
 TOLD = "Femtobarn, fb.access=sequential"
 FAR_SIDES: tuple[tuple[str, str, Role, tuple[str, ...]], ...] = (
-    ("Femtobarn", "femtobarn", "ours", ()),
-    (TOLD, "femtobarn", "ours", ("fb.access=sequential",)),
-    ("XCache", "xcache", "peer", ()),
+    ("Femtobarn", "femtobarn", "ours", FAR),
+    (TOLD, "femtobarn", "ours", (*FAR, "fb.access=sequential")),
+    ("XCache", "xcache", "peer", FAR),
+    (AT_ONCE, "origin", "limit", WHOLE),
 )
 
 PREPARATIONS = (
@@ -57,20 +63,9 @@ def cheaper(at_most: float) -> Target:
     return faster("Femtobarn", "XCache", 1 / at_most, "cpu")
 
 
-def felt(text: str, measure: Measure, wanted: Target) -> tuple[Headline, ...]:
+def felt(text: str, measure: Measure, wanted: Target, limit: str) -> tuple[Headline, ...]:
     """What users of a cache feel."""
-    reason = "the origin alone is not measured"
-    return (
-        Headline(
-            "Caches",
-            text,
-            "Femtobarn",
-            measure,
-            wanted,
-            peers=("XCache",),
-            no_limit=reason,
-        ),
-    )
+    return (Headline("Caches", text, "Femtobarn", measure, wanted, (limit,), ("XCache",)),)
 
 
 FIGURES: tuple[Figure, ...] = (
@@ -78,11 +73,15 @@ FIGURES: tuple[Figure, ...] = (
         "cached-cold",
         "First xrdcp of 1 GiB",
         "bytes",
-        both("cold", needs=("xrdcp",)),
+        (
+            *both("cold", needs=("xrdcp",)),
+            Side(ORIGIN, ("cached.py", "origin", FILE, "cold"), "limit", cores=2, needs=("xrootd", "xrdcp")),
+        ),
         headlines=felt(
             "Copy a file of 1 GiB that a cache has not kept yet",
             megabytes(),
             faster("Femtobarn", "XCache", 1.0),
+            ORIGIN,
         ),
     ),
     Figure(
@@ -97,15 +96,20 @@ FIGURES: tuple[Figure, ...] = (
         "cached-random",
         "Read 16 KB at random by 8 sessions",
         "reads",
-        both("random", "8", SECONDS, "{sessions}"),
+        (
+            *both("random", "8", SECONDS, "{sessions}"),
+            served(BARE, *SERVERS[BARE], *asking(READ, 8)),
+        ),
         by="cpu",
         headlines=felt(
             "Serve a read of 16 KB that a cache has kept, to 8 sessions",
             microseconds("a read", "cpu"),
             explained(
                 cheaper(0.5),
-                "Sending and copying in the kernel take two thirds of such a read, at XCache, too.",
+                "A bare server, which sends from the page cache, takes half of it; the cache reads the pages "
+                "that it kept, and verifies a checksum of each, which says whether the page is there.",
             ),
+            BARE,
         ),
     ),
     Figure(
@@ -123,8 +127,8 @@ FIGURES: tuple[Figure, ...] = (
         "Read 64 MiB in pieces of 64 KiB, in order, from an origin 20 ms away",
         "reads",
         tuple(
-            Side(name, ("far.py", kind, *FAR, *opaque), role, cores=2, needs=("xrootd",))
-            for name, kind, role, opaque in FAR_SIDES
+            Side(name, ("far.py", kind, *rest), role, cores=2, needs=("xrootd",))
+            for name, kind, role, rest in FAR_SIDES
         ),
         (faster(TOLD, "XCache", 1.0),),
         headlines=felt(
@@ -134,6 +138,7 @@ FIGURES: tuple[Figure, ...] = (
                 faster("Femtobarn", "XCache", 0.9),
                 "XCache fetches ten blocks ahead of any read, Femtobarn a sixth of what was read in order.",
             ),
+            AT_ONCE,
         ),
         note="XCache fetches 10 blocks ahead of any read, Femtobarn a sixth of what was read in order.",
     ),

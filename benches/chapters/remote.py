@@ -13,11 +13,14 @@ machine that has it in the same folder. Columns are the jagged floats of 41 quan
 process reads them twice, opening the federation each time; the second pass is timed, with the server's files
 in the page cache. Objects are appended one by one in transactions of 64 MB, each of which is durable when it
 is committed. CPU seconds are those of client and server, which share two cores, so work that uses both cores
-locally cannot be as fast remotely."""
+locally cannot be as fast remotely. The limits send the same bytes over a connection of the machine: a file by
+`sendfile` to a process that sums its words; objects to a process that writes them past the page cache."""
 
 PREPARATIONS = (POOL, *columns("none"), *columns("lz4"), COLUMNS.exported())
 
 AT_LEAST = 0.6
+SHARED = "Client, server and the kernel, which copies twice, share two cores"
+NO_FASTER = f"{SHARED}: the bytes alone pass no faster than the limit, which is less than what is wanted."
 GROUP = "Through a server"
 NO_PEER = "no peer has its files both here and at a server"
 THREADS = {1: "", 2: ", 2 threads"}
@@ -31,20 +34,17 @@ def beside(name: str, served: str, *command: str, before: tuple[str, ...] | None
     return (here, Side(f"Femtobarn, remote{name}", far, "ours", cores=2, before=before))
 
 
-def near(name: str = "") -> Target:
+def near(name: str = "", missed: str = f"{SHARED}.") -> Target:
     """The least ratio of the remote to the local rate."""
-    return explained(
-        faster(f"Femtobarn, remote{name}", f"Femtobarn{name}", AT_LEAST),
-        "Client, server and the kernel, which copies twice, share two cores.",
-    )
+    return explained(faster(f"Femtobarn, remote{name}", f"Femtobarn{name}", AT_LEAST), missed)
 
 
 def reading(name: str, title: str, data: Data, compression: str) -> Figure:
     """Columns, by one thread and by two."""
     served = f"{{data}}/{data.stem}_{compression}.fed"
-    sent = Side("sendfile and recv", ("loopback.py", data.plain, data.entries), "limit", cores=2)
+    sent = Side("sendfile and recv", ("bare_stream", "read", data.plain, data.entries), "limit", cores=2)
     plain = compression == "none"
-    targets = tuple(map(near, THREADS.values()))
+    targets = tuple(near(name, NO_FASTER if plain else f"{SHARED}.") for name in THREADS.values())
     headline = Headline(
         GROUP,
         "Read 41 jagged columns of all events from a server",
@@ -77,6 +77,8 @@ def writing(size: int) -> Figure:
     """Objects of one size."""
     program, way, *rest = append("ours", "shared", size=size, last=("0",))
     created = ("ours", "create", "{work}/fed", "shared", str(size), "0", "1")
+    taken = append("bare_stream", "{work}", size=size, last=())
+    limit = Side("send, recv and O_DIRECT", taken, "limit", cores=2)
     wanted = near()
     headline = Headline(
         GROUP,
@@ -84,14 +86,14 @@ def writing(size: int) -> Figure:
         "Femtobarn, remote",
         megabytes(),
         wanted,
-        no_limit="as for reading columns",
+        limits=(limit.key,),
         no_peer=NO_PEER,
     )
     return Figure(
         name=f"remote-append-{SIZES[size].replace(' ', '').lower()}",
         title=f"Append objects of {SIZES[size]}, here and at a server",
         unit="objects",
-        sides=beside("", "{work}/fed", program, way, *rest, before=created),
+        sides=(*beside("", "{work}/fed", program, way, *rest, before=created), limit),
         targets=(wanted,),
         headlines=(headline,) if size == 10240 else (),
     )

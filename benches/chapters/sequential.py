@@ -27,7 +27,8 @@ number, rows have 10 fields and 100 bytes, and columns are the jagged floats of 
 event. Femtobarn reads a container of its own, and the same file that ROOT wrote; RNTupleReader reads by
 views, entry by entry, or in bulk, cluster by cluster; RDataFrame's loop is compiled. The limits read a plain
 file of the same bytes, from the page cache and, with O_DIRECT, from the disk; for two of many columns also
-the same pages that Femtobarn reads."""
+the same pages that Femtobarn reads. For packed data the limit unpacks those pages, by the codec's library in
+C, and does nothing else."""
 
 JAGGED = tuple(f"{collection}_{name}" for collection, (_, names) in COLLECTIONS.items() for name in names)
 ROW_FIELDS = ("run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits")
@@ -37,7 +38,8 @@ COPYING = (
     "`pread` copies into memory that stays in the processor's cache; a scan fills new arrays and verifies a "
     "checksum of each page."
 )
-UNPACKING = "Most of the time goes into unpacking, which all readers need."
+UNPACK = "unpacking alone"
+UNPACKING = "Unpacking alone takes most of the time, and all readers need it."
 """Why targets are missed."""
 
 
@@ -73,8 +75,15 @@ class Data:
             Side("Lance", ("scan.py", "lance", f"{stem}.lance", self.ntuple, names)),
         )
 
-    def limits(self) -> tuple[Side, ...]:
-        """Reading the same bytes from a plain file, and for a few of many columns the same pages."""
+    def limits(self, compression: str) -> tuple[Side, ...]:
+        """Unpacking the same pages alone, or reading the same bytes.
+
+        Those are read from a plain file, and for a few of many columns also from the same pages.
+        """
+        if compression != "none":
+            return (
+                Side(UNPACK, ("bare_unpack", self.database(compression), self.pages(compression)), "limit"),
+            )
         plain = tuple(
             Side(name, ("ours", "read-plain", self.plain, way, self.entries), "limit")
             for name, way in (("pread", "cached"), ("O_DIRECT", "direct"))
@@ -82,6 +91,21 @@ class Data:
         federation, names = f"{{data}}/{self.stem}_none.fed", ",".join(self.names)
         pages = Side("pread, same pages", ("ours", "read-pages", federation, self.container, names), "limit")
         return (*plain, pages) if self.mode == "flat" else plain
+
+    def database(self, compression: str) -> str:
+        """The file of the container."""
+        name = self.container.partition("/")[0]
+        return f"{{data}}/{self.stem}_{compression}.fed/databases/{name}.root"
+
+    def pages(self, compression: str) -> str:
+        """The list of the fields' pages in that file."""
+        return f"{{data}}/{self.stem}_{len(self.names)}_{compression}.pages"
+
+    def listed(self, compression: str) -> Preparation:
+        """The command that makes the list."""
+        made, federation = self.pages(compression), f"{{data}}/{self.stem}_{compression}.fed"
+        command = ("ours", "pages", made, federation, self.container, ",".join(self.names))
+        return Preparation(made, command)
 
     @property
     def plain(self) -> str:
@@ -116,16 +140,17 @@ PREPARATIONS = (
     *(step for c in WORDS for step in (*columns(c), *converted("columns", "own/events", c))),
     *events(),
     *(data.exported() for data in (OBJECTS, ROWS, COLUMNS, FLAT)),
+    *(data.listed(c) for c in ("lz4", "zstd") for data in (OBJECTS, COLUMNS, PAIR)),
+    ROWS.listed("zstd"),
 )
 
 
 def figure(name: str, title: str, data: Data, compression: str, unit: str) -> Figure:
     """All sides, and for uncompressed data the limits."""
-    sides = data.sides(compression)
+    sides = data.sides(compression) + data.limits(compression)
     root = "Femtobarn, ROOT's file"
     targets = [data.best_of_root("Femtobarn", 1.5), data.best_of_root(root, 1.5)]
     if compression == "none":
-        sides += data.limits()
         limit = faster("Femtobarn", "pread, same pages" if data is FLAT else "pread", 0.9, "cpu")
         targets.insert(0, explained(limit, COPYING))
     else:
@@ -141,23 +166,23 @@ def figure(name: str, title: str, data: Data, compression: str, unit: str) -> Fi
         targets=tuple(targets),
         by="cpu",
         headlines=tuple(
-            headline(text, targets[0], sides) for which, text in HEADLINES if which == (data, compression)
+            headline(text, targets[0], sides, "pread" if compression == "none" else UNPACK)
+            for which, text in HEADLINES
+            if which == (data, compression)
         ),
     )
 
 
-def headline(text: str, wanted: Target, sides: tuple[Side, ...]) -> Headline:
+def headline(text: str, wanted: Target, sides: tuple[Side, ...], limit: str) -> Headline:
     """What a user feels of a figure: our container, one thread."""
-    plain = any(side.role == "limit" for side in sides)
     return Headline(
         GROUP,
         text,
         "Femtobarn",
         megabytes("cpu"),
         wanted,
-        limits=("pread",) if plain else (),
-        peers=tuple(side.key for side in sides if side.role == "peer"),
-        no_limit="" if plain else "unpacking alone is not measured",
+        (limit,),
+        tuple(side.key for side in sides if side.role == "peer"),
     )
 
 

@@ -29,7 +29,8 @@ server's alone; its clients, which are the same for both servers, share the two 
 Debian's (5.5) with its default settings. Sessions send the next request as soon as they have an answer;
 copies are made by xrdcp, which reads and writes pages with checksums by default (pgread, pgwrite). Memory is
 the peak above that of an empty server; p99 is the 99 % quantile of response times, most of which is queueing
-when many sessions share two cores."""
+when many sessions share two cores. The limit is a bare server: a loop in C that knows no users, rights and
+limits, with one thread for each core or for each session."""
 
 FILE = "{data}/served-1gib.bin"
 FILE_MB = 1074
@@ -42,25 +43,34 @@ IDLE, BUSY = 3000, 200
 NOISE = 0.05
 THREADS_PER_CORE_MAX = 20
 MEMORY = "MB above an empty server"
-KERNEL = "The kernel spends four fifths of such a read, at both servers."
-SERVERS: dict[str, tuple[str, Role]] = {"Femtobarn": ("femtobarn", "ours"), "XRootD": ("xrootd", "peer")}
+KERNEL = (
+    "Such a read is the kernel's work: a bare server, which has no rights and limits, takes nearly as much."
+)
+OPENING = "The kernel opens, looks at and closes a file: a bare server takes about what is wanted."
+VECTORS = "The kernel copies the bytes twice: a bare server takes four fifths of our time."
+BARE, EACH = "bare server", "bare server, a thread each"
+SERVERS: dict[str, tuple[str, Role]] = {
+    "Femtobarn": ("femtobarn", "ours"),
+    "XRootD": ("xrootd", "peer"),
+    BARE: (f"{{bare_server}}:{os.cpu_count()}", "limit"),
+}
+WITH_THREADS = (8, 32, 128)
+"""Numbers of sessions for each of which the bare server has a thread, too."""
 
 PREPARATIONS = (Preparation(FILE, ("random_file.py", FILE, str(FILE_MB))),)
 
 
-def both(*work: str, x: float | None = None, needs: tuple[str, ...] = ()) -> tuple[Side, ...]:
-    """The same work at both servers."""
-    return tuple(
-        Side(
-            name,
-            ("server_load.py", kind, FILE, *work),
-            role,
-            x=x,
-            cores=2,
-            needs=(*needs, "xrootd") if role == "peer" else needs,
-        )
-        for name, (kind, role) in SERVERS.items()
-    )
+def side(
+    name: str, kind: str, role: Role, *work: str, x: float | None = None, needs: tuple[str, ...] = ()
+) -> Side:
+    """Work at one server."""
+    needs = (*needs, "xrootd") if role == "peer" else needs
+    return Side(name, ("server_load.py", kind, FILE, *work), role, x=x, cores=2, needs=needs)
+
+
+def at_each(*work: str, x: float | None = None, needs: tuple[str, ...] = ()) -> tuple[Side, ...]:
+    """The same work at each server."""
+    return tuple(side(name, kind, role, *work, x=x, needs=needs) for name, (kind, role) in SERVERS.items())
 
 
 def asking(work: str, sessions: int, idle: int = 0) -> tuple[str, ...]:
@@ -83,13 +93,13 @@ def curve(
     targets: tuple[Target, ...],
 ) -> Figure:
     """The same work by different numbers of sessions."""
-    sides = tuple(side for many in sessions for side in both(*asking(work, many), x=many))
+    sides = tuple(side for many in sessions for side in at_each(*asking(work, many), x=many))
     return Figure(name, title, unit, sides, targets, by="cpu", x="sessions")
 
 
 def bars(name: str, title: str, unit: str, work: tuple[str, ...], *targets: Target) -> Figure:
     """Work by one number of sessions."""
-    return Figure(name, title, unit, both(*work), targets, by="cpu")
+    return Figure(name, title, unit, at_each(*work), targets, by="cpu")
 
 
 def reads() -> Figure:
@@ -122,20 +132,22 @@ def reads() -> Figure:
         ),
     )
     figure = curve("served-16k", "Read 16 KB at random", "reads", READ, (*SESSIONS, MANY), targets)
-    return replace(figure, headlines=headlines)
+    threaded = (side(EACH, "{bare_server}:0", "limit", *asking(READ, many), x=many) for many in WITH_THREADS)
+    return replace(figure, sides=(*figure.sides, *threaded), headlines=headlines)
 
 
 def felt(text: str, measure: Measure, wanted: Target, at: int | None = None) -> Headline:
-    """What an operator feels: our server beside XRootD's, in a curve with one number of sessions."""
+    """What an operator feels: our server beside the others, in a curve with one number of sessions."""
     number = "" if at is None else f" @ {at}"
+    threaded = (f"{EACH}{number}",) if at in WITH_THREADS else ()
     return Headline(
         "A server under load",
         text,
         f"Femtobarn{number}",
         measure,
         wanted,
-        peers=(f"XRootD{number}",),
-        no_limit="a bare server is not measured",
+        (f"{BARE}{number}", *threaded),
+        (f"XRootD{number}",),
     )
 
 
@@ -145,7 +157,9 @@ def response_ratio(many: int) -> Target:
     text = f"{ours} / {theirs}, p99"
     ratio = Target(text, lambda r: slowest(r, ours) / slowest(r, theirs), at_most=1 + NOISE)
     return explained(
-        ratio, "One thread a core serves all sessions; XRootD has one for each, and gets more turns."
+        ratio,
+        "One thread a core serves all sessions; XRootD has one for each, and gets more turns. The limit is "
+        "the better of bare servers of both kinds.",
     )
 
 
@@ -161,19 +175,25 @@ def calls() -> Figure:
         name="served-calls",
         title="System calls of the server for a read of 16 KB",
         unit="reads",
-        sides=both("calls", "{sessions}", counts, "0.5", needs=("strace",)),
-        targets=(highest("Femtobarn", 3.0, "system calls for a read"),),
+        sides=at_each("calls", "{sessions}", counts, "0.5", needs=("strace",)),
+        targets=(
+            explained(
+                highest("Femtobarn", 3.0, "system calls for a read"),
+                "For one session a bare server makes four, too: it waits, receives, and sends a head and a "
+                "piece of the file.",
+            ),
+        ),
         x="sessions",
         y="system calls for a read",
-        note="Counted with `strace`, which slows both servers.",
+        note="Counted with `strace`, which slows all servers.",
     )
 
 
 def beside_idle() -> Figure:
     """Active sessions, alone and beside many idle ones, which must all be connected afterwards."""
-    alone = both(*asking(READ, BUSY))
-    beside = both(*asking(READ, BUSY, IDLE))
-    named = tuple(replace(side, name=f"{side.name}, idle ones beside") for side in beside)
+    alone = at_each(*asking(READ, BUSY))
+    beside = at_each(*asking(READ, BUSY, IDLE))
+    named = tuple(replace(each, name=f"{each.name}, idle ones beside") for each in beside)
     return Figure(
         name="served-beside-idle",
         title=f"Read 16 KB by {BUSY} sessions, beside {IDLE:,} idle ones and without",
@@ -187,7 +207,7 @@ def copies(name: str, title: str, work: str, at_most: float, *more: Target, text
     """One copy of the file by xrdcp, and what an operator feels of it."""
     targets = (cheaper(at_most), *more)
     headlines = (felt(text, CPU_FOR_100_MB, targets[0]),) if text else ()
-    sides = both(work, needs=("xrdcp",))
+    sides = at_each(work, needs=("xrdcp",))
     return Figure(name, title, "bytes", sides, targets, by="cpu", headlines=headlines)
 
 
@@ -197,7 +217,7 @@ def idle() -> Figure:
         name="served-idle",
         title=f"{IDLE:,} idle sessions",
         unit="requests",
-        sides=both(*asking("stat", 0, IDLE)),
+        sides=at_each(*asking("stat", 0, IDLE)),
         headlines=(felt(f"Keep {IDLE:,} idle sessions", last("MB"), highest("Femtobarn", 20.0, MEMORY)),),
         x="sessions",
         y=MEMORY,
@@ -228,10 +248,15 @@ FIGURES: tuple[Figure, ...] = (
         "Vector read of 64 x 16 KB by 8 sessions",
         "requests",
         asking("readv-64x16384", 8),
-        cheaper(0.5),
+        explained(cheaper(0.5), VECTORS),
     ),
     curve(
-        "served-opens", "Open, stat, close", "cycles", "open", (8, 32), (cheaper(0.6, 8), cheaper(0.6, 32))
+        "served-opens",
+        "Open, stat, close",
+        "cycles",
+        "open",
+        (8, 32),
+        tuple(explained(cheaper(0.6, many), OPENING) for many in (8, 32)),
     ),
     calls(),
     beside_idle(),

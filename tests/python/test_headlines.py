@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +47,18 @@ def test_headline_has_a_limit_and_a_peer_or_says_why_not(figure: Figure, headlin
     assert {roles[key] for key in headline.peers} <= {"peer"}
     assert bool(headline.limits) != bool(headline.no_limit)
     assert bool(headline.peers) != bool(headline.no_peer)
+
+
+def test_every_limit_is_measured_or_there_is_none() -> None:
+    reasons = {headline.no_limit for _, headline in ALL}
+    assert not [each for each in reasons if "not measured" in each or each.startswith("as for")]
+
+
+def test_limit_of_nothing_is_infinitely_better() -> None:
+    """The bare server keeps nothing of idle sessions."""
+    assert headlines.better({"less": True}, 0.0, 20.0) == math.inf
+    assert headlines.better({"less": False}, 5.0, 0.0) == math.inf
+    assert headlines.better({"less": True}, 40.0, 20.0) == 0.5
 
 
 @each_headline
