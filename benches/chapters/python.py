@@ -12,8 +12,9 @@ bytes are written durably and read; objects of 100 bytes and of 10 KB are writte
 commits of 10,000, and fetched one by one in random order, with every field touched. HDF5 is used through
 h5py, Parquet through pyarrow, LMDB through py-lmdb with `struct`; ZODB keeps persistent objects in an
 IOBTree in a FileStorage. Only Femtobarn and ZODB return objects of a class; LMDB returns bytes that the
-program unpacks. The limit is NumPy's `tofile` and `fromfile`, and for packed columns unpacking the same pages
-by the codec's library in C."""
+program unpacks. The limits are NumPy's `tofile` and `fromfile` and reading the same file into one buffer;
+unpacking the pages of packed columns by the codec's library in C; and for small objects an interpreter that
+makes objects of a class from a mapped file, and appends them to it."""
 
 RECORDS = {
     "Femtobarn": "femtobarn", "uproot": "uproot", "HDF5": "hdf5", "Parquet": "parquet", "NumPy": "numpy",
@@ -24,6 +25,7 @@ PAGES = "{data}/columns_of_root_zstd.pages"
 
 SMALL, BLOB = "20000", "5000"
 ENGINES = {"ZODB": "zodb", "LMDB": "lmdb", "HDF5": "hdf5"}
+INTERPRETER, ALONE = "Python alone", "alone"
 # HDF5 takes a millisecond per object, the others microseconds.
 SMALL_BY_HDF5 = "1000"
 
@@ -60,6 +62,7 @@ PREPARATIONS = (
         for engine in ("femtobarn_key", *ENGINES.values())
         for kind in ("small", "blob")
     ),
+    Preparation(f"{{data}}/{ALONE}.small", written(ALONE, "small", f"{{data}}/{ALONE}.small")),
     *(
         Preparation(f"{{data}}/records.{side}", records_command("write", side, f"{{data}}/records.{side}"))
         for side in RECORDS.values()
@@ -104,13 +107,18 @@ def arrays(compression: str) -> Figure:
 
 def records(what: str, title: str, at_least: float) -> Figure:
     """Arrays of objects of 100 bytes."""
+    plain = ("ours", "read-plain", "{data}/records.numpy/rows/rows.bin", "cached", "2000000")
+    buffered = (Side("pread", plain, "limit"),) if what == "read" else ()
     return Figure(
         name=f"records-{what}",
         title=title,
         unit="objects",
-        sides=tuple(
-            Side(name, records_command(what, side, "{work}/records"), ROLES.get(name, "peer"))
-            for name, side in RECORDS.items()
+        sides=(
+            *(
+                Side(name, records_command(what, side, "{work}/records"), ROLES.get(name, "peer"))
+                for name, side in RECORDS.items()
+            ),
+            *buffered,
         ),
         by="cpu",
         headlines=(
@@ -124,7 +132,7 @@ def records(what: str, title: str, at_least: float) -> Figure:
                     "Each field becomes a column of pages with checksums; HDF5 and NumPy copy the rows as "
                     "they are in memory.",
                 ),
-                limits=("NumPy",),
+                limits=("NumPy", *(side.key for side in buffered)),
                 peers=("uproot", "HDF5", "Parquet"),
             ),
         ),
@@ -151,7 +159,8 @@ def one_by_one(what: str, kind: str, title: str) -> Figure:
 
     wanted = explained(
         faster("Femtobarn", "ZODB", 10.0, "cpu"),
-        "Each object costs microseconds of the interpreter; arrays are the way to many objects.",
+        "The interpreter alone takes more than a microsecond for an object of ten fields; arrays are the way "
+        "to many objects.",
     )
     headline = Headline(
         "Python",
@@ -159,8 +168,8 @@ def one_by_one(what: str, kind: str, title: str) -> Figure:
         "Femtobarn",
         per_second("objects", "cpu"),
         wanted,
+        limits=(INTERPRETER,),
         peers=tuple(ENGINES),
-        no_limit="no loop in C makes objects of Python",
     )
     by_key = (Side("Femtobarn, by key", command("femtobarn_key"), "ours"),) if what == "read" else ()
     return Figure(
@@ -171,6 +180,7 @@ def one_by_one(what: str, kind: str, title: str) -> Figure:
             Side("Femtobarn", command("femtobarn"), "ours"),
             *by_key,
             *(Side(name, command(engine)) for name, engine in ENGINES.items()),
+            *((Side(INTERPRETER, command(ALONE), "limit"),) if kind == "small" else ()),
         ),
         targets=(wanted,),
         by="cpu",

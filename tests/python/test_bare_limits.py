@@ -67,6 +67,12 @@ def xrdcp(source: str, target: str, pages: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_program_in_braces_may_be_part_of_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(programs, "program_path", lambda name: Path("/programs") / name)
+    line = programs.command_line(("server_load.py", "{bare_server}:2", "{data}/file", "{sessions}"))
+    assert line[-3:] == ["/programs/bare_server:2", f"{programs.DATA}/file", "/programs/sessions"]
+
+
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("pages", ["0", "1"])
 def test_bare_server_gives_and_takes_files(

@@ -5,6 +5,7 @@ Each module has one engine, `Store`.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +13,8 @@ from typing import Any, Protocol
 Fields = tuple[Any, ...]
 """The values of an object in the order of its fields: the 10 of `data.ROW`, or a number and bytes."""
 Fetch = Callable[[int], Fields]
+SMALL = struct.Struct("<IQddddd3f5f8H")
+"""The 100 bytes of a small object, packed."""
 
 
 class Engine(Protocol):

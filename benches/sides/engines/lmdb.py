@@ -9,10 +9,9 @@ from typing import Any
 
 import lmdb
 
-from . import Fetch, Fields
+from . import SMALL, Fetch, Fields
 
 KEY = struct.Struct(">Q")
-SMALL = struct.Struct("<IQddddd3f5f8H")
 MAP_BYTES = 4 << 30
 
 
