@@ -21,6 +21,8 @@
 // for 16 KB.
 #define SENDFILE_MIN (4 << 10)
 #define PAGE_BYTES 4096
+// Bytes of a vector that are sent at once.
+#define SENT_BYTES (256 << 10)
 // What is written at once.
 #define WRITTEN_PAGES (IOV_MAX / 2)
 #define WRITTEN_BYTES (WRITTEN_PAGES * PAGE_BYTES)
@@ -154,11 +156,16 @@ static inline bool read_piece(struct worker *worker, int connection, const struc
    return true;
 }
 
-// The pieces of a vector, neighbours by one system call, each behind its segment.
+// The pieces of a vector, each behind its segment: neighbours by one system call, some at a time, so that they stay in
+// the processor's cache.
 static inline bool read_vector(struct worker *worker, int connection, const struct request *request,
                                const uint8_t *segments)
 {
    const uint8_t *end = segments + request->size;
+   size_t all = 0;
+   for (const uint8_t *segment = segments; segment + SEGMENT_BYTES <= end; segment += SEGMENT_BYTES)
+      all += SEGMENT_BYTES + get32(segment + 4);
+   put_head(worker->out, request, OK, all);
    uint8_t *to = worker->out + ANSWER_BYTES;
    while (segments + SEGMENT_BYTES <= end) {
       const int file = file_of(connection, segments);
@@ -168,20 +175,25 @@ static inline bool read_vector(struct worker *worker, int connection, const stru
       off_t next = first;
       do {
          const size_t size = get32(segments + 4);
-         if (file < 0 || to + SEGMENT_BYTES + size > worker->out + OUT_BYTES)
+         if (file < 0 || size > OUT_BYTES - 2 * SENT_BYTES)
             return false;
          memcpy(to, segments, SEGMENT_BYTES);
          pieces[count++] = (struct iovec){to + SEGMENT_BYTES, size};
          to += SEGMENT_BYTES + size;
          next += size;
          segments += SEGMENT_BYTES;
-      } while (count < IOV_MAX && segments + SEGMENT_BYTES <= end && file_of(connection, segments) == file
-               && (off_t)get64(segments + 8) == next);
+      } while (to < worker->out + SENT_BYTES && count < IOV_MAX && segments + SEGMENT_BYTES <= end
+               && file_of(connection, segments) == file && (off_t)get64(segments + 8) == next);
       if (preadv(file, pieces, count, first) != next - first)
          return false;
+      const bool is_last = segments + SEGMENT_BYTES > end;
+      if (is_last || to >= worker->out + SENT_BYTES) {
+         if (!send_all(connection, worker->out, to - worker->out, is_last ? 0 : MSG_MORE))
+            return false;
+         to = worker->out;
+      }
    }
-   put_head(worker->out, request, OK, to - worker->out - ANSWER_BYTES);
-   return send_all(connection, worker->out, to - worker->out, 0);
+   return true;
 }
 
 // Writes bytes past the page cache, up to the end of a block; closing the file cuts what is behind its end.
