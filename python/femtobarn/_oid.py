@@ -47,7 +47,7 @@ class OidRange(Sequence[Oid]):
     @overload
     def __getitem__(self, index: Sequence[int] | np.ndarray[Any, Any]) -> OidArray: ...
     def __getitem__(self, index: Any) -> Oid | OidRange | OidArray:
-        if is_number(index):
+        if type(index) is int or is_number(index):
             return Oid(self.database, self.container, self._entries[index])
         if isinstance(index, slice):
             part = self._entries[index]

@@ -17,6 +17,7 @@ from ._data.results import as_library
 from ._exceptions import (
     ClosedError,
     NotFoundError,
+    WrongTypeError,
     is_text,
     near_misses,
 )
@@ -59,7 +60,8 @@ class Snapshot(Mapping[str, View[Object]]):
     def __init__(self, federation: Federation, handle: SnapshotHandle) -> None:
         self.federation = federation
         self._handle = handle
-        self._views: dict[tuple[int, int], View[Object]] = {}
+        self._views: dict[int, View[Object]] = {}
+        """Views by what their OIDs have in common, :attr:`Oid._place`."""
 
     @property
     def csn(self) -> int:
@@ -224,10 +226,15 @@ class Snapshot(Mapping[str, View[Object]]):
         NotFoundError
             If the object does not exist as of this snapshot, or was deleted.
         """
-        view = self._views.get((oid.database, oid.container))
+        try:
+            place = oid._place
+        except AttributeError:
+            raise WrongTypeError(f"{oid!r} is not an OID, such as Oid(3, 7, 12)") from None
+        view = self._views.get(place)
         if view is None:
-            view = self._view_of(oid.database, oid.container)
-        return view.object_at(oid.entry)
+            view = self._view_of(place)
+        found: Object | None = view._handle.object_at(view, oid)
+        return view.object_at(oid.entry) if found is None else found  # It raises the error.
 
     def find(self, name: str, /, **values: Any) -> Object:
         """Return the first object of a container with the given values of fields; see :meth:`View.find`."""
@@ -256,7 +263,7 @@ class Snapshot(Mapping[str, View[Object]]):
         oid = target.oid if isinstance(target, Object) else target
         # Links name their target class as it was declared, without the database that an attached class is
         # renamed after.
-        class_name = plain_name(self._view_of(oid.database, oid.container).definition.name)
+        class_name = plain_name(self._view_of(oid._place).definition.name)
         known = {plain_name(each["name"]) for each in self.federation.classes()}
         found: dict[Oid, Object] = {}
         for name in self:
@@ -303,7 +310,7 @@ class Snapshot(Mapping[str, View[Object]]):
         positions = np.full(len(records), -1, np.int64)
         merged = None
         for place, chosen in _by_container(records):
-            view = self._view_of(place >> 32, place & 0xFFFFFFFF)
+            view = self._view_of(place)
             merged = merged or Projection.of(chosen_fields, view.definition).record
             positions[chosen] = sum(len(part) for part in parts) + np.arange(len(chosen))
             parts.append(view.fetch(records["entry"][chosen], chosen_fields))
@@ -332,10 +339,8 @@ class Snapshot(Mapping[str, View[Object]]):
         from ._objects.link_arrays import link_records  # This imports awkward.
 
         records = link_records(oids)
-        return [
-            PickedView(self._view_of(place >> 32, place & 0xFFFFFFFF), records["entry"][chosen])
-            for place, chosen in _by_container(records)
-        ]
+        places = _by_container(records)
+        return [PickedView(self._view_of(place), records["entry"][chosen]) for place, chosen in places]
 
     def export(
         self,
@@ -398,10 +403,11 @@ class Snapshot(Mapping[str, View[Object]]):
         )
         return ak.Array(picked, **self.array_settings)
 
-    def _view_of(self, database: int, container: int) -> View[Object]:
-        view = self._views.get((database, container))
+    def _view_of(self, place: int) -> View[Object]:
+        """Return the container of OIDs with this :attr:`Oid._place`."""
+        view = self._views.get(place)
         if view is None:
-            handle = self._handle.view_by_id(database, container)
+            handle = self._handle.view_by_id(place >> 32, place & 0xFFFFFFFF)
             view = self._cached(View(self, handle.name, handle))
         return view
 
@@ -414,11 +420,11 @@ class Snapshot(Mapping[str, View[Object]]):
         """Return the cached view of the same container, or cache this one."""
         if len(self._views) >= VIEWS_MAX:
             self._views.clear()
-        return self._views.setdefault((view.oids.database, view.oids.container), view)
+        return self._views.setdefault(view.oid(0)._place, view)
 
 
 def _by_container(records: Values) -> Iterator[tuple[int, Values]]:
-    """Yield each container, its database's number in the upper 32 bits, and the positions of its OIDs."""
+    """Yield each container, as :attr:`Oid._place`, and the positions of its OIDs."""
     places = records["database"].astype(np.uint64) << np.uint64(32) | records["container"]
     for place in np.unique(places[records["container"] != 0]).tolist():
         yield place, np.flatnonzero(places == place)

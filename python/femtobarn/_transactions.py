@@ -359,8 +359,8 @@ class _OwnSnapshot(Snapshot):
     def _cached(self, view: View[Object]) -> View[Object]:
         return view
 
-    def _view_of(self, database: int, container: int) -> View:
-        handle = self._transaction._handle.view_by_id(database, container)
+    def _view_of(self, place: int) -> View:
+        handle = self._transaction._handle.view_by_id(place >> 32, place & 0xFFFFFFFF)
         return View(self, handle.name, handle)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -344,7 +344,8 @@ def test_only_the_containers_that_are_used_are_read(
         """A handle that knows how many entries there are."""
 
         def __init__(self, handle: Any) -> None:
-            self.entries, self.live, self.live_runs = handle.entries, handle.live, handle.live_runs
+            self.entries, self.has_deletions = handle.entries, handle.has_deletions
+            self.live_runs = handle.live_runs
 
     of_friends: Any = both
     partner, friends = of_friends._friends.partner, of_friends._friends.friends

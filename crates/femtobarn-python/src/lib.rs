@@ -21,6 +21,7 @@ mod export;
 mod federation;
 mod handles;
 mod maintenance;
+mod numpy_arrays;
 mod oid;
 mod open_transaction;
 mod page_budget;

@@ -40,6 +40,13 @@ impl PyOid {
         })
     }
 
+    /// What the objects of one container have in common: the number of the database in the upper 32 bits, that of
+    /// the container in the lower.
+    #[getter]
+    fn _place(&self) -> u64 {
+        u64::from(self.database) << 32 | u64::from(self.container)
+    }
+
     /// The text form, such as `3-7-12`.
     pub fn __str__(&self) -> String {
         format!("{}-{}-{}", self.database, self.container, self.entry)

@@ -18,8 +18,7 @@ Invariants
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any
 
 from .._exceptions import InvalidError, NotFoundError
@@ -39,7 +38,6 @@ __all__ = [
     "derived",
     "field_names",
     "object_class",
-    "object_maker",
     "own_names",
     "record_class",
 ]
@@ -73,11 +71,6 @@ class _Quiet:
 
     def __init_subclass__(cls, **_: Any) -> None:
         pass
-
-
-def object_maker(cls: type[Any]) -> Callable[..., Any] | None:
-    """Return what makes objects of a class of :func:`object_class`, or None if they are plain ones."""
-    return None if cls is Object else partial(Object.__new__, cls)
 
 
 def object_class(definition: Definition) -> type[Any]:

@@ -99,12 +99,13 @@ class ColumnReader:
         return {path: str(node) for path, node in all_paths(self.definition).items()}
 
     def __len__(self) -> int:
-        return len(self._window) if self._live is None else len(self._live)
+        live = self._live
+        return len(self._window) if live is None else len(live)
 
     @property
     def _live(self) -> LiveEntries | None:
         """The entries of the range that have objects; None if no object of the container is deleted."""
-        if self._known_live is None and self._handle.live < self._handle.entries:
+        if self._known_live is None and self._handle.has_deletions:
             ends = self._handle.live_runs(self._window.start, self._window.stop)
             self._known_live = LiveEntries(np.frombuffer(memoryview(ends), np.uint64))
         return self._known_live

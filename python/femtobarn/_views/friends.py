@@ -142,7 +142,7 @@ class FriendHandle:
         """Return where the objects of the partner in a range of entries are among those of a friend; None if
         they are the same."""
         ours, theirs = self.partner._handle, friend._handle
-        if ours.live == ours.entries and theirs.live == theirs.entries:
+        if not ours.has_deletions and not theirs.has_deletions:
             return None
         end = min(stop, theirs.entries)
         own, others = (_entries(handle.live_runs(min(start, end), end)) for handle in (ours, theirs))
@@ -243,7 +243,7 @@ def _check_complete(friend: View, partner: View) -> None:
             f"them in a transaction: new = txn.friend({friend.name!r}, of={partner.name!r}), and then "
             "new.extend(...) with a value of each field for each object of new.missing"
         )
-    if theirs.live < theirs.entries:
+    if theirs.has_deletions:
         runs = (LiveEntries(_entries(handle.live_runs(0, theirs.entries))) for handle in (ours, theirs))
         lost = next(runs).first_outside(next(runs))
         if lost is not None:

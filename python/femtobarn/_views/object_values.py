@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 from .._data.arrays import Tree
 from .._exceptions import near_misses
 from .._femtobarn import Object
-from .._objects.behaviours import object_class, object_maker
+from .._objects.behaviours import object_class
 from .._objects.objects import Layouts, LinkRef, value_of
 from .._objects.owned_collections import OwnedCollections, owned_collections
 from .._objects.plain_values import plain_value
@@ -29,10 +28,6 @@ class ObjectValues(Summaries):
     def _collections(self) -> OwnedCollections | None:
         """The collections of an object, if some lead to each other."""
         return owned_collections(self.definition.record)
-
-    def _object_maker(self) -> Callable[..., Any] | None:
-        """Return what makes an object one of its declared class, if there is one."""
-        return object_maker(self._object_class())
 
     def _object_class(self) -> type[Any]:
         """Return the class of the objects."""

@@ -99,6 +99,8 @@ class View(ObjectValues, Generic[T]):
         >>> view[[-1, 0]]["n"].to_list(), view[view["n"] > 6]["n"].to_list()
         ([8, 5], [7, 8])
         """
+        if type(index) is int or is_number(index):
+            return self.object_at(self._entry(index))
         if isinstance(index, str):
             return self._field(index)
         if is_number(index):
@@ -217,11 +219,11 @@ class View(ObjectValues, Generic[T]):
         return OidRange(self._handle.database, self._handle.container, self._window.start, self._window.stop)
 
     def _entry(self, index: int) -> int:
+        live = self._live
         try:
-            position = range(len(self))[index]
+            return self._window[index] if live is None else live.entry(range(len(live))[index])
         except IndexError:
             raise self._no_position(index) from None
-        return self._window[position] if self._live is None else self._live.entry(position)
 
     def _no_position(self, index: int) -> IndexError:
         return IndexError(f"position {index} is out of range: {self.name} has {len(self)} objects here")

@@ -7,13 +7,12 @@ use femtobarn::FieldContent;
 use pyo3::IntoPyObjectExt;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyString};
 use rntuple::{Array, FieldValue, Primitive};
 
-use crate::buffer::Buffer;
-use crate::columns::{NAMES, tree_of};
+use crate::columns::tree_of;
 use crate::error::exception;
+use crate::numpy_arrays::array_of_numbers;
 use crate::oid::PyOid;
 use crate::read::object_fields::ObjectField;
 
@@ -115,7 +114,7 @@ impl FieldColumn {
             FieldColumn::Numbers(ranges, primitive, values) => {
                 let size = primitive.size();
                 let items = ranges.within(index, values.len() / size)?;
-                numpy_of(py, *primitive, values.slice(items.start * size..items.end * size))
+                array_of_numbers(py, *primitive, values.slice(items.start * size..items.end * size))
             }
             FieldColumn::Link(members) => link(py, members, index, view),
             FieldColumn::Tree(tree) => {
@@ -144,7 +143,7 @@ pub(crate) fn python_of<'py>(
             Ok(PyBytes::new(py, &bytes).into_any())
         }
         FieldContent::Plain(FieldValue::List(of, items) | FieldValue::Fixed(of, items)) => {
-            numpy_of(py, of, items)
+            array_of_numbers(py, of, items)
         }
         FieldContent::Link(None) => Ok(py.None().into_bound(py)),
         FieldContent::Link(Some(oid)) => {
@@ -226,31 +225,4 @@ fn number<'py>(
         Primitive::Float32 => f64::from(of!(f32)).into_bound_py_any(py),
         Primitive::Float64 => of!(f64).into_bound_py_any(py),
     }
-}
-
-/// Bytes up to which copying an array costs less than sharing it.
-const COPIED_MAX: usize = 1 << 10;
-
-/// NumPy's `frombuffer`, and its types in the order of [`Primitive`].
-static NUMPY: PyOnceLock<(Py<PyAny>, Vec<Py<PyAny>>)> = PyOnceLock::new();
-
-fn numpy_of<'py>(
-    py: Python<'py>,
-    primitive: Primitive,
-    values: Bytes,
-) -> PyResult<Bound<'py, PyAny>> {
-    let (from_buffer, types) = NUMPY.get_or_try_init(py, || numpy(py))?;
-    let (from_buffer, of) = (from_buffer.bind(py), &types[primitive as usize]);
-    if values.len() <= COPIED_MAX {
-        from_buffer.call1((PyBytes::new(py, &values), of))
-    } else {
-        from_buffer.call1((Buffer(values), of))
-    }
-}
-
-fn numpy(py: Python<'_>) -> PyResult<(Py<PyAny>, Vec<Py<PyAny>>)> {
-    let from_buffer = py.import("numpy")?.getattr("frombuffer")?.unbind();
-    let types = py.import("femtobarn._schema.types")?.getattr("DTYPES")?;
-    let types = NAMES.map(|(_, name)| types.get_item(name).map(Bound::unbind));
-    Ok((from_buffer, types.into_iter().collect::<PyResult<_>>()?))
 }

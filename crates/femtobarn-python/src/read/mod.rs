@@ -7,7 +7,8 @@
 //! | `object` | one object; `object_fields`, the fields that all objects of a view share |
 //! | `field_column` | one field of neighbouring objects |
 //!
-//! May import `handles`, `page_budget`, `columns`, `buffer`, `oid` and `error`; neither `rows` nor `transaction`.
+//! May import `handles`, `page_budget`, `columns`, `buffer`, `numpy_arrays`, `oid` and `error`; neither `rows` nor
+//! `transaction`.
 
 pub(crate) mod field_column;
 pub(crate) mod object;

@@ -8,8 +8,10 @@
 //! 2. A field does not hide an attribute of `Object` with the same name. It goes before one of a declared class.
 //! 3. No cycles of references: views do not refer to their objects.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ops::Range;
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -17,7 +19,8 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple};
+use pyo3::type_object::PyTypeInfo;
+use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple, PyType};
 use rntuple::Array;
 
 use crate::error::{OrRaise, exception, wrong_type};
@@ -92,6 +95,12 @@ pub struct Object {
     is_alone: bool,
 }
 
+thread_local! {
+    /// The object that [`Object::of_class`] is making: Python allocates objects of derived classes, and calls
+    /// [`Object::new`] for what is in them.
+    static IN_THE_MAKING: Cell<Option<Object>> = const { Cell::new(None) };
+}
+
 impl Object {
     /// One object.
     pub fn alone(handle: &Bound<'_, ViewHandle>, view: &Bound<'_, PyAny>, entry: u64) -> Self {
@@ -109,16 +118,12 @@ impl Object {
         entries: Range<u64>,
     ) -> PyResult<Bound<'py, PyList>> {
         let (py, block) = (handle.py(), EntryBlock::new(entries.clone()));
-        let in_block = |entry| Object {
-            block: block.clone().into(),
-            is_alone: false,
-            ..Self::alone(handle, view, entry)
-        };
-        let Some(maker) = handle.get().object_maker(py, view)? else {
-            return PyList::new(py, entries.map(in_block).collect::<Vec<_>>());
-        };
-        let (maker, like) = (maker.bind(py), Bound::new(py, in_block(entries.start))?);
-        let objects = entries.map(|entry| maker.call1((&like, entry)));
+        let class = handle.get().object_class(py, view)?;
+        let objects = entries.map(|entry| {
+            let block = block.clone().into();
+            let object = Object { block, is_alone: false, ..Self::alone(handle, view, entry) };
+            object.of_class(py, class.as_ref())
+        });
         PyList::new(py, objects.collect::<PyResult<Vec<_>>>()?)
     }
 
@@ -128,11 +133,25 @@ impl Object {
     /// If Python is out of memory; those of Python's code that makes the class.
     pub fn made<'py>(self, handle: &Bound<'py, ViewHandle>) -> PyResult<Bound<'py, PyAny>> {
         let py = handle.py();
-        let maker = handle.get().object_maker(py, self.view.bind(py))?;
-        let (entry, object) = (self.entry, Bound::new(py, self)?.into_any());
-        match maker {
-            None => Ok(object),
-            Some(maker) => maker.bind(py).call1((object, entry)),
+        let class = handle.get().object_class(py, self.view.bind(py))?;
+        self.of_class(py, class.as_ref())
+    }
+
+    /// The object as an instance of a class that derives from [`Object`].
+    fn of_class<'py>(
+        self,
+        py: Python<'py>,
+        class: Option<&Py<PyType>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let Some(class) = class else { return Ok(Bound::new(py, self)?.into_any()) };
+        IN_THE_MAKING.set(Some(self));
+        // SAFETY: the slot of `Object` has a function of this type, `Object::new`; `class` derives from `Object`, and
+        // the result is owned, or null with an exception set.
+        unsafe {
+            let slot = ffi::PyType_GetSlot(Object::type_object_raw(py), ffi::Py_tp_new);
+            let new: ffi::newfunc = std::mem::transmute(slot);
+            let made = new(class.as_ptr().cast(), PyTuple::empty(py).as_ptr(), ptr::null_mut());
+            Bound::from_owned_ptr_or_err(py, made)
         }
     }
 
@@ -187,26 +206,23 @@ impl Object {
 
 #[pymethods]
 impl Object {
-    /// An object of a derived class, in the container of `like`.
+    /// The object that [`of_class`](Object::of_class) makes, or else one in the container of `like`.
     #[new]
-    fn new(like: &Bound<'_, Object>, entry: u64) -> PyResult<Self> {
+    #[pyo3(signature = (like=None, entry=0))]
+    fn new(like: Option<&Bound<'_, Object>>, entry: u64) -> PyResult<Self> {
+        if let Some(made) = IN_THE_MAKING.take() {
+            return Ok(made);
+        }
+        let absence = || wrong_type("objects are read from a view, such as view[0]".to_owned());
+        let like = like.ok_or_else(absence)?;
         let (py, like) = (like.py(), like.get());
         let entries = like.handle.get().view()?.entries();
         if entry >= entries {
-            return Err(exception(
-                "not-found",
-                format!("entry {entry} of {entries} does not exist"),
-            ));
+            let text = format!("entry {entry} of {entries} does not exist");
+            return Err(exception("not-found", text));
         }
-        let is_there = |block: &&Arc<EntryBlock>| !like.is_alone && block.entries.contains(&entry);
-        let shared = like.block.get().filter(is_there);
-        Ok(Object {
-            view: like.view.clone_ref(py),
-            handle: like.handle.clone_ref(py),
-            entry,
-            is_alone: shared.is_none(),
-            block: shared.map_or_else(OnceLock::new, |block| block.clone().into()),
-        })
+        let (view, handle) = (like.view.clone_ref(py), like.handle.clone_ref(py));
+        Ok(Object { view, handle, entry, block: OnceLock::new(), is_alone: true })
     }
 
     /// The object's permanent name.

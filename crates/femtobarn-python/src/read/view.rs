@@ -11,13 +11,14 @@ use parking_lot::Mutex;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyList, PyTuple};
-use rntuple::{Array, Value};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
+use rntuple::Array;
 
 use crate::buffer::{Buffer, bytes_of};
 use crate::columns::{counts_of, tree_of};
 use crate::error::{OrRaise, exception};
 use crate::handles::{ForkGuard, HandleGroup};
+use crate::oid::PyOid;
 use crate::read::object::Object;
 use crate::read::object_fields::ObjectFields;
 use crate::read::snapshot::SnapshotHandle;
@@ -37,8 +38,8 @@ pub struct ViewHandle {
     view: ForkGuard<View>,
     /// The fields of its objects, created at first use.
     fields: PyOnceLock<Arc<ObjectFields>>,
-    /// What makes objects those of a declared class, and the number of [`DECLARED`] when it was looked up.
-    object_maker: Mutex<Option<(u64, Option<Py<PyAny>>)>>,
+    /// The class of its objects, and the number of [`DECLARED`] when it was looked up.
+    object_class: Mutex<Option<(u64, Option<Py<PyType>>)>>,
 }
 
 /// How often Python has declared a class.
@@ -53,8 +54,8 @@ pub(crate) fn note_declaration() {
 impl ViewHandle {
     /// A handle on a view.
     pub fn new(view: View, group: &HandleGroup) -> Self {
-        let (fields, object_maker) = (PyOnceLock::new(), Mutex::default());
-        Self { view: ForkGuard::new(view, group), fields, object_maker }
+        let (fields, object_class) = (PyOnceLock::new(), Mutex::default());
+        Self { view: ForkGuard::new(view, group), fields, object_class }
     }
 
     /// The engine's view.
@@ -70,28 +71,28 @@ impl ViewHandle {
         &self.view
     }
 
-    /// What makes an object one of its declared class, if there is one; `view` is the Python object of this view.
+    /// The class of the objects, if it is not [`Object`] itself; `view` is the Python object of this view.
     ///
     /// # Errors
-    /// Those of `View._object_maker`.
+    /// Those of `View._object_class`.
     #[inline]
-    pub fn object_maker(
+    pub fn object_class(
         &self,
         py: Python<'_>,
         view: &Bound<'_, PyAny>,
-    ) -> PyResult<Option<Py<PyAny>>> {
+    ) -> PyResult<Option<Py<PyType>>> {
         let declared = DECLARED.load(Ordering::Relaxed);
-        if let Some((known, maker)) = &*self.object_maker.lock()
+        if let Some((known, class)) = &*self.object_class.lock()
             && *known == declared
         {
-            return Ok(maker.as_ref().map(|maker| maker.clone_ref(py)));
+            return Ok(class.as_ref().map(|class| class.clone_ref(py)));
         }
-        let maker: Option<Py<PyAny>> =
-            view.call_method0(intern!(py, "_object_maker"))?.extract()?;
-        let known = maker.as_ref().map(|maker| maker.clone_ref(py));
-        let before = self.object_maker.lock().replace((declared, known));
+        let class = view.call_method0(intern!(py, "_object_class"))?.cast_into::<PyType>()?;
+        let class = (!class.is(py.get_type::<Object>())).then(|| class.unbind());
+        let known = class.as_ref().map(|class| class.clone_ref(py));
+        let before = self.object_class.lock().replace((declared, known));
         drop(before); // Not under the lock: Python may run then.
-        Ok(maker)
+        Ok(class)
     }
 
     /// The fields of the objects.
@@ -139,10 +140,11 @@ impl ViewHandle {
         Ok(self.view.get()?.entries())
     }
 
-    /// Number of objects: entries that are not deleted.
+    /// Whether objects of the container are deleted.
     #[getter]
-    fn live(&self) -> PyResult<u64> {
-        Ok(self.view.get()?.live())
+    fn has_deletions(&self) -> PyResult<bool> {
+        let view = self.view.get()?;
+        Ok(view.live() < view.entries())
     }
 
     /// The runs of live entries in a range: pairs of `uint64`, as bytes.
@@ -159,11 +161,6 @@ impl ViewHandle {
         Ok(ends_of(ranges))
     }
 
-    fn is_deleted(&self, py: Python<'_>, entry: u64) -> PyResult<bool> {
-        let view = self.view.get()?;
-        py.detach(|| view.is_deleted(entry)).or_raise()
-    }
-
     /// Neighbouring objects; `view` is the Python object of this view.
     fn objects<'py>(
         slf: &Bound<'py, Self>,
@@ -174,14 +171,18 @@ impl ViewHandle {
         Object::neighbours(slf, view, start..stop.max(start))
     }
 
-    /// The object at an entry; `None` if it does not exist.
+    /// The object at an entry, or with an OID of this container; `None` if it does not exist.
     fn object_at<'py>(
         slf: &Bound<'py, Self>,
         view: &Bound<'py, PyAny>,
         entry: &Bound<'py, PyAny>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let opened = slf.get().view()?;
-        let Ok(entry) = entry.extract::<u64>() else { return Ok(None) };
+        let entry = match entry.cast::<PyOid>() {
+            Ok(oid) => Ok(oid.get().entry),
+            Err(_) => entry.extract::<u64>(),
+        };
+        let Ok(entry) = entry else { return Ok(None) };
         let is_there = entry < opened.entries()
             && (opened.live() == opened.entries()
                 || !slf.py().detach(|| opened.is_deleted(entry)).or_raise()?);
@@ -191,8 +192,12 @@ impl ViewHandle {
     /// The first entry whose object has these values of fields.
     fn find(&self, py: Python<'_>, wanted: &Bound<'_, PyDict>) -> PyResult<Option<u64>> {
         let (view, values) = (self.view.get()?, values_of(wanted)?);
-        if py.detach(|| is_quick(view, &values)).or_raise()? {
-            return py.detach(|| view.find(&values)).or_raise();
+        let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
+        let quick = py.detach(|| {
+            if view.is_indexed(&names)? { view.find(&values).map(Some) } else { Ok(None) }
+        });
+        if let Some(found) = quick.or_raise()? {
+            return Ok(found);
         }
         let view = view.clone();
         interruptible(py, move || view.find(&values))?.or_raise()
@@ -286,12 +291,6 @@ impl ViewHandle {
             .map(Buffer)
             .ok_or_else(|| exception("invalid", format!("field {path:?} holds no collection")))
     }
-}
-
-/// Whether one index covers all the fields searched by.
-fn is_quick(view: &View, values: &[(String, Value)]) -> femtobarn::Result<bool> {
-    let names: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
-    Ok(view.index_for(&names)?.is_some_and(|(_, fields)| fields == names.len()))
 }
 
 fn selection(view: &View, paths: &[Text]) -> femtobarn::Result<Selection> {

@@ -81,6 +81,10 @@ impl RecordBuilder {
     fn check_declared(&mut self, value: &Bound<'_, PyAny>) -> PushResult {
         static SURPLUS_OF: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
         let py = value.py();
+        // Most values are of one class, which is their declaration.
+        if self.known.as_ref().is_some_and(|known| known.is(value.get_type())) {
+            return Ok(());
+        }
         let declaration = declaration_of(value)?;
         if self.known.as_ref().is_some_and(|known| known.is(&declaration)) {
             return Ok(());

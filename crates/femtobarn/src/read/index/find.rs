@@ -142,6 +142,15 @@ impl View {
         }
     }
 
+    /// Whether these fields are the first of an index, in any order, so that a lookup by them takes microseconds.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the annex is damaged.
+    pub fn is_indexed(&self, fields: &[impl AsRef<str>]) -> Result<bool> {
+        let names: Vec<&str> = fields.iter().map(AsRef::as_ref).collect();
+        Ok(self.best(&names)?.is_some_and(|(_, count)| count == names.len()))
+    }
+
     /// Calls `take` with the entries found, ascending, until it returns false.
     fn search(
         &self,
