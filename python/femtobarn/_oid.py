@@ -8,7 +8,7 @@ from typing import Any, overload
 import numpy as np
 
 from ._femtobarn import Oid
-from ._positions import is_number, positions_of
+from ._positions import checked_slice, is_number, positions_of
 
 __all__ = ["OID_DTYPE", "Oid", "OidArray", "OidRange", "are_oids"]
 
@@ -50,7 +50,7 @@ class OidRange(Sequence[Oid]):
         if type(index) is int or is_number(index):
             return Oid(self.database, self.container, self._entries[index])
         if isinstance(index, slice):
-            part = self._entries[index]
+            part = self._entries[checked_slice(index, "the range of OIDs")]
             if part.step == 1:
                 return OidRange(self.database, self.container, part.start, part.stop)
         positions = positions_of(index, len(self), "the range of OIDs")

@@ -8,7 +8,7 @@ import numpy as np
 
 from ._exceptions import WrongTypeError
 
-__all__ = ["Positions", "is_number", "positions_of"]
+__all__ = ["Positions", "check_count", "checked_slice", "is_number", "positions_of"]
 
 Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -16,6 +16,39 @@ Positions: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 def is_number(index: Any) -> bool:
     """Tell whether an index is one number."""
     return hasattr(index, "__index__") and not (hasattr(index, "ndim") and index.ndim)
+
+
+def check_count(count: Any, call: str) -> None:
+    """Refuse a number of objects that is no whole number, of a method that is called `call`.
+
+    Examples
+    --------
+    >>> check_count(2.5, "head")
+    Traceback (most recent call last):
+    ...
+    femtobarn._exceptions.WrongTypeError: head takes a number of objects, not 2.5
+    """
+    if not is_number(count):
+        raise WrongTypeError(f"{call} takes a number of objects, not {_shown(count)}")
+
+
+def checked_slice(index: slice, what: str) -> slice:
+    """Return a slice of a sequence that is called `what`, if its ends and its step are whole numbers.
+
+    Raises
+    ------
+    WrongTypeError
+        If they are not.
+
+    Examples
+    --------
+    >>> checked_slice(slice(None, -1), "the view")
+    slice(None, -1, None)
+    """
+    for end in (index.start, index.stop, index.step):
+        if end is not None and not is_number(end):
+            raise WrongTypeError(f"positions in {what} are whole numbers, not {_shown(end)}")
+    return index
 
 
 def positions_of(index: Any, length: int, what: str) -> Positions:
@@ -45,7 +78,7 @@ def positions_of(index: Any, length: int, what: str) -> Positions:
     (array([0, 2]), array([2, 0]))
     """
     if isinstance(index, slice):
-        return np.arange(length)[index]
+        return np.arange(length)[checked_slice(index, what)]
     values = _numbers(index, what)
     if values.dtype == np.bool_:
         if len(values) != length:
@@ -71,8 +104,11 @@ def _numbers(index: Any, what: str) -> np.ndarray[Any, Any]:
             return values
         if values.ndim == 1 and not values.size:  # NumPy makes real numbers of an empty list.
             return np.empty(0, np.int64)
-    shown = repr(index)
     raise WrongTypeError(
-        f"{what} takes a position, a slice, a mask of truth values, or several positions, not "
-        f"{shown if len(shown) <= 60 else shown[:57] + '...'}"
+        f"{what} takes a position, a slice, a mask of truth values, or several positions, not {_shown(index)}"
     )
+
+
+def _shown(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."

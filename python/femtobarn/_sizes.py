@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ._exceptions import InvalidError
+from ._exceptions import InvalidError, WrongTypeError
 
 __all__ = ["bytes_of_size"]
 
@@ -29,6 +29,8 @@ def bytes_of_size(text: str) -> int:
     >>> bytes_of_size("64 MB"), bytes_of_size("1 MiB"), bytes_of_size("500 kB")
     (64000000, 1048576, 500000)
     """
+    if not isinstance(text, str):
+        raise WrongTypeError(f'{text!r} is not a size; write one such as "64 MB"')
     match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]i?|)b?\s*", text.lower())
     if match is None:
         raise InvalidError(f'{text!r} cannot be read as a size; write one such as "64 MB"')

@@ -11,6 +11,7 @@ import pytest
 
 import femtobarn as fb
 
+OBJECT: Any = fb.Object
 HALF = "a\ud800"
 """A text with half a surrogate pair, which Python can hold and UTF-8 cannot."""
 
@@ -38,6 +39,23 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "container": (lambda fed: fed[0], r"names of containers are texts, such as fed\[.run7/events.\], not 0"),
     "snapshot": (lambda fed: fed.snapshot()[None], "names of containers are texts"),
     "item": (lambda fed: fed["d/events"][0][0], "an object has fields by name"),
+    "head": (lambda fed: fed["d/events"].head("a"), "head takes a number of objects, not 'a'"),
+    "sample": (lambda fed: fed["d/events"].sample(1.5), "sample takes a number of objects, not 1.5"),
+    "display": (lambda fed: fed["d/events"].display(count="a"), "display takes a number of objects, not 'a'"),
+    "slice": (lambda fed: fed["d/events"]["a":], "positions in d/events are whole numbers, not 'a'"),
+    "step": (lambda fed: fed["d/events"][::0.5], "positions in d/events are whole numbers, not 0.5"),
+    "slice of picked": (lambda fed: fed["d/events"][[1, 0]][:1.0], "positions in d/events are .* not 1.0"),
+    "slice of several": (
+        lambda fed: fed.snapshot().collection("d/events")[:"b"],
+        "positions in d/events are whole numbers, not 'b'",
+    ),
+    "slice of OIDs": (lambda fed: fed["d/events"].oids[:"a"], "positions in the range of OIDs are"),
+    "range": (lambda fed: fed["d/events"].arrays(entry_stop="5"), "positions in d/events are .* not '5'"),
+    "step_size": (lambda fed: fed["d/events"].iterate(step_size=2.5), "2.5 is not a size; .* or a number of"),
+    "position": (lambda fed: fed["d/events"][0.5], "d/events takes a position, .* not 0.5"),
+    "entry": (lambda fed: fed["d/events"].object_at("a"), "entries are whole numbers, not 'a'"),
+    "OID": (lambda fed: fed.snapshot().object(3), r"3 is not an OID, such as Oid\(3, 7, 12\)"),
+    "object": (lambda fed: OBJECT(), r"objects are read from a view, such as view\[0\]"),
     "fields": (lambda fed: fed["d/events"].arrays([1]), "names of fields are texts, not 1"),
     "progress": (
         lambda fed: fed["d/events"].export(fed.path + "/x.root", progress=3),

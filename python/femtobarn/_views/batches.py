@@ -50,7 +50,7 @@ def read_in_batches(
         try:
             target = bytes_of_size(step_size)
         except InvalidError as error:
-            raise InvalidError(f"{error}, or a number of entries") from None
+            raise type(error)(f"{error}, or a number of entries") from None
     if step < 1:
         raise InvalidError(f"invalid step_size {step_size}: must be 1 or more entries")
     check_told(progress)

@@ -16,7 +16,7 @@ from .._data.casts import Values
 from .._data.typed_layouts import widened
 from .._exceptions import ClosedError, InvalidError, NotFoundError, UnsupportedError, WrongTypeError
 from .._lazy import ak
-from .._positions import Positions, is_number, positions_of
+from .._positions import Positions, checked_slice, is_number, positions_of
 from .._query.known_values import with_known
 from .._query.meant_constants import stored_values
 from .._query.paths import Expressions, all_paths, counted
@@ -103,7 +103,7 @@ class Collection(Summaries):
             return self._field(index)
         if is_number(index):
             return self._object(index)
-        if isinstance(index, slice) and index.step in (None, 1):
+        if isinstance(index, slice) and checked_slice(index, self.name).step in (None, 1):
             return self._sliced(index)
         return self._at(positions_of(index, len(self), self.name))
 

@@ -18,6 +18,7 @@ from .._data.results import as_library, awkward_of, check_library, tree_nbytes
 from .._exceptions import InvalidError, NotFoundError
 from .._lazy import ak
 from .._objects.live_entries import LiveEntries
+from .._positions import checked_slice
 from .._query.paths import Expressions, all_paths
 from .._query.projections import Projection
 from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
@@ -111,7 +112,7 @@ class ColumnReader:
         return self._known_live
 
     def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
-        return self._window[slice(entry_start, entry_stop)]
+        return self._window[checked_slice(slice(entry_start, entry_stop), self.name)]
 
     def _entries_within(self, start: int, stop: int) -> Values:
         """Return the entries in ``start:stop`` that have objects."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._data.casts import Values
 from .._oid import OidArray
-from .._positions import Positions
+from .._positions import Positions, checked_slice
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
 from .view import T, View
@@ -75,7 +75,7 @@ class PickedView(View[T]):
         return self._picked[positions]
 
     def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
-        return range(len(self))[slice(entry_start, entry_stop)]
+        return range(len(self))[checked_slice(slice(entry_start, entry_stop), self.name)]
 
     def _array_of(self, projection: Projection, selection: Selection | None, part: range) -> ak.Array:
         entries = self._picked[part.start : part.stop]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._data.casts import Values
-from .._positions import Positions
+from .._positions import Positions, checked_slice
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
 from .collection import Collection, naming
@@ -73,7 +73,7 @@ class PickedCollection(Collection):
         return PickedCollection(self._whole(), self._picked[positions])
 
     def _part(self, entry_start: int | None, entry_stop: int | None) -> range:
-        return range(len(self))[slice(entry_start, entry_stop)]
+        return range(len(self))[checked_slice(slice(entry_start, entry_stop), self.name)]
 
     def _selected_by(self, where: Where) -> Collection:
         selection = Selection.of(where, self.definition)

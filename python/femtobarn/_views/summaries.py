@@ -11,6 +11,7 @@ import numpy as np
 from .._exceptions import ClosedError, InvalidError
 from .._html import html_table
 from .._objects import has_python_values, plain_value
+from .._positions import check_count
 from .._query.paths import Expressions
 from .._query.selection import Where
 from .._schema.types import Node, Primitive, Reduced, String, innermost, paths_of
@@ -58,6 +59,7 @@ class Summaries(Columns):
         >>> len(fed["d/numbers"].head(3)), len(fed["d/numbers"].head(-1))
         (3, 9)
         """
+        check_count(count, "head")
         found: Self = self[:count]
         return found
 
@@ -75,6 +77,7 @@ class Summaries(Columns):
         >>> len(fed["d/numbers"].sample(10, seed=1))
         10
         """
+        check_count(count, "sample")
         if count < 0:
             raise InvalidError(f"a sample of {count} objects: must be 0 or more")
         chosen = np.random.default_rng(seed).choice(len(self), min(count, len(self)), replace=False)

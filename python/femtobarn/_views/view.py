@@ -12,7 +12,7 @@ from .._exceptions import ClosedError, InvalidError, NotFoundError, WrongTypeErr
 from .._lazy import ak
 from .._objects.changes import entries_of
 from .._oid import Oid, OidRange, are_oids
-from .._positions import Positions, is_number, positions_of
+from .._positions import Positions, check_count, checked_slice, is_number, positions_of
 from .._query.meant_constants import stored_values
 from .._query.selection import Selection, Where
 from .._schema.classes import definition_of
@@ -103,9 +103,7 @@ class View(ObjectValues, Generic[T]):
             return self.object_at(self._entry(index))
         if isinstance(index, str):
             return self._field(index)
-        if is_number(index):
-            return self.object_at(self._entry(index))
-        if isinstance(index, slice) and index.step in (None, 1):
+        if isinstance(index, slice) and checked_slice(index, self.name).step in (None, 1):
             return self._sliced(index)
         if isinstance(index, Oid):
             return self.object_at(int(self._entries_of_oids([index])[0]))
@@ -173,6 +171,8 @@ class View(ObjectValues, Generic[T]):
         found: T | None = self._handle.object_at(self, entry)
         if found is not None:
             return found
+        if not is_number(entry):
+            raise WrongTypeError(f"entries are whole numbers, not {entry!r}")
         if not 0 <= entry < self._handle.entries:
             raise NotFoundError(
                 f"entry {entry} does not exist: {self.name} has {self._handle.entries:,} in this snapshot"
@@ -350,6 +350,7 @@ class View(ObjectValues, Generic[T]):
         """
         from ..display import display  # That room imports this one.
 
+        check_count(count, "display")
         if count < 1:
             raise InvalidError(f"count={count}: a display needs at least one object")
         return display(self._selected_by(where).head(count), referrers=referrers)
