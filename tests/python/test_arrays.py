@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import femtobarn as fb
 from femtobarn._data.arrays import columns_of, tree_length
+from femtobarn._data.layouts import BLOCK_BYTES, named_parts
 from femtobarn._data.results import as_library, awkward_of, tree_nbytes
 from femtobarn._schema.types import Field, List, Node, Optional, Primitive, Record, String
 
@@ -323,6 +324,30 @@ def test_extend_takes_pandas_and_arrow() -> None:
     assert there_and_back(frame, fb.definition_of(Track).record).hits.to_list() == [[1], [2, 3]]
     flat = pd.DataFrame({"x": ["a", "b"]})
     assert there_and_back(flat, one(str)).x.to_list() == ["a", "b"]
+
+
+@pytest.mark.parametrize("step", [1, -1, 3])
+def test_many_rows_of_a_structured_array_have_the_fields_of_the_array(step: int) -> None:
+    """Beyond some hundred KB the rows are divided into fields block by block."""
+    link = [("database", "u4"), ("container", "u4"), ("entry", "u8")]
+    types = [
+        ("n", "u1"),
+        ("x", ">f8"),
+        ("hits", "u2", (2, 3)),
+        ("to", link),
+        ("name", "U2"),
+        ("when", "M8[ns]"),
+    ]
+    rows = np.zeros(3 * BLOCK_BYTES // np.dtype(types).itemsize, np.dtype(types, align=True))
+    raw = rows.view(np.uint8)
+    raw[...] = np.random.default_rng(1).integers(0, 100, len(raw), np.uint8)
+    rows["name"] = "ab"
+    given = rows[::step]
+    parts = named_parts(given) or {}
+    assert tuple(parts) == rows.dtype.names
+    for name, values in parts.items():
+        assert (values.dtype, values.shape) == (given[name].dtype, given[name].shape)
+        assert np.array_equal(values, given[name])
 
 
 def test_extend_takes_structured_numpy_arrays_and_oid_ranges() -> None:

@@ -22,12 +22,16 @@ from .casts import Values
 __all__ = ["layout_of", "named_parts"]
 
 
+BLOCK_BYTES = 1 << 18
+"""Bytes of rows that are divided into fields at once: they stay in the processor's cache."""
+
+
 def named_parts(data: Any) -> Mapping[str, Any] | None:
     """Return the columns of data that are kept by column, or None for other data."""
     if isinstance(data, Mapping):
         return data
     if isinstance(data, np.ndarray) and data.dtype.names is not None:
-        return {name: data[name] for name in data.dtype.names}
+        return _fields_of(data)
     if _is_of(data, "pandas", "DataFrame"):
         return {str(name): column for name, column in data.items()}
     if _is_of(data, "pyarrow", "Array", "ChunkedArray"):
@@ -37,6 +41,36 @@ def named_parts(data: Any) -> Mapping[str, Any] | None:
     if _is_of(data, "pyarrow", "Table", "RecordBatch"):
         return dict(zip(data.column_names, data.columns, strict=True))
     return None
+
+
+def _fields_of(rows: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Return the fields of a structured array.
+
+    Of many rows, each field is copied to an array of its own, block by block, so that the rows are read from
+    memory once, and not once for each field. The values are copied as bytes, which NumPy does faster.
+    """
+    names, size = rows.dtype.names or (), rows.dtype.itemsize
+    types = [rows.dtype[name] for name in names]
+    step = BLOCK_BYTES // max(size, 1)
+    are_bytes = all(of.itemsize and not of.hasobject for of in types)
+    if rows.ndim != 1 or not 0 < step < len(rows) or not are_bytes:
+        return {name: rows[name] for name in names}
+    opaque = [np.dtype((np.void, of.itemsize)) for of in types]
+    offsets = [rows.dtype.fields[name][1] for name in names]
+    form: Any = {"names": names, "formats": opaque, "offsets": offsets, "itemsize": size}
+    as_bytes = rows.view(np.dtype(form))
+    columns = [np.empty(len(rows), of) for of in opaque]
+    for start in range(0, len(rows), step):
+        block = as_bytes[start : start + step]
+        for name, column in zip(names, columns, strict=True):
+            column[start : start + step] = block[name]
+    return {name: _as_values(*each) for name, *each in zip(names, columns, types, strict=True)}
+
+
+def _as_values(column: np.ndarray[Any, Any], of: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Return the bytes of a field of rows as its values."""
+    values: np.ndarray[Any, Any] = column.view(of.base).reshape(len(column), *of.shape)
+    return values
 
 
 def layout_of(data: Any, node: Node) -> ak.contents.Content:

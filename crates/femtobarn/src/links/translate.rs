@@ -17,6 +17,16 @@ pub(crate) trait Translate {
     /// The other form of a link's database. `container` is 0 for a null link.
     fn translate(&mut self, database: u32, container: u32) -> Result<u32>;
 
+    /// The other form of the databases of many links: a loop of its own for each direction, without a call for each
+    /// link.
+    fn translate_all(&mut self, databases: &[u32], containers: &[u32]) -> Result<Vec<u32>> {
+        let mut translated = Vec::with_capacity(databases.len());
+        for (&database, &container) in databases.iter().zip(containers) {
+            translated.push(self.translate(database, container)?);
+        }
+        Ok(translated)
+    }
+
     /// The error for an array that does not fit its class.
     fn refuse(&self, what: &str) -> Error;
 }
@@ -140,12 +150,8 @@ fn link(links: Array, by: &mut dyn Translate) -> Result<Array> {
         ) => {
             let databases = values_of::<u32>(databases).map_err(Error::storage("links"))?;
             let containers = values_of::<u32>(containers).map_err(Error::storage("links"))?;
-            let pairs = databases.iter().zip(containers);
-            let translated = pairs.map(|(&database, &container)| by.translate(database, container));
-            Array::Primitive {
-                primitive: Primitive::UInt32,
-                values: bytes_of(translated.collect::<Result<Vec<u32>>>()?),
-            }
+            let values = bytes_of(by.translate_all(databases, containers)?);
+            Array::Primitive { primitive: Primitive::UInt32, values }
         }
         // Only a part of a link, such as its entry, or an array that validation will refuse.
         _ => return Ok(links),
