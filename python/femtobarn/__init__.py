@@ -23,21 +23,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._conditions.comparisons import Difference, changed
-from ._conditions.conditions_files import ConditionsFile
-from ._conditions.global_tags import Conditions
-from ._conditions.job_plans import JobPlan
-from ._conditions.jobs import Job
-from ._conditions.merges import Conflict, Merged
 from ._conditions.payloads import LinkedPayload, Payload, payload_bytes
-from ._conditions.plan_costs import PlanCosts, SeriesCosts
-from ._conditions.plan_files import load_plan
-from ._conditions.planned_jobs import PlannedJob
-from ._conditions.reduction_runs import Reduced
-from ._conditions.reductions import DeadBand, Function, Mean, RawField
-from ._conditions.run_tables import RunTable
-from ._conditions.series import Interval, Series
-from ._conditions.series_writers import SeriesWriter
 from ._exceptions import (
     BusyError,
     ClosedError,
@@ -55,16 +41,11 @@ from ._exceptions import (
     UnsupportedError,
     WrongTypeError,
 )
-from ._exchange.import_target import Imported
 from ._federations import Federation, create, open
 from ._femtobarn import __version__
-from ._friend_writers import FriendWriter
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._objects.vectors import vector
 from ._oid import Oid, OidArray, OidRange
-from ._open_conditions import conditions, open_conditions
-from ._recovery import identify, rebuild_catalogue, restore
-from ._replication import Follower, FollowerState, Promotion, follow, forget_former_leader, promote
 from ._schema.annotations import (
     array,
     bitset,
@@ -91,7 +72,6 @@ from ._schema.annotations import (
 )
 from ._schema.classes import definition_of, field, is_persistent, persistent
 from ._schema.types import Definition
-from ._serving import Server, serve
 from ._snapshots import Snapshot
 from ._storage import AppliedRules, Copy, Pin, Residence
 from ._tiers import TierStatistics
@@ -105,14 +85,34 @@ from ._upkeep import (
     RepairReport,
     VacuumReport,
 )
-from ._views.collection import Collection, concat
 from ._views.view import View
 from ._writers import ContainerWriter, Database
-from .datamodel import Model, load_model
 
 if TYPE_CHECKING:
+    from ._conditions.comparisons import Difference, changed
+    from ._conditions.conditions_files import ConditionsFile
+    from ._conditions.global_tags import Conditions
+    from ._conditions.job_plans import JobPlan
+    from ._conditions.jobs import Job
+    from ._conditions.merges import Conflict, Merged
+    from ._conditions.plan_costs import PlanCosts, SeriesCosts
+    from ._conditions.plan_files import load_plan
+    from ._conditions.planned_jobs import PlannedJob
+    from ._conditions.reduction_runs import Reduced
+    from ._conditions.reductions import DeadBand, Function, Mean, RawField
+    from ._conditions.run_tables import RunTable
+    from ._conditions.series import Interval, Series
+    from ._conditions.series_writers import SeriesWriter
     from ._conditions_exchange.exports import export_conditions
     from ._conditions_exchange.imports import ImportedConditions, import_conditions
+    from ._exchange.import_target import Imported
+    from ._friend_writers import FriendWriter
+    from ._open_conditions import conditions, open_conditions
+    from ._recovery import identify, rebuild_catalogue, restore
+    from ._replication import Follower, FollowerState, Promotion, follow, forget_former_leader, promote
+    from ._serving import Server, serve
+    from ._views.collection import Collection, concat
+    from .datamodel import Model, load_model
 
 __all__ = [
     "AppliedRules",
@@ -235,17 +235,46 @@ __all__ = [
     "vector",
 ]
 
-_LATE = {"ImportedConditions": "imports", "export_conditions": "exports", "import_conditions": "imports"}
-"""Names that few programs use, by their modules, which take a tenth of the time of all imports."""
+_LATE = {
+    "_conditions.comparisons": ("Difference", "changed"),
+    "_conditions.conditions_files": ("ConditionsFile",),
+    "_conditions.global_tags": ("Conditions",),
+    "_conditions.job_plans": ("JobPlan",),
+    "_conditions.jobs": ("Job",),
+    "_conditions.merges": ("Conflict", "Merged"),
+    "_conditions.plan_costs": ("PlanCosts", "SeriesCosts"),
+    "_conditions.plan_files": ("load_plan",),
+    "_conditions.planned_jobs": ("PlannedJob",),
+    "_conditions.reduction_runs": ("Reduced",),
+    "_conditions.reductions": ("DeadBand", "Function", "Mean", "RawField"),
+    "_conditions.run_tables": ("RunTable",),
+    "_conditions.series": ("Interval", "Series"),
+    "_conditions.series_writers": ("SeriesWriter",),
+    "_conditions_exchange.exports": ("export_conditions",),
+    "_conditions_exchange.imports": ("ImportedConditions", "import_conditions"),
+    "_exchange.import_target": ("Imported",),
+    "_friend_writers": ("FriendWriter",),
+    "_open_conditions": ("conditions", "open_conditions"),
+    "_recovery": ("identify", "rebuild_catalogue", "restore"),
+    "_replication": ("Follower", "FollowerState", "Promotion", "follow", "forget_former_leader", "promote"),
+    "_serving": ("Server", "serve"),
+    "_views.collection": ("Collection", "concat"),
+    "datamodel": ("Model", "load_model"),
+}
+"""Names that not every program needs, by their modules, which take longer to import than all others."""
+
+_MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
+    if name == "datamodel":
+        return import_module(".datamodel", __name__)
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"._conditions_exchange.{_LATE[name]}", __name__), name)
+    value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATE})
+    return sorted({*globals(), *_MODULE_OF})

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
 from ._bars import Told
-from ._conditions.global_tags import Conditions
 from ._containers import Containers
 from ._exceptions import InvalidError, check_text
 from ._exchange.imports import Imports
@@ -32,8 +30,10 @@ from ._tiers import TierStatistics
 from ._transactions import Transaction
 from ._upkeep import Attached, Upkeep
 from ._upkeep import seconds as _seconds
-from .datamodel import Model, load_model
-from .datamodel.evolution import Evolution
+
+if TYPE_CHECKING:
+    from ._conditions.global_tags import Conditions
+    from .datamodel import Model
 
 __all__ = ["Federation", "create", "open"]
 
@@ -233,6 +233,10 @@ class Federation(Containers, Upkeep, Storage, Imports):
     @property
     def conditions(self) -> Conditions:
         """The conditions of the federation, as in ``fed.conditions("prod-2026")["tpc/gain"].at(time)``."""
+        from ._conditions.global_tags import (
+            Conditions,
+        )  # Few programs need it.
+
         return Conditions(self)
 
     def find(self, name: str, /, **values: Any) -> Object:
@@ -290,6 +294,9 @@ class Federation(Containers, Upkeep, Storage, Imports):
         >>> fed["run7/hits"][0].energy
         1.5
         """
+        from .datamodel import Model, load_model
+        from .datamodel.evolution import Evolution
+
         read = model if isinstance(model, Model) else load_model(model, upstream=upstream)
         known = [Definition.from_json(form) for form in self.classes()]
         registered = read.registered(known, None if evolution is None else Evolution.read(evolution))
@@ -386,6 +393,8 @@ class Federation(Containers, Upkeep, Storage, Imports):
     @contextmanager
     def _temporary(beside: Path | None = None) -> Iterator[Federation]:
         """Make a federation that is removed at the end, in a folder in which its files can be renamed."""
+        import tempfile
+
         with (
             tempfile.TemporaryDirectory(prefix=".femtobarn-", dir=beside) as folder,
             create(Path(folder) / "temporary.fed") as federation,

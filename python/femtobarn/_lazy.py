@@ -1,4 +1,4 @@
-"""Libraries for arrays, each imported when an attribute of it is first used.
+"""Libraries for arrays, and modules, each imported when an attribute of it is first used.
 
 A program that appends objects, or reads them one by one, needs none of them. Importing them takes most of the
 time of importing Femtobarn, starts threads, and costs memory in each of hundreds of jobs.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import awkward as ak
     import numexpr
 
-__all__ = ["ak", "numexpr"]
+__all__ = ["LazyModule", "ak", "numexpr"]
 
 
 class LazyModule:

@@ -21,9 +21,8 @@ from ._exceptions import (
     is_text,
     near_misses,
 )
-from ._exchange.exports import export_objects
 from ._html import html_table
-from ._lazy import ak
+from ._lazy import LazyModule, ak
 from ._objects.behaviours import array_behavior
 from ._objects.objects import Object
 from ._oid import Oid, OidRange
@@ -31,16 +30,18 @@ from ._query.paths import Expressions, links_to
 from ._query.projections import Projection
 from ._query.selection import Where
 from ._schema.types import Record, plain_name
-from ._views.collection import Collection, concat
-from ._views.friends import fields_of_friends, with_friends
 from ._views.picked import PickedView
-from ._views.podio import categories, check_layout, export_podio
 from ._views.requests import Request
 from ._views.view import View
 
 if TYPE_CHECKING:
+    from ._exchange import exports
     from ._federations import Federation
     from ._femtobarn import SnapshotHandle
+    from ._views import podio
+    from ._views.collection import Collection
+else:  # Few programs write files.
+    exports, podio = LazyModule("femtobarn._exchange.exports"), LazyModule("femtobarn._views.podio")
 
 __all__ = ["Snapshot"]
 
@@ -119,6 +120,8 @@ class Snapshot(Mapping[str, View[Object]]):
         >>> fed.collection("run*/numbers").arrays(where="n > 1").to_list()
         [{'n': 2, 'source': 'run1/numbers'}, {'n': 2, 'source': 'run2/numbers'}]
         """
+        from ._views.collection import concat
+
         known = list(self)
         found: dict[str, None] = {}
         for name in names:
@@ -168,6 +171,8 @@ class Snapshot(Mapping[str, View[Object]]):
         >>> fed.friend("run1/events", "ml/scores").arrays(where="n > 5 and scores.bdt < 1").to_list()
         [{'n': 6, 'scores': {'bdt': 0.75}}]
         """
+        from ._views.friends import fields_of_friends, with_friends
+
         for path in (*friends, *named.values()):
             check_container_path(path)
         fields = fields_of_friends(friends, named)
@@ -371,16 +376,15 @@ class Snapshot(Mapping[str, View[Object]]):
         unique = len(set(plain)) == len(plain)
         chosen = list(expressions) if isinstance(expressions, Iterator) else expressions
         if layout is not None:
-            check_layout(layout, path, format, aliases)
-            return export_podio(
-                categories({each: self[each] for each in paths}), path, chosen, where, progress=progress
-            )
+            podio.check_layout(layout, path, format, aliases)
+            events = podio.categories({each: self[each] for each in paths})
+            return podio.export_podio(events, path, chosen, where, progress=progress)
         exported = {}
         for name, each in zip(plain, paths, strict=True):
             view = self[each]
             request = Request.of(view.definition, chosen, where, aliases=aliases)
             exported[name if unique else each.replace("/", "_")] = view._exported(request, view._window)
-        return export_objects(exported, path, format=format, progress=progress)
+        return exports.export_objects(exported, path, format=format, progress=progress)
 
     def _container_paths(self, name: str) -> list[str]:
         """Return the path of a container, or of all containers of a database."""

@@ -6,19 +6,19 @@ import json
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._conditions.series_writers import SeriesWriter
 from ._containers import check_container_path
 from ._exceptions import InvalidError, check_text
 from ._femtobarn import open_branch, series_definition
-from ._friend_writers import FriendWriter
 from ._schema.classes import definition_of
 from ._snapshots import Snapshot
 from ._views.view import View
 from ._writers import Database, definition_json, hint_to_create
 
 if TYPE_CHECKING:
+    from ._conditions.series_writers import SeriesWriter
     from ._federations import Federation
     from ._femtobarn import SavepointHandle, TransactionHandle
+    from ._friend_writers import FriendWriter
     from ._objects.objects import Object
 
 __all__ = ["Savepoint", "Transaction"]
@@ -179,7 +179,8 @@ class Transaction:
                 f"{path} has what a branch changed of a series; open the series, with branch= and the name "
                 "of the branch"
             )
-        return SeriesWriter(path, container, _checked_settings(path, wanted, container._handle.series))
+        settings = _checked_settings(path, wanted, container._handle.series)
+        return _series_writer(path, container, settings)
 
     def _series_of_branch(self, path: str, branch: str) -> SeriesWriter:
         check_text(branch, "branch")
@@ -188,7 +189,7 @@ class Transaction:
         database, name = _split_path(own, "series", "tpc/gain")
         container = self.database(database).container(name)
         settings = _checked_settings(own, (None, None), container._handle.series)
-        return SeriesWriter(path, container, settings, behind)
+        return _series_writer(path, container, settings, behind)
 
     def friend(self, path: str, cls: Any = None, *, of: str, create: bool = False) -> FriendWriter:
         """Return a friend of a container to write to: a container with more columns for its objects.
@@ -225,6 +226,8 @@ class Transaction:
         >>> fed.friend("run1/numbers", "run1/squares")["squares.n"].to_list()
         [25, 36, 49]
         """
+        from ._friend_writers import FriendWriter
+
         database, name = _split_path(path, "friend", "ml/scores")
         container = self.database(database, create=create).container(name, cls, create=create)
         return FriendWriter(container, of)
@@ -365,6 +368,12 @@ class _OwnSnapshot(Snapshot):
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise InvalidError("uncommitted changes cannot be passed to another process; commit first")
+
+
+def _series_writer(*parts: Any) -> SeriesWriter:
+    from ._conditions.series_writers import SeriesWriter  # Few programs need it.
+
+    return SeriesWriter(*parts)
 
 
 def _split_path(path: str, kind: str, example: str) -> tuple[str, str]:

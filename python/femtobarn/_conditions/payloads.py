@@ -5,7 +5,6 @@ The SHA-256 of the bytes is stored beside them and is checked whenever they are 
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +59,8 @@ class Payload:
         """Return a payload with the hash of its bytes."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise WrongTypeError(f"a payload is made from bytes, not from {type(data).__name__}")
+        import hashlib  # This takes longer than all of this module.
+
         data = bytes(data)
         sha256 = hashlib.sha256(data).hexdigest()
         return cls(data=data, media_type=media_type, name=name, details=details, sha256=sha256)
@@ -103,6 +104,8 @@ def payload_bytes(condition: Any) -> bytes:
             f"the bytes of payload {found.name!r} are not in the federation: they are in a file of this "
             "name, where clients of nopayloaddb write payloads (write_dir of their configuration)"
         )
+    import hashlib
+
     data = bytes(found.data)
     digest = hashlib.sha256(data).hexdigest()
     if digest != found.sha256:

@@ -1,18 +1,19 @@
-"""The methods of a federation that import files of other formats."""
+"""The methods of a federation that import files of other formats; they load what does it when called."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from .._bars import Told
 from .._exceptions import path_text
-from .._query.paths import Expressions
-from .file_imports import FileOptions, import_file
-from .import_plan import TreeOptions
-from .import_target import Imported, ImportTarget
-from .tree_imports import Files, expand_files, import_trees, main_tree
+
+if TYPE_CHECKING:
+    from .._bars import Told
+    from .._query.paths import Expressions
+    from .import_target import Imported, ImportTarget
+    from .tree_imports import Files
 
 __all__ = ["Imports"]
 
@@ -53,19 +54,12 @@ class Imports:
             The result for the named tree; without a name, for the main tree of the file: the one with a usual
             name, such as ``Events``, or else the largest.
         """
-        options = TreeOptions(
-            None if tree is None else [tree],
-            database,
-            container,
-            class_name,
-            only,
-            grouping,
-            again,
-            jobs,
-            batch_bytes,
-            links,
-        )
-        return main_tree(import_trees(self, [(path_text(path), None)], options, progress))
+        from .tree_imports import main_tree
+
+        files = [(path_text(path), None)]
+        trees = None if tree is None else [tree]
+        chosen = (trees, database, container, class_name, only, grouping, again, jobs, batch_bytes, links)
+        return main_tree(_imported(self, files, chosen, progress))
 
     def import_trees(
         self: ImportTarget,
@@ -133,10 +127,10 @@ class Imports:
         NotFoundError
             If a file or a tree does not exist, or a glob matches nothing.
         """
-        options = TreeOptions(
-            trees, database, container, class_name, only, grouping, again, jobs, batch_bytes, links
-        )
-        return import_trees(self, expand_files(files), options, progress)
+        from .tree_imports import expand_files
+
+        chosen = (trees, database, container, class_name, only, grouping, again, jobs, batch_bytes, links)
+        return _imported(self, expand_files(files), chosen, progress)
 
     def import_file(
         self: ImportTarget,
@@ -204,5 +198,15 @@ class Imports:
         >>> fed["d/numbers"][2].n
         3
         """
+        from .file_imports import FileOptions, import_file
+
         options = FileOptions(database, container, class_name, ntuple, expressions, again, progress)
         return import_file(self, Path(path_text(path)), options)
+
+
+def _imported(target: ImportTarget, files: Any, chosen: tuple[Any, ...], progress: Told) -> list[Imported]:
+    """Import trees of files as chosen by the arguments of :class:`TreeOptions`."""
+    from .import_plan import TreeOptions
+    from .tree_imports import import_trees
+
+    return import_trees(target, files, TreeOptions(*chosen), progress)

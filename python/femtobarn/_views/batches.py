@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from threading import current_thread
 from typing import TYPE_CHECKING
 
@@ -80,6 +79,8 @@ def _read_ahead(
     if 0 < len(window) <= step:
         yield len(window), read(window)
         return
+    from concurrent.futures import ThreadPoolExecutor  # Programs that read few objects do without.
+
     reader = ThreadPoolExecutor(1, READER)
     try:
         part = window[:step]

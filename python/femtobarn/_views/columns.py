@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from .._bars import Told
 from .._data.casts import Values
-from .._exchange.exports import Exported, export_objects
-from .._lazy import ak
+from .._lazy import LazyModule, ak
 from .._query.paths import Expressions
 from .._query.selection import Where
 from .._schema.types import Definition
 from .column_reader import ColumnReader
-from .podio import check_layout, export_podio
 from .requests import Request, one_of_each
 
 if TYPE_CHECKING:
+    from .._exchange import exports
+    from . import podio
     from .joins import Keys
+else:  # Few programs write files.
+    exports, podio = LazyModule("femtobarn._exchange.exports"), LazyModule("femtobarn._views.podio")
 
 __all__ = ["Columns"]
 
@@ -269,13 +271,13 @@ class Columns(ColumnReader):
         name = self.name.partition(" ")[0].rpartition("/")[2]
         part = self._part(entry_start, entry_stop)
         if layout is not None:
-            check_layout(layout, path, format, aliases)
+            podio.check_layout(layout, path, format, aliases)
             chosen, where = one_of_each(expressions, where, filter_name, cut)
             events = {name: (self, part)}
-            return export_podio(events, path, chosen, where, step_size=step_size, progress=progress)
+            return podio.export_podio(events, path, chosen, where, step_size=step_size, progress=progress)
         request = Request.of(self.definition, expressions, where, "ak", aliases, filter_name, cut)
         exported = self._exported(request, part, step_size)
-        return export_objects({name: exported}, path, format=format, progress=progress)
+        return exports.export_objects({name: exported}, path, format=format, progress=progress)
 
     def to_parquet(
         self,
@@ -312,7 +314,7 @@ class Columns(ColumnReader):
         """Write what :meth:`arrays` would return to a ROOT file with an RNTuple; see :meth:`to_parquet`."""
         return self.export(path, expressions, where, format="root", **options)
 
-    def _exported(self, request: Request, part: range, step_size: int | str = "64 MB") -> Exported:
+    def _exported(self, request: Request, part: range, step_size: int | str = "64 MB") -> exports.Exported:
         """Return what a request selects in a part of the range, for a file."""
 
         def batches() -> Iterator[ak.Array]:
@@ -322,7 +324,7 @@ class Columns(ColumnReader):
         record = request.type_of(empty, batches())
         definition = Definition(self.definition.name, self.definition.version, record.fields)
         columns = (request.as_type(each, record) for each in chain([empty], batches()))
-        return Exported(definition, min(len(self), len(part)), columns)
+        return exports.Exported(definition, min(len(self), len(part)), columns)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return the objects as a stream of Arrow's PyCapsule interface: ``polars.from_arrow(view)``.

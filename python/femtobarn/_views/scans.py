@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -147,6 +146,8 @@ def in_threads(function: Callable[[range], T], chunks: list[range]) -> Iterator[
     if threads < 2:
         yield from map(function, chunks)
         return
+    from concurrent.futures import ThreadPoolExecutor  # Programs that read few objects do without.
+
     with ThreadPoolExecutor(threads, "femtobarn-scan") as pool:
         yield from pool.map(function, chunks)
 
