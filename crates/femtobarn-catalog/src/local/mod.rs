@@ -17,7 +17,7 @@
 //! who may write; `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups;
 //! `commit_queue`, group commit within a process; `connections`, all connections of a process; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
-//! `changes`, `browsing` (for people), `survey`, `retention`, `vacuum`, `relocation`, `replicas`, `contents`,
+//! `changes`, `browsing` (for people), `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
 //! `logged_writes` (bytes of files that are durable here first), `backup`, `leading` and `following` (copies at other servers); `creation` makes the folder.
 
 mod backup;
@@ -32,6 +32,7 @@ mod contents;
 mod creation;
 mod decode;
 mod following;
+mod free_extents;
 mod known_rows;
 mod leading;
 mod log;
@@ -43,6 +44,8 @@ mod retention;
 mod role;
 mod survey;
 mod target_names;
+#[cfg(test)]
+mod tests;
 mod vacuum;
 mod wal_index;
 
@@ -50,7 +53,8 @@ pub use catalogue::LocalCatalogue;
 pub use changes::ChangedContainers;
 pub use contents::{Contents, LinkTargets};
 pub use following::OwnChanges;
+pub use free_extents::FreeExtent;
 pub use logged_writes::LOGGED_COMMIT_BYTES_MAX;
 pub use retention::KeptSnapshots;
 pub use role::Role;
-pub use vacuum::{FreeExtent, Purgeable, Vacuumed};
+pub use vacuum::{Purgeable, Vacuumed};

@@ -4,20 +4,21 @@
 //!
 //! 1. [`LocalCatalogue::raise_horizon`] decides which snapshots are kept;
 //! 2. [`LocalCatalogue::vacuum`] deletes the rows of versions, containers and databases that no kept snapshot needs,
-//!    and records the ranges of files that only they used;
+//!    in several transactions, and then records the ranges of files that only they used;
 //! 3. the caller punches holes there;
-//! 4. [`LocalCatalogue::release_freed`] begins a new epoch of the database and releases the ranges to writers
-//!    ([`LocalCatalogue::take_free_extent`]).
+//! 4. [`LocalCatalogue::release_freed`] begins a new epoch of the database and releases the ranges to writers.
 //!
 //! Invariants:
 //! 1. Rows that a kept snapshot needs are never deleted, whatever the caller asks for: each is checked again.
-//! 2. After a crash between two steps vacuum can be run again. The table `free_extents` still has the freed ranges that
-//!    were not released.
-//! 3. A range is in the table at most once. The writer that took it owns it until a later vacuum frees it again.
+//! 2. After a crash vacuum can be run again. The table `free_extents` still has the freed ranges that were not released;
+//!    those that were not recorded are ranges that no version refers to, which the next vacuum finds.
+
+use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::LocalCatalogue;
+use super::free_extents::insert_free;
 use super::retention::{KeptSnapshots, setting};
 use super::{following, logged_writes, replicas};
 use crate::error::{Error, Result};
@@ -27,12 +28,22 @@ use crate::numbers::{signed, unsigned};
 use crate::rows::{BlobRange, DatabaseRecord, VersionRow};
 use crate::sql::SqlResult;
 
+/// Containers that were dropped, alone or with their database, with the commits that did so.
+const DROPPED_CONTAINERS: &str = "SELECT c.database, c.id, c.created, c.dropped, d.dropped FROM containers c \
+    JOIN databases d ON d.id = c.database WHERE c.dropped IS NOT NULL OR d.dropped IS NOT NULL \
+    ORDER BY c.database, c.id";
+/// The lifetimes of the containers of a database.
+const LIFETIMES: &str = "SELECT c.id, c.created, c.dropped, d.dropped FROM containers c \
+    JOIN databases d ON d.id = c.database WHERE c.database = ?1";
+/// Rows that one transaction of a vacuum deletes; commits wait for it some 10 ms.
+const ROWS_AT_ONCE: usize = 2000;
+
 /// What a vacuum is going to change: the rows that it deletes, and the ranges that it frees.
 #[derive(Clone, Debug)]
 pub struct Vacuumed {
     /// The snapshots that it keeps, from [`LocalCatalogue::raise_horizon`].
     pub kept: KeptSnapshots,
-    /// Versions to delete.
+    /// Versions to delete, ordered by container and commit.
     pub versions: Vec<(DatabaseId, ContainerId, Csn)>,
     /// Ranges of database files that no kept version refers to. They must not overlap.
     pub freed: Vec<(DatabaseId, Vec<BlobRange>)>,
@@ -51,79 +62,86 @@ pub struct Purgeable {
     pub containers: Vec<(DatabaseId, ContainerId)>,
 }
 
-/// A free range of a database's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FreeExtent {
-    /// The range.
-    pub range: BlobRange,
-    /// Whether writers may take it. If not, its hole may not have been punched yet.
-    pub is_released: bool,
-}
-
 impl LocalCatalogue {
-    /// The versions of a container that no kept snapshot needs, the oldest first.
-    pub fn versions_to_drop(
+    /// The versions of a database that a kept snapshot needs, and the others; both ordered by container and commit.
+    pub fn versions_by_need(
         &self,
         database: DatabaseId,
-        container: ContainerId,
         kept: &KeptSnapshots,
-    ) -> Result<Vec<VersionRow>> {
-        let versions = self.versions(database, container)?;
-        let end = self.read(|sql| lifetime(sql, database, container))?.and_then(|life| life.end);
-        let next = versions.iter().skip(1).map(|row| Some(row.csn)).chain([end]);
-        let next = next.map(|next| earlier(next, end)).collect::<Vec<_>>();
-        let unneeded = versions.into_iter().zip(next);
-        let unneeded = unneeded.filter(|(row, next)| !kept.needs(row.csn, *next));
-        Ok(unneeded.map(|(row, _)| row).collect())
+    ) -> Result<(Vec<VersionRow>, Vec<VersionRow>)> {
+        let ends = self.all(LIFETIMES, [database.0], |row| {
+            let life = Lifetime::new(row.get(1)?, row.get(2)?, row.get(3)?);
+            Ok((ContainerId(row.get(0)?), life.end))
+        })?;
+        let ends: HashMap<_, _> = ends.into_iter().collect();
+        let versions = self.all_versions(database)?;
+        let is_needed = |at: usize| {
+            let VersionRow { container, csn, .. } = versions[at];
+            let next = versions.get(at + 1).filter(|next| next.container == container);
+            let end = ends.get(&container).copied().flatten();
+            kept.needs(csn, earlier(next.map(|next| next.csn), end))
+        };
+        let needed: Vec<bool> = (0..versions.len()).map(is_needed).collect();
+        let (mut all, mut needed) = (versions, needed.into_iter());
+        let others = all.extract_if(.., |_| needed.next() == Some(false)).collect();
+        Ok((all, others))
     }
 
     /// The dropped databases and containers that no kept snapshot has.
     pub fn purgeable(&self, kept: &KeptSnapshots) -> Result<Purgeable> {
         let gone = |created, dropped: Option<Csn>| !kept.needs(created, dropped);
-        let (databases, others): (Vec<_>, Vec<_>) = self
-            .every_database()?
-            .into_iter()
-            .partition(|record| gone(record.row.created, record.dropped));
-        let mut containers = Vec::new();
-        for database in others {
-            let all = self.every_container(database.row.id)?;
-            let gone = all.into_iter().filter(|record| {
-                gone(record.row.created, earlier(record.dropped, database.dropped))
-            });
-            containers.extend(gone.map(|record| (record.row.database, record.row.id)));
-        }
+        let mut databases = self.every_database()?;
+        databases.retain(|record| gone(record.row.created, record.dropped));
+        let with_database: HashSet<_> = databases.iter().map(|record| record.row.id).collect();
+        let mut containers = self.all(DROPPED_CONTAINERS, [], |row| {
+            let life = Lifetime::new(row.get(2)?, row.get(3)?, row.get(4)?);
+            Ok((DatabaseId(row.get(0)?), ContainerId(row.get(1)?), life))
+        })?;
+        containers.retain(|(database, _, life)| {
+            gone(life.created, life.end) && !with_database.contains(database)
+        });
+        let containers = containers.into_iter().map(|(database, id, _)| (database, id)).collect();
         Ok(Purgeable { databases, containers })
     }
 
-    /// Deletes the rows that a vacuum found unneeded, all or none.
+    /// Deletes the rows that a vacuum found unneeded, some at a time, so that commits need not wait long; then notes
+    /// the ranges that it frees.
     ///
     /// # Errors
     /// [`Error::Changed`] if another vacuum ran meanwhile, or a snapshot was tagged that this one would not keep;
-    /// [`Error::Invalid`] if a kept snapshot needs one of the rows, or a range is free already.
+    /// [`Error::Invalid`] if a kept snapshot needs one of the rows, or a range is free already. Rows before such a one
+    /// may be deleted by then; no range is noted.
     pub fn vacuum(&self, vacuumed: &Vacuumed) -> Result<()> {
-        self.connections.current()?.write(|sql| apply(sql, vacuumed))
+        let Vacuumed { kept, versions, freed, purged_databases, purged_containers } = vacuumed;
+        self.delete_some(kept, versions, |sql, some| drop_versions(sql, kept, some))?;
+        self.delete_some(kept, purged_containers, |sql, some| {
+            some.iter().try_for_each(|(database, id)| purge_container(sql, kept, *database, *id))
+        })?;
+        self.delete_some(kept, purged_databases, |sql, some| {
+            some.iter().try_for_each(|database| purge_database(sql, kept, *database))
+        })?;
+        self.connections.current()?.write(|sql| {
+            check_kept(sql, kept)?;
+            for (database, ranges) in freed {
+                ranges.iter().try_for_each(|range| insert_free(sql, *database, *range, None))?;
+            }
+            let mut insert = sql.prepare_cached("INSERT INTO kept_snapshots (csn) VALUES (?1)")?;
+            kept.csns.iter().try_for_each(|csn| insert.execute([signed(csn.0)]).map(drop))?;
+            Ok(())
+        })
     }
 
-    /// Begins a new epoch of the database and releases its freed ranges to writers. The caller has punched the holes.
-    /// Returns the epoch.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] if there is no such database.
-    pub fn release_freed(&self, database: DatabaseId) -> Result<u64> {
-        self.connections.current()?.write(|sql| {
-            let epoch: Option<i64> = sql
-                .prepare_cached(
-                    "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1 RETURNING epoch",
-                )?
-                .query_row([database.0], |row| row.get(0))
-                .optional()?;
-            let missing = || names::not_found("database", &database.to_string(), vec![]);
-            let epoch = epoch.ok_or_else(missing)?;
-            sql.prepare_cached(
-                "UPDATE free_extents SET epoch = ?2 WHERE database = ?1 AND epoch IS NULL",
-            )?
-            .execute(params![database.0, epoch])?;
-            Ok(unsigned(epoch))
+    fn delete_some<T>(
+        &self,
+        kept: &KeptSnapshots,
+        rows: &[T],
+        delete: impl Fn(&Connection, &[T]) -> SqlResult<()>,
+    ) -> Result<()> {
+        rows.chunks(ROWS_AT_ONCE).try_for_each(|some| {
+            self.connections.current()?.write(|sql| {
+                check_kept(sql, kept)?;
+                delete(sql, some)
+            })
         })
     }
 
@@ -149,78 +167,6 @@ impl LocalCatalogue {
             replicas::begin_archive_anew(sql)
         })
     }
-
-    /// Takes the smallest released range of at least `size_min` bytes for the caller alone; `None` if there is none.
-    pub fn take_free_extent(
-        &self,
-        database: DatabaseId,
-        size_min: u64,
-    ) -> Result<Option<BlobRange>> {
-        let wanted = params![database.0, signed(size_min)];
-        let offset = "SELECT start FROM free_extents \
-            WHERE database = ?1 AND epoch IS NOT NULL AND size >= ?2 ORDER BY size LIMIT 1";
-        // Mostly there is none, and then this need not wait for the turn to commit.
-        if self.one(offset, wanted, |_| Ok(()))?.is_none() {
-            return Ok(None);
-        }
-        let take = format!(
-            "DELETE FROM free_extents WHERE database = ?1 AND start = ({offset}) \
-             RETURNING start, size"
-        );
-        self.connections.current()?.write(|sql| {
-            let taken = sql.prepare_cached(&take)?.query_row(wanted, |row| {
-                Ok(BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) })
-            });
-            Ok(taken.optional()?)
-        })
-    }
-
-    /// Gives back the unused part of a range that was taken.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if it overlaps a free range.
-    pub fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
-        self.connections.current()?.write(|sql| {
-            insert_free(sql, database, range)?;
-            sql.prepare_cached(
-                "UPDATE free_extents SET epoch = (SELECT epoch FROM databases WHERE id = ?1) \
-                 WHERE database = ?1 AND start = ?2",
-            )?
-            .execute(params![database.0, signed(range.offset)])?;
-            Ok(())
-        })
-    }
-
-    /// The free ranges of a database's file, in ascending order.
-    pub fn free_extents(&self, database: DatabaseId) -> Result<Vec<FreeExtent>> {
-        let sql = "SELECT start, size, epoch IS NOT NULL FROM free_extents \
-                   WHERE database = ?1 ORDER BY start";
-        self.all(sql, [database.0], |row| {
-            let range = BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) };
-            Ok(FreeExtent { range, is_released: row.get(2)? })
-        })
-    }
-}
-
-fn apply(sql: &Connection, vacuumed: &Vacuumed) -> SqlResult<()> {
-    let kept = &vacuumed.kept;
-    check_kept(sql, kept)?;
-    for (database, container, csn) in &vacuumed.versions {
-        drop_version(sql, kept, *database, *container, *csn)?;
-    }
-    for (database, container) in &vacuumed.purged_containers {
-        purge_container(sql, kept, *database, *container)?;
-    }
-    vacuumed
-        .purged_databases
-        .iter()
-        .try_for_each(|database| purge_database(sql, kept, *database))?;
-    for (database, ranges) in &vacuumed.freed {
-        ranges.iter().try_for_each(|range| insert_free(sql, *database, *range))?;
-    }
-    let mut insert = sql.prepare_cached("INSERT INTO kept_snapshots (csn) VALUES (?1)")?;
-    kept.csns.iter().try_for_each(|csn| insert.execute([signed(csn.0)]).map(drop))?;
-    Ok(())
 }
 
 /// Checks that no vacuum has run and no older snapshot was tagged since the horizon was raised. Raising it deletes the
@@ -242,12 +188,29 @@ fn check_kept(sql: &Connection, kept: &KeptSnapshots) -> SqlResult<()> {
     Ok(())
 }
 
+/// Deletes versions, which are ordered by container.
+fn drop_versions(
+    sql: &Connection,
+    kept: &KeptSnapshots,
+    versions: &[(DatabaseId, ContainerId, Csn)],
+) -> SqlResult<()> {
+    for of_one in versions.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let (database, container, _) = of_one[0];
+        let missing = || names::not_found("container", &container.to_string(), vec![]);
+        let life = lifetime(sql, database, container)?.ok_or_else(missing)?;
+        for (_, _, csn) in of_one {
+            drop_version(sql, kept, (database, container, *csn), life.end)?;
+        }
+    }
+    Ok(())
+}
+
+/// Deletes a version of a container that exists until commit `end`.
 fn drop_version(
     sql: &Connection,
     kept: &KeptSnapshots,
-    database: DatabaseId,
-    container: ContainerId,
-    csn: Csn,
+    (database, container, csn): (DatabaseId, ContainerId, Csn),
+    end: Option<Csn>,
 ) -> SqlResult<()> {
     let what = || format!("version {csn} of container {container} of database {database}");
     let next: Option<i64> = sql
@@ -257,9 +220,7 @@ fn drop_version(
         )?
         .query_row(params![database.0, container.0, signed(csn.0)], |row| row.get(0))
         .optional()?;
-    let life = lifetime(sql, database, container)?;
-    let life = life.ok_or_else(|| names::not_found("container", &container.to_string(), vec![]))?;
-    if kept.needs(csn, earlier(next.map(|csn| Csn(unsigned(csn))), life.end)) {
+    if kept.needs(csn, earlier(next.map(|csn| Csn(unsigned(csn))), end)) {
         return Err(Error::invalid(format!("{} is needed by a snapshot", what())).into());
     }
     let dropped = sql
@@ -332,26 +293,6 @@ pub(super) fn delete_database(sql: &Connection, database: DatabaseId) -> SqlResu
     replicas::purge(sql, database)?;
     logged_writes::forget_database(sql, database)?;
     sql.prepare_cached("DELETE FROM databases WHERE id = ?1")?.execute([database.0])?;
-    Ok(())
-}
-
-fn insert_free(sql: &Connection, database: DatabaseId, range: BlobRange) -> SqlResult<()> {
-    let (first, size) = (signed(range.offset), signed(range.size));
-    let overlaps = sql
-        .prepare_cached(
-            "SELECT 1 FROM free_extents WHERE database = ?1 AND start < ?3 \
-             AND start + size > ?2",
-        )?
-        .exists(params![database.0, first, first.saturating_add(size)])?;
-    if overlaps || size == 0 {
-        let BlobRange { offset, size } = range;
-        let what = format!("{size} bytes at {offset} of database {database} cannot be freed");
-        return Err(
-            Error::invalid(format!("{what}: the range is empty, or overlaps a free one")).into()
-        );
-    }
-    sql.prepare_cached("INSERT INTO free_extents (database, start, size) VALUES (?1, ?2, ?3)")?
-        .execute(params![database.0, first, size])?;
     Ok(())
 }
 

@@ -114,11 +114,8 @@ impl History {
         let purgeable = self.catalog.purgeable(&kept).unwrap();
         let mut versions = Vec::new();
         for record in self.catalog.every_database().unwrap() {
-            for inside in self.catalog.every_container(record.row.id).unwrap() {
-                let (database, id) = (inside.row.database, inside.row.id);
-                let unneeded = self.catalog.versions_to_drop(database, id, &kept).unwrap();
-                versions.extend(unneeded.iter().map(|row| (database, id, row.csn)));
-            }
+            let (_, unneeded) = self.catalog.versions_by_need(record.row.id, &kept).unwrap();
+            versions.extend(unneeded.iter().map(|row| (row.database, row.container, row.csn)));
         }
         let purged_databases = purgeable.databases.iter().map(|record| record.row.id).collect();
         let purged_containers = purgeable.containers;

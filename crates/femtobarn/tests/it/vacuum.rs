@@ -209,8 +209,7 @@ fn the_next_vacuum_continues_a_killed_one() {
     let catalog = federation.catalog().local().unwrap();
     let kept = catalog.raise_horizon(head).unwrap();
     let database = catalog.database("run7", head).unwrap().id;
-    let container = catalog.container(database, "events", head).unwrap().id;
-    let versions = catalog.versions_to_drop(database, container, &kept).unwrap();
+    let (_, versions) = catalog.versions_by_need(database, &kept).unwrap();
     assert_eq!(versions.len(), 4);
     let page = femtobarn_catalog::BlobRange { offset: 1 << 40, size: 4096 };
     let vacuumed = femtobarn_catalog::Vacuumed {

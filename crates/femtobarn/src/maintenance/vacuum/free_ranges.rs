@@ -57,7 +57,8 @@ impl Vacuum<'_, '_> {
     }
 
     /// The bytes that no version refers to, without commit records that a rebuild of the catalogue needs.
-    pub(super) fn garbage(&self, row: &DatabaseRow) -> Result<Ranges> {
+    /// `made` has the commits of the versions of all databases.
+    pub(super) fn garbage(&self, row: &DatabaseRow, made: &HashSet<Csn>) -> Result<Ranges> {
         let versions = self.inner.local()?.all_versions(row.id)?;
         let (file, live) = self.live(row, &versions)?;
         let mut garbage: Ranges = std::iter::once(0..file.size()?).collect();
@@ -68,7 +69,7 @@ impl Vacuum<'_, '_> {
             scan::records_in(&source, range, &mut |_| true, &mut |record| found.push(record))?;
         }
         for found in found {
-            if self.is_needed(row, &found.record, &versions)? {
+            if self.is_needed(row, &found.record, &versions, made)? {
                 garbage.remove(inventory::blob(found.range)?);
             }
         }
@@ -83,6 +84,7 @@ impl Vacuum<'_, '_> {
         row: &DatabaseRow,
         record: &CommitRecord,
         kept: &[VersionRow],
+        made: &HashSet<Csn>,
     ) -> Result<bool> {
         let catalog = &self.inner.catalog;
         if record.database != row.uuid || record.federation != catalog.uuid() {
@@ -92,7 +94,7 @@ impl Vacuum<'_, '_> {
             return Ok(false);
         };
         let follows = |(container, base): (ContainerId, Option<Csn>)| {
-            kept.iter().any(|it| it.container == container && Some(it.csn) == base)
+            base.is_some_and(|base| has_version(kept, container, base))
         };
         let is_alone = record.containers.is_empty()
             || record.is_whole
@@ -101,21 +103,13 @@ impl Vacuum<'_, '_> {
             || !record.dropped.is_empty();
         Ok(is_alone
             || record.containers.iter().any(|it| follows((it.id, it.base)))
-            || self.is_made_by(csn, record)?)
+            || made.contains(&csn))
     }
+}
 
-    /// Whether a version made by a commit is kept, in any of its databases.
-    fn is_made_by(&self, csn: Csn, record: &CommitRecord) -> Result<bool> {
-        let catalog = self.inner.local()?;
-        for uuid in &record.databases {
-            let Some(database) = catalog.database_by_uuid(*uuid)? else { continue };
-            let versions = catalog.all_versions(database.id)?;
-            if versions.iter().any(|version| version.csn == csn) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
+/// Whether a container has a version of a commit, among versions that are ordered by container and commit.
+fn has_version(versions: &[VersionRow], container: ContainerId, csn: Csn) -> bool {
+    versions.binary_search_by_key(&(container, csn), |it| (it.container, it.csn)).is_ok()
 }
 
 /// The records of dropped versions that follow a kept version, or whose commit made a kept version.

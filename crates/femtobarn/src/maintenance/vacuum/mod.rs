@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use femtobarn_archive::remove_staged;
 use femtobarn_catalog::{
-    BlobRange, ContainerId, Csn, DatabaseId, DatabaseRow, DatabaseState, DiskState, KeptSnapshots,
-    LockOwner, Purgeable, Vacuumed, VersionRow,
+    BlobRange, Csn, DatabaseRow, DatabaseState, DiskState, KeptSnapshots, LockOwner, Purgeable,
+    Vacuumed, VersionRow,
 };
 
 use crate::error::{Error, Result};
@@ -112,10 +112,10 @@ impl Federation {
         let kept = vacuum.kept()?;
         vacuum.report.horizon = kept.horizon;
         vacuum.report.kept.clone_from(&kept.csns);
-        let left = vacuum.first_round(&rows, kept)?;
+        let (left, made) = vacuum.first_round(rows, kept)?;
         for row in &left {
             if vacuum.report.is_complete && row.state == DatabaseState::Open {
-                vacuum.second_round(row, &owner)?;
+                vacuum.second_round(row, &made, &owner)?;
             }
             vacuum.advance(row);
         }
@@ -193,23 +193,20 @@ impl Vacuum<'_, '_> {
         Ok(())
     }
 
-    /// Deletes versions; returns the databases that remain.
+    /// Deletes versions; returns the databases that remain, and the commits of all versions that do.
     fn first_round(
         &mut self,
-        rows: &[DatabaseRow],
+        rows: Vec<DatabaseRow>,
         kept: KeptSnapshots,
-    ) -> Result<Vec<DatabaseRow>> {
+    ) -> Result<(Vec<DatabaseRow>, HashSet<Csn>)> {
         let purgeable = self.inner.local()?.purgeable(&kept)?;
-        let is_purged = |id: DatabaseId| purgeable.databases.iter().any(|it| it.row.id == id);
-        let databases = rows.iter().filter(|row| !is_purged(row.id));
-        let databases = databases
-            .map(|row| self.partition_versions(row, &kept, &purgeable))
-            .collect::<Result<Vec<_>>>()?;
-        let made: HashSet<Csn> = databases
-            .iter()
-            .flat_map(|database| &database.kept)
-            .map(|version| version.csn)
-            .collect();
+        let purged: HashSet<_> = purgeable.databases.iter().map(|it| it.row.id).collect();
+        let purged_containers: HashSet<_> = purgeable.containers.iter().copied().collect();
+        let rows: Vec<_> = rows.into_iter().filter(|row| !purged.contains(&row.id)).collect();
+        let databases = rows.into_iter().map(|row| self.partition_versions(row, &kept));
+        let databases = databases.collect::<Result<Vec<_>>>()?;
+        let kept_rows = databases.iter().flat_map(|database| &database.kept);
+        let mut made: HashSet<Csn> = kept_rows.map(|version| version.csn).collect();
         let mut vacuumed = Vacuumed {
             kept,
             versions: vec![],
@@ -217,39 +214,46 @@ impl Vacuum<'_, '_> {
             purged_databases: purgeable.databases.iter().map(|it| it.row.id).collect(),
             purged_containers: vec![],
         };
+        let mut emptied = HashSet::new();
         for database in &databases {
-            let Some(freed) = self.freed(database, &made)? else { continue };
-            let of_this = purgeable.containers.iter().filter(|(id, _)| *id == database.row.id);
-            vacuumed.purged_containers.extend(of_this);
-            let purged = |version: &&VersionRow| {
-                !purgeable.containers.contains(&(version.database, version.container))
+            let Some(freed) = self.freed(database, &made)? else {
+                made.extend(database.dropped.iter().map(|version| version.csn));
+                continue;
             };
-            let dropped = database.dropped.iter().filter(purged);
+            emptied.insert(database.row.id);
+            let remain =
+                |it: &&VersionRow| !purged_containers.contains(&(it.database, it.container));
+            let dropped = database.dropped.iter().filter(remain);
             vacuumed.versions.extend(dropped.map(|it| (it.database, it.container, it.csn)));
             self.report.versions += database.dropped.len() as u64;
             self.report.version_bytes += freed.total();
             vacuumed.freed.push((database.row.id, large_enough(&freed)));
         }
+        let of_emptied = purgeable.containers.iter().filter(|(id, _)| emptied.contains(id));
+        vacuumed.purged_containers.extend(of_emptied);
         self.report.databases = vacuumed.purged_databases.len() as u64;
         self.report.containers = vacuumed.purged_containers.len() as u64;
         self.remember_files(&purgeable);
         if !self.options.dry_run {
-            let away = self.away(&purgeable)?;
-            if !purgeable.databases.is_empty() {
-                // Else a process that writes back now could write to a new file of that name, and delete a new row
-                // of that number.
-                self.inner.local()?.write_back()?;
-            }
-            self.inner.local()?.vacuum(&vacuumed)?;
-            for path in &self.report.files {
-                file::remove_if_there(path)?;
-            }
-            for path in away {
-                remove_staged(&path)?;
-            }
+            self.delete(&vacuumed, &purgeable)?;
             databases.iter().try_for_each(|database| self.release(&database.row))?;
         }
-        Ok(databases.into_iter().map(|database| database.row).collect())
+        Ok((databases.into_iter().map(|database| database.row).collect(), made))
+    }
+
+    /// Deletes rows, and the files of purged databases.
+    fn delete(&self, vacuumed: &Vacuumed, purgeable: &Purgeable) -> Result<()> {
+        let away = self.away(purgeable)?;
+        if !purgeable.databases.is_empty() {
+            // Else a process that writes back now could write to a new file of that name, and delete a new row of
+            // that number.
+            self.inner.local()?.write_back()?;
+        }
+        self.inner.local()?.vacuum(vacuumed)?;
+        for path in &self.report.files {
+            file::remove_if_there(path)?;
+        }
+        away.iter().try_for_each(|path| Ok(remove_staged(path)?))
     }
 
     fn remember_files(&mut self, purgeable: &Purgeable) {
@@ -275,24 +279,11 @@ impl Vacuum<'_, '_> {
 
     fn partition_versions(
         &self,
-        row: &DatabaseRow,
+        row: DatabaseRow,
         kept: &KeptSnapshots,
-        purgeable: &Purgeable,
     ) -> Result<DatabaseVersions> {
-        let catalog = self.inner.local()?;
-        let mut going: HashSet<(ContainerId, Csn)> = HashSet::new();
-        for container in catalog.every_container(row.id)? {
-            let id = container.row.id;
-            let dropped = if purgeable.containers.contains(&(row.id, id)) {
-                catalog.versions(row.id, id)?
-            } else {
-                catalog.versions_to_drop(row.id, id, kept)?
-            };
-            going.extend(dropped.iter().map(|version| (id, version.csn)));
-        }
-        let goes = |version: &VersionRow| going.contains(&(version.container, version.csn));
-        let (dropped, kept) = catalog.all_versions(row.id)?.into_iter().partition(goes);
-        Ok(DatabaseVersions { row: row.clone(), kept, dropped })
+        let (kept, dropped) = self.inner.local()?.versions_by_need(row.id, kept)?;
+        Ok(DatabaseVersions { row, kept, dropped })
     }
 
     /// The bytes that only dropped versions use; none if the database is skipped.
@@ -322,7 +313,12 @@ impl Vacuum<'_, '_> {
     }
 
     /// Frees the bytes that no version refers to.
-    fn second_round(&mut self, row: &DatabaseRow, owner: &LockOwner) -> Result<()> {
+    fn second_round(
+        &mut self,
+        row: &DatabaseRow,
+        made: &HashSet<Csn>,
+        owner: &LockOwner,
+    ) -> Result<()> {
         let catalog = self.inner.local()?;
         let lock = if self.options.dry_run {
             None
@@ -335,7 +331,7 @@ impl Vacuum<'_, '_> {
                 }
             }
         };
-        let garbage = match self.garbage(row) {
+        let garbage = match self.garbage(row, made) {
             Ok(garbage) => garbage,
             Err(error) => {
                 self.skip(row, &error);
@@ -349,14 +345,7 @@ impl Vacuum<'_, '_> {
             return Ok(());
         }
         if bytes > 0 {
-            let kept = catalog.raise_horizon(Csn::ZERO)?;
-            catalog.vacuum(&Vacuumed {
-                kept,
-                versions: vec![],
-                freed: vec![(row.id, freed)],
-                purged_databases: vec![],
-                purged_containers: vec![],
-            })?;
+            catalog.note_garbage(row.id, &freed)?;
             self.release(row)?;
         }
         self.report.garbage_bytes += bytes;

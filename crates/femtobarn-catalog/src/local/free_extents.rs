@@ -1,0 +1,154 @@
+//! Free ranges of database files: noted by vacuum, released to writers, taken and given back by these.
+//!
+//! 1. A range is in the table at most once, and ranges of a file do not overlap. The writer that took one owns it until
+//!    a later vacuum frees it again.
+//! 2. A range that is added is joined with those that it touches: else the space of many small commits, which one vacuum
+//!    after the other frees, would stay in pieces that no writer wants. What vacuum adds to released ranges takes these
+//!    back, so that one hole is punched for all.
+//! 3. The cost of taking or adding a range does not depend on how many there are.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::LocalCatalogue;
+use crate::error::{Error, Result};
+use crate::ids::DatabaseId;
+use crate::names;
+use crate::numbers::{signed, unsigned};
+use crate::rows::BlobRange;
+use crate::sql::SqlResult;
+
+/// Whether bytes `?2..?3` overlap a free range. Of ranges that do not overlap, the last to begin is the last to end, so
+/// one row is looked at, however many there are.
+const OVERLAPS: &str = "SELECT start + size > ?2 FROM free_extents WHERE database = ?1 AND start < ?3 \
+    ORDER BY start DESC LIMIT 1";
+
+/// Takes out the ranges that end at byte `?2` or begin at byte `?3`; only released ones unless `?4` is null.
+const TAKE_NEIGHBOURS: &str = "DELETE FROM free_extents WHERE database = ?1 AND start IN \
+    (?3, (SELECT max(start) FROM free_extents WHERE database = ?1 AND start < ?2)) \
+    AND (start = ?3 OR start + size = ?2) AND (?4 IS NULL OR epoch IS NOT NULL) RETURNING start, start + size";
+
+/// A free range of a database's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FreeExtent {
+    /// The range.
+    pub range: BlobRange,
+    /// Whether writers may take it. If not, its hole may not have been punched yet.
+    pub is_released: bool,
+}
+
+impl LocalCatalogue {
+    /// Notes ranges of a database that no version refers to, as [`LocalCatalogue::vacuum`] does. The caller has locked
+    /// the database exclusively.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if a range is empty, or overlaps a free one.
+    pub fn note_garbage(&self, database: DatabaseId, ranges: &[BlobRange]) -> Result<()> {
+        self.connections.current()?.write(|sql| {
+            ranges.iter().try_for_each(|range| insert_free(sql, database, *range, None))
+        })
+    }
+
+    /// Begins a new epoch of the database and releases its freed ranges to writers. The caller has punched the holes.
+    /// Returns the epoch.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such database.
+    pub fn release_freed(&self, database: DatabaseId) -> Result<u64> {
+        self.connections.current()?.write(|sql| {
+            let epoch: Option<i64> = sql
+                .prepare_cached(
+                    "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1 RETURNING epoch",
+                )?
+                .query_row([database.0], |row| row.get(0))
+                .optional()?;
+            let missing = || names::not_found("database", &database.to_string(), vec![]);
+            let epoch = epoch.ok_or_else(missing)?;
+            sql.prepare_cached(
+                "UPDATE free_extents SET epoch = ?2 WHERE database = ?1 AND epoch IS NULL",
+            )?
+            .execute(params![database.0, epoch])?;
+            Ok(unsigned(epoch))
+        })
+    }
+
+    /// Takes the smallest released range of at least `size_min` bytes for the caller alone; `None` if there is none.
+    pub fn take_free_extent(
+        &self,
+        database: DatabaseId,
+        size_min: u64,
+    ) -> Result<Option<BlobRange>> {
+        let wanted = params![database.0, signed(size_min)];
+        let offset = "SELECT start FROM free_extents \
+            WHERE database = ?1 AND epoch IS NOT NULL AND size >= ?2 ORDER BY size LIMIT 1";
+        // Mostly there is none, and then this need not wait for the turn to commit.
+        if self.one(offset, wanted, |_| Ok(()))?.is_none() {
+            return Ok(None);
+        }
+        let take = format!(
+            "DELETE FROM free_extents WHERE database = ?1 AND start = ({offset}) \
+             RETURNING start, size"
+        );
+        self.connections.current()?.write(|sql| {
+            let taken = sql.prepare_cached(&take)?.query_row(wanted, |row| {
+                Ok(BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) })
+            });
+            Ok(taken.optional()?)
+        })
+    }
+
+    /// Gives back the unused part of a range that was taken.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it overlaps a free range; [`Error::NotFound`] if there is no such database.
+    pub fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
+        self.connections.current()?.write(|sql| {
+            let epoch: Option<i64> = sql
+                .prepare_cached("SELECT epoch FROM databases WHERE id = ?1")?
+                .query_row([database.0], |row| row.get(0))
+                .optional()?;
+            let missing = || names::not_found("database", &database.to_string(), vec![]);
+            insert_free(sql, database, range, Some(epoch.ok_or_else(missing)?))
+        })
+    }
+
+    /// The free ranges of a database's file, in ascending order.
+    pub fn free_extents(&self, database: DatabaseId) -> Result<Vec<FreeExtent>> {
+        let sql = "SELECT start, size, epoch IS NOT NULL FROM free_extents \
+                   WHERE database = ?1 ORDER BY start";
+        self.all(sql, [database.0], |row| {
+            let range = BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) };
+            Ok(FreeExtent { range, is_released: row.get(2)? })
+        })
+    }
+}
+
+/// Adds a range; without an epoch, it is not released yet.
+pub(super) fn insert_free(
+    sql: &Connection,
+    database: DatabaseId,
+    range: BlobRange,
+    epoch: Option<i64>,
+) -> SqlResult<()> {
+    let BlobRange { offset, size } = range;
+    let (mut start, mut end) = (signed(offset), signed(offset.saturating_add(size)));
+    let overlaps = sql
+        .prepare_cached(OVERLAPS)?
+        .query_row(params![database.0, start, end], |row| row.get(0))
+        .optional()?;
+    if overlaps == Some(true) || size == 0 {
+        let what = format!("{size} bytes at {offset} of database {database} cannot be freed");
+        return Err(
+            Error::invalid(format!("{what}: the range is empty, or overlaps a free one")).into()
+        );
+    }
+    let mut take = sql.prepare_cached(TAKE_NEIGHBOURS)?;
+    let mut neighbours = take.query(params![database.0, start, end, epoch])?;
+    while let Some(row) = neighbours.next()? {
+        (start, end) = (start.min(row.get(0)?), end.max(row.get(1)?));
+    }
+    sql.prepare_cached(
+        "INSERT INTO free_extents (database, start, size, epoch) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![database.0, start, end - start, epoch])?;
+    Ok(())
+}
