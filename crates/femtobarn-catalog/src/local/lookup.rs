@@ -29,6 +29,12 @@ const CONTAINER: &str = "SELECT c.database, c.id, n.name, c.class, \
     JOIN containers c ON c.database = n.database AND c.id = n.container \
     JOIN databases d ON d.id = n.database AND (d.dropped IS NULL OR d.dropped > ?1) \
     WHERE n.since <= ?1 AND (n.until IS NULL OR n.until > ?1)";
+/// That of all databases and containers which have had a name, the one that got it last as of the snapshot: no other one
+/// can have it, however often it was given.
+const NEWEST_OF_DATABASE_NAME: &str = "n.name = ?2 AND n.since = \
+    (SELECT max(since) FROM database_names WHERE name = ?2 AND since <= ?1)";
+const NEWEST_OF_CONTAINER_NAME: &str = "n.database = ?2 AND n.name = ?3 AND n.since = \
+    (SELECT max(since) FROM container_names WHERE database = ?2 AND name = ?3 AND since <= ?1)";
 /// The newest state of a database, of a container and, if there is one, of its version. Their columns begin at 0,
 /// [`CONTAINER_AT`] and [`VERSION_AT`].
 const TO_WRITE: &str = "SELECT d.id, d.uuid, m.name, d.path, \
@@ -74,7 +80,7 @@ impl LocalCatalogue {
     /// The database `name`; `None` if there is none, without a search for similar names.
     pub fn find_database(&self, name: &str, at: Csn) -> Result<Option<DatabaseRow>> {
         let look_up = || {
-            let sql = format!("{DATABASE} AND n.name = ?2 ORDER BY n.since DESC LIMIT 1");
+            let sql = format!("{DATABASE} AND {NEWEST_OF_DATABASE_NAME}");
             self.one(&sql, params![signed(at.0), name], database_row)
         };
         self.connections.current()?.recall(
@@ -146,9 +152,7 @@ impl LocalCatalogue {
         at: Csn,
     ) -> Result<Option<ContainerRow>> {
         let look_up = || {
-            let sql = format!(
-                "{CONTAINER} AND n.database = ?2 AND n.name = ?3 ORDER BY n.since DESC LIMIT 1"
-            );
+            let sql = format!("{CONTAINER} AND {NEWEST_OF_CONTAINER_NAME}");
             self.one(&sql, params![signed(at.0), database.0, name], container_row)
         };
         let find = |known: &KnownRows| {

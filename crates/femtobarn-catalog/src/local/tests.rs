@@ -164,6 +164,21 @@ fn work_of_a_look_up_does_not_grow() {
 }
 
 #[test]
+fn work_of_finding_a_name_does_not_grow_with_those_that_had_it() {
+    let (few, many) = (Grown::new(4), Grown::new(300));
+    let found = |of: &LocalCatalogue, count: u32| {
+        assert_eq!(of.find_database("scratch", Csn::MAX)?, None);
+        assert_eq!(of.find_container(RUN, "old", Csn::MAX)?, None);
+        // As of the commit that made the first ones.
+        let at = Csn(u64::from(count) + 2);
+        assert!(of.find_database("scratch", at)?.is_some());
+        assert!(of.find_container(RUN, "old", at)?.is_some());
+        Ok(())
+    };
+    assert_eq!(few.steps(found), many.steps(found));
+}
+
+#[test]
 fn work_of_a_commit_does_not_grow() {
     let (few, many) = (Grown::new(4), Grown::new(300));
     let append = |of: &LocalCatalogue, _| {
