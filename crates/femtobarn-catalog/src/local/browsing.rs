@@ -117,35 +117,26 @@ impl LocalCatalogue {
         Ok(changes)
     }
 
-    /// The objects and bytes of the whole federation after each commit that changed them, thinned out to at most `points`.
-    /// Versions that vacuum has removed are not in it.
+    /// The objects and bytes of the whole federation after commits that changed them: the last such commit of each of at
+    /// most `points` spans of equally many commits. Versions that vacuum has removed are not in it.
     pub fn growth(&self, points: usize) -> Result<Vec<GrowthPoint>> {
-        // What each commit added, or took away if negative.
-        let mut added: BTreeMap<u64, (i64, i64)> = BTreeMap::new();
-        let mut add = |csn: u64, (objects, bytes): (i64, i64)| {
-            let sum = added.entry(csn).or_default();
-            *sum = (sum.0 + objects, sum.1 + bytes);
-        };
-        let mut last: Option<(SizeRow, Option<u64>)> = None;
-        for (size, dropped) in self.all(SIZES, [], size_row)? {
-            let before = match &last {
-                Some((before, _)) if before.container == size.container => before.sizes,
-                _ => {
-                    drop_container(&mut add, last.take());
-                    (0, 0)
-                }
-            };
-            add(size.csn, (size.sizes.0 - before.0, size.sizes.1 - before.1));
-            last = Some((size, dropped));
-        }
-        drop_container(&mut add, last);
+        let mut growth = GrowthSums::of(self.head()?, points);
+        self.read(|sql| {
+            let mut statement = sql.prepare_cached(SIZES)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let (size, dropped) = size_row(row)?;
+                growth.add_version(size, dropped);
+            }
+            Ok(())
+        })?;
+        growth.end_container();
         let mut total = (0, 0);
-        let totals = added.into_iter().map(|(csn, (objects, bytes))| {
+        let totals = growth.spans.into_values().map(|(csn, (objects, bytes))| {
             total = (total.0 + objects, total.1 + bytes);
-            (csn, total)
+            self.point(csn, total)
         });
-        let totals: Vec<_> = totals.collect();
-        thinned(&totals, points).into_iter().map(|(csn, total)| self.point(csn, total)).collect()
+        totals.collect()
     }
 
     fn point(&self, csn: u64, (objects, bytes): (i64, i64)) -> Result<GrowthPoint> {
@@ -171,19 +162,47 @@ fn size_row(row: &Row<'_>) -> rusqlite::Result<(SizeRow, Option<u64>)> {
     Ok((size, row.get::<_, Option<i64>>(5)?.map(crate::numbers::unsigned)))
 }
 
-/// Takes the last sizes of a container away at the commit that dropped it.
-fn drop_container(add: &mut impl FnMut(u64, (i64, i64)), last: Option<(SizeRow, Option<u64>)>) {
-    if let Some((SizeRow { sizes: (objects, bytes), .. }, Some(dropped))) = last {
-        add(dropped, (-objects, -bytes));
-    }
+/// What the commits of each span added to the federation, however many versions there are.
+struct GrowthSums {
+    commits_in_span: u64,
+    /// The last commit that changed something and the objects and bytes added, or taken away if negative, by span.
+    spans: BTreeMap<u64, (u64, (i64, i64))>,
+    /// The newest version so far of the container that is being added, and the commit that dropped it.
+    last: Option<(SizeRow, Option<u64>)>,
 }
 
-/// At most `points` of some values, evenly spaced, the last one among them.
-fn thinned<T: Copy>(values: &[T], points: usize) -> Vec<T> {
-    let step = values.len().div_ceil(points.max(1)).max(1);
-    let mut kept: Vec<T> = values.iter().rev().step_by(step).copied().collect();
-    kept.reverse();
-    kept
+impl GrowthSums {
+    fn of(head: Csn, points: usize) -> Self {
+        let commits_in_span = head.0.div_ceil(points.max(1) as u64).max(1);
+        GrowthSums { commits_in_span, spans: BTreeMap::new(), last: None }
+    }
+
+    fn add(&mut self, csn: u64, (objects, bytes): (i64, i64)) {
+        let span = csn.saturating_sub(1) / self.commits_in_span;
+        let (last, sum) = self.spans.entry(span).or_default();
+        *last = csn.max(*last);
+        *sum = (sum.0 + objects, sum.1 + bytes);
+    }
+
+    /// Adds a version. Those of a container follow each other, the oldest first.
+    fn add_version(&mut self, size: SizeRow, dropped: Option<u64>) {
+        let before = match &self.last {
+            Some((before, _)) if before.container == size.container => before.sizes,
+            _ => {
+                self.end_container();
+                (0, 0)
+            }
+        };
+        self.add(size.csn, (size.sizes.0 - before.0, size.sizes.1 - before.1));
+        self.last = Some((size, dropped));
+    }
+
+    /// Takes the last sizes of a container away at the commit that dropped it.
+    fn end_container(&mut self) {
+        if let Some((SizeRow { sizes: (objects, bytes), .. }, Some(dropped))) = self.last.take() {
+            self.add(dropped, (-objects, -bytes));
+        }
+    }
 }
 
 fn change(row: &Row<'_>) -> rusqlite::Result<CommitChange> {
