@@ -1,5 +1,8 @@
 //! All rows, including dropped ones, for maintenance, dumps and statistics.
 
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
 use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
@@ -103,9 +106,11 @@ pub(super) fn databases(sql: &Connection) -> SqlResult<Vec<DatabaseRecord>> {
             names: vec![],
         })
     })?;
-    let names = "SELECT name, since, until FROM database_names WHERE database = ?1 ORDER BY since";
+    let names = "SELECT database, name, since, until FROM database_names ORDER BY database, since";
+    let names = all(sql, names, [], |row| Ok((DatabaseId(row.get(0)?), name_row(row)?)))?;
+    let mut names = names.into_iter().peekable();
     for record in &mut records {
-        record.names = all(sql, names, [record.row.id.0], name_row)?;
+        record.names = of_one(&mut names, record.row.id);
     }
     Ok(records)
 }
@@ -118,10 +123,13 @@ pub(super) fn containers(
         let (row, dropped) = (container_row(row)?, csn(row, 7)?);
         Ok(ContainerRecord { row, dropped, names: vec![] })
     })?;
-    let names = "SELECT name, since, until FROM container_names \
-                 WHERE database = ?1 AND container = ?2 ORDER BY since";
+    let names = "SELECT container, name, since, until FROM container_names \
+                 WHERE database = ?1 ORDER BY container, since";
+    let names =
+        all(sql, names, [database.0], |row| Ok((ContainerId(row.get(0)?), name_row(row)?)))?;
+    let mut names = names.into_iter().peekable();
     for record in &mut records {
-        record.names = all(sql, names, [database.0, record.row.id.0], name_row)?;
+        record.names = of_one(&mut names, record.row.id);
     }
     Ok(records)
 }
@@ -141,8 +149,15 @@ pub(super) fn link_targets(
     all(sql, targets, [database.0, container.0], |row| Ok((uuid(row, 0)?, Csn(number(row, 1)?))))
 }
 
+/// The names of one database or container, of those of all in ascending order. Those of earlier ones, which were not
+/// there when the others were looked up, are skipped.
+fn of_one<I: Ord>(names: &mut Peekable<IntoIter<(I, NameRow)>>, id: I) -> Vec<NameRow> {
+    while names.next_if(|(of, _)| *of < id).is_some() {}
+    std::iter::from_fn(|| names.next_if(|(of, _)| *of == id)).map(|(_, name)| name).collect()
+}
+
 fn name_row(row: &Row<'_>) -> rusqlite::Result<NameRow> {
-    Ok(NameRow { name: row.get(0)?, since: Csn(number(row, 1)?), until: csn(row, 2)? })
+    Ok(NameRow { name: row.get(1)?, since: Csn(number(row, 2)?), until: csn(row, 3)? })
 }
 
 fn csn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Csn>> {
