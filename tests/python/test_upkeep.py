@@ -182,6 +182,20 @@ def test_commands_of_operators(location: str, tmp_path: Path, capsys: pytest.Cap
     assert "out.root" in capsys.readouterr().out
 
 
+def test_retention_is_shown_and_set(location: str, capsys: pytest.CaptureFixture[str]) -> None:
+    everything = {"keep_commits": None, "keep_days": None}
+    assert shown(capsys, "retention", location) == everything
+    assert shown(capsys, "vacuum", location)["versions"] == 0
+    limits = shown(capsys, "retention", location, "--keep-commits", "3", "--keep-days", "0")
+    assert limits == {"keep_commits": 3, "keep_days": 0}
+    assert main(["retention", location]) == 0
+    assert "the newest 3 commits and the commits of the last 0 days" in capsys.readouterr().out
+    assert shown(capsys, "vacuum", location)["versions"] == 8
+    assert main(["retention", location, "--keep-all", "--keep-days", "1"]) == EXIT_CODES["invalid"]
+    assert "--keep-all" in capsys.readouterr().err
+    assert shown(capsys, "retention", location, "--keep-all") == everything
+
+
 def test_check_fails_where_objects_are_lost(location: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(location) / "databases" / "run7.root"
     damaged = path.read_bytes().replace(

@@ -133,6 +133,13 @@ def _repair_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--dry-run", action="store_true", help="only report what would be done")
 
 
+def _retention_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("--keep-commits", type=int, metavar="N", help="vacuum keeps the newest N commits")
+    sub.add_argument("--keep-days", type=int, metavar="N", help="vacuum keeps the commits of the last N days")
+    sub.add_argument("--keep-all", action="store_true", help="vacuum keeps all history, as in the beginning")
+
+
 def _vacuum_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument(
@@ -252,6 +259,7 @@ ALL = (
     Command("doctor", "tell what is wrong and what to do", doctor.arguments, doctor.run),
     Command("repair", "repair what a check finds", _repair_arguments, upkeep.repair),
     Command("rebuild-catalogue", "rebuild the catalogue from files", _create_arguments, upkeep.rebuild),
+    Command("retention", "show or set the history that is kept", _retention_arguments, upkeep.retention),
     Command("vacuum", "remove what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
     Command("compact", "merge small clusters", _compact_arguments, upkeep.compact),
     Command("tidy", "compact and vacuum", _tidy_arguments, upkeep.tidy),

@@ -12,7 +12,7 @@ from typing import Any
 from tqdm import tqdm
 
 from .. import _federations, _recovery
-from .._exceptions import CorruptError
+from .._exceptions import CorruptError, InvalidError
 from .._upkeep import Compacted, Progress, VacuumReport
 from .output import emit, human_size, human_time, table
 
@@ -26,6 +26,7 @@ __all__ = [
     "rebuild",
     "repair",
     "restore",
+    "retention",
     "tag",
     "tidy",
     "vacuum",
@@ -137,6 +138,26 @@ def repair(options: argparse.Namespace) -> None:
     damaged = sum(problem.severity == "damage" for problem in report.left)
     if damaged:
         raise CorruptError(f"{damaged} problems are left")
+
+
+def retention(options: argparse.Namespace) -> None:
+    """Show or set the history that vacuum keeps."""
+    federation = _federations.open(options.federation)
+    limits = {"keep_commits": options.keep_commits, "keep_days": options.keep_days}
+    has_limit = any(limit is not None for limit in limits.values())
+    if has_limit and options.keep_all:
+        raise InvalidError(
+            "invalid --keep-all: all history is kept only without --keep-commits and --keep-days"
+        )
+    if has_limit or options.keep_all:
+        federation.set_retention(**limits)
+    kept = federation.retention()
+    words = {"keep_commits": "the newest {:,} commits", "keep_days": "the commits of the last {:,} days"}
+    limited = [words[name].format(limit) for name, limit in kept.items() if limit is not None]
+    text = "vacuum keeps all history"
+    if limited:
+        text = f"vacuum keeps {' and '.join(limited)}, and what tags and open snapshots need"
+    emit(options, kept, text)
 
 
 def vacuum(options: argparse.Namespace) -> None:
