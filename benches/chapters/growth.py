@@ -15,6 +15,7 @@ PREPARATIONS = tuple(
     for kind in ("containers", "databases", "commits")
 )
 
+UPKEEP = {"check a container": ("check", "containers"), "vacuum an old commit": ("vacuum", "commits")}
 NO_LIMIT = "the aim is that size does not matter"
 NO_PEER = "peers are not measured at this size"
 OURS, CPU, WALL = "Femtobarn", "Femtobarn, CPU", "Femtobarn, wall"
@@ -62,6 +63,15 @@ def by_kind(kind: str, title: str, did: str) -> Figure:
     )
 
 
+def no_dearer(side: str) -> Target:
+    """The ratio of the last to the lowest point of a curve."""
+    return Target(
+        f"{side}: among most / cheapest",
+        lambda r: r.heights(side)[-1] / min(r.heights(side)),
+        at_most=1.2,
+    )
+
+
 FIGURES = (
     by_objects(
         "append",
@@ -83,6 +93,20 @@ FIGURES = (
     by_kind("containers", "Containers in a database", "create"),
     by_kind("databases", "Databases in a federation", "create"),
     by_kind("commits", "Commits in the history, each with a tag", "commit and tag"),
+    Figure(
+        name="growth-upkeep",
+        title="Upkeep: the cost for each container, or for each old commit",
+        unit="containers or commits",
+        sides=tuple(
+            Side(did, ("growth.py", "upkeep", work, f"{{data}}/many_{kind}", "{work}"), "ours")
+            for did, (work, kind) in UPKEEP.items()
+        ),
+        targets=tuple(map(no_dearer, UPKEEP)),
+        by="cpu",
+        x="containers or commits",
+        y="CPU microseconds",
+        note="A check and a vacuum have a constant cost, too, so each of few costs more.",
+    ),
     Figure(
         name="growth-memory",
         title="Memory of a reader and of a writer of 100 million objects",

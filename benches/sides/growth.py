@@ -7,6 +7,7 @@
     growth.py find KIND DATA             find one of them in a federation that was just opened
     growth.py reader FOLDER              memory while 1.6 GB are read
     growth.py writer FOLDER              memory while 1.6 GB are written
+    growth.py upkeep WORK DATA FOLDER    check, or vacuum, federations of several sizes
     growth.py many DATA                  200 processes that open a federation and read an object
 
 The cost at each size is the median, in microseconds, of rounds that take the sizes in turn; that of an added
@@ -55,7 +56,7 @@ def main() -> None:
         return prepare(*rest)
     sides: dict[str, Callable[..., dict[str, Any]]]
     sides = {"append": append, "open": opened, "create": create, "find": find}
-    sides |= {"reader": reader, "writer": writer, "many": many}
+    sides |= {"reader": reader, "writer": writer, "upkeep": upkeep, "many": many}
     wall, cpu = time.perf_counter(), time.process_time()
     sample = sides[command](*rest)
     spent = {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
@@ -191,6 +192,24 @@ def find(kind: str, data: str) -> dict[str, Any]:
 
     points = medians(time.process_time, one, SIZES[kind], 100)
     return {"items": sum(SIZES[kind]), "points": points}
+
+
+def upkeep(work: str, data: str, folder: str) -> dict[str, Any]:
+    """Check copies of the prepared federations, or delete the versions of all their old commits."""
+    sizes = SIZES["commits"] if work == "vacuum" else SIZES["containers"][:-1]
+    points = []
+    for size in sizes:
+        shutil.copytree(f"{data}/{size}.fed", f"{folder}/{size}.fed")
+        with fb.open(f"{folder}/{size}.fed") as federation:
+            for tag in federation.tags():
+                federation.untag(tag["name"])
+            started = time.process_time()
+            if work == "vacuum":
+                assert federation.vacuum(keep_from=federation.head()).versions == size - 1
+            else:
+                assert federation.check().sound
+            points.append((size, (time.process_time() - started) / size * 1e6))
+    return {"items": sum(sizes), "points": points}
 
 
 # ---- many processes
