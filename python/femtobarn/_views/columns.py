@@ -13,10 +13,13 @@ from .._lazy import LazyModule, ak
 from .._query.paths import Expressions
 from .._query.selection import Where
 from .._schema.types import Definition
+from .arrow_streams import ArrowStream
 from .column_reader import ColumnReader
 from .requests import Request, one_of_each
 
 if TYPE_CHECKING:
+    import polars
+
     from .._exchange import exports
     from . import podio
     from .joins import Keys
@@ -326,17 +329,79 @@ class Columns(ColumnReader):
         columns = (request.as_type(each, record) for each in chain([empty], batches()))
         return exports.Exported(definition, min(len(self), len(part)), columns)
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """Return the objects as a stream of Arrow's PyCapsule interface: ``polars.from_arrow(view)``.
+    def to_arrow(
+        self,
+        expressions: Expressions = None,
+        where: Where = None,
+        *,
+        step_size: int | str = "64 MB",
+        entry_start: int | None = None,
+        entry_stop: int | None = None,
+        aliases: Mapping[str, str] | None = None,
+        filter_name: Expressions = None,
+        cut: Where = None,
+    ) -> ArrowStream:
+        """Return what :meth:`arrays` would return as a stream that programs with Arrow read batch by batch.
 
-        It is read batch by batch. pyarrow, polars, DuckDB and others take such objects as tables.
+        Polars, DuckDB, DataFusion, pandas, pyarrow and others take it for a table, whole views, too: as
+        ``polars.DataFrame(view)``, or in a query of DuckDB by the name of the variable. The parameters are
+        those of :meth:`iterate`; so much is in memory at once.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, pyarrow as pa, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> pa.table(fed["d/numbers"].to_arrow(where="n > 2", aliases={"square": "n * n"})).to_pylist()
+        [{'n': 3, 'square': 9}, {'n': 4, 'square': 16}]
         """
-        import pyarrow as pa
+        request = Request.of(self.definition, expressions, where, "ak", aliases, filter_name, cut)
+        part = self._part(entry_start, entry_stop)
+        empty = self._array_of(request.projection, None, part[:0])
 
-        schema = self.arrays(entry_stop=0, library="pa").schema
-        tables = (table.cast(schema) for table in self.iterate(library="pa"))
-        batches = (batch for table in tables for batch in table.to_batches())
-        return pa.RecordBatchReader.from_batches(schema, batches).__arrow_c_stream__(requested_schema)
+        def batches() -> Iterator[ak.Array]:
+            return self._batches(request.projection, request.selection, part, step_size)
+
+        return ArrowStream(request, empty, batches, self.name)
+
+    def __arrow_c_schema__(self) -> Any:
+        """Return the types of the columns for Arrow's PyCapsule interface."""
+        return self.to_arrow().__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """Return the objects as a stream of Arrow's PyCapsule interface; see :meth:`to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def lazy(self) -> polars.LazyFrame:
+        """Return the objects as a lazy frame of Polars, which reads what a query needs.
+
+        Columns that the query does not use are not read, and of its conditions those that compare a field
+        with a value choose the clusters and objects that are. DuckDB scans the frame, too, by the name of its
+        variable, and reads the columns that its query uses. A pickle of the frame holds no data.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If Polars is not installed: ``pip install femtobarn[polars]``.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, polars as pl, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     fields = [{"name": "n", "type": "int32"}, {"name": "tag", "type": "string"}]
+        ...     form = {"name": "Hit", "fields": fields}
+        ...     hits = txn.database("d", create=True).container("hits", form, create=True)
+        ...     oids = hits.extend({"n": [5, 6, 7], "tag": ["a", "b", "a"]})
+        >>> fed["d/hits"].lazy().filter(pl.col("n") > 5).select("tag").collect().to_series().to_list()
+        ['b', 'a']
+        """
+        from .lazy_frames import lazy_frame  # This imports Polars.
+
+        return lazy_frame(self)
 
     def fetch(
         self, entries: Sequence[int] | Values, expressions: Expressions = None, *, library: str = "ak"

@@ -31,6 +31,8 @@ EXTRAS = {
     "plots": "pictures",
     "vector": "vectors of physics",
     "hist": "histograms",
+    "polars": "lazy frames of Polars",
+    "dask": "Dask: data frames, and tasks that write",
     "mqtt": "recording from MQTT",
 }
 """The extras for users, and what each is for; the other ones are for developers."""
