@@ -17,53 +17,15 @@ _Branch = tuple[bool, int, int, ReadableBuffer, ReadableBuffer]
 _Listed = tuple[str, tuple[str, str, str, int | None, int, str, list[int]] | None]
 
 __all__ = [
-    "Buffer",
-    "ExportHandle",
-    "FederationHandle",
-    "FollowerHandle",
-    "JobHandle",
-    "Object",
-    "Oid",
-    "SavepointHandle",
-    "SeriesHandle",
-    "ServerHandle",
-    "SnapshotHandle",
-    "TransactionHandle",
-    "UpkeepHandle",
-    "ViewHandle",
-    "WriterHandle",
-    "__version__",
-    "apply_storage_rules",
-    "bearer_token",
-    "change_global_tag",
-    "compact",
-    "count_fork",
-    "default_config",
-    "discard_copy",
-    "evict",
-    "global_tag_history",
-    "global_tags",
-    "identify",
-    "migrate",
-    "note_declaration",
-    "oid_records",
-    "open_branch",
-    "open_job",
-    "payload_definition",
-    "pin_file",
-    "promote",
-    "read_branches",
-    "rebuild_catalogue",
-    "residences",
-    "restore",
-    "series_definition",
-    "stage",
-    "start_log",
-    "tell_former_leader",
-    "tidy",
-    "unpin_file",
-    "vacuum",
-]
+    "Buffer", "ExportHandle", "FederationHandle", "FollowerHandle", "JobHandle", "Object", "Oid",
+    "SavepointHandle", "SeriesHandle", "ServerHandle", "SnapshotHandle", 
+    "TransactionHandle", "UpkeepHandle", "ViewHandle", "WriterHandle", "__version__",
+    "apply_storage_rules", "bearer_token", "change_global_tag", "compact", "count_fork",
+    "default_config", "discard_copy", "evict", "global_tag_history", "global_tags", "identify",
+    "migrate", "note_declaration", "oid_records", "open_branch", "open_job", "payload_definition",
+    "pin_file", "promote", "read_branches", "rebuild_catalogue", "residences", "restore",
+    "series_definition", "stage", "start_log", "tell_former_leader", "tidy", "unpin_file", "vacuum",
+]  # fmt: skip
 
 __version__: Final[str]
 
@@ -246,6 +208,7 @@ class ViewHandle:
     def read(self, paths: Sequence[str], start: int, stop: int) -> tuple[Any, ...]: ...
     def fetch(self, entries: ReadableBuffer, paths: Sequence[str]) -> tuple[Any, ...]: ...
     def counts(self, path: str, start: int, stop: int) -> Buffer: ...
+    def cluster_sizes(self, paths: Sequence[str]) -> list[tuple[int, int, int]]: ...
 
 @final
 class TransactionHandle:

@@ -7,6 +7,9 @@
 - ``column_reader``: columns of a range of entries, whole or of the entries that a condition selects.
 - ``requests``: what a call reads, and what it returns: also computed columns, and fields behind links.
 - ``columns``: fields of many objects as arrays: at once, in batches, and in files.
+- ``arrow_streams``: what a read returns as a stream of Arrow; ``lazy_frames``: as a lazy frame of Polars.
+- ``polars_conditions``: conditions of Polars in the words of ``where``.
+- ``partitions``: ranges of objects for other processes.
 - ``histograms``: histograms of the entries that a condition selects.
 - ``summaries``: what people look at first.
 - ``descriptions``: how many values fields have, between what limits.

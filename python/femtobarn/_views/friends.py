@@ -12,7 +12,7 @@ Invariants
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
@@ -109,6 +109,10 @@ class FriendHandle:
         if "" not in by_name:
             found.append(self.partner._entries_within(0, self.partner._handle.entries))
         return reduce(np.intersect1d, found)
+
+    def cluster_sizes(self, paths: Sequence[str]) -> list[tuple[int, int, int]]:
+        """Return the entries of the partner's clusters, and the stored bytes of its fields in them."""
+        return self.partner._handle.cluster_sizes([path for path in paths if not self._place_of(path)[0]])
 
     def as_class(self, version: Any) -> FriendHandle:
         """Return the same with the partner's objects as objects of another version of their class."""

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from .._data.casts import Values
+from .._exceptions import UnsupportedError
 from .._oid import OidArray
 from .._positions import Positions, checked_slice
+from .._query.paths import Expressions
 from .._query.projections import Projection
 from .._query.selection import Selection, Where
 from .view import T, View
 
 if TYPE_CHECKING:
     from .._lazy import ak
+    from .partitions import Partition
 
 __all__ = ["PickedView"]
 
@@ -50,6 +53,18 @@ class PickedView(View[T]):
         """Return the entries in the container of all objects, or of those that meet a condition."""
         selection = Selection.of(where, self.definition)
         return self._picked.copy() if selection is None else self._selected(self._picked, selection)
+
+    def partitions(self, size: int | str = "100 MB", columns: Expressions = None) -> list[Partition]:
+        """Refuse: picked objects are no ranges. Divide the whole view, and pick in each partition.
+
+        Raises
+        ------
+        UnsupportedError
+            Always.
+        """
+        raise UnsupportedError(
+            "picked objects are no ranges of entries; divide the whole view, and pick in each partition"
+        )
 
     def as_class(self, version: Any) -> View:
         """Return a view of the same objects as objects of another version of their class."""

@@ -14,6 +14,7 @@ from .._objects.changes import entries_of
 from .._oid import Oid, OidRange, are_oids
 from .._positions import Positions, check_count, checked_slice, is_number, positions_of
 from .._query.meant_constants import stored_values
+from .._query.paths import Expressions
 from .._query.selection import Selection, Where
 from .._schema.classes import definition_of
 from .object_values import ObjectValues
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from .._snapshots import Snapshot
     from ..display import Display
+    from .partitions import Partition
 
     T = TypeVar("T", default=Any)
 else:
@@ -354,6 +356,42 @@ class View(ObjectValues, Generic[T]):
         if count < 1:
             raise InvalidError(f"count={count}: a display needs at least one object")
         return display(self._selected_by(where).head(count), referrers=referrers)
+
+    def partitions(self, size: int | str = "100 MB", columns: Expressions = None) -> list[Partition]:
+        """Return ranges of the objects, for tasks in other processes and on other machines.
+
+        They end where clusters do, so that no two tasks read one page. A partition is less than 2 KB when
+        pickled, and opens the federation where it is used.
+
+        Parameters
+        ----------
+        size
+            Stored bytes of a partition, such as ``"100 MB"``, at least those of a cluster; or most entries,
+            which divide clusters, too.
+        columns
+            The fields whose bytes are meant, as for :meth:`arrays`; all if not given.
+
+        Raises
+        ------
+        InvalidError
+            If the size is less than 1, or the changes of a transaction that is open would be passed on.
+        UnsupportedError
+            If the view has the objects that a mask or positions picked.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Number", "fields": [{"name": "n", "type": "int32"}]}
+        ...     numbers = txn.database("d", create=True).container("numbers", form, create=True)
+        ...     oids = numbers.extend({"n": range(5)})
+        >>> [part.arrays("n", library="np")["n"].sum() for part in fed["d/numbers"].partitions(2)]
+        [np.int64(1), np.int64(5), np.int64(4)]
+        """
+        from .partitions import divided  # Few programs divide views.
+
+        return divided(self, size, columns)
 
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""

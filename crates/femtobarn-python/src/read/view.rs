@@ -280,6 +280,13 @@ impl ViewHandle {
         fetched(py, entries, move |entries| view.fetch(&selection(&view, &paths)?, entries))
     }
 
+    /// The first entry and the end of each cluster, and the stored bytes of some fields in it.
+    fn cluster_sizes(&self, py: Python<'_>, paths: Vec<Text>) -> PyResult<Vec<(u64, u64, u64)>> {
+        let view = self.view.get()?;
+        let sizes = py.detach(|| view.cluster_sizes(&selection(view, &paths)?)).or_raise()?;
+        Ok(sizes.into_iter().map(|(range, bytes)| (range.start, range.end, bytes)).collect())
+    }
+
     /// Numbers of items (`int64`) of the collection at a path, for a range of entries.
     fn counts(&self, py: Python<'_>, path: Text, start: u64, stop: u64) -> PyResult<Buffer> {
         let view = self.view.get()?;

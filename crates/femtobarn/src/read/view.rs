@@ -238,6 +238,16 @@ impl View {
         self.opened.version.all.clone()
     }
 
+    /// The entries of each cluster, in order, and the stored bytes of fields in it. Reads page lists alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Corrupt`](crate::ErrorKind::Corrupt) if a page list is damaged.
+    pub fn cluster_sizes(&self, selection: &Selection) -> Result<Vec<(Range<u64>, u64)>> {
+        self.check_readable()?;
+        let sizes = self.opened.version.reader.cluster_sizes(&selection.projection);
+        sizes.map_err(Error::storage(self.path()))
+    }
+
     /// Reads fields of the objects of a range of entries as an array of records, without deleted objects; see
     /// [`live_entries`](Self::live_entries).
     ///

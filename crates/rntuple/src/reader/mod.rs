@@ -3,7 +3,7 @@
 //! `cluster` knows which pages store which elements; `page_batch` reads pages, `elements` columns, and
 //! `assemble` makes arrays of these, with `parallel` by several threads and with `prefetch` from remote
 //! sources. `cursor`, `row`, `row_reader` and `field` read single entries over `held_pages`. `changes` compares two
-//! versions.
+//! versions, `cluster_sizes` tells where one can be divided.
 //!
 //! Invariants:
 //! 1. A reader sees one version of the RNTuple, that of the footer it was opened with.
@@ -14,6 +14,7 @@
 mod assemble;
 mod changes;
 mod cluster;
+mod cluster_sizes;
 mod column_paths;
 mod conversion;
 mod cursor;

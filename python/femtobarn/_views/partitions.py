@@ -1,0 +1,102 @@
+"""Partitions: ranges of a container's objects, which other processes read.
+
+A partition has less than 2 KB when pickled, and opens the federation where it is first read from, in whatever
+thread or process that is. A process keeps the federations of the last ones open for the next.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from .._exceptions import InvalidError
+from .._query.paths import Expressions
+from .._query.projections import Projection
+from .._sizes import bytes_of_size
+
+if TYPE_CHECKING:
+    from .view import View
+
+__all__ = ["Partition", "divided"]
+
+VIEWS_MAX = 8
+"""Views of partitions that a process keeps open."""
+
+
+class Partition:
+    """A range of the objects of a view, to be read anywhere; see :meth:`View.partitions`."""
+
+    __slots__ = ("_data", "key", "nbytes", "num_entries")
+
+    def __init__(self, data: bytes, key: str, num_entries: int, nbytes: int) -> None:
+        self._data = data
+        self.key = key
+        """A text that no other range of a container of the snapshot has."""
+        self.num_entries = num_entries
+        """Number of entries, including those of deleted objects."""
+        self.nbytes = nbytes
+        """Stored bytes of the columns that the partitions were made for."""
+
+    @property
+    def view(self) -> View:
+        """The objects, as a view."""
+        return _view_here(os.getpid(), self._data)
+
+    def arrays(self, expressions: Expressions = None, where: Any = None, **options: Any) -> Any:
+        """Read fields as arrays; see :meth:`View.arrays`."""
+        return self.view.arrays(expressions, where, **options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Partition, (self._data, self.key, self.num_entries, self.nbytes)
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        return "femtobarn.Partition", self._data
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.key}: {self.num_entries:,} entries>"
+
+
+@lru_cache(maxsize=VIEWS_MAX)
+def _view_here(process: int, data: bytes) -> View:
+    view: View = pickle.loads(data)
+    return view
+
+
+def divided(view: View, size: int | str, columns: Expressions) -> list[Partition]:
+    """Return the partitions of a view; see :meth:`femtobarn.View.partitions`."""
+    most_entries = size if isinstance(size, int) else None
+    most_bytes = None if isinstance(size, int) else bytes_of_size(size)
+    if (most_entries or most_bytes or 0) < 1:
+        raise InvalidError(f"invalid size {size!r}: partitions have 1 or more entries or bytes")
+    paths = Projection.of(columns, view.definition).paths
+    window, clusters = view._window, view._handle.cluster_sizes(paths)
+    parts: list[tuple[range, int]] = []
+    for start, stop, nbytes in clusters:
+        inside = range(max(start, window.start), min(stop, window.stop))
+        if not inside:
+            continue
+        for piece, its_bytes in _pieces(inside, nbytes * len(inside) // (stop - start), most_entries):
+            last, before = parts[-1] if parts else (range(0), 0)
+            joined = range(last.start, piece.stop)
+            is_room = len(joined) <= most_entries if most_entries else before + its_bytes <= (most_bytes or 0)
+            if parts and is_room:
+                parts[-1] = joined, before + its_bytes
+            else:
+                parts.append((piece, its_bytes))
+    return [_partition(view, part, nbytes) for part, nbytes in parts]
+
+
+def _pieces(cluster: range, nbytes: int, most_entries: int | None) -> Sequence[tuple[range, int]]:
+    """Return the parts of a cluster of at most so many entries, with their shares of its bytes."""
+    step = min(most_entries or len(cluster), len(cluster))
+    starts = range(cluster.start, cluster.stop, step)
+    pieces = [range(start, min(start + step, cluster.stop)) for start in starts]
+    return [(piece, nbytes * len(piece) // len(cluster)) for piece in pieces]
+
+
+def _partition(view: View, part: range, nbytes: int) -> Partition:
+    key = f"{view.name}[{part.start}:{part.stop}] as of {view.snapshot.csn}"
+    return Partition(pickle.dumps(view._within(part)), key, len(part), nbytes)
