@@ -43,6 +43,7 @@ from ._exceptions import (
 )
 from ._federations import Federation, create, open
 from ._femtobarn import __version__
+from ._forks import Fork, Receipt, Task, TaskContainer
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._objects.vectors import vector
 from ._oid import Oid, OidArray, OidRange
@@ -141,6 +142,7 @@ __all__ = [
     "FemtobarnError",
     "Follower",
     "FollowerState",
+    "Fork",
     "FriendWriter",
     "Function",
     "Imported",
@@ -169,6 +171,7 @@ __all__ = [
     "Problem",
     "Promotion",
     "RawField",
+    "Receipt",
     "Reduced",
     "RepairReport",
     "Residence",
@@ -180,6 +183,8 @@ __all__ = [
     "Server",
     "Snapshot",
     "StorageError",
+    "Task",
+    "TaskContainer",
     "TierStatistics",
     "Transaction",
     "UnavailableError",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ._containers import check_container_path
 from ._exceptions import InvalidError, check_text
 from ._femtobarn import open_branch, series_definition
+from ._forks import Forking
 from ._schema.classes import definition_of
 from ._snapshots import Snapshot
 from ._views.view import View
@@ -27,7 +28,7 @@ CLUSTER_SIZE = "2 MiB"
 """Size of a cluster of a series: what a look-up reads at once."""
 
 
-class Transaction:
+class Transaction(Forking):
     """Changes to the federation, committed at the end of a ``with`` block, or rolled back by an exception.
 
     Readers see none of the changes before the commit, and all of them in snapshots from the commit on.

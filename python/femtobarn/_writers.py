@@ -7,15 +7,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ._data.arrays import Tree, columns_of, tree_length
-from ._data.arrow import is_arrow_stream
+from ._appending import append_all
+from ._data.arrays import Tree, tree_length
 from ._exceptions import ExistsError, InvalidError, NotFoundError, check_text
 from ._objects.changes import Chosen, entries_of, new_values, plain_values
 from ._oid import OidRange
 from ._schema.classes import definition_of, with_field
-from ._schema.types import Definition, has_links, paths_of
+from ._schema.types import Definition
 from ._sizes import bytes_of_size
-from ._views.columns import Columns
 from ._views.view import View
 
 if TYPE_CHECKING:
@@ -194,27 +193,9 @@ class ContainerWriter:
         OidRange(1, 1, 0, 2)
         """
         first = self._handle.entries
-        if _are_objects(data):
-            for item in data:
-                self._handle.append(item)
-        elif isinstance(data, Columns):
-            self._check_links(data)
-            for batch in data.iterate(data.stored_fields):
-                self._handle.extend(columns_of(batch, self.definition.record))
-        else:
-            self._handle.extend(columns_of(data, self.definition.record))
+        federation = self.database.transaction.federation
+        append_all(data, self.definition.record, federation.uuid, self._handle.append, self._handle.extend)
         return OidRange(self._handle.database, self._handle.container, first, self._handle.entries)
-
-    def _check_links(self, data: Columns) -> None:
-        """Refuse links of another federation, which would lead to other objects here."""
-        ours = self.database.transaction.federation.uuid
-        if any(snapshot.federation.uuid != ours for snapshot in data.snapshots):
-            links = [path for path, node in paths_of(self.definition.record) if has_links(node)]
-            if links:
-                raise InvalidError(
-                    f"field {links[0]!r} has links, which lead to objects of another federation; copy these "
-                    "first, or attach their databases"
-                )
 
     def extend_columns(self, columns: Tree) -> None:
         """Append many objects as columns, which have been matched against the class before."""
@@ -440,9 +421,3 @@ def hint_to_create(what: str, create: bool) -> Iterator[None]:
         if create:
             raise
         raise NotFoundError(f"{error}; pass create=True to make {what}") from None
-
-
-def _are_objects(data: Any) -> bool:
-    if isinstance(data, Iterator):
-        return not is_arrow_stream(data)
-    return isinstance(data, list | tuple) and bool(data) and hasattr(type(data[0]), "__femtobarn__")

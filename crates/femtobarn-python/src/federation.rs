@@ -14,6 +14,7 @@ use crate::handles::{ForkGuard, HandleGroup};
 use crate::progress::watched;
 use crate::read::snapshot::SnapshotHandle;
 use crate::storage::stage_for_readers;
+use crate::tasks::{TaskHandle, fork_of};
 use crate::text::{FilePath, Text, strings};
 use crate::transaction::TransactionHandle;
 use crate::upkeep::UpkeepHandle;
@@ -114,6 +115,17 @@ impl FederationHandle {
         };
         let transaction = py.detach(|| federation.transaction(options)).or_raise()?;
         Ok(TransactionHandle::new(transaction, self.federation.group()))
+    }
+
+    fn begin_task(
+        &self,
+        py: Python<'_>,
+        fork: &Bound<'_, PyAny>,
+        task: Text,
+    ) -> PyResult<TaskHandle> {
+        let (federation, fork) = (self.federation.get()?, fork_of(fork)?);
+        let writer = py.detach(|| federation.begin_task(&fork, &task)).or_raise()?;
+        Ok(TaskHandle::new(py, writer, self.federation.group()))
     }
 
     fn attach<'py>(

@@ -31,6 +31,7 @@ mod replication;
 mod rows;
 mod server;
 mod storage;
+mod tasks;
 mod text;
 mod transaction;
 mod upkeep;
@@ -73,6 +74,8 @@ mod _femtobarn {
     use super::storage::{
         apply_storage_rules, discard_copy, evict, migrate, pin_file, residences, stage, unpin_file,
     };
+    #[pymodule_export]
+    use super::tasks::{TaskHandle, read_receipt};
     #[pymodule_export]
     use super::transaction::{SavepointHandle, TransactionHandle, WriterHandle};
     #[pymodule_export]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use femtobarn::{Class, ContainerId, ContainerKey, DatabaseId, Savepoint, Transaction};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::buffer::bytes_of;
 use crate::columns::array_of;
@@ -18,6 +18,7 @@ use crate::open_transaction::{OpenTransaction, PendingRows, lock, over};
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::ViewHandle;
 use crate::rows::RowBuilder;
+use crate::tasks::receipt_of;
 use crate::text::Text;
 
 /// Objects between two checks whether enough are gathered.
@@ -223,6 +224,34 @@ impl TransactionHandle {
         renamed.or_raise().map(drop)
     }
 
+    /// Let tasks write to containers by their paths, or to all open ones; return the fork.
+    fn fork<'py>(
+        &self,
+        py: Python<'py>,
+        containers: Vec<Text>,
+        links: Vec<Text>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let forked = self.with(py, |transaction, _| {
+            let fork = py.detach(|| {
+                let links = links.iter().map(|name| transaction.database(name));
+                let links = links.collect::<femtobarn::Result<Vec<_>>>()?;
+                let keys = forked_containers(transaction, &containers)?;
+                transaction.fork(&keys, &links)
+            });
+            fork.or_raise()
+        });
+        Ok(PyBytes::new(py, &forked?.encode()))
+    }
+
+    /// Append what tasks wrote; return the number of tasks that were not merged before.
+    fn merge(&self, py: Python<'_>, receipts: Vec<Bound<'_, PyAny>>) -> PyResult<u64> {
+        let receipts = receipts.iter().map(receipt_of).collect::<PyResult<Vec<_>>>()?;
+        let merged =
+            self.with(py, |transaction, _| py.detach(|| transaction.merge(&receipts)).or_raise());
+        lock(py, &self.open)?.gather_anew(py)?;
+        merged
+    }
+
     /// Discard all changes.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
@@ -233,6 +262,22 @@ impl TransactionHandle {
         }
         Ok(())
     }
+}
+
+/// The open containers with some paths; all of them if none is given.
+fn forked_containers(
+    transaction: &mut Transaction,
+    paths: &[Text],
+) -> femtobarn::Result<Vec<ContainerKey>> {
+    if paths.is_empty() {
+        return Ok(transaction.open_containers());
+    }
+    let opened = paths.iter().map(|path| {
+        let (database, name) = path.split_once('/').unwrap_or((path, ""));
+        let database = transaction.database(database)?;
+        transaction.container(database, name)
+    });
+    opened.collect()
 }
 
 /// A state of a transaction that it can return to.

@@ -78,5 +78,5 @@ pub use storage::identify::{
     CommitMetadata, ContainerMetadata, FileMetadata, RootFileKind, identify,
 };
 pub use storage::remote::tier::TierStatistics;
-pub use transaction::{ContainerKey, Rows, Savepoint, Transaction};
+pub use transaction::{ContainerKey, Fork, Receipt, Rows, Savepoint, TaskWriter, Transaction};
 pub use xrd::client::{FoundToken, bearer_token};

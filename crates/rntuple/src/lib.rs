@@ -150,6 +150,7 @@ pub use types::{Precision, Primitive, Type};
 pub use value::Value;
 pub use writer::{
     AppendedVersion, Appender, AppenderSavepoint, Cell, Renumbering, RowWriter, WriteOptions,
+    WrittenPart,
 };
 
 #[cfg(not(target_family = "wasm"))]

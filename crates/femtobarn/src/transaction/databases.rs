@@ -226,13 +226,7 @@ impl Transaction {
         if let Some((_, name)) = self.names.renamed_databases.get(&row.id) {
             row.name.clone_from(name);
         }
-        if row.state != DatabaseState::Open {
-            return Err(Error::Closed {
-                what: format!("database {:?} is {} and read-only", row.name, row.state),
-            });
-        }
-        let extents = self.federation.inner.take_extents(&row)?;
-        let open = OpenDatabase { row, is_new: false, extents, _lock: shared };
+        let open = self.federation.inner.open_database(row, shared)?;
         self.databases.insert(open.row.id, open);
         Ok(())
     }

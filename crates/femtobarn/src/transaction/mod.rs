@@ -12,7 +12,7 @@
 //!    conflict at its commit. Correctness rests on the version check in step 2, never on the lock. A new
 //!    container is locked before the first checkpoint, since other transactions find it from then on.
 //!
-//! `container`, `numbers` and `writer_pool` import nothing of the other modules: the pool outlives
+//! `container`, `numbers`, `receipt` and `writer_pool` import nothing of the other modules: the pool outlives
 //! transactions.
 
 mod append;
@@ -24,12 +24,15 @@ mod containers;
 mod databases;
 mod delete;
 mod evolve;
+mod fork;
 mod indexes;
 mod names;
 mod numbers;
 mod open_containers;
 mod read;
+mod receipt;
 mod savepoint;
+mod task;
 mod update;
 mod writer_pool;
 
@@ -37,7 +40,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, LockGuard, LockOwner, clock};
+use femtobarn_catalog::{Csn, DatabaseId, DatabaseRow, DatabaseState, LockGuard, LockOwner, clock};
 use uuid::Uuid;
 
 use crate::ContainerOptions;
@@ -49,12 +52,15 @@ use crate::schema::class::Class;
 use crate::storage::extent::ExtentWriter;
 use names::{DroppedParts, NameChanges};
 use open_containers::OpenContainers;
+use receipt::Forks;
 use writer_pool::WriterPool;
 
 pub use append::Rows;
 pub use container::ContainerKey;
 pub(crate) use container::range;
+pub use receipt::{Fork, Receipt};
 pub use savepoint::Savepoint;
+pub use task::TaskWriter;
 
 /// An open transaction. If it is dropped without a commit, it leaves nothing behind.
 pub struct Transaction {
@@ -83,6 +89,8 @@ pub struct Transaction {
     /// Valid savepoints, oldest first.
     savepoints: Vec<u64>,
     savepoints_made: u64,
+    /// The forks whose receipts can be merged.
+    forks: Forks,
     /// Views of uncommitted changes hold a weak reference; it dies with the transaction or at a checkpoint.
     life: Arc<()>,
     is_over: bool,
@@ -97,7 +105,32 @@ struct OpenDatabase {
     _lock: LockGuard,
 }
 
+impl OpenDatabase {
+    /// Releases the lock, and returns the extents to the process. `keeps_bytes`: versions may refer to what was written.
+    fn release(mut self, inner: &Inner, keeps_bytes: bool) {
+        self.extents.discard();
+        if !keeps_bytes {
+            // No version refers to what was written. If the server's machine crashes, another writer may be given its place.
+            self.extents.file().forget_recent();
+        }
+        // A server refuses writes that arrive after the database's lock is released.
+        drop(self.extents.file().settle());
+        inner.return_extents(self.row.id, self.extents);
+    }
+}
+
 impl Inner {
+    /// Opens a database to write to; its lock is held, and `row` was read since.
+    fn open_database(&self, row: DatabaseRow, lock: LockGuard) -> Result<OpenDatabase> {
+        if row.state != DatabaseState::Open {
+            return Err(Error::Closed {
+                what: format!("database {:?} is {} and read-only", row.name, row.state),
+            });
+        }
+        let extents = self.take_extents(&row)?;
+        Ok(OpenDatabase { row, is_new: false, extents, _lock: lock })
+    }
+
     /// What this process retains between transactions.
     fn writers(&self) -> &WriterPool {
         self.writer_pool.get_or_create(WriterPool::default)
@@ -138,6 +171,7 @@ impl Transaction {
             reads: BTreeMap::new(),
             savepoints: vec![],
             savepoints_made: 0,
+            forks: Forks::default(),
             life: Arc::new(()),
             is_over: false,
         })
@@ -167,14 +201,19 @@ impl Transaction {
         self.containers.get(&key).map(|open| open.appender.entries()).ok_or_else(unopened)
     }
 
+    /// The containers that the transaction has open.
+    pub fn open_containers(&self) -> Vec<ContainerKey> {
+        self.containers.keys().copied().collect()
+    }
+
     /// Releases locks and extents, and removes the files of new databases unless `keeps_files`.
     fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
         self.life = Arc::new(());
         self.containers = OpenContainers::default();
         self.release_dropped(keeps_files);
-        for (id, open) in std::mem::take(&mut self.databases) {
-            self.release_database(id, open, keeps_files);
+        for (_, open) in std::mem::take(&mut self.databases) {
+            self.release_database(open, keeps_files);
         }
         let inner = &self.federation.inner;
         inner.writers().keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
@@ -184,30 +223,23 @@ impl Transaction {
     /// again.
     fn release_dropped(&mut self, is_committed: bool) {
         let DroppedParts { databases, .. } = std::mem::take(&mut self.dropped);
-        for (id, open) in databases {
+        for (_, open) in databases {
             if is_committed && !open.is_new {
                 drop(open.extents.file().settle())
             } else {
-                self.release_database(id, open, false)
+                self.release_database(open, false)
             }
         }
         self.names = NameChanges::default();
     }
 
-    fn release_database(&self, id: DatabaseId, mut open: OpenDatabase, keeps_files: bool) {
+    fn release_database(&self, open: OpenDatabase, keeps_files: bool) {
         if open.is_new && !keeps_files {
             // A file that cannot be removed is an orphan, which repair removes.
             drop(open.extents.file().remove());
-            return;
+        } else {
+            open.release(&self.federation.inner, keeps_files);
         }
-        open.extents.discard();
-        if !keeps_files {
-            // No version refers to what was written. If the server's machine crashes, another writer may be given its place.
-            open.extents.file().forget_recent();
-        }
-        // A server refuses writes that arrive after the database's lock is released.
-        drop(open.extents.file().settle());
-        self.federation.inner.return_extents(id, open.extents);
     }
 
     /// Remembers the newest commit, unless `seen` is zero.

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::container::ContainerState;
 use super::names::{Extract, NameChanges};
+use super::receipt::Forks;
 use super::{ContainerKey, OpenDatabase, Transaction, unopened};
 use crate::error::{Error, Result};
 
@@ -22,6 +23,7 @@ pub struct Savepoint {
     containers: BTreeMap<ContainerKey, ContainerState>,
     names: NameChanges,
     new_classes: usize,
+    forks: Forks,
 }
 
 impl Transaction {
@@ -49,6 +51,7 @@ impl Transaction {
             containers,
             names: self.names.clone(),
             new_classes: self.new_classes.len(),
+            forks: self.forks.clone(),
         })
     }
 
@@ -80,6 +83,7 @@ impl Transaction {
 
     fn restore(&mut self, savepoint: &Savepoint) -> Result<()> {
         self.restore_dropped(&savepoint.names);
+        self.forks.clone_from(&savepoint.forks);
         self.containers.retain(|key, open| savepoint.containers.contains_key(key) || !open.is_new);
         for (key, open) in self.containers.iter_mut() {
             let state = savepoint.containers.get(key).or(open.opened.as_ref()).cloned();
@@ -92,7 +96,7 @@ impl Transaction {
         let is_undone = |id: &DatabaseId| !savepoint.databases.contains_key(id);
         for (id, mut open) in self.databases.extract(is_undone) {
             if open.is_new {
-                self.release_database(id, open, false)
+                self.release_database(open, false)
             } else {
                 // The transaction keeps its lock and extents, but not its new name.
                 open.row.name = self.federation.catalog().database_by_id(id, Csn::MAX)?.name;

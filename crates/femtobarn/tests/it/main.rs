@@ -13,6 +13,7 @@ mod deletions;
 mod detach;
 mod evolution;
 mod faults;
+mod forks;
 mod growth;
 mod history;
 mod index_model;

@@ -66,7 +66,7 @@ pub struct Appender {
     types: Type,
     pub(super) schema: Schema,
     pub(super) options: WriteOptions,
-    header_checksum: u64,
+    pub(super) header_checksum: u64,
     extension: Schema,
     pub(super) state: State,
 }
@@ -147,7 +147,7 @@ impl Appender {
         Ok(appender)
     }
 
-    fn new(
+    pub(super) fn new(
         schema: &Schema,
         element_offsets: &[u64],
         options: WriteOptions,

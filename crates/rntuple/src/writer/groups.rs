@@ -76,6 +76,11 @@ impl Groups {
         self.fresh.push(Arc::new(cluster));
     }
 
+    /// Takes out the clusters that are in no group yet.
+    pub(super) fn take_fresh(&mut self) -> Vec<Cluster> {
+        std::mem::take(&mut self.fresh).into_iter().map(Arc::unwrap_or_clone).collect()
+    }
+
     /// The clusters that have any of `entries`, which ascend and exist.
     pub(super) fn touched(
         &mut self,

@@ -3,7 +3,7 @@
 //! From below: `column` fills pages, `row` fills columns from Rust values with `renumbering`, `cluster`
 //! holds the columns of the cluster under construction, `groups` the clusters of a version. `appender`
 //! joins these. `replace` changes values of existing entries, by `edit` in a cluster, `pages` in a column
-//! and `splice`.
+//! and `splice`. `part` appends clusters that other writers wrote.
 //!
 //! **Invariant:** nothing that an earlier footer refers to is written again, so earlier versions stay
 //! readable.
@@ -16,6 +16,7 @@ mod edit;
 mod file;
 mod groups;
 mod pages;
+mod part;
 mod renumbering;
 mod replace;
 mod row;
@@ -25,6 +26,7 @@ pub use appender::{AppendedVersion, Appender, AppenderSavepoint, WriteOptions};
 pub(crate) use cluster::{ClusterWriter, RATIO_MAX};
 #[cfg(not(target_family = "wasm"))]
 pub use file::Writer;
+pub use part::WrittenPart;
 pub use renumbering::Renumbering;
 pub use row::{Cell, RowWriter};
 

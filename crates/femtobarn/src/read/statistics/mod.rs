@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use femtobarn_catalog::BlobRange;
 use parking_lot::Mutex;
-use rntuple::{Bounds, ByteSource, ClusterSummary, ColumnPath};
+use rntuple::{BlobSink, Bounds, ByteSource, ClusterSummary, ColumnPath};
 
 use crate::annex::{Annex, Blob, StatisticsRun};
 use crate::error::{Error, Result};
@@ -119,6 +119,31 @@ fn write(run: &ClusterStatistics, sink: &mut dyn RunSink) -> Result<StatisticsRu
     let blob = Blob::write(sink, &run.encode()).map_err(Error::storage("statistics"))?;
     let clusters = run.clusters.len() as u64;
     Ok(StatisticsRun { first_entry, entries: end - first_entry, clusters, blob })
+}
+
+/// Writes the bounds of a part's clusters, for [`read_part`].
+///
+/// # Errors
+/// [`Error::Io`] or [`Error::Storage`] if the blob cannot be written.
+pub(crate) fn write_part(
+    summaries: &[ClusterSummary],
+    paths: &[ColumnPath],
+    sink: &mut dyn BlobSink,
+) -> Result<Blob> {
+    let bytes = ClusterStatistics::of(summaries, paths).encode();
+    Blob::write(sink, &bytes).map_err(Error::storage("statistics"))
+}
+
+/// Reads the bounds of a part's clusters.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the blob is damaged; [`Error::Storage`] if it cannot be read.
+pub(crate) fn read_part(
+    blob: &Blob,
+    paths: &[ColumnPath],
+    source: &dyn ByteSource,
+) -> Result<Vec<ClusterSummary>> {
+    Ok(ClusterStatistics::read(source, blob)?.summaries(paths))
 }
 
 /// Rewrites the statistics for a new version of the class. `new_path` returns the new path of a column, or none

@@ -82,6 +82,22 @@ impl ClusterStatistics {
         ClusterStatistics::join(&runs.collect::<Vec<_>>())
     }
 
+    /// The clusters with their bounds: what [`of`](Self::of) made the statistics of.
+    pub(crate) fn summaries(&self, paths: &[ColumnPath]) -> Vec<ClusterSummary> {
+        let column_of: BTreeMap<String, u32> =
+            paths.iter().rev().map(|it| (name(it), it.column)).collect();
+        let known =
+            self.columns.iter().filter_map(|(name, known)| Some((*column_of.get(name)?, known)));
+        let known: Vec<_> = known.collect();
+        let summary = |(at, cluster): (usize, &SummarisedCluster)| ClusterSummary {
+            first_entry: cluster.first_entry,
+            entries: cluster.entries,
+            is_widening: cluster.is_widening,
+            columns: known.iter().filter_map(|(id, bounds)| Some((*id, bounds[at]?))).collect(),
+        };
+        self.clusters.iter().enumerate().map(summary).collect()
+    }
+
     /// Joins several statistics.
     pub(crate) fn join(runs: &[ClusterStatistics]) -> Self {
         let mut clusters: Vec<SummarisedCluster> =

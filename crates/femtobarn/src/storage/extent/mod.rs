@@ -183,6 +183,11 @@ impl ExtentWriter {
         synced
     }
 
+    /// Makes the next commit sync the file: other processes wrote what it refers to.
+    pub(crate) fn need_sync(&mut self) {
+        self.durable_end = None;
+    }
+
     /// Flushes, and returns the bytes that are not durable yet, if they are no more than `room`: the catalogue can make
     /// them durable. None if a sync is needed. A server writes the bytes with the commit.
     pub(crate) fn flush_for_log(&mut self, room: usize) -> Result<Option<FileWrite>> {

@@ -1,0 +1,162 @@
+//! What goes between a transaction and the tasks that write for it: forks there, receipts back.
+//!
+//! Both are less than 2 KB, whatever the classes are and however much is written: a fork names a blob with the plan, a
+//! receipt names blobs with page lists and statistics. The blobs are in the database files. All are framed as
+//! `femtobarn_format::frame` says, and only this release reads them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use femtobarn_catalog::{ContainerId, ContainerRow, DatabaseId, DatabaseRow, EnvelopeRange};
+use rntuple::EnvelopeLink;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::container::ContainerKey;
+use crate::ContainerOptions;
+use crate::annex::Blob;
+use crate::error::{Error, Result};
+use crate::frame;
+use crate::schema::class::Class;
+
+const FORK_MAGIC: [u8; 8] = *b"FBFRK\0\x001";
+const PLAN_MAGIC: [u8; 8] = *b"FBPLN\0\x001";
+const RECEIPT_MAGIC: [u8; 8] = *b"FBRCT\0\x001";
+/// Bytes of a task's key, at most.
+const TASK_BYTES_MAX: usize = 512;
+
+/// What tasks in any process need to write for a transaction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fork {
+    pub(super) federation: Uuid,
+    pub(super) id: Uuid,
+    /// The database that has the plan.
+    pub(super) home: ForkedDatabase,
+    pub(super) plan: Blob,
+}
+
+/// A database that tasks write to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ForkedDatabase {
+    pub row: DatabaseRow,
+    /// Whether the transaction creates it, so that the catalogue does not know it yet.
+    pub is_new: bool,
+}
+
+/// The containers that tasks write to, and their databases.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ForkPlan {
+    pub databases: Vec<ForkedDatabase>,
+    pub containers: Vec<ForkedContainer>,
+}
+
+/// A container as of the fork.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ForkedContainer {
+    pub row: ContainerRow,
+    pub class: Class,
+    pub options: ContainerOptions,
+    pub header: EnvelopeRange,
+    pub footer: EnvelopeRange,
+    /// The databases that links may refer to, from position 1 on.
+    pub targets: Vec<Uuid>,
+}
+
+/// What one task wrote, for the transaction that forked. It is invisible until that is merged and committed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Receipt {
+    pub(super) federation: Uuid,
+    pub(super) fork: Uuid,
+    pub(super) task: String,
+    /// Several runs of a task differ in it.
+    pub(super) attempt: Uuid,
+    pub(super) parts: Vec<ReceivedPart>,
+}
+
+/// What one task wrote to a container.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ReceivedPart {
+    pub database: DatabaseId,
+    pub container: ContainerId,
+    pub entries: u64,
+    pub page_list: Blob,
+    pub statistics: Blob,
+}
+
+/// The forks that a transaction can merge receipts of.
+pub(super) type Forks = BTreeMap<Uuid, OpenFork>;
+
+/// What a transaction remembers of a fork.
+#[derive(Clone, Debug, Default)]
+pub(super) struct OpenFork {
+    /// The containers, each with the header and the version of the class that tasks write in.
+    pub containers: BTreeMap<ContainerKey, (EnvelopeLink, u32)>,
+    /// The keys of the tasks that were merged.
+    pub merged: BTreeSet<String>,
+}
+
+impl Fork {
+    /// The bytes that [`decode`](Self::decode) reads.
+    pub fn encode(&self) -> Vec<u8> {
+        frame::seal(&FORK_MAGIC, self)
+    }
+
+    /// Reads what [`encode`](Self::encode) made.
+    ///
+    /// # Errors
+    /// `Corrupt` if the bytes are damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        Ok(frame::open(&FORK_MAGIC, bytes, "fork")?)
+    }
+}
+
+impl ForkPlan {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        frame::seal(&PLAN_MAGIC, self)
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
+        Ok(frame::open(&PLAN_MAGIC, bytes, "plan of a fork")?)
+    }
+}
+
+impl Receipt {
+    /// The bytes that [`decode`](Self::decode) reads.
+    pub fn encode(&self) -> Vec<u8> {
+        frame::seal(&RECEIPT_MAGIC, self)
+    }
+
+    /// Reads what [`encode`](Self::encode) made.
+    ///
+    /// # Errors
+    /// `Corrupt` if the bytes are damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        Ok(frame::open(&RECEIPT_MAGIC, bytes, "receipt")?)
+    }
+
+    /// The key of the task.
+    pub fn task(&self) -> &str {
+        &self.task
+    }
+
+    /// Number of objects that the task wrote, to all containers.
+    pub fn entries(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.entries))
+    }
+}
+
+impl ReceivedPart {
+    pub(super) fn key(&self) -> ContainerKey {
+        ContainerKey { database: self.database, container: self.container }
+    }
+}
+
+/// Checks the key of a task.
+pub(super) fn check_task(task: &str) -> Result<()> {
+    if task.is_empty() || task.len() > TASK_BYTES_MAX {
+        let size = task.len();
+        return Err(Error::invalid(format!(
+            "the key of a task has {size} bytes: it needs 1 to {TASK_BYTES_MAX}"
+        )));
+    }
+    Ok(())
+}
