@@ -269,11 +269,13 @@ _LATE = {
 """Names that not every program needs, by their modules, which take longer to import than all others."""
 
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
+_MODULES = ("dask", "datamodel")
+"""Modules that are imported when they are first used."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "datamodel":
-        return import_module(".datamodel", __name__)
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
@@ -282,4 +284,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF})
+    return sorted({*globals(), *_MODULE_OF, *_MODULES})

@@ -20,6 +20,7 @@ from .._schema.classes import definition_of
 from .object_values import ObjectValues
 
 if TYPE_CHECKING:
+    import dask.dataframe
     from typing_extensions import TypeVar
 
     from .._snapshots import Snapshot
@@ -392,6 +393,27 @@ class View(ObjectValues, Generic[T]):
         from .partitions import divided  # Few programs divide views.
 
         return divided(self, size, columns)
+
+    def to_dask_dataframe(
+        self, expressions: Expressions = None, where: Where = None, *, size: int | str = "100 MB"
+    ) -> dask.dataframe.DataFrame:
+        """Return the objects as a data frame of Dask, of which the columns are read that a computation uses.
+
+        Parameters
+        ----------
+        expressions, where
+            As for :meth:`arrays`. Fields of records are columns with dotted names.
+        size
+            As for :meth:`partitions`.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If Dask is not installed: ``pip install femtobarn[dask]``.
+        """
+        from ..dask import to_dataframe  # That module imports this one, and Dask.
+
+        return to_dataframe(self, expressions, where, size=size)
 
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""

@@ -1,0 +1,164 @@
+"""Dask reads partitions of views and writes for one transaction, also when its workers are killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("dask", reason="the extra `dask` is not installed")
+
+import dask.dataframe as dd
+from distributed import Client, LocalCluster
+
+import femtobarn as fb
+from femtobarn._views.partitions import Partition
+
+FORM = {
+    "name": "Event",
+    "fields": [
+        {"name": "n", "type": "int64"},
+        {"name": "x", "type": "float64"},
+        {"name": "tag", "type": "string"},
+    ],
+}
+COUNT = 20_000
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """A cluster of two processes on this machine."""
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def view(fed: fb.Federation) -> fb.View:
+    numbers = np.arange(COUNT)
+    with fed.transaction() as txn:
+        events = txn.database("d", create=True).container("events", FORM, create=True)
+        events.extend({"n": numbers, "x": numbers / 2, "tag": [f"t{number % 3}" for number in numbers]})
+    return fed["d/events"]
+
+
+def total(part: Partition) -> int:
+    return int(part.arrays("n", library="np")["n"].sum())
+
+
+def copy_large(part: Partition, task: fb.Task) -> None:
+    task["d/large"].extend(part.arrays(where="n >= 5000"))
+
+
+def copy_or_die(part: Partition, task: fb.Task) -> None:
+    """Copy; the first run of the second partition kills its worker in the middle."""
+    task["d/large"].extend(part.arrays())
+    mark = mark_of(part)
+    if part.view._window.start == 5000 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mark_of(part: Partition) -> Path:
+    return Path(part.view.snapshot.federation.path) / "killed"
+
+
+def new_container(fed: fb.Federation, txn: fb.Transaction) -> None:
+    txn.database("d").container("large", FORM, create=True)
+
+
+def test_partitions_are_mapped_over_workers(view: fb.View, client: Client) -> None:
+    parts = view.partitions(5000)
+    assert all(len(pickle.dumps(part)) < 2000 for part in parts)
+    futures = client.map(total, parts)
+    assert sum(client.gather(futures)) == COUNT * (COUNT - 1) // 2
+    again = client.map(total, view.partitions(5000))
+    assert [future.key for future in again] == [future.key for future in futures], "equal parts, equal keys"
+
+
+@pytest.mark.parametrize("scheduler", ["distributed", "threads", "sync"])
+def test_a_data_frame_reads_the_columns_that_are_used(view: fb.View, client: Client, scheduler: str) -> None:
+    frame = view.to_dask_dataframe(size=5000)
+    assert isinstance(frame, dd.DataFrame)
+    assert frame.npartitions == 4
+    options: dict[str, Any] = {} if scheduler == "distributed" else {"scheduler": scheduler}
+    expected = view.arrays(library="pd")
+    found = frame.groupby("tag").n.sum().compute(**options).sort_index()
+    assert found.to_dict() == expected.groupby("tag").n.sum().to_dict()
+    assert frame.compute(**options).to_dict("list") == expected.to_dict("list")
+    few = view.to_dask_dataframe(["n", "x"], where="n >= 19_998", size=5000)
+    assert few.compute(**options).n.tolist() == [19_998, 19_999]
+    assert view[:0].to_dask_dataframe().compute(**options).empty
+
+
+def test_columns_that_a_computation_does_not_use_are_not_read(
+    view: fb.View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    arrays = Partition.arrays
+
+    def noted(self: Partition, expressions: Any = None, *rest: Any, **options: Any) -> Any:
+        read.append(expressions)
+        return arrays(self, expressions, *rest, **options)
+
+    monkeypatch.setattr(Partition, "arrays", noted)
+    frame = view.to_dask_dataframe(size=5000)
+    frame[["x"]].sum().compute(scheduler="sync")
+    assert read == [["x"]] * 4
+
+
+def test_tasks_write_for_one_transaction(fed: fb.Federation, view: fb.View, client: Client) -> None:
+    with fed.transaction() as txn:
+        new_container(fed, txn)
+        assert fb.dask.write(txn, copy_large, view.partitions(3000)) == 15_000
+        assert "d/large" not in fed
+    assert fed["d/large"]["n"].to_list() == list(range(5000, COUNT))
+    frame = view.to_dask_dataframe(size=5000)
+    with fed.transaction() as txn:
+        txn.database("d").container("large")
+        doubled = frame.assign(n=frame.n * 2)
+        assert fb.dask.write(txn, lambda part, task: task["d/large"].extend(part), doubled) == COUNT
+    assert fed["d/large"]["n"].to_list()[15_000:] == list(range(0, 2 * COUNT, 2))
+    assert fed.check(full=True).problems == []
+
+
+def test_a_worker_that_is_killed_while_it_writes_counts_once(
+    fed: fb.Federation, view: fb.View, client: Client
+) -> None:
+    with fed.transaction() as txn:
+        new_container(fed, txn)
+        assert fb.dask.write(txn, copy_or_die, view.partitions(5000)) == COUNT
+        assert mark_of(view.partitions(5000)[0]).exists(), "a worker was killed"
+    assert fed["d/large"]["n"].to_list() == list(range(COUNT))
+    assert fed.check(full=True).problems == []
+    assert fed.vacuum().garbage_bytes > 0
+
+
+def test_a_task_that_fails_leaves_the_transaction_as_it_was(
+    fed: fb.Federation, view: fb.View, client: Client
+) -> None:
+    def fail(part: Partition, task: fb.Task) -> None:
+        task["d/large"].extend(part.arrays())
+        raise ValueError("no")
+
+    with fed.transaction() as txn:
+        new_container(fed, txn)
+        with pytest.raises(ValueError, match="no"):
+            fb.dask.write(txn, fail, view.partitions(5000))
+        with pytest.raises(fb.InvalidError, match="no partitions"):
+            fb.dask.write(txn, fail, [])
+        assert fb.dask.write(txn, copy_large, view.partitions(5000)) == 15_000
+    assert len(fed["d/large"]) == 15_000
