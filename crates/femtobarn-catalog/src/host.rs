@@ -1,9 +1,31 @@
 //! The process that this crate runs in: its id, user and host, and the programs that other processes run.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The id of this process. It is asked for anew each time, because a fork changes it.
+use nix::libc;
+
+/// The id of this process; 0 before the first question, and if forks cannot be followed.
+static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
+
+/// The id of this process, which a fork changes. The kernel is asked after a fork alone: a transaction asks a dozen times.
 pub(crate) fn process_id() -> u32 {
+    match PROCESS_ID.load(Ordering::Relaxed) {
+        0 => follow_forks(),
+        id => id,
+    }
+}
+
+fn follow_forks() -> u32 {
+    extern "C" fn note_process() {
+        PROCESS_ID.store(std::process::id(), Ordering::Relaxed);
+    }
+    // SAFETY: what runs in a forked child asks for a number and stores it, which is allowed there. Two threads may both
+    // come here, and then it does so twice.
+    let registered = unsafe { libc::pthread_atfork(None, None, Some(note_process)) };
+    if registered == 0 {
+        note_process();
+    }
     std::process::id()
 }
 

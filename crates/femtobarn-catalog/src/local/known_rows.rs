@@ -265,7 +265,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let recent = RecentChanges::open(folder.path()).unwrap();
         let change = |from: u64, touched| {
-            recent.add((&state(from), &state(from + 1)), Some(Csn(from + 1)), &[touched]).unwrap();
+            recent.add((&state(from), &state(from + 1)), Some(Csn(from + 1)), &[touched]);
         };
         change(0, TouchedRows::ALL);
         let mut known = known_at(&recent, 1);
@@ -284,7 +284,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let recent = RecentChanges::open(folder.path()).unwrap();
         let change = |from: u64, to: u64| {
-            recent.add((&state(from), &state(to)), None, &[TouchedRows::default()]).unwrap();
+            recent.add((&state(from), &state(to)), None, &[TouchedRows::default()]);
         };
         change(0, 1);
         let mut known = known_at(&recent, 1);
@@ -307,7 +307,7 @@ mod tests {
         let recent = RecentChanges::open(folder.path()).unwrap();
         let change = |from: u64| {
             let states = (&state(from), &state(from + 1));
-            recent.add(states, Some(Csn(from + 1)), &[TouchedRows::default()]).unwrap();
+            recent.add(states, Some(Csn(from + 1)), &[TouchedRows::default()]);
         };
         change(0);
         let mut known = known_at(&recent, 1);
@@ -322,9 +322,9 @@ mod tests {
     fn a_refused_group_tells_that_a_change_before_it_is_not_on_the_page() {
         let folder = tempfile::tempdir().unwrap();
         let recent = RecentChanges::open(folder.path()).unwrap();
-        recent.add((&state(0), &state(1)), None, &[TouchedRows::default()]).unwrap();
+        recent.add((&state(0), &state(1)), None, &[TouchedRows::default()]);
         let mut known = known_at(&recent, 1);
-        recent.add((&state(2), &state(3)), None, &[]).unwrap();
+        recent.add((&state(2), &state(3)), None, &[]);
         assert!(known.advance(&state(3), Some(&recent)));
         assert_eq!(which(&known), [false, false]);
     }
@@ -334,14 +334,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let recent = RecentChanges::open(folder.path()).unwrap();
         let first = (&state(0), &state(1));
-        recent.add(first, None, &[TouchedRows::ALL]).unwrap();
+        recent.add(first, None, &[TouchedRows::ALL]);
         let mut known = known_at(&recent, 1);
         let path = folder.path().join("recent");
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[100] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         assert!(recent.page(&state(1)).is_none());
-        recent.add((&state(1), &state(2)), None, &[TouchedRows::default()]).unwrap();
+        recent.add((&state(1), &state(2)), None, &[TouchedRows::default()]);
         assert!(known.advance(&state(2), Some(&recent)));
         assert_eq!(which(&known), [false, false]);
     }

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 
+use super::wal_index::{log_end, log_state};
 use crate::error::{Error, Result};
 use crate::locks::{LogNumbers, LogProgress};
 use crate::paths::{LOCKS_FOLDER, log_path};
@@ -59,23 +60,22 @@ impl SharedLog {
     }
 
     /// The numbers of the newest changes, and whether a sync has failed, so that the log must be mended.
-    pub(super) fn numbers(&self) -> Result<LogNumbers> {
+    pub(super) fn numbers(&self) -> LogNumbers {
         self.progress.numbers()
     }
 
-    /// Records one more change than `before` has, and returns its number; `None` if it could not be recorded, so
-    /// that its sync cannot be shared. The caller has held the turn to commit since it read `before`.
-    pub(super) fn record_change(&self, before: LogNumbers) -> Option<u64> {
+    /// Records one more change than `before` has, and returns its number. The caller has held the turn to commit since it
+    /// read `before`.
+    pub(super) fn record_change(&self, before: LogNumbers) -> u64 {
         let change = before.written.max(before.durable) + 1;
-        self.progress.set_written(change).ok()?;
-        Some(change)
+        self.progress.set_written(change);
+        change
     }
 
     /// Writes zeros behind the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
     /// locks out programs that do not take it. Without zeros syncs take longer, that is all.
     pub(super) fn write_ahead(&self, sql: &Connection) {
-        let is_longer =
-            self.file.read_at(&mut [0], self.known_size.get()).is_ok_and(|read| read > 0);
+        let is_longer = log_state(sql).is_none_or(|state| log_end(&state) > self.known_size.get());
         if !is_longer || !self.read_size().is_ok_and(|size| !size.is_multiple_of(AHEAD_BYTES)) {
             return;
         }
@@ -98,30 +98,28 @@ impl SharedLog {
         Ok(size)
     }
 
-    /// Makes a change durable; `None` is one that could not be recorded.
-    pub(super) fn make_durable(&self, change: Option<u64>) -> Result<()> {
-        let Some(change) = change else { return self.sync_alone() };
-        if self.progress.numbers()?.durable >= change {
+    /// Makes a change durable.
+    pub(super) fn make_durable(&self, change: u64) -> Result<()> {
+        if !self.progress.begin_sync_of(change)? {
             return Ok(());
         }
-        self.progress.begin_sync()?;
+        let before = self.progress.numbers().durable;
         let synced = self.sync(change);
-        self.progress.end_sync();
+        self.progress.end_sync(before);
         synced
     }
 
     /// Waits until everything that can be read is durable. A failure is reported to the committers, not here.
     pub(super) fn wait_durable(&self) {
-        if let Ok(numbers) = self.progress.numbers()
-            && numbers.durable < numbers.written
-        {
-            drop(self.make_durable(Some(numbers.written)));
+        let numbers = self.progress.numbers();
+        if numbers.durable < numbers.written {
+            drop(self.make_durable(numbers.written));
         }
     }
 
     /// The caller holds the sync lock.
     fn sync(&self, change: u64) -> Result<()> {
-        let numbers = self.progress.numbers()?;
+        let numbers = self.progress.numbers();
         if numbers.durable >= change {
             return Ok(());
         }
@@ -129,20 +127,11 @@ impl SharedLog {
             return Err(self.failed(std::io::Error::other("an earlier sync of it failed")));
         }
         self.file.sync_data().map_err(|error| {
-            // If this fails, too, at least this committer reports the failure.
-            drop(self.progress.set_torn(true));
+            self.progress.set_torn(true);
             self.failed(error)
         })?;
-        // If this fails, other committers sync again.
-        drop(self.progress.set_durable(numbers.written.max(change)));
+        self.progress.set_durable(numbers.written.max(change));
         Ok(())
-    }
-
-    fn sync_alone(&self) -> Result<()> {
-        self.file.sync_data().map_err(|error| {
-            drop(self.progress.set_torn(true));
-            self.failed(error)
-        })
     }
 
     /// Rewrites the log from what can be read of it. The caller has the turn to commit; `sql` locks out programs that
@@ -151,8 +140,9 @@ impl SharedLog {
         let run = |statement| sql.execute_batch(statement).at(&self.path);
         run("BEGIN IMMEDIATE")?;
         let mended = self.progress.begin_sync().and_then(|()| {
+            let before = self.progress.numbers().durable;
             let mended = self.rewrite();
-            self.progress.end_sync();
+            self.progress.end_sync(before);
             mended
         });
         run("ROLLBACK")?;
@@ -173,9 +163,9 @@ impl SharedLog {
             }
         };
         copy().map_err(|error| self.failed(error))?;
-        let written = self.progress.numbers()?.written;
-        drop(self.progress.set_durable(written));
-        self.progress.set_torn(false)
+        self.progress.set_durable(self.progress.numbers().written);
+        self.progress.set_torn(false);
+        Ok(())
     }
 
     /// Always [`Error::Io`], also on a full disk: the commit is in the log, so nothing may claim that it was not made.

@@ -29,6 +29,16 @@ pub(super) fn log_state(connection: &Connection) -> Option<LogState> {
     (is_in_use && state == read(second)).then_some(state)
 }
 
+/// Where the log ends in its file, in a state of it.
+pub(super) fn log_end(state: &LogState) -> u64 {
+    const LOG_HEAD_BYTES: u64 = 32;
+    const FRAME_HEAD_BYTES: u64 = 24;
+    let [.., a, b] = state[1].to_ne_bytes();
+    let [c, d, e, f, ..] = state[2].to_ne_bytes();
+    let frame = FRAME_HEAD_BYTES + u64::from(u16::from_ne_bytes([a, b]));
+    LOG_HEAD_BYTES + frame * u64::from(u32::from_ne_bytes([c, d, e, f]))
+}
+
 /// Whether exactly one change lies between two states.
 pub(super) fn is_next(before: &LogState, after: &LogState) -> bool {
     let changes = |state: &LogState| {

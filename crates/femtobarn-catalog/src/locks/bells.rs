@@ -2,7 +2,8 @@
 //!
 //! The kernel has no wait for a lock that ends in time, so waiters ask again and again ([`super::wait_queue`]). A
 //! bell cuts a pause short. It is two numbers in `locks/bells`, which all processes have in memory: how often it
-//! was rung, on which its waiters sleep (a futex), and how many these are. Ringing for nobody costs one load.
+//! was rung, on which its waiters sleep (a futex), and how many these are. Ringing for nobody costs one load. Behind the
+//! bells of locks are those of changes, for the committers that wait for the sync of the catalogue's log.
 //!
 //! Invariants:
 //! 1. A ring is only a hint. Nobody rings for a holder that was killed, or that knows no bells.
@@ -10,28 +11,29 @@
 //!    only while that number stays.
 //! 3. Several locks may share a bell, and a killed waiter stays counted for good: both cost needless rings.
 
-use std::fs::OpenOptions;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use memmap2::{MmapOptions, MmapRaw};
 use rustix::thread::futex::{self, Flags, Timespec};
 
+use super::shared_numbers::SharedNumbers;
 use super::target::LockTarget;
 use crate::ids::DatabaseId;
 
 const FILE: &str = "bells";
+/// Bells of locks.
 const BELLS: usize = 512;
+/// Bells of changes; more than committers wait for one sync, mostly.
+const CHANGE_BELLS: usize = 64;
 /// Bytes of a bell: the rings, and then the waiters.
 const BELL_BYTES: usize = 8;
 
 /// The bells of a federation.
 #[derive(Debug)]
 pub(super) struct Bells {
-    memory: MmapRaw,
+    numbers: SharedNumbers,
 }
 
 /// The bell of one lock.
@@ -51,20 +53,22 @@ pub(super) struct Listener {
 impl Bells {
     /// Opens the bells of the federation whose lock files are in `locks`; `None` if that is not possible.
     pub(super) fn open(locks: &Path) -> Option<Self> {
-        let path = locks.join(FILE);
-        let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let mut file = opened.ok()?;
-        let size = BELLS * BELL_BYTES;
-        let missing = size.saturating_sub(usize::try_from(file.metadata().ok()?.len()).ok()?);
-        // Written, so that no later store finds the disk full, where a file system overwrites in place; on others the
-        // index of SQLite's log has the same risk. Two processes may both do it.
-        file.write_all(&vec![0; missing]).ok()?;
-        Some(Bells { memory: MmapOptions::new().len(size).map_raw(&file).ok()? })
+        let size = (BELLS + CHANGE_BELLS) * BELL_BYTES;
+        Some(Bells { numbers: SharedNumbers::open(&locks.join(FILE), size).ok()? })
     }
 
     /// Wakes all waiters for a byte of the slot of `target`. The caller has freed it.
     pub(super) fn ring(&self, target: &LockTarget, byte: u64) {
-        let bell = self.bell(number_of(target, byte));
+        self.ring_number(number_of(target, byte));
+    }
+
+    /// Wakes all waiters for the sync of a change. The caller has made it durable, or the next one is to sync.
+    pub(super) fn ring_for_change(&self, change: u64) {
+        self.ring_number(number_of_change(change));
+    }
+
+    fn ring_number(&self, number: usize) {
+        let bell = self.bell(number);
         if bell.waiters.load(Ordering::SeqCst) > 0 {
             bell.rings.fetch_add(1, Ordering::SeqCst);
             // A waiter that is not woken asks again by itself.
@@ -74,20 +78,23 @@ impl Bells {
 
     /// Counts the caller among the waiters for a byte of the slot of `target`.
     pub(super) fn listen(self: &Arc<Self>, target: &LockTarget, byte: u64) -> Listener {
-        let listener = Listener { bells: Arc::clone(self), number: number_of(target, byte) };
+        self.listen_to(number_of(target, byte))
+    }
+
+    /// Counts the caller among the waiters for the sync of a change.
+    pub(super) fn listen_for_change(self: &Arc<Self>, change: u64) -> Listener {
+        self.listen_to(number_of_change(change))
+    }
+
+    fn listen_to(self: &Arc<Self>, number: usize) -> Listener {
+        let listener = Listener { bells: Arc::clone(self), number };
         listener.bell().waiters.fetch_add(1, Ordering::SeqCst);
         listener
     }
 
     fn bell(&self, number: usize) -> Bell<'_> {
-        let number_at = |offset: usize| {
-            let at = self.memory.as_mut_ptr().wrapping_add(number * BELL_BYTES + offset);
-            // SAFETY: the offset is a multiple of 4 within the mapping, which starts with a page, lives as long as
-            // `self`, and is used as atomic numbers alone. No process makes the file shorter; SQLite maps a file beside
-            // it on the same terms.
-            unsafe { AtomicU32::from_ptr(at.cast()) }
-        };
-        Bell { rings: number_at(0), waiters: number_at(4) }
+        let at = number * BELL_BYTES;
+        Bell { rings: self.numbers.u32_at(at), waiters: self.numbers.u32_at(at + 4) }
     }
 }
 
@@ -96,6 +103,11 @@ fn number_of(target: &LockTarget, byte: u64) -> usize {
     let database = target.database().unwrap_or(DatabaseId(0));
     let key = (target.slot() << 6 | byte) ^ u64::from(database.0).rotate_right(20);
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize % BELLS
+}
+
+/// The number of the bell of a change, behind those of locks.
+fn number_of_change(change: u64) -> usize {
+    BELLS + change as usize % CHANGE_BELLS
 }
 
 impl Listener {

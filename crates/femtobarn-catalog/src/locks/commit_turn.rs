@@ -3,22 +3,29 @@
 //!
 //! One lock would not be fair: a committer that frees it and asks again finds it free, before the kernel has woken
 //! the next committer. So there are two locks. A committer takes the *queue*, then the *turn*, and then frees the
-//! queue. While the next committer waits for the turn it holds the queue, so one that asks again comes after it.
+//! queue. While the next committer waits for the turn it holds the queue, so one that asks again comes after it. If
+//! nobody waits for the turn, which a number in memory tells, a committer asks for the turn alone.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::file::{LockFile, LockKind, Span};
+use super::shared_numbers::SharedNumbers;
 use crate::error::{Error, Result};
 
 pub(super) const COMMIT_FILE: &str = "commit";
 const QUEUE: u64 = 0;
 const TURN: u64 = 1;
+/// Where in the file it says that the holder of the queue waits for the turn: 1, behind the bytes that are locked. If that
+/// one is killed, the next committer takes the queue.
+const WAITING_AT: usize = 32;
 
 /// The queue and the turn of a federation. Threads that share a value do not exclude each other, because they share
 /// its open file description: the caller lets one of them wait at a time.
 #[derive(Debug)]
 pub(crate) struct CommitTurns {
     file: LockFile,
+    numbers: SharedNumbers,
 }
 
 /// The turn to commit, until this is dropped.
@@ -31,13 +38,30 @@ pub(crate) struct CommitTurn<'a> {
 
 impl CommitTurns {
     pub(crate) fn open(locks: &Path) -> Result<Self> {
-        Ok(CommitTurns { file: open_commit_file(locks)? })
+        let file = open_commit_file(locks)?;
+        let numbers = SharedNumbers::open(&locks.join(COMMIT_FILE), WAITING_AT + 4)?;
+        Ok(CommitTurns { file, numbers })
     }
 
     /// Waits for the turn, without a time-out.
     pub(crate) fn wait(&self) -> Result<CommitTurn<'_>> {
+        let is_free = self.waiting().load(Ordering::SeqCst) == 0
+            && self.file.try_lock(LockKind::Exclusive, Span::hold(TURN))?;
+        if is_free {
+            return Ok(CommitTurn { turns: self, has_waited: false });
+        }
+        self.wait_in_queue()
+    }
+
+    fn waiting(&self) -> &AtomicU32 {
+        self.numbers.u32_at(WAITING_AT)
+    }
+
+    fn wait_in_queue(&self) -> Result<CommitTurn<'_>> {
         let has_waited = self.lock(QUEUE)?;
+        self.waiting().store(1, Ordering::SeqCst);
         let turn = self.lock(TURN);
+        self.waiting().store(0, Ordering::SeqCst);
         self.file.unlock(Span::hold(QUEUE));
         turn.map(|waited| CommitTurn { turns: self, has_waited: has_waited || waited })
     }
@@ -61,5 +85,44 @@ pub(super) fn open_commit_file(locks: &Path) -> Result<LockFile> {
 impl Drop for CommitTurn<'_> {
     fn drop(&mut self) {
         self.turns.file.unlock(Span::hold(TURN));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_committer_that_asks_again_comes_after_the_one_that_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = [(); 2].map(|()| CommitTurns::open(folder.path()).unwrap());
+        let order = Mutex::new(vec![]);
+        let turn = one.wait().unwrap();
+        assert!(!turn.has_waited);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let turn = other.wait().unwrap();
+                order.lock().push("other");
+                drop(turn);
+            });
+            while one.waiting().load(Ordering::SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            drop(turn);
+            let _turn = one.wait().unwrap();
+            order.lock().push("one");
+        });
+        assert_eq!(order.into_inner(), ["other", "one"]);
+    }
+
+    #[test]
+    fn a_killed_waiter_is_forgotten_by_the_next_committer() {
+        let folder = tempfile::tempdir().unwrap();
+        let turns = CommitTurns::open(folder.path()).unwrap();
+        turns.waiting().store(1, Ordering::SeqCst);
+        assert!(!turns.wait().unwrap().has_waited);
+        assert_eq!(turns.waiting().load(Ordering::SeqCst), 0);
     }
 }

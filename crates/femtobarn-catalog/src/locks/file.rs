@@ -66,6 +66,16 @@ impl Span {
         Span { start: slot * SLOT_BYTES + SLOT_BYTES / 2, count: STAIRS }
     }
 
+    /// The bytes of a slot that its holder locks, those that its waiters lock, and the gap between them.
+    pub(super) fn whole(slot: u64) -> Self {
+        Span { start: slot * SLOT_BYTES, count: SLOT_BYTES / 2 + STAIRS }
+    }
+
+    /// All of these but the bytes of the holder.
+    pub(super) fn whole_but_hold(slot: u64) -> Self {
+        Span { start: slot * SLOT_BYTES + SPAN_BYTES, count: SLOT_BYTES / 2 + STAIRS - SPAN_BYTES }
+    }
+
     /// The byte of one stair; a waiter on stair 0 is the next to get the slot.
     pub(super) fn stair(slot: u64, stair: u64) -> Self {
         Span { start: Self::stairs(slot).start + stair, count: 1 }
@@ -218,21 +228,6 @@ impl LockFile {
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
             Err(error) => Err(Error::io("cannot read the lock file", &self.path, error)),
         }
-    }
-
-    /// Reads bytes that another process may be writing. Bytes beyond the end of the file read as 0.
-    pub(super) fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        bytes.fill(0);
-        self.file
-            .read_at(bytes, offset)
-            .map(drop)
-            .map_err(|error| Error::io("cannot read the lock file", &self.path, error))
-    }
-
-    pub(super) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
-        self.file
-            .write_all_at(bytes, offset)
-            .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
     }
 
     /// Writes `text` at the front of the file.

@@ -1,4 +1,5 @@
-//! How far the catalogue's log is durable: three numbers in `locks/commit`, and the lock of the syncing process.
+//! How far the catalogue's log is durable: three numbers in `locks/commit`, which all processes have in memory, and the
+//! lock of the syncing process.
 //!
 //! ```text
 //! byte 192        208        224        240
@@ -12,27 +13,43 @@
 //! newest change known to be durable, and `torn` is 1 if a sync has failed since the log was last known to be good;
 //! the holder of the sync lock writes both.
 //!
+//! A committer whose change is not durable takes the lock and syncs, or waits while another one does. Who has synced wakes
+//! those whose changes are durable then, and the one behind them, which syncs next.
+//!
 //! Invariants:
 //! 1. `durable` never exceeds what is durable, even after a loss of power: a new number is greater than both.
 //! 2. A number that differs from its complement is being written, and reads as 0, which claims nothing.
+//! 3. A wake-up is only a hint, since whoever has the lock may be killed: a waiter asks again after [`PAUSE`].
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use super::bells::{Bells, Listener};
 use super::commit_turn::COMMIT_FILE;
 use super::file::{LockFile, LockKind, SLOT_BYTES, Span};
+use super::shared_numbers::SharedNumbers;
 use crate::error::Result;
 
 const SYNC: u64 = 2;
-const NUMBERS_AT: u64 = 3 * SLOT_BYTES;
+const NUMBERS_AT: usize = 3 * SLOT_BYTES as usize;
 const NUMBER_BYTES: usize = 16;
-const WRITTEN: u64 = 0;
-const DURABLE: u64 = 1;
-const TORN: u64 = 2;
+const WRITTEN: usize = 0;
+const DURABLE: usize = 1;
+const TORN: usize = 2;
+/// How long a waiter sleeps at most before it looks whether the lock is free.
+const PAUSE: Duration = Duration::from_millis(10);
+/// Changes for which a sync wakes waiters, at most: all that have a bell.
+const WOKEN_MAX: u64 = 64;
 
-/// The numbers in their file, for one thread at a time.
+/// The numbers, for one thread at a time.
 #[derive(Debug)]
 pub(crate) struct LogProgress {
     file: LockFile,
+    numbers: SharedNumbers,
+    /// None if there can be none; then waiters wait in the kernel's queue for the lock.
+    bells: Option<Arc<Bells>>,
 }
 
 /// The numbers at one moment.
@@ -45,37 +62,50 @@ pub(crate) struct LogNumbers {
 
 impl LogProgress {
     pub(crate) fn open(locks: &Path) -> Result<Self> {
-        Ok(LogProgress { file: LockFile::open(&locks.join(COMMIT_FILE))? })
+        let path = locks.join(COMMIT_FILE);
+        let numbers = SharedNumbers::open(&path, NUMBERS_AT + 3 * NUMBER_BYTES)?;
+        let bells = Bells::open(locks).map(Arc::new);
+        Ok(LogProgress { file: LockFile::open(&path)?, numbers, bells })
     }
 
-    pub(crate) fn numbers(&self) -> Result<LogNumbers> {
-        let mut bytes = [0; 3 * NUMBER_BYTES];
-        self.file.read_at(&mut bytes, NUMBERS_AT)?;
-        let number = |at: u64| decode(&bytes[at as usize * NUMBER_BYTES..][..NUMBER_BYTES]);
-        Ok(LogNumbers {
-            written: number(WRITTEN),
-            durable: number(DURABLE),
-            is_torn: number(TORN) != 0,
-        })
+    pub(crate) fn numbers(&self) -> LogNumbers {
+        LogNumbers {
+            written: self.number(WRITTEN),
+            durable: self.number(DURABLE),
+            is_torn: self.number(TORN) != 0,
+        }
     }
 
     /// The caller has the turn to commit.
-    pub(crate) fn set_written(&self, change: u64) -> Result<()> {
-        self.set(WRITTEN, change)
+    pub(crate) fn set_written(&self, change: u64) {
+        self.set(WRITTEN, change);
     }
 
     /// The caller holds the sync lock.
-    pub(crate) fn set_durable(&self, change: u64) -> Result<()> {
-        self.set(DURABLE, change)
+    pub(crate) fn set_durable(&self, change: u64) {
+        self.set(DURABLE, change);
     }
 
     /// The caller holds the sync lock.
-    pub(crate) fn set_torn(&self, is_torn: bool) -> Result<()> {
-        self.set(TORN, u64::from(is_torn))
+    pub(crate) fn set_torn(&self, is_torn: bool) {
+        self.set(TORN, u64::from(is_torn));
     }
 
-    fn set(&self, at: u64, number: u64) -> Result<()> {
-        self.file.write_at(&encode(number), NUMBERS_AT + at * NUMBER_BYTES as u64)
+    /// The bytes are in the order of this host, whose processes alone read them.
+    fn number(&self, at: usize) -> u64 {
+        let [number, complement] = self.words(at).each_ref().map(|it| it.load(Ordering::Acquire));
+        if number == !complement { number } else { 0 }
+    }
+
+    fn set(&self, at: usize, number: u64) {
+        let [word, complement] = self.words(at);
+        word.store(number, Ordering::Release);
+        complement.store(!number, Ordering::Release);
+    }
+
+    fn words(&self, at: usize) -> &[AtomicU64; 2] {
+        let words = self.numbers.u64s()[(NUMBERS_AT + at * NUMBER_BYTES) / 8..].first_chunk();
+        words.expect("the file has all numbers")
     }
 
     /// Takes the sync lock, in the order of arrival.
@@ -83,39 +113,62 @@ impl LogProgress {
         self.file.lock(LockKind::Exclusive, Span::hold(SYNC))
     }
 
-    pub(crate) fn end_sync(&self) {
-        self.file.unlock(Span::hold(SYNC));
+    /// Takes the sync lock, unless a change is durable before that.
+    pub(crate) fn begin_sync_of(&self, change: u64) -> Result<bool> {
+        let Some(bells) = &self.bells else { return self.begin_sync().map(|()| true) };
+        let mut listener: Option<(Listener, u32)> = None;
+        while self.numbers().durable < change {
+            if self.file.try_lock(LockKind::Exclusive, Span::hold(SYNC))? {
+                return Ok(true);
+            }
+            match &mut listener {
+                Some((listener, rings)) => {
+                    listener.pause(*rings, PAUSE);
+                    *rings = listener.rings();
+                }
+                // The bell may have rung until now, so it asks once more.
+                None => {
+                    let new = bells.listen_for_change(change);
+                    let rings = new.rings();
+                    listener = Some((new, rings));
+                }
+            }
+        }
+        Ok(false)
     }
-}
 
-fn encode(number: u64) -> [u8; NUMBER_BYTES] {
-    let mut bytes = [0; NUMBER_BYTES];
-    bytes[..8].copy_from_slice(&number.to_le_bytes());
-    bytes[8..].copy_from_slice(&(!number).to_le_bytes());
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> u64 {
-    let (number, complement) = bytes.split_at(8);
-    let number = u64::from_le_bytes(number.try_into().unwrap_or_default());
-    let complement = u64::from_le_bytes(complement.try_into().unwrap_or_default());
-    if number == !complement { number } else { 0 }
+    /// Frees the sync lock. Changes up to `durable` were durable before.
+    pub(crate) fn end_sync(&self, durable: u64) {
+        self.file.unlock(Span::hold(SYNC));
+        let Some(bells) = &self.bells else { return };
+        let end = self.numbers().durable.max(durable) + 1;
+        (end.saturating_sub(WOKEN_MAX).max(durable + 1)..=end)
+            .for_each(|change| bells.ring_for_change(change));
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
     fn torn_number_reads_as_old_new_or_zero() {
+        let folder = tempfile::tempdir().unwrap();
+        let progress = LogProgress::open(folder.path()).unwrap();
+        let file = OpenOptions::new().write(true).open(folder.path().join(COMMIT_FILE)).unwrap();
+        let encode = |number: u64| [number.to_ne_bytes(), (!number).to_ne_bytes()].concat();
         let (old, new) = (encode(0x00ff), encode(0x0100));
-        assert_eq!((decode(&old), decode(&new)), (0x00ff, 0x0100));
-        for at in 1..NUMBER_BYTES {
+        assert_eq!(progress.numbers().written, 0);
+        for at in 0..=NUMBER_BYTES {
             let torn = [&new[..at], &old[at..]].concat();
-            let read = decode(&torn);
+            file.write_all_at(&torn, NUMBERS_AT as u64).unwrap();
+            let read = progress.numbers().written;
             assert!([0, 0x00ff, 0x0100].contains(&read), "{read:#x} when torn at {at}");
         }
-        assert_eq!(decode(&[0; NUMBER_BYTES]), 0);
+        assert_eq!(progress.numbers().written, 0x0100);
     }
 
     #[test]
@@ -123,14 +176,40 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [one, other] = [(); 2].map(|()| LogProgress::open(folder.path()).unwrap());
         let nothing = LogNumbers { written: 0, durable: 0, is_torn: false };
-        assert_eq!(one.numbers().unwrap(), nothing);
-        one.set_written(7).unwrap();
-        one.set_durable(6).unwrap();
-        one.set_torn(true).unwrap();
+        assert_eq!(one.numbers(), nothing);
+        one.set_written(7);
+        one.set_durable(6);
+        one.set_torn(true);
         let noted = LogNumbers { written: 7, durable: 6, is_torn: true };
-        assert_eq!(other.numbers().unwrap(), noted);
+        assert_eq!(other.numbers(), noted);
         one.begin_sync().unwrap();
-        one.end_sync();
+        one.end_sync(6);
         other.begin_sync().unwrap();
+    }
+
+    #[test]
+    fn who_waits_for_a_sync_has_it_or_the_lock_when_the_one_before_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = || LogProgress::open(folder.path()).unwrap();
+        let syncs = open();
+        syncs.set_written(3);
+        syncs.begin_sync().unwrap();
+        std::thread::scope(|scope| {
+            let waiters = [1, 2, 3].map(|change| {
+                scope.spawn(move || {
+                    let waits = open();
+                    let has_lock = waits.begin_sync_of(change).unwrap();
+                    if has_lock {
+                        waits.set_durable(3);
+                        waits.end_sync(2);
+                    }
+                    has_lock
+                })
+            });
+            syncs.set_durable(2);
+            syncs.end_sync(0);
+            let has_lock = waiters.map(|waiter| waiter.join().unwrap());
+            assert_eq!(has_lock, [false, false, true]);
+        });
     }
 }

@@ -17,7 +17,7 @@
 //! | `locks/commit` | slot 2 | the sync of the catalogue's log |
 //! | `locks/commit` | slot 4 | the writing back of bytes that the catalogue's log has |
 //! | `locks/recent` | | none: what the last changes of the catalogue touched |
-//! | `locks/bells` | | none: who frees a lock rings, who waits for it listens |
+//! | `locks/bells` | | none: who frees a lock or syncs the log rings, who waits for that listens |
 //! | `locks/waits/*` | byte 0 | the process that the file describes is waiting |
 //!
 //! Invariants:
@@ -36,7 +36,7 @@
 //! writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an
 //! earlier one.
 //!
-//! Modules, from below: `record` and `target`; `file`, a lock file; `bells`, `claim`, `waiters` and `wait_queue`;
+//! Modules, from below: `record`, `target` and `shared_numbers`; `file`, a lock file; `bells`, `claim`, `waiters` and `wait_queue`;
 //! `monitor`, which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these
 //! `commit_turn`, `write_back`, `log_progress` and `recent_changes`, which the catalogue alone uses.
 
@@ -53,6 +53,7 @@ mod owner;
 mod pins;
 mod recent_changes;
 mod record;
+mod shared_numbers;
 mod table;
 mod target;
 mod wait_queue;

@@ -1,10 +1,10 @@
-//! What the last changes of the catalogue touched: one page in `locks/recent`.
+//! What the last changes of the catalogue touched: one page in `locks/recent`, which all processes have in memory.
 //!
 //! ```text
 //! word 0          1..7         7          8         9..9+256
 //!      +----------+------------+----------+---------+----------------------------+
-//!      | checksum | log's      | newest   | changes | what each of the last 256  |    8 bytes each,
-//!      |          | state      | commit   | so far  | touched, change n at n%256 |    little-endian
+//!      | checksum | log's      | newest   | changes | what each of the last 256  |    8 bytes each, in the
+//!      |          | state      | commit   | so far  | touched, change n at n%256 |    order of the host
 //!      +----------+------------+----------+---------+----------------------------+
 //! ```
 //!
@@ -20,10 +20,11 @@
 //! 3. A page whose checksum differs is being written and means nothing.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
 
-use super::file::LockFile;
+use super::shared_numbers::SharedNumbers;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 
@@ -46,7 +47,7 @@ pub(crate) struct TouchedRows(u64);
 /// The page, for several threads.
 #[derive(Debug)]
 pub(crate) struct RecentChanges {
-    file: LockFile,
+    numbers: SharedNumbers,
 }
 
 /// The page at one moment.
@@ -80,13 +81,13 @@ impl TouchedRows {
 impl RecentChanges {
     /// Opens the page, to write it.
     pub(crate) fn open(locks: &Path) -> Result<Self> {
-        Ok(RecentChanges { file: LockFile::open(&locks.join(FILE))? })
+        Ok(RecentChanges { numbers: SharedNumbers::open(&locks.join(FILE), 8 * WORDS)? })
     }
 
     /// Opens the page to read it, if there is one.
     pub(crate) fn open_if_there(locks: &Path) -> Option<Self> {
-        let file = LockFile::open_if_there(&locks.join(FILE)).ok()??;
-        Some(RecentChanges { file })
+        let numbers = SharedNumbers::open_to_read(&locks.join(FILE), 8 * WORDS)?;
+        Some(RecentChanges { numbers })
     }
 
     /// The page, if it is of a state of the log.
@@ -102,7 +103,7 @@ impl RecentChanges {
         (before, after): (&LogState, &LogState),
         head: Option<Csn>,
         changes: &[TouchedRows],
-    ) -> Result<(RecentPage, u64)> {
+    ) -> (RecentPage, u64) {
         let mut page = self.read().unwrap_or_else(RecentPage::new);
         let is_next = page.words[1..HEAD] == before[..];
         if !is_next {
@@ -116,20 +117,20 @@ impl RecentChanges {
         page.words[1..HEAD].copy_from_slice(after);
         page.words[HEAD] = head.unwrap_or(Csn::ZERO).0;
         page.words[0] = page.checksum();
-        let mut bytes = [0; 8 * WORDS];
-        for (bytes, word) in bytes.chunks_exact_mut(8).zip(&page.words) {
-            bytes.copy_from_slice(&word.to_le_bytes());
+        self.store(&page);
+        (page, first)
+    }
+
+    fn store(&self, page: &RecentPage) {
+        for (into, word) in self.numbers.u64s().iter().zip(&page.words) {
+            into.store(*word, Ordering::Relaxed);
         }
-        self.file.write_at(&bytes, 0)?;
-        Ok((page, first))
     }
 
     fn read(&self) -> Option<RecentPage> {
-        let mut bytes = [0; 8 * WORDS];
-        self.file.read_at(&mut bytes, 0).ok()?;
         let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        for (word, from) in words.iter_mut().zip(self.numbers.u64s()) {
+            *word = from.load(Ordering::Relaxed);
         }
         let page = RecentPage { words };
         (page.words[0] == page.checksum()).then_some(page)
@@ -187,11 +188,10 @@ mod tests {
         let mut page = RecentPage::new();
         page.words[COUNT] = u64::MAX;
         page.words[0] = page.checksum();
-        let bytes: Vec<u8> = page.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        recent.file.write_at(&bytes, 0).unwrap();
+        recent.store(&page);
         for before in [1, 2] {
             let states = (&[before; LOG_STATE_WORDS], &[before + 1; LOG_STATE_WORDS]);
-            recent.add(states, None, &[TouchedRows::ALL]).unwrap();
+            recent.add(states, None, &[TouchedRows::ALL]);
         }
     }
 }

@@ -162,6 +162,10 @@ impl Descent {
     /// it got the slot.
     fn arrive(&self) -> Result<Option<NextByte>> {
         let slot = self.target.slot();
+        // Mostly it and its stairs are free: one question instead of two.
+        if self.try_lock(Span::whole(slot))? {
+            return Ok(None);
+        }
         if !self.try_lock(Span::stairs(slot))? {
             return Ok(Some(NextByte::from(STAIRS)));
         }
@@ -190,7 +194,7 @@ impl Descent {
 impl Drop for Descent {
     fn drop(&mut self) {
         if self.file.is_own() {
-            self.file.file.unlock(Span::stairs(self.target.slot()));
+            self.file.file.unlock(Span::whole_but_hold(self.target.slot()));
             (0..STAIRS).for_each(|stair| self.ring(stair));
         }
     }
