@@ -1,11 +1,14 @@
 """Make the golden federations of the present formats: everything that is on disk, in a few kilobytes each.
 
-A federation has format 2, or 3 once a database has a copy in a store or a pin, or 4 once it was promoted.
+A federation had format 2, or 3 once a database had a copy in a store or a pin, or 4 once it was promoted. It has format 6 with its first small
+commit; format 5 had another table for the bytes of those.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import sys
 import tarfile
 import tempfile
@@ -123,7 +126,33 @@ def fill_promoted(folder: str) -> None:
         txn.database("run7").container("archived").delete([0])
 
 
-MAKERS: Mapping[int, Callable[[str], None]] = {2: fill, 3: fill_with_copies, 4: fill_promoted}
+def fill_and_stop(folder: str) -> None:
+    """Make the same, and small commits in a process that ends at once; its database file has lost the last of them."""
+    fill(folder)
+    process = multiprocessing.get_context("spawn").Process(target=_delete_and_stop, args=(folder,))
+    process.start()
+    process.join()
+
+
+def _delete_and_stop(folder: str) -> None:
+    """Commit, take the bytes of the second commit from the file, as a crash of the machine does, and end."""
+    federation = fb.open(folder)
+    file = Path(folder) / "databases" / "run7.root"
+    for entry in range(2):
+        before = file.read_bytes()
+        with federation.transaction(message=f"unsynced {entry}") as txn:
+            txn.database("run7").container("archived").delete([entry])
+    file.write_bytes(before)
+    os._exit(0)
+
+
+MAKERS: Mapping[int, Callable[[str], None]] = {
+    2: fill,
+    3: fill_with_copies,
+    4: fill_promoted,
+    5: fill_and_stop,
+    6: fill_and_stop,
+}
 """What makes a federation of each format."""
 
 
@@ -166,12 +195,12 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as place:
             folder = f"{place}/golden.fed"
             MAKERS[number](folder)
-            text = json.dumps(contents(folder), indent=1, default=str)
-            (HERE / f"format-{number}.json").write_text(text + "\n")
             with tarfile.open(HERE / f"format-{number}.tar.gz", "w:gz") as packed:
                 for name in ("golden.fed", STORE):
                     if (Path(place) / name).exists():
                         packed.add(f"{place}/{name}", name, filter=without_locks)
+            text = json.dumps(contents(folder), indent=1, default=str)
+            (HERE / f"format-{number}.json").write_text(text + "\n")
     return 0
 
 

@@ -30,8 +30,9 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 pub(crate) const FORMAT_WITH_REPLICAS: u32 = 3;
 /// The version of a catalogue that follows another one, or was succeeded by one, and so takes no changes.
 pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
-/// The version of a catalogue that has [`LOGGED_WRITES_TABLE`]. The newest that this crate reads.
-pub(crate) const FORMAT_WITH_LOGGED_WRITES: u32 = 5;
+/// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone. The newest
+/// that this crate reads.
+pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -94,10 +95,19 @@ pub(crate) fn raise_format(connection: &Connection, format: u32) -> SqlResult<()
     Ok(())
 }
 
-/// Whether the catalogue has [`LOGGED_WRITES_TABLE`].
+/// Whether the catalogue has the table `logged_writes`.
 pub(crate) fn has_logged_writes(connection: &Connection) -> SqlResult<bool> {
-    let find = "SELECT 1 FROM sqlite_schema WHERE name = 'logged_writes'";
-    Ok(connection.prepare_cached(find)?.exists([])?)
+    has_table(connection, "logged_writes")
+}
+
+/// Whether the catalogue has [`LOG_SLOTS_TABLES`].
+pub(crate) fn has_log_slots(connection: &Connection) -> SqlResult<bool> {
+    has_table(connection, "log_slots")
+}
+
+fn has_table(connection: &Connection, name: &str) -> SqlResult<bool> {
+    let find = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    Ok(connection.prepare_cached(find)?.exists([name])?)
 }
 
 /// Reads the `federation` table; `None` if a setting is missing or unreadable.
@@ -246,10 +256,17 @@ CREATE TABLE link_targets (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// The table of bytes that are durable here before they are in the database files. A catalogue gets it with the first
-/// commit that has some.
-pub(crate) const LOGGED_WRITES_TABLE: &str = "
-CREATE TABLE logged_writes (
+/// The tables of bytes that are durable here before they are in the database files: those of commits that have a slot,
+/// and those of others. A catalogue gets them with the first commit that has such bytes; one of format 5 has the second.
+pub(crate) const LOG_SLOTS_TABLES: &str = "
+CREATE TABLE log_slots (
+    slot   INTEGER PRIMARY KEY,
+    csn    INTEGER NOT NULL,
+    writes BLOB    NOT NULL
+) STRICT;
+INSERT INTO log_slots (slot, csn, writes) VALUES (-1, 0, x'');
+
+CREATE TABLE IF NOT EXISTS logged_writes (
     id       INTEGER PRIMARY KEY,
     database INTEGER NOT NULL,
     start    INTEGER NOT NULL,

@@ -7,7 +7,7 @@ use super::name_changes::{begin_names, end_names, name_container, name_database}
 use super::status::{
     ContainerStatus, check_database_unchanged, check_open, container_path, database_name,
 };
-use super::{Commit, FileWrite, NewContainer, NewDatabase, NewVersion};
+use super::{Commit, NewContainer, NewDatabase, NewVersion, log_slots};
 use crate::clock;
 use crate::error::Error;
 use crate::host;
@@ -15,9 +15,6 @@ use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{ClassRow, VersionRow};
-use crate::schema::{
-    FORMAT_WITH_LOGGED_WRITES, LOGGED_WRITES_TABLE, has_logged_writes, raise_format,
-};
 use crate::sql::{SqlFailure, SqlResult};
 
 /// Applies `commit` in the transaction that is open on `connection`.
@@ -33,7 +30,9 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit) -> SqlResult<Csn> 
             .check_read(connection, csn, *base)?;
     }
     commit.versions.iter().try_for_each(|version| insert_version(connection, csn, version))?;
-    commit.writes.iter().try_for_each(|write| insert_write(connection, write))?;
+    if !commit.writes.is_empty() {
+        log_slots::insert_writes(connection, csn, &commit.writes)?;
+    }
     for (database, container, targets) in &commit.link_targets {
         append_link_targets(connection, csn, *database, *container, targets)?;
     }
@@ -180,25 +179,6 @@ pub(crate) fn insert_version_row(connection: &Connection, row: &VersionRow) -> S
             signed(row.deleted),
             signed(row.bytes),
         ])?;
-    Ok(())
-}
-
-fn insert_write(connection: &Connection, write: &FileWrite) -> SqlResult<()> {
-    let insert = || {
-        connection
-            .prepare_cached(
-                "INSERT INTO logged_writes (database, start, bytes) VALUES (?1, ?2, ?3)",
-            )?
-            .execute(params![write.database.0, signed(write.offset), write.bytes])
-    };
-    match insert() {
-        Err(_) if !has_logged_writes(connection)? => {
-            connection.execute_batch(LOGGED_WRITES_TABLE)?;
-            raise_format(connection, FORMAT_WITH_LOGGED_WRITES)?;
-            insert()?
-        }
-        inserted => inserted?,
-    };
     Ok(())
 }
 

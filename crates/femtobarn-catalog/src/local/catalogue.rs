@@ -160,7 +160,9 @@ impl LocalCatalogue {
         commit.validate()?;
         let logged = logged_writes::bytes_of(&commit);
         let published = self.connections.current()?.commit(commit);
-        self.file_log.count(logged);
+        if let Ok(csn) = published {
+            self.file_log.count(logged, csn);
+        }
         published
     }
 
@@ -172,7 +174,9 @@ impl LocalCatalogue {
         };
         let logged = commits.iter().map(logged_writes::bytes_of).sum();
         let published = connections.commit_all(commits);
-        self.file_log.count(logged);
+        if let Some(newest) = published.iter().flatten().max() {
+            self.file_log.count(logged, *newest);
+        }
         published
     }
 

@@ -17,13 +17,15 @@ use super::wal_index::log_state;
 use crate::error::{Error, ErrorKind, Result};
 use crate::locks::LogState;
 use crate::paths::log_path;
-use crate::schema::{self, FORMAT_VERSION, FORMAT_WITH_LOGGED_WRITES, FederationIdentity};
+use crate::schema::{self, FORMAT_VERSION, FORMAT_WITH_LOG_SLOTS, FederationIdentity};
 use crate::sql::{AtPath, BUSY_WAIT};
 
 /// Pages of the log (of 4 KiB) after which SQLite checkpoints it into the tables. Checkpoints are rarer than with
 /// SQLite's default of 1,000, and the log is at most 16 MiB long.
 const CHECKPOINT_PAGES: u32 = 4096;
 const STATEMENTS_MAX: usize = 64;
+/// Pages that a writer keeps in memory: those of the slots of logged bytes, and others.
+const WRITER_CACHE_KIB: i64 = 4096;
 
 /// A connection, and how it was opened.
 pub(super) struct CatalogueConnection {
@@ -51,6 +53,7 @@ impl CatalogueConnection {
         schema::use_write_ahead_log(&sql).at(path)?;
         // A log that is new is made at the first look at the catalogue, and its file is opened next.
         sql.query_row("PRAGMA schema_version", [], |_| Ok(())).at(path)?;
+        sql.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).at(path)?;
         // Checkpoints still sync.
         sql.pragma_update(None, "synchronous", "normal").at(path)?;
         Ok(CatalogueConnection { sql, immutable: false, has_log: true })
@@ -109,11 +112,11 @@ impl CatalogueConnection {
 
     fn identify(&self, path: &Path) -> Result<FederationIdentity> {
         match schema::identity(&self.sql).at(path) {
-            Ok(Some(identity)) if identity.format > FORMAT_WITH_LOGGED_WRITES => {
+            Ok(Some(identity)) if identity.format > FORMAT_WITH_LOG_SLOTS => {
                 Err(Error::Unsupported {
                     what: format!(
                         "catalogue {} has format version {}, and this release reads up to version \
-                     {FORMAT_WITH_LOGGED_WRITES}; upgrade femtobarn",
+                     {FORMAT_WITH_LOG_SLOTS}; upgrade femtobarn",
                         path.display(),
                         identity.format
                     ),

@@ -1,14 +1,14 @@
 //! Bytes of database files that are durable in the catalogue before they are in the files.
 //!
-//! A small commit has one sync: the bytes that it wrote are in its files, where readers find them at once, and in the
-//! table `logged_writes`, which the sync of the catalogue's log makes durable. Later they are *written back*: to the
-//! files once more, many together; the files are synced, and the rows deleted.
+//! A small commit has one sync: the bytes that it wrote are in its files, where readers find them at once, and in a slot
+//! or in rows of the catalogue ([`log_slots`]), which the sync of the catalogue's log makes durable. Later they are
+//! *written back*: to the files once more, many together; the files are synced, and slots and rows are free.
 //!
-//! 1. A row is deleted only after its bytes were written to their file and synced there.
-//! 2. One process at a time writes back. While a row exists, its bytes in the file are those of the row or, after a
-//!    crash of the machine, lost: so writing them again does no harm.
+//! 1. A slot or row is free only after its bytes were written to their file and synced there.
+//! 2. One process at a time writes back. Until then, bytes in the file are those of the slot or row or, after a crash of
+//!    the machine, lost: so writing them again does no harm.
 //! 3. Nobody overwrites such bytes: who frees, moves or seals some writes back first ([`LocalCatalogue::write_back`]).
-//! 4. A catalogue is open only once the files have the bytes of all rows.
+//! 4. A catalogue is open only once the files have the bytes of all slots and rows.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -20,19 +20,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, ffi, params};
 
 use super::LocalCatalogue;
 use super::connections::ProcessConnections;
+use crate::commit::log_slots::{self, SLOTS, WAITING_SLOTS, WRITTEN_BACK};
 use crate::commit::{Commit, FileWrite};
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::{Csn, DatabaseId};
 use crate::locks::WriteBackTurn;
-use crate::numbers::unsigned;
+use crate::numbers::{signed, unsigned};
 use crate::paths::LOCKS_FOLDER;
 use crate::rows::DatabaseState;
-use crate::schema::has_logged_writes;
+use crate::schema::{has_log_slots, has_logged_writes};
 use crate::sql::SqlResult;
 
 /// Bytes of one commit that are worth a place in the log instead of a sync of their file.
@@ -48,13 +49,24 @@ const ROWS: u32 = 1024;
 pub(super) struct FileLog {
     folder: PathBuf,
     connections: Arc<ProcessConnections>,
-    /// Those that the catalogue had at this process's first small commit, and those of its commits, until it began to
-    /// write back; none before that commit.
-    bytes: Mutex<Option<u64>>,
+    /// None before this process's first small commit.
+    known: Mutex<Option<KnownLog>>,
     /// The thread that writes back, or did so last, with the process that has it.
     thread: Mutex<Option<(u32, JoinHandle<()>)>>,
     /// Whether bytes could not be written back.
     is_stuck: AtomicBool,
+}
+
+/// What a process knows of logged bytes.
+#[derive(Clone, Copy, Default)]
+struct KnownLog {
+    /// Those that the catalogue had at this process's first small commit, and those of its commits, until it began to
+    /// write back.
+    bytes: u64,
+    /// Its newest commit with logged bytes.
+    newest: Csn,
+    /// The newest commit of which the slot was written back, or is to be by now.
+    written_back: Csn,
 }
 
 /// Logged bytes of one database, in the order in which they were committed.
@@ -64,17 +76,19 @@ struct LoggedWrites {
     writes: Vec<FileWrite>,
 }
 
-/// By database, with the last of their ids.
-type LoggedPart = (i64, BTreeMap<DatabaseId, LoggedWrites>);
+/// By database.
+type LoggedFiles = BTreeMap<DatabaseId, LoggedWrites>;
 
 impl LocalCatalogue {
-    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if earlier ones could not be written back, and
-    /// while other processes commit: they sync their files at the same time, but log one after the other.
+    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if earlier ones could not be written back. While
+    /// other processes commit, those of one page: they sync their files at the same time, but log one after the other.
     pub fn log_room(&self) -> usize {
+        if self.file_log.is_stuck.load(Ordering::Relaxed) {
+            return 0;
+        }
         let connections = self.connections.current();
         let is_alone = connections.is_ok_and(|them| !them.are_others_committing());
-        let is_possible = is_alone && !self.file_log.is_stuck.load(Ordering::Relaxed);
-        if is_possible { LOGGED_COMMIT_BYTES_MAX } else { 0 }
+        if is_alone { LOGGED_COMMIT_BYTES_MAX } else { log_slots::PAGE_ROOM }
     }
 
     /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller keeps
@@ -122,33 +136,37 @@ impl FileLog {
         FileLog {
             folder,
             connections,
-            bytes: Mutex::default(),
+            known: Mutex::default(),
             thread: Mutex::default(),
             is_stuck: AtomicBool::new(false),
         }
     }
 
-    /// Adds the logged bytes of commits. If there are many, a thread writes back.
-    pub(super) fn count(self: &Arc<Self>, bytes: u64) {
+    /// Adds the logged bytes of commits, the newest of which is `newest`. If there are many, a thread writes back.
+    pub(super) fn count(self: &Arc<Self>, bytes: u64, newest: Csn) {
         if bytes == 0 {
             return;
         }
-        let mut known = self.bytes.lock();
-        // Without the count, this process writes back later.
-        let before = known.unwrap_or_else(|| self.read(logged_bytes).unwrap_or(0));
-        let now = before + bytes;
-        *known = Some(now);
-        if now <= LOGGED_BYTES_MAX {
+        let mut slot = self.known.lock();
+        // Without what the catalogue has, this process writes back later.
+        let known = slot.get_or_insert_with(|| self.read(known_log).unwrap_or_default());
+        known.bytes += bytes;
+        known.newest = newest;
+        if known.are_slots_used_up() {
+            known.written_back = self.read(written_back).unwrap_or_default();
+        }
+        if !known.is_much() {
             return;
         }
         let is_begun = self.begin_thread();
+        let is_waiting = !is_begun && known.bytes > WAITING_BYTES_MAX;
         if is_begun {
-            *known = Some(0);
+            known.note_write_back();
         }
-        drop(known);
-        if !is_begun && now > WAITING_BYTES_MAX {
+        drop(slot);
+        if is_waiting {
             self.note(self.write_back());
-            *self.bytes.lock() = Some(0);
+            self.known.lock().iter_mut().for_each(KnownLog::note_write_back);
         }
     }
 
@@ -182,21 +200,21 @@ impl FileLog {
             }
         }
         // If it fails, or others write back now, the catalogue keeps the bytes.
-        if self.bytes.lock().is_some_and(|bytes| bytes > 0) {
+        if self.known.lock().is_some_and(|known| known.bytes > 0) {
             self.write_back_once();
         }
     }
 
-    /// Writes back until there are few bytes again, or it fails.
+    /// Writes back until there is little again, or it fails.
     fn write_back_many(&self) {
         loop {
             self.write_back_once();
-            let mut known = self.bytes.lock();
+            let mut slot = self.known.lock();
             let is_stuck = self.is_stuck.load(Ordering::Relaxed);
-            if is_stuck || known.is_none_or(|bytes| bytes <= LOGGED_BYTES_MAX) {
+            let Some(known) = slot.as_mut().filter(|known| !is_stuck && known.is_much()) else {
                 return;
-            }
-            *known = Some(0);
+            };
+            known.note_write_back();
         }
     }
 
@@ -211,7 +229,7 @@ impl FileLog {
     }
 
     fn write_back(&self) -> Result<()> {
-        if self.read(last_row)?.is_none() {
+        if self.read(waiting_slots)?.is_none() && self.read(last_row)?.is_none() {
             return Ok(());
         }
         let turn = WriteBackTurn::wait(&self.folder.join(LOCKS_FOLDER))?;
@@ -220,9 +238,13 @@ impl FileLog {
 
     /// Writes back if a file does not have the bytes that were logged, as after a crash of the machine.
     pub(super) fn recover(&self) -> Result<()> {
+        let are_whole = |files: &LoggedFiles| files.values().all(|file| self.has_bytes(file));
+        if self.read(waiting_slots)?.is_some_and(|(_, files)| !are_whole(&files)) {
+            return self.write_back_where_possible();
+        }
         let mut after = 0;
-        while let Some((last, parts)) = self.read(|sql| part_after(sql, after))? {
-            if !parts.values().all(|part| self.has_bytes(part)) {
+        while let Some((last, files)) = self.read(|sql| rows_after(sql, after))? {
+            if !are_whole(&files) {
                 return self.write_back_where_possible();
             }
             after = last;
@@ -243,12 +265,21 @@ impl FileLog {
         })
     }
 
-    /// Writes back the rows that there are now.
+    /// Writes back the slots and rows that there are now.
     fn write_back_in(&self, _turn: &WriteBackTurn) -> Result<()> {
+        let connections = self.connections.current()?;
+        if let Some((last, files)) = self.read(waiting_slots)? {
+            files.values().try_for_each(|file| self.store(file))?;
+            connections.write_aside(|sql| {
+                sql.prepare_cached("UPDATE log_slots SET csn = ?2 WHERE slot = ?1")?
+                    .execute(params![WRITTEN_BACK, signed(last.0)])?;
+                Ok(())
+            })?;
+        }
         let Some(until) = self.read(last_row)? else { return Ok(()) };
-        while let Some((last, parts)) = self.read(|sql| part_after(sql, 0))? {
-            parts.values().try_for_each(|part| self.store(part))?;
-            self.connections.current()?.write_aside(|sql| {
+        while let Some((last, files)) = self.read(|sql| rows_after(sql, 0))? {
+            files.values().try_for_each(|file| self.store(file))?;
+            connections.write_aside(|sql| {
                 sql.prepare_cached("DELETE FROM logged_writes WHERE id <= ?1")?.execute([last])?;
                 Ok(())
             })?;
@@ -264,26 +295,42 @@ impl FileLog {
     }
 
     /// Writes bytes to their file and makes them durable.
-    fn store(&self, part: &LoggedWrites) -> Result<()> {
-        let path = self.folder.join(&part.path);
+    fn store(&self, logged: &LoggedWrites) -> Result<()> {
+        let path = self.folder.join(&logged.path);
         let file = match OpenOptions::new().write(true).open(&path) {
             Ok(file) => file,
             // It was lost, or removed with its database.
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(Error::io("cannot open", &path, error)),
         };
-        let written = part.writes.iter().try_for_each(|it| file.write_all_at(&it.bytes, it.offset));
+        let written =
+            logged.writes.iter().try_for_each(|it| file.write_all_at(&it.bytes, it.offset));
         let synced = written.and_then(|()| file.sync_data());
         synced.map_err(|error| Error::io("cannot write what was committed to", &path, error))
     }
 
     /// Whether a file has the bytes, or cannot be read at all.
-    fn has_bytes(&self, part: &LoggedWrites) -> bool {
-        let Ok(file) = File::open(self.folder.join(&part.path)) else { return true };
-        part.writes.iter().all(|write| {
+    fn has_bytes(&self, logged: &LoggedWrites) -> bool {
+        let Ok(file) = File::open(self.folder.join(&logged.path)) else { return true };
+        logged.writes.iter().all(|write| {
             let mut found = vec![0; write.bytes.len()];
             file.read_exact_at(&mut found, write.offset).is_ok() && found == write.bytes
         })
+    }
+}
+
+impl KnownLog {
+    fn is_much(&self) -> bool {
+        self.bytes > LOGGED_BYTES_MAX || self.are_slots_used_up()
+    }
+
+    /// Whether commits take slots that are soon to be written back.
+    fn are_slots_used_up(&self) -> bool {
+        self.newest.0.saturating_sub(self.written_back.0) > SLOTS / 2
+    }
+
+    fn note_write_back(&mut self) {
+        (self.bytes, self.written_back) = (0, self.newest);
     }
 }
 
@@ -297,7 +344,58 @@ pub(super) fn forget_database(sql: &Connection, database: DatabaseId) -> SqlResu
     if has_logged_writes(sql)? {
         sql.execute("DELETE FROM logged_writes WHERE database = ?1", [database.0])?;
     }
-    Ok(())
+    log_slots::forget_database(sql, database)
+}
+
+/// What the catalogue has before this process adds to it.
+fn known_log(sql: &Connection) -> SqlResult<KnownLog> {
+    if !has_logged_writes(sql)? {
+        return Ok(KnownLog::default());
+    }
+    let sum = "SELECT coalesce(sum(length(bytes)), 0) FROM logged_writes";
+    let bytes = unsigned(sql.prepare_cached(sum)?.query_row([], |row| row.get(0))?);
+    Ok(KnownLog { bytes, newest: Csn::ZERO, written_back: written_back(sql)? })
+}
+
+/// The newest commit up to which all slots were written back.
+fn written_back(sql: &Connection) -> SqlResult<Csn> {
+    if !has_log_slots(sql)? {
+        return Ok(Csn::ZERO);
+    }
+    let find = "SELECT csn FROM log_slots WHERE slot = ?1";
+    let csn = sql.prepare_cached(find)?.query_row([WRITTEN_BACK], |row| row.get(0))?;
+    Ok(Csn(unsigned(csn)))
+}
+
+/// What slots have that was not written back, up to their newest commit; none if there is nothing.
+fn waiting_slots(sql: &Connection) -> SqlResult<Option<(Csn, LoggedFiles)>> {
+    if !has_log_slots(sql)? {
+        return Ok(None);
+    }
+    let mut statement = sql.prepare_cached(WAITING_SLOTS)?;
+    let mut path = sql.prepare_cached("SELECT path FROM databases WHERE id = ?1")?;
+    let mut rows = statement.query([WRITTEN_BACK])?;
+    let (mut last, mut files) = (None, LoggedFiles::new());
+    while let Some(row) = rows.next()? {
+        last = last.max(Some(Csn(unsigned(row.get(1)?))));
+        let writes = row.get_ref(2)?.as_blob().ok().and_then(log_slots::decode);
+        let writes = writes.ok_or_else(damaged_slot)?;
+        for write in writes {
+            if let Some(file) = files.get_mut(&write.database) {
+                file.writes.push(write);
+            } else if let Some(path) =
+                path.query_row([write.database.0], |row| row.get(0)).optional()?
+            {
+                files.insert(write.database, LoggedWrites { path, writes: vec![write] });
+            }
+        }
+    }
+    Ok(last.map(|last| (last, files)))
+}
+
+fn damaged_slot() -> rusqlite::Error {
+    let what = "a slot of logged bytes is damaged".to_owned();
+    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(what))
 }
 
 /// The id of the last row; none if there is no row.
@@ -309,13 +407,8 @@ fn last_row(sql: &Connection) -> SqlResult<Option<i64>> {
     Ok(sql.prepare_cached(last)?.query_row([], |row| row.get(0))?)
 }
 
-fn logged_bytes(sql: &Connection) -> SqlResult<u64> {
-    let sum = "SELECT coalesce(sum(length(bytes)), 0) FROM logged_writes";
-    Ok(unsigned(sql.prepare_cached(sum)?.query_row([], |row| row.get(0))?))
-}
-
-/// The first rows after row `after`; none if there is no such row.
-fn part_after(sql: &Connection, after: i64) -> SqlResult<Option<LoggedPart>> {
+/// What the first rows after row `after` have, and the last of these; none if there is no such row.
+fn rows_after(sql: &Connection, after: i64) -> SqlResult<Option<(i64, LoggedFiles)>> {
     if !has_logged_writes(sql)? {
         return Ok(None);
     }
@@ -325,13 +418,13 @@ fn part_after(sql: &Connection, after: i64) -> SqlResult<Option<LoggedPart>> {
          WHERE logged_writes.id > ?1 ORDER BY logged_writes.id LIMIT ?2",
     )?;
     let mut rows = statement.query(params![after, ROWS])?;
-    let (mut last, mut parts) = (None, BTreeMap::new());
+    let (mut last, mut files) = (None, LoggedFiles::new());
     while let Some(row) = rows.next()? {
         last = Some(row.get(0)?);
         let (database, path) = (DatabaseId(row.get(1)?), row.get(2)?);
         let write = FileWrite { database, offset: unsigned(row.get(3)?), bytes: row.get(4)? };
-        let part = LoggedWrites { path, writes: vec![] };
-        parts.entry(database).or_insert(part).writes.push(write);
+        let file = LoggedWrites { path, writes: vec![] };
+        files.entry(database).or_insert(file).writes.push(write);
     }
-    Ok(last.map(|last| (last, parts)))
+    Ok(last.map(|last| (last, files)))
 }

@@ -15,7 +15,7 @@ fn a_newer_format_is_refused_and_both_versions_are_named() {
     let error = LocalCatalogue::open(&folder).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
-    assert!(text.contains("version 7") && text.contains("version 5;"), "{text}");
+    assert!(text.contains("version 7") && text.contains("version 6;"), "{text}");
 }
 
 #[test]

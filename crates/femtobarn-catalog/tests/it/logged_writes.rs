@@ -37,9 +37,12 @@ fn reopened(fed: &Federation) -> LocalCatalogue {
     LocalCatalogue::open(&fed.folder).unwrap()
 }
 
+/// Slots and rows with bytes that were not written back.
 fn rows(folder: &Path) -> u32 {
     let sql = Connection::open(folder.join("catalogue.sqlite")).unwrap();
-    sql.query_row("SELECT count(*) FROM logged_writes", [], |row| row.get(0)).unwrap()
+    let waiting = "SELECT (SELECT count(*) FROM logged_writes) + count(*) FROM log_slots \
+                   WHERE csn > (SELECT csn FROM log_slots WHERE slot = -1)";
+    sql.query_row(waiting, [], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -162,5 +165,58 @@ fn a_release_that_does_not_know_logged_bytes_refuses_the_catalogue() {
     };
     assert_eq!(format(), "2");
     commit(&fed, None, 100, b"tracks");
-    assert_eq!(format(), "5");
+    assert_eq!(format(), "6");
+}
+
+#[test]
+fn small_commits_take_the_same_slots_again_once_these_were_written_back() {
+    let (fed, file) = with_file();
+    let (mut last, mut most) = (None, 0);
+    let count = |what: &str| -> u32 {
+        let sql = Connection::open(fed.folder.join("catalogue.sqlite")).unwrap();
+        sql.query_row(&format!("SELECT count(*) FROM {what}"), [], |row| row.get(0)).unwrap()
+    };
+    for number in 0..1200_u64 {
+        last = Some(commit(&fed, last, 16 * number, &number.to_le_bytes().repeat(2)));
+        most = most.max(rows(&fed.folder));
+    }
+    assert!(count("log_slots") <= 513, "{} slots", count("log_slots"));
+    assert!(most >= 256, "{most} commits were written back together");
+    fed.catalog.write_back().unwrap();
+    assert_eq!((rows(&fed.folder), count("logged_writes")), (0, 0));
+    let committed: Vec<u8> = (0..1200_u64).flat_map(|n| n.to_le_bytes().repeat(2)).collect();
+    assert_eq!(&fs::read(&file).unwrap()[..committed.len()], committed);
+}
+
+#[test]
+fn a_commit_whose_slot_was_not_written_back_has_its_bytes_in_a_row() {
+    let (fed, file) = with_file();
+    let first = commit(&fed, None, 100, b"tracks");
+    let sql = Connection::open(fed.folder.join("catalogue.sqlite")).unwrap();
+    sql.execute("UPDATE log_slots SET slot = (slot + 1) % 512 WHERE slot >= 0", []).unwrap();
+    commit(&fed, Some(first), 200, b"hits");
+    let in_rows = "SELECT bytes FROM logged_writes";
+    assert_eq!(sql.query_row(in_rows, [], |row| row.get::<_, Vec<u8>>(0)).unwrap(), b"hits");
+    drop(sql);
+    let committed = fs::read(&file).unwrap();
+    fs::write(&file, vec![0; committed.len()]).unwrap();
+    drop(reopened(&fed));
+    assert_eq!(fs::read(&file).unwrap(), committed);
+    assert_eq!(rows(&fed.folder), 0);
+}
+
+#[test]
+fn a_damaged_slot_is_reported_when_the_catalogue_is_opened() {
+    let (fed, _) = with_file();
+    commit(&fed, None, 100, b"tracks");
+    let sql = Connection::open(fed.folder.join("catalogue.sqlite")).unwrap();
+    sql.execute(
+        "UPDATE log_slots SET writes = x'01000000020000000000000003ffffff' WHERE slot >= 0",
+        [],
+    )
+    .unwrap();
+    drop(sql);
+    fed.catalog.disconnect();
+    let refused = LocalCatalogue::open(&fed.folder).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
 }

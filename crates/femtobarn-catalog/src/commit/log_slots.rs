@@ -1,0 +1,185 @@
+//! Where the catalogue has bytes of database files that a commit makes durable: in one of a fixed number of *slots*, whose
+//! rows are written again and again, or else in rows of their own.
+//!
+//! The row of a slot fills one page of SQLite's, or several, so that the next commit with about as many bytes writes the
+//! same pages, and neither makes nor frees any. Commit `n` has slot `n % SLOTS`, if the commit that had it before was
+//! written back.
+//!
+//! ```text
+//! database  start     size      bytes   and so on; zeros follow the last write
+//! 4 bytes   8 bytes   4 bytes   size    little-endian
+//! ```
+//!
+//! 1. The row of slot [`WRITTEN_BACK`] has the newest commit up to which all slots were written back. A slot with a
+//!    later commit has bytes that may not be durable in their files.
+//! 2. Bytes from a slot never panic.
+
+use rusqlite::{Connection, params};
+
+use super::FileWrite;
+use crate::ids::{Csn, DatabaseId};
+use crate::numbers::signed;
+use crate::schema::{FORMAT_WITH_LOG_SLOTS, LOG_SLOTS_TABLES, has_log_slots, raise_format};
+use crate::sql::SqlResult;
+
+/// Slots of a catalogue.
+pub(crate) const SLOTS: u64 = 512;
+/// Bytes of a slot that is one page; with the heads of its row and page and the largest numbers, they fill it.
+const SLOT_BYTES: usize = 4032;
+/// Bytes that a commit may write to one file, so that its slot is one page.
+pub(crate) const PAGE_ROOM: usize = SLOT_BYTES - HEAD_BYTES;
+/// Bytes that each further page of a slot has.
+const PAGE_BYTES: usize = 4092;
+/// Further pages of a slot, at most.
+const PAGES_MAX: usize = 8;
+/// The row that has no bytes.
+pub(crate) const WRITTEN_BACK: i64 = -1;
+/// Selects the slots that were not written back; its parameter is [`WRITTEN_BACK`].
+pub(crate) const WAITING_SLOTS: &str = "SELECT slot, csn, writes FROM log_slots \
+     WHERE csn > (SELECT csn FROM log_slots WHERE slot = ?1)";
+/// Bytes before those of each write.
+const HEAD_BYTES: usize = 16;
+
+/// Adds the bytes of commit `csn`.
+pub(super) fn insert_writes(
+    connection: &Connection,
+    csn: Csn,
+    writes: &[FileWrite],
+) -> SqlResult<()> {
+    let insert = || match encode(writes) {
+        Some(bytes) if fill_slot(connection, csn, &bytes)? => Ok(()),
+        _ => writes.iter().try_for_each(|write| insert_row(connection, write)),
+    };
+    match insert() {
+        Err(_) if !has_log_slots(connection)? => {
+            connection.execute_batch(LOG_SLOTS_TABLES)?;
+            raise_format(connection, FORMAT_WITH_LOG_SLOTS)?;
+            insert()
+        }
+        inserted => inserted,
+    }
+}
+
+/// Whether the bytes are in the slot of `csn` now. Not if that is taken.
+fn fill_slot(connection: &Connection, csn: Csn, bytes: &[u8]) -> SqlResult<bool> {
+    let (slot, csn) = (signed(csn.0 % SLOTS), signed(csn.0));
+    let filled = connection
+        .prepare_cached(
+            "UPDATE log_slots SET csn = ?2, writes = ?3 \
+             WHERE slot = ?1 AND csn <= (SELECT csn FROM log_slots WHERE slot = ?4)",
+        )?
+        .execute(params![slot, csn, bytes, WRITTEN_BACK])?;
+    if filled == 1 {
+        return Ok(true);
+    }
+    let made = connection
+        .prepare_cached("INSERT OR IGNORE INTO log_slots (slot, csn, writes) VALUES (?1, ?2, ?3)")?
+        .execute(params![slot, csn, bytes])?;
+    Ok(made == 1)
+}
+
+/// Forgets the bytes of a database; a slot that has no others is free.
+pub(crate) fn forget_database(connection: &Connection, database: DatabaseId) -> SqlResult<()> {
+    if !has_log_slots(connection)? {
+        return Ok(());
+    }
+    let mut waiting = connection.prepare_cached(WAITING_SLOTS)?;
+    let mut rows = waiting.query([WRITTEN_BACK])?;
+    let mut changed = vec![];
+    while let Some(row) = rows.next()? {
+        let (slot, csn): (i64, i64) = (row.get(0)?, row.get(1)?);
+        // Who writes back reports a slot that is damaged.
+        let Some(mut writes) = row.get_ref(2)?.as_blob().ok().and_then(decode) else { continue };
+        let before = writes.len();
+        writes.retain(|write| write.database != database);
+        if writes.len() < before {
+            changed.push((slot, if writes.is_empty() { 0 } else { csn }, encode(&writes)));
+        }
+    }
+    let mut update =
+        connection.prepare_cached("UPDATE log_slots SET csn = ?2, writes = ?3 WHERE slot = ?1")?;
+    changed.iter().try_for_each(|(slot, csn, bytes)| {
+        update.execute(params![slot, csn, bytes])?;
+        Ok(())
+    })
+}
+
+fn insert_row(connection: &Connection, write: &FileWrite) -> SqlResult<()> {
+    connection
+        .prepare_cached("INSERT INTO logged_writes (database, start, bytes) VALUES (?1, ?2, ?3)")?
+        .execute(params![write.database.0, signed(write.offset), write.bytes])?;
+    Ok(())
+}
+
+/// The bytes of a slot with these writes, none of which is empty; none if they do not fit.
+fn encode(writes: &[FileWrite]) -> Option<Vec<u8>> {
+    let size: usize = writes.iter().map(|write| HEAD_BYTES + write.bytes.len()).sum();
+    let pages = size.saturating_sub(SLOT_BYTES).div_ceil(PAGE_BYTES);
+    if pages > PAGES_MAX || writes.iter().any(|write| write.bytes.is_empty()) {
+        return None;
+    }
+    let mut slot = Vec::with_capacity(SLOT_BYTES + pages * PAGE_BYTES);
+    for FileWrite { database, offset, bytes } in writes {
+        slot.extend_from_slice(&database.0.to_le_bytes());
+        slot.extend_from_slice(&offset.to_le_bytes());
+        slot.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        slot.extend_from_slice(bytes);
+    }
+    slot.resize(SLOT_BYTES + pages * PAGE_BYTES, 0);
+    Some(slot)
+}
+
+/// The writes that a slot has; none if its bytes are not those of a slot.
+pub(crate) fn decode(mut slot: &[u8]) -> Option<Vec<FileWrite>> {
+    let mut writes = vec![];
+    while let Some((head, rest)) = slot.split_first_chunk::<HEAD_BYTES>() {
+        let (database, head) = head.split_first_chunk()?;
+        let (offset, size) = head.split_first_chunk()?;
+        let size = u32::from_le_bytes(size.try_into().ok()?) as usize;
+        if size == 0 {
+            break;
+        }
+        let (bytes, rest) = rest.split_at_checked(size)?;
+        writes.push(FileWrite {
+            database: DatabaseId(u32::from_le_bytes(*database)),
+            offset: u64::from_le_bytes(*offset),
+            bytes: bytes.to_vec(),
+        });
+        slot = rest;
+    }
+    Some(writes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(database: u32, offset: u64, size: usize) -> FileWrite {
+        FileWrite { database: DatabaseId(database), offset, bytes: vec![7; size] }
+    }
+
+    #[test]
+    fn writes_are_read_back_from_slots_of_one_page_and_of_several() {
+        let most = SLOT_BYTES - 2 * HEAD_BYTES;
+        for (size, pages) in [(1, 0), (most - 1, 0), (most - 20, 0), (most, 1), (32 << 10, 8)] {
+            let writes = [write(u32::MAX, u64::MAX, size), write(1, 0, 1)];
+            let slot = encode(&writes).unwrap();
+            assert_eq!(slot.len(), SLOT_BYTES + pages * PAGE_BYTES);
+            assert_eq!(decode(&slot).unwrap(), writes);
+        }
+        assert_eq!(encode(&[write(1, 0, 1 << 16)]), None);
+        assert_eq!(
+            encode(&[write(1, 0, 0), write(2, 0, 1)]),
+            None,
+            "an empty write ends the others"
+        );
+    }
+
+    #[test]
+    fn a_damaged_slot_is_refused() {
+        let mut slot = encode(&[write(1, 0, 100)]).unwrap();
+        slot[15] = 1;
+        assert_eq!(decode(&slot), None, "its write is longer than the slot");
+        assert_eq!(decode(&[]), Some(vec![]));
+    }
+}
