@@ -7,7 +7,7 @@ use super::name_changes::{begin_names, end_names, name_container, name_database}
 use super::status::{
     ContainerStatus, check_database_unchanged, check_open, container_path, database_name,
 };
-use super::{Commit, NewContainer, NewDatabase, NewVersion, log_slots};
+use super::{Commit, NewContainer, NewDatabase, log_slots};
 use crate::clock;
 use crate::error::Error;
 use crate::host;
@@ -17,8 +17,9 @@ use crate::numbers::{signed, unsigned};
 use crate::rows::{ClassRow, VersionRow};
 use crate::sql::{SqlFailure, SqlResult};
 
-/// Applies `commit` in the transaction that is open on `connection`.
-pub(crate) fn apply(connection: &Connection, commit: &Commit) -> SqlResult<Csn> {
+/// Applies `commit` in the transaction that is open on `connection`. `is_checked` says that the caller knows that the
+/// versions may follow those that they do, as of the newest state.
+pub(crate) fn apply(connection: &Connection, commit: &Commit, is_checked: bool) -> SqlResult<Csn> {
     let csn = insert_commit(connection, commit)?;
     commit.new_classes.iter().try_for_each(|class| insert_class(connection, csn, class))?;
     end_names(connection, csn, commit)?;
@@ -29,7 +30,13 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit) -> SqlResult<Csn> 
         ContainerStatus::find(connection, *database, *container)?
             .check_read(connection, csn, *base)?;
     }
-    commit.versions.iter().try_for_each(|version| insert_version(connection, csn, version))?;
+    for version in &commit.versions {
+        if !is_checked {
+            let status = ContainerStatus::find(connection, version.database, version.container)?;
+            status.check_writable(connection, csn, version.base)?;
+        }
+        insert_version_row(connection, &version.to_row(csn))?;
+    }
     if !commit.writes.is_empty() {
         log_slots::insert_writes(connection, csn, &commit.writes)?;
     }
@@ -139,15 +146,6 @@ fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> Sq
             signed(csn.0),
         ])?;
     name_container(connection, csn, new.database, new.id, &new.name)
-}
-
-fn insert_version(connection: &Connection, csn: Csn, version: &NewVersion) -> SqlResult<()> {
-    ContainerStatus::find(connection, version.database, version.container)?.check_writable(
-        connection,
-        csn,
-        version.base,
-    )?;
-    insert_version_row(connection, &version.to_row(csn))
 }
 
 /// Inserts the row of a version without any check.

@@ -278,7 +278,7 @@ impl Connections {
             |sql| {
                 self.check_leader(sql)?;
                 match group {
-                    [one] => Ok(vec![Ok(commit::apply(sql, one)?)]),
+                    [one] => Ok(vec![Ok(commit::apply(sql, one, self.is_checked(sql, one))?)]),
                     several => {
                         several.iter().map(|each| self.apply_in_savepoint(sql, each)).collect()
                     }
@@ -309,9 +309,14 @@ impl Connections {
         Ok(())
     }
 
+    /// Whether the rows that this process knows admit the commit, in the transaction that is open on `sql`.
+    fn is_checked(&self, sql: &Connection, commit: &Commit) -> bool {
+        self.with_known(log_state(sql), |known| known.admits(commit)) == Some(true)
+    }
+
     fn apply_in_savepoint(&self, sql: &Connection, commit: &Commit) -> SqlResult<Result<Csn>> {
         sql.prepare_cached("SAVEPOINT one")?.execute([])?;
-        let applied = commit::apply(sql, commit);
+        let applied = commit::apply(sql, commit, false);
         if applied.is_err() {
             if sql.is_autocommit() {
                 // SQLite has rolled back the whole transaction, as it does when the disk is full.

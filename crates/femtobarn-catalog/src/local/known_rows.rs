@@ -14,7 +14,7 @@ use crate::commit::Commit;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LogState, RecentChanges, RecentPage, TouchedRows};
-use crate::rows::{ClassRow, ContainerRow, DatabaseRow, VersionRow};
+use crate::rows::{ClassRow, ContainerRow, DatabaseRow, DatabaseState, VersionRow};
 
 /// Rows of one kind that are kept at most; all of them are forgotten when there are more.
 const ROWS_MAX: usize = 4096;
@@ -121,6 +121,18 @@ impl KnownRows {
 
     pub(super) fn class(&self, name: &str, version: Option<u32>) -> Option<&ClassRow> {
         self.classes.get(&(name.to_owned(), version))
+    }
+
+    /// Whether a commit has one new version and no other change, and its container takes that: its database is open, and
+    /// its newest version is the one that the new one follows.
+    pub(super) fn admits(&self, commit: &Commit) -> bool {
+        let [new] = commit.versions[..] else { return false };
+        let rows = self.container(new.database, new.container);
+        touched(commit) != TouchedRows::ALL
+            && rows.is_some_and(|(database, _, newest)| {
+                database.state == DatabaseState::Open
+                    && newest.as_ref().map(|version| version.csn) == new.base
+            })
     }
 
     pub(super) fn keep_database(&mut self, row: &DatabaseRow) {
