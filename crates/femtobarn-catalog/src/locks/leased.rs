@@ -52,8 +52,8 @@ pub trait LeasedLocks: Debug + Send + Sync {
         (locks.iter().map(lock).collect(), None)
     }
 
-    /// Sends the server the request to free a lock, and does not wait for it.
-    fn unlock(&self, owner: u64, target: LockTarget);
+    /// Sends the server the request to free locks of an owner, and does not wait for it.
+    fn unlock(&self, owner: u64, targets: &[LockTarget]);
 
     /// The current holder of a lock; none if it is free.
     ///
@@ -104,7 +104,17 @@ pub trait LeasedPins: Debug + Send + Sync {
 pub(super) struct LeasedOwner {
     locks: Arc<dyn LeasedLocks>,
     number: u64,
-    held: Arc<Mutex<HashSet<LockTarget>>>,
+    owned: Arc<Mutex<OwnedTargets>>,
+}
+
+/// The targets of an owner's guards.
+#[derive(Debug, Default)]
+struct OwnedTargets {
+    held: HashSet<LockTarget>,
+    /// Whether the locks that are left are freed together, with the last of them.
+    is_ending: bool,
+    /// Those of them whose guards are gone.
+    to_free: Vec<LockTarget>,
 }
 
 /// A lock on lease, until this is dropped or the session ends.
@@ -112,7 +122,7 @@ pub(super) struct LeasedOwner {
 pub(super) struct LeasedGuard {
     locks: Arc<dyn LeasedLocks>,
     owner: u64,
-    held: Arc<Mutex<HashSet<LockTarget>>>,
+    owned: Arc<Mutex<OwnedTargets>>,
     target: LockTarget,
     is_held: bool,
 }
@@ -120,7 +130,12 @@ pub(super) struct LeasedGuard {
 impl LeasedOwner {
     pub(super) fn new(locks: &Arc<dyn LeasedLocks>) -> Self {
         let number = locks.new_owner();
-        LeasedOwner { locks: locks.clone(), number, held: Arc::default() }
+        LeasedOwner { locks: locks.clone(), number, owned: Arc::default() }
+    }
+
+    /// See [`LockOwner::end`](super::owner::LockOwner::end).
+    pub(super) fn end(&self) {
+        self.owned.lock().is_ending = true;
     }
 
     pub(super) fn lock(
@@ -153,13 +168,13 @@ impl LeasedOwner {
 
     /// The guard of a lock that is not held yet.
     fn new_guard(&self, target: LockTarget) -> Result<LeasedGuard> {
-        if !self.held.lock().insert(target) {
+        if !self.owned.lock().held.insert(target) {
             return Err(Error::invalid(format!("{target} is already locked by this owner")));
         }
         Ok(LeasedGuard {
             locks: self.locks.clone(),
             owner: self.number,
-            held: self.held.clone(),
+            owned: self.owned.clone(),
             target,
             is_held: false,
         })
@@ -168,9 +183,16 @@ impl LeasedOwner {
 
 impl Drop for LeasedGuard {
     fn drop(&mut self) {
+        let mut owned = self.owned.lock();
         if self.is_held {
-            self.locks.unlock(self.owner, self.target);
+            owned.to_free.push(self.target);
         }
-        self.held.lock().remove(&self.target);
+        if !owned.is_ending || owned.held.len() == 1 {
+            let targets = std::mem::take(&mut owned.to_free);
+            if !targets.is_empty() {
+                self.locks.unlock(self.owner, &targets);
+            }
+        }
+        owned.held.remove(&self.target);
     }
 }

@@ -50,6 +50,14 @@ impl LockOwner {
         }
     }
 
+    /// Says that the owner locks nothing any more, and drops all guards that are left in a moment. If a server keeps the
+    /// locks, it is told of them together.
+    pub fn end(&self) {
+        if let Backend::Leased(owner) = &self.backend {
+            owner.end();
+        }
+    }
+
     /// Locks a container for writing, waiting for at most `wait`.
     ///
     /// # Errors

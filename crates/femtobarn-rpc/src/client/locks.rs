@@ -166,8 +166,12 @@ impl LeasedLocks for RemoteSession {
         (granted.into_iter().map(|granted| granted.map(drop)).collect(), rows)
     }
 
-    fn unlock(&self, owner: u64, target: LockTarget) {
-        if self.ledger().unlock(owner, target) {
+    fn unlock(&self, owner: u64, targets: &[LockTarget]) {
+        let told = {
+            let mut ledger = self.ledger();
+            targets.iter().filter(|target| ledger.unlock(owner, **target)).count()
+        };
+        if told > 0 {
             self.wake();
         }
     }

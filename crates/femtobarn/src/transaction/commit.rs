@@ -30,6 +30,7 @@ impl Transaction {
         self.check_open()?;
         self.create_expected()?;
         let csn = self.publish()?;
+        self.owner.end();
         for open in self.databases.values() {
             open.extents.file().known.iter().for_each(|known| known.note_commit(csn));
         }

@@ -209,6 +209,7 @@ impl Transaction {
     /// Releases locks and extents, and removes the files of new databases unless `keeps_files`.
     fn close(&mut self, keeps_files: bool) {
         self.is_over = true;
+        self.owner.end();
         self.life = Arc::new(());
         self.containers = OpenContainers::default();
         self.release_dropped(keeps_files);

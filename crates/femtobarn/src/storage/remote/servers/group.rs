@@ -199,7 +199,7 @@ impl LeasedLocks for ServerGroup {
         Err(self.read_only())
     }
 
-    fn unlock(&self, _: u64, _: LockTarget) {}
+    fn unlock(&self, _: u64, _: &[LockTarget]) {}
 
     fn held(&self) -> Result<Vec<HeldLock>> {
         Err(self.read_only())
