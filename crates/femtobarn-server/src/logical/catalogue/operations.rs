@@ -255,6 +255,7 @@ impl FederationService {
         }
     }
 
+    /// Takes a lock in the kernel that was granted in the table: at once if no other process has it.
     fn take_in_kernel(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -262,6 +263,9 @@ impl FederationService {
     ) -> Option<OperationOutcome> {
         if !ServerKernelLocks::has(&request.target) {
             return Some(self.hold(session, request, Ok(0)));
+        }
+        if let Some(epoch) = self.kernel.lock_now(request.target, request.kind) {
+            return Some(self.hold(session, request, Ok(epoch)));
         }
         let place = (request.owner, request.target);
         session.lock().in_kernel.insert(place, request.generation);

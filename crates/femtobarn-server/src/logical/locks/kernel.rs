@@ -83,6 +83,32 @@ impl ServerKernelLocks {
         !matches!(target, LockTarget::Container(..))
     }
 
+    /// Locks a target for one more owner, if that takes no wait for another process. Returns as [`lock`](Self::lock) does;
+    /// none also if it fails, which `lock` then says.
+    ///
+    /// It calls the kernel and reads one row of the catalogue, as look-ups on the calling task do: handing that to another
+    /// thread would take longer.
+    pub fn lock_now(&self, target: LockTarget, kind: LockKind) -> Option<u64> {
+        let (lock, mut claim) = self.claim(target);
+        let mut state = lock.state.try_lock().ok()?;
+        let LockAttempt::Taken { epoch } =
+            state.attempt(&self.locks, &self.catalog, (target, kind), false).ok()?
+        else {
+            return None;
+        };
+        claim.is_kept = true;
+        Some(epoch)
+    }
+
+    /// Counts one more owner of a lock.
+    fn claim(&self, target: LockTarget) -> (Arc<SharedLock>, CountClaim<'_>) {
+        let mut held = self.held.lock();
+        let new = || CountedLock { count: 0, lock: Arc::default() };
+        let shared = held.entry(target).or_insert_with(new);
+        shared.count += 1;
+        (Arc::clone(&shared.lock), CountClaim { locks: self, target, is_kept: false })
+    }
+
     /// Locks a target for one more owner, waiting for local processes in the order of arrival while `go_on`, which is
     /// asked again and again, returns no error. Returns the epoch of its database when the first owner locked it; no
     /// process has locked the database exclusively since.
@@ -97,15 +123,8 @@ impl ServerKernelLocks {
         wait: Option<Duration>,
         go_on: impl Fn() -> Result<()>,
     ) -> Result<u64> {
-        let lock = {
-            let mut held = self.held.lock();
-            let new = || CountedLock { count: 0, lock: Arc::default() };
-            let shared = held.entry(target).or_insert_with(new);
-            shared.count += 1;
-            Arc::clone(&shared.lock)
-        };
         // Gives the count back if the future is dropped.
-        let mut claim = CountClaim { locks: self, target, is_kept: false };
+        let (lock, mut claim) = self.claim(target);
         let (began, mut turn) = (clock::now(), None);
         loop {
             let left = wait.map_or(LOOK_TIME, |wait| wait.saturating_sub(began.elapsed()));
@@ -155,25 +174,44 @@ impl SharedLock {
         }
         let (locks, catalog) = (of.locks.clone(), Arc::clone(&of.catalog));
         // It ends even if the future is dropped, so that the other owners do not lose the place in the queue.
-        let attempt = move || {
-            let waits = match std::mem::take(&mut *state) {
-                LockState::Waits(waits) => waits,
-                _ => locks.owner().queue(target, kind)?,
-            };
-            let waits = match waits.step()? {
-                LockStep::Waits(waits) => waits,
-                LockStep::Locked(guard) => {
-                    let epoch = epoch_of(&catalog, target.database())?;
-                    *state = LockState::Taken(Taken { _guard: guard, epoch });
-                    return Ok(LockAttempt::Taken { epoch });
-                }
-            };
-            let (pause, busy) = (waits.pause_length(), is_last.then(|| waits.busy()));
-            *state = LockState::Waits(waits);
-            busy.map_or(Ok(LockAttempt::Pauses(pause)), Err)
-        };
+        let attempt = move || state.attempt(&locks, &catalog, (target, kind), is_last);
         let stopped = |error| Error::Internal { what: format!("locking stopped: {error}") };
         spawn_blocking(attempt).await.unwrap_or_else(|error| Err(stopped(error)))
+    }
+}
+
+impl LockState {
+    /// Makes one step towards the lock. It reads the lock's file and one row of the catalogue.
+    ///
+    /// # Errors
+    /// As [`SharedLock::attempt`].
+    fn attempt(
+        &mut self,
+        locks: &LockTable,
+        catalog: &LocalCatalogue,
+        (target, kind): (LockTarget, LockKind),
+        is_last: bool,
+    ) -> Result<LockAttempt> {
+        let waits = match std::mem::take(self) {
+            LockState::Waits(waits) => waits,
+            LockState::Free => locks.owner().queue(target, kind)?,
+            LockState::Taken(taken) => {
+                let epoch = taken.epoch;
+                *self = LockState::Taken(taken);
+                return Ok(LockAttempt::Taken { epoch });
+            }
+        };
+        let waits = match waits.step()? {
+            LockStep::Waits(waits) => waits,
+            LockStep::Locked(guard) => {
+                let epoch = epoch_of(catalog, target.database())?;
+                *self = LockState::Taken(Taken { _guard: guard, epoch });
+                return Ok(LockAttempt::Taken { epoch });
+            }
+        };
+        let (pause, busy) = (waits.pause_length(), is_last.then(|| waits.busy()));
+        *self = LockState::Waits(waits);
+        busy.map_or(Ok(LockAttempt::Pauses(pause)), Err)
     }
 }
 
