@@ -58,7 +58,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-http",
     },
     "femtobarn-web": {"rntuple"},
-    "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-server"},
+    "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-rpc", "femtobarn-server"},
     "femtobarn-python": {
         "rntuple",
         "xrd",

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`v1`] | the messages and the service, as `proto/` defines them |
 //! | [`convert`] | messages from rows, errors and locks, and back |
+//! | [`turns`] | connections that carry nothing but the turns of a session |
 //! | [`client`] | [`client::RemoteCatalogue`]: the catalogue of a federation at a server |
 //!
 //! Invariants:
@@ -15,6 +16,7 @@
 
 pub mod client;
 pub mod convert;
+pub mod turns;
 
 /// Bytes of the largest message that either side accepts.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;

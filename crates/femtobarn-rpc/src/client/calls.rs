@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, Result, clock};
 use prost::Message;
-use tonic::transport::Channel;
 use tonic::{Response, Status};
 
 use super::failure::{CallFailure, classify, reason};
 use super::session::RemoteSession;
 use crate::convert::refusal;
-use crate::v1::catalogue_client::CatalogueClient;
 use crate::v1::failure::Of;
 use crate::v1::question::Of as Asked;
 use crate::v1::{
@@ -22,8 +20,6 @@ use crate::v1::{
 
 /// The pause before a call is sent again.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Answers to one look-up at most, so that no server can fill the client's memory.
-const ANSWERS_MAX: usize = 100_000;
 /// Bytes of the largest answer that is cached.
 const CACHED_BYTES_MAX: usize = 64 << 10;
 
@@ -64,21 +60,7 @@ impl RemoteSession {
             return Ok(cached);
         }
         let question = Question { federation: self.federation.clone(), of: Some(of) };
-        let ask = |mut client: CatalogueClient<Channel>| {
-            let request = self.request(question.clone());
-            async move {
-                let mut stream = client.look_up(request).await?.into_inner();
-                let mut answers = Vec::new();
-                while let Some(answer) = stream.message().await? {
-                    if answers.len() >= ANSWERS_MAX {
-                        return Err(Status::out_of_range("the answer is too long"));
-                    }
-                    answers.push(answer);
-                }
-                Ok(Response::new(answers))
-            }
-        };
-        let (answers, _) = self.until_answered(ask).await?;
+        let (answers, _) = self.until_answered(|| self.send_question(question.clone())).await?;
         let answers = Arc::new(answers);
         if let Some(key) = key
             && answers.iter().map(Message::encoded_len).sum::<usize>() <= CACHED_BYTES_MAX
@@ -116,18 +98,13 @@ impl RemoteSession {
     /// Makes a change that may be made twice; returns also whether it was sent more than once.
     pub(super) async fn change(&self, of: change_request::Of) -> Result<(ChangeReply, bool)> {
         let request = self.change_request(of);
-        let send = |mut client: CatalogueClient<Channel>| {
-            let request = self.request(request.clone());
-            async move { client.change(request).await }
-        };
-        self.until_answered(send).await
+        self.until_answered(|| self.send_change(request.clone())).await
     }
 
     /// Makes a change that must not be made twice; `None` if it is not known whether it was made.
     pub(super) async fn change_once(&self, of: change_request::Of) -> Result<Option<ChangeReply>> {
-        let request = self.request(self.change_request(of));
-        match self.client.clone().change(request).await.map_err(AttemptFailure::from) {
-            Ok(reply) => Ok(Some(reply.into_inner())),
+        match self.send_change(self.change_request(of)).await.map_err(AttemptFailure::from) {
+            Ok(reply) => Ok(Some(reply)),
             Err(AttemptFailure::Refused(error)) => Err(error),
             Err(AttemptFailure::Untrusted(why)) => Err(self.unreachable(&why)),
             Err(AttemptFailure::NoSession | AttemptFailure::Lost(_)) => Ok(None),
@@ -143,9 +120,9 @@ impl RemoteSession {
     }
 
     pub(super) async fn list_locks(&self) -> Result<ListLocksReply> {
-        let list = |mut client: CatalogueClient<Channel>| {
+        let list = || async {
             let request = self.request(ListLocksRequest { federation: self.federation.clone() });
-            async move { client.list_locks(request).await }
+            self.client.clone().list_locks(request).await.map(Response::into_inner)
         };
         Ok(self.until_answered(list).await?.0)
     }
@@ -174,10 +151,9 @@ impl RemoteSession {
                     return made.ok_or(lost);
                 }
             }
-            let attempt = self.client.clone().publish(self.request(request.clone())).await;
-            match attempt.map_err(AttemptFailure::from) {
+            match self.send_commit(request.clone()).await.map_err(AttemptFailure::from) {
                 Ok(reply) => {
-                    let csn = Csn(reply.into_inner().csn);
+                    let csn = Csn(reply.csn);
                     self.observe_head(csn);
                     return Ok(csn);
                 }
@@ -245,17 +221,14 @@ impl RemoteSession {
 
     /// Sends a call until it is answered or the client's patience is over; returns also whether it was sent more than
     /// once.
-    async fn until_answered<T, F>(
-        &self,
-        mut send: impl FnMut(CatalogueClient<Channel>) -> F,
-    ) -> Result<(T, bool)>
+    async fn until_answered<T, F>(&self, mut send: impl FnMut() -> F) -> Result<(T, bool)>
     where
-        F: Future<Output = std::result::Result<Response<T>, Status>>,
+        F: Future<Output = std::result::Result<T, Status>>,
     {
         let deadline = clock::now() + self.patience();
         let mut is_again = false;
         loop {
-            let sent = send(self.client.clone());
+            let sent = send();
             let attempt = if self.has_alternatives {
                 let late = |_| Err(Status::unavailable("it does not answer"));
                 tokio::time::timeout(self.patience(), sent).await.unwrap_or_else(late)
@@ -263,7 +236,7 @@ impl RemoteSession {
                 sent.await
             };
             let why = match attempt.map_err(AttemptFailure::from) {
-                Ok(reply) => return Ok((reply.into_inner(), is_again)),
+                Ok(reply) => return Ok((reply, is_again)),
                 Err(AttemptFailure::Refused(error)) => return Err(error),
                 Err(AttemptFailure::Untrusted(why)) => return Err(self.unreachable(&why)),
                 Err(AttemptFailure::NoSession) => "the session is not open".to_owned(),

@@ -33,8 +33,8 @@ impl RemoteSession {
             operations.into_iter().map(|operation| ledger.request(operation)).collect()
         };
         self.wake();
-        let granted = answers.into_iter().map(|answer| answer.blocking_recv());
-        granted.map(|granted| granted.unwrap_or_else(|_| Err(self.closed()))).collect()
+        let granted = answers.into_iter().map(|answer| self.await_answer(answer));
+        granted.map(|granted| granted.unwrap_or_else(|| Err(self.closed()))).collect()
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `options`, `address` | how the server is reached; where it is, and which federation |
+//! | `options`, `address`, `endpoint` | how the server is reached; where it is, and which federation |
 //! | `ledger` | the locks and pins that the session holds and waits for |
 //! | `failure` | why a call was not answered, and whether waiting may help |
+//! | `direct_socket`, `direct`, `reception` | direct connections; which thread reads them |
+//! | `turn_stream` | turns by gRPC, with servers that know no direct connections |
 //! | `session` | the task that keeps the session open |
-//! | `calls` | single calls, sent again where that does no harm |
+//! | `attempts`, `calls` | single calls, sent again where that does no harm |
 //! | `remote`, `catalogue`, `locks` | [`RemoteCatalogue`], its methods, and its locks and pins |
 //!
 //! Invariants:
@@ -15,17 +17,24 @@
 //! 2. The session outlives connections and the server: it is opened again under the same id and claims its locks and
 //!    pins. A transaction that lost a database's lock in between fails.
 //! 3. Rows as of a commit never change, and are cached. All others are asked for each time.
-//! 4. One thread does all communication; callers wait for it. A forked child has no such thread, and gets an error.
+//! 4. Callers write to the session's direct connection and read it themselves; what goes by gRPC one thread does, and callers
+//!    wait for it. A forked child has neither, and gets an error.
 
 mod address;
+mod attempts;
 mod calls;
 mod catalogue;
+mod direct;
+mod direct_socket;
+mod endpoint;
 mod failure;
 mod ledger;
 mod locks;
 mod options;
+mod reception;
 mod remote;
 mod session;
+mod turn_stream;
 
 pub use address::Address;
 pub use catalogue::ReportedLoad;

@@ -1,6 +1,7 @@
 //! The client's session, and the task that keeps it open: it sends turns, receives their outcomes, and opens the
 //! session again after the connection or the server failed.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -9,31 +10,31 @@ use femtobarn_catalog::{Csn, Error, Holder, Result, clock};
 use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::{Notify, watch};
+use tokio::task::{JoinError, spawn_blocking};
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Request, Status, Streaming};
+use tonic::transport::Channel;
+use tonic::{Request, Status};
 use uuid::Uuid;
 
 use super::address::Address;
-use super::failure::{CallFailure, classify, reason, with_sources};
+use super::direct::DirectConnection;
+use super::endpoint::{CONNECT_MAX, PING_AFTER, endpoint};
+use super::failure::{CallFailure, classify, reason};
 use super::ledger::Ledger;
 use super::options::ConnectOptions;
+use super::reception::Reception;
+use super::turn_stream::SessionTurns;
 use crate::MESSAGE_BYTES_MAX;
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
-use crate::v1::{Answer, ClientTurn, Hello, ServerTurn, Welcome};
+use crate::v1::{Answer, Hello, Welcome};
 
 /// Largest number of cached answers.
 const ANSWERS_MAX: usize = 16_384;
-/// Largest number of turns that wait to be sent.
-const TURNS_MAX: usize = 4;
 /// The first and the longest pause before the connection is tried again.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// How long a connection may be silent before the client pings the server.
-const PING_AFTER: Duration = Duration::from_secs(10);
 /// Longest wait for the server to confirm that the session is closed.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
@@ -59,12 +60,14 @@ pub(super) struct RemoteSession {
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
     pub ledger: Mutex<Ledger>,
     /// Notified when operations are queued, or the session is to be closed.
-    queued: Notify,
+    pub queued: Notify,
+    pub reception: Mutex<Reception>,
     /// Whether the session is open.
     link: watch::Sender<LinkState>,
     address: Address,
     given_token: Option<String>,
     find_token: fn() -> Option<String>,
+    certificate: Option<Vec<u8>>,
     token: Mutex<Option<MetadataValue<Ascii>>>,
 }
 
@@ -100,10 +103,12 @@ impl RemoteSession {
             answers: Cache::new(ANSWERS_MAX),
             ledger: Mutex::default(),
             queued: Notify::new(),
+            reception: Mutex::default(),
             link: watch::Sender::new(LinkState::Broken),
             address: address.clone(),
             given_token: options.token.clone(),
             find_token: options.find_token,
+            certificate: options.certificate.clone(),
             token: Mutex::default(),
         })
     }
@@ -113,11 +118,15 @@ impl RemoteSession {
     /// # Errors
     /// [`Error::Closed`] after closing, and in a forked child, whose parent has the thread.
     pub(super) fn check_open(&self) -> Result<()> {
-        if std::process::id() != self.process {
+        if !self.is_of_this_process() {
             let what = format!("federation {} was opened before a fork; open it again", self.url);
             return Err(Error::Closed { what });
         }
         if self.is_close_requested() { Err(self.closed()) } else { Ok(()) }
+    }
+
+    pub(super) fn is_of_this_process(&self) -> bool {
+        std::process::id() == self.process
     }
 
     /// How long callers wait for a server that does not answer.
@@ -138,9 +147,12 @@ impl RemoteSession {
         self.ledger.lock()
     }
 
-    /// Wakes the session's task to send queued operations.
+    /// Sends queued operations, or wakes the session's task to do so.
     pub(super) fn wake(&self) {
-        self.queued.notify_one();
+        match self.direct() {
+            Some(connection) => self.send_queued(&connection),
+            None => self.queued.notify_one(),
+        }
     }
 
     pub(super) fn head(&self) -> Csn {
@@ -207,11 +219,15 @@ impl RemoteSession {
             *link = if is_open { LinkState::Closing } else { LinkState::Closed };
             true
         });
-        self.wake();
+        match self.direct() {
+            Some(connection) => self.say_goodbye(&connection),
+            None => self.wake(),
+        }
         let deadline = clock::now() + CLOSE_MAX;
         while *self.link.borrow() == LinkState::Closing && clock::now() < deadline {
             std::thread::sleep(Duration::from_micros(200));
         }
+        self.direct().iter().for_each(|connection| self.lose(connection));
         self.ledger().fail(&self.closed());
     }
 
@@ -223,14 +239,14 @@ impl RemoteSession {
         let mut pause = PAUSE_MIN;
         while !self.is_close_requested() {
             let status = match self.open().await {
-                Ok((turns, sender, welcome)) => {
+                Ok((turns, welcome)) => {
                     pause = PAUSE_MIN;
                     let lease = Duration::from_millis(welcome.lease_ms.max(3));
                     if let Some(opened) = opened.take() {
                         // The caller waits for it, so this cannot fail.
                         drop(opened.send(Ok(welcome)));
                     }
-                    let ended = self.exchange_turns(turns, sender, lease).await;
+                    let ended = self.exchange_turns(turns, lease).await;
                     broken_since = clock::now();
                     match ended {
                         Ok(()) => return,
@@ -253,7 +269,7 @@ impl RemoteSession {
     }
 
     /// Whether [`close`](Self::close) was called. The server may not know yet.
-    fn is_close_requested(&self) -> bool {
+    pub(super) fn is_close_requested(&self) -> bool {
         matches!(*self.link.borrow(), LinkState::Closing | LinkState::Closed)
     }
 
@@ -278,42 +294,31 @@ impl RemoteSession {
         }
     }
 
-    async fn open(
-        &self,
-    ) -> std::result::Result<(Streaming<ServerTurn>, mpsc::Sender<ClientTurn>, Welcome), Status>
-    {
+    /// Opens the session: on a direct connection, or by gRPC if the server takes none.
+    async fn open(self: &Arc<Self>) -> std::result::Result<(SessionTurns, Welcome), Status> {
         self.renew_token();
-        let (sender, receiver) = mpsc::channel(TURNS_MAX);
-        let (locks, pins) = self.ledger().claims();
-        let hello = Hello {
-            federation: self.federation.clone(),
-            session: self.id.into_bytes().to_vec(),
-            client: Some(Holder::this_process().with_application().into()),
-            locks,
-            pins,
+        let (turns, welcome) = match self.connect_directly().await? {
+            Some(connection) => {
+                let (session, greeted, hello) =
+                    (Arc::clone(self), Arc::clone(&connection), self.hello());
+                let welcome = spawn_blocking(move || session.greet(&greeted, hello)).await;
+                (SessionTurns::Direct(connection), welcome.map_err(stopped)??)
+            }
+            None => self.attend(self.hello()).await?,
         };
-        let first = ClientTurn { hello: Some(hello), ..ClientTurn::default() };
-        // The channel is empty, so this cannot fail.
-        drop(sender.try_send(first));
-        let request = self.request(ReceiverStream::new(receiver));
-        let mut client = self.client.clone();
-        let opening = async {
-            let mut turns = client.attend(request).await?.into_inner();
-            let first = turns.message().await?.unwrap_or_default();
-            let welcome =
-                first.welcome.ok_or_else(|| Status::unknown("the server sent no welcome"))?;
-            Ok((turns, welcome))
-        };
-        let late = |_| Status::unavailable("the server sent no welcome in time");
-        let opened: std::result::Result<_, Status> =
-            tokio::time::timeout(self.patience(), opening).await.map_err(late)?;
-        let (turns, welcome) = opened?;
         // The server may have been restored from an older copy.
         self.answers.clear();
         self.head.store(welcome.head, Ordering::Release);
         self.log_room.store(welcome.log_room as usize, Ordering::Release);
         self.openings.fetch_add(1, Ordering::AcqRel);
         self.ledger().reopened(&welcome);
+        if let SessionTurns::Direct(connection) = &turns {
+            let lease = self.silence(Duration::from_millis(welcome.lease_ms.max(3)));
+            connection
+                .set_timeout(lease)
+                .map_err(|error| Status::unavailable(error.to_string()))?;
+            self.use_directly(connection);
+        }
         self.link.send_if_modified(|link| {
             let is_broken = *link == LinkState::Broken;
             if is_broken {
@@ -322,17 +327,62 @@ impl RemoteSession {
             is_broken
         });
         self.wake();
-        Ok((turns, sender, welcome))
+        Ok((turns, welcome))
     }
 
-    /// Sends and receives turns until the session is closed.
+    /// The session's first message, with its claims.
+    fn hello(&self) -> Hello {
+        let (locks, pins) = self.ledger().claims();
+        Hello {
+            federation: self.federation.clone(),
+            session: self.id.into_bytes().to_vec(),
+            client: Some(Holder::this_process().with_application().into()),
+            locks,
+            pins,
+        }
+    }
+
+    /// A direct connection; none if the server takes none, or gRPC is to say why it cannot be reached.
+    async fn connect_directly(
+        self: &Arc<Self>,
+    ) -> std::result::Result<Option<Arc<DirectConnection>>, Status> {
+        let (session, token) = (Arc::clone(self), self.token.lock().clone());
+        let connect = move || {
+            let wait = session.patience().min(CONNECT_MAX);
+            let certificate = session.certificate.as_deref();
+            DirectConnection::connect(&session.address, certificate, token.as_ref(), wait)
+        };
+        match spawn_blocking(connect).await.map_err(stopped)? {
+            Ok(connection) => Ok(Some(Arc::new(connection))),
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                Err(Status::unavailable("the server does not answer"))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Exchanges turns until the session is closed.
     async fn exchange_turns(
-        &self,
-        mut turns: Streaming<ServerTurn>,
-        sender: mpsc::Sender<ClientTurn>,
+        self: &Arc<Self>,
+        turns: SessionTurns,
         lease: Duration,
     ) -> std::result::Result<(), Status> {
-        let result = self.exchange_until_broken(&mut turns, &sender, lease).await;
+        let result = match turns {
+            SessionTurns::Direct(connection) => {
+                let (session, silence) = (Arc::clone(self), self.silence(lease));
+                let kept = spawn_blocking(move || session.keep_alive(&connection, silence));
+                Err(kept.await.unwrap_or_else(stopped))
+            }
+            SessionTurns::Called(turns, sender) => {
+                self.exchange_until_broken(turns, &sender, lease).await
+            }
+        };
+        self.note_broken();
+        result
+    }
+
+    /// Notes that no turns are exchanged any more.
+    pub(super) fn note_broken(&self) {
         self.link.send_if_modified(|link| match *link {
             LinkState::Open => {
                 *link = LinkState::Broken;
@@ -344,61 +394,11 @@ impl RemoteSession {
             }
             _ => false,
         });
-        result
     }
 
-    async fn exchange_until_broken(
-        &self,
-        turns: &mut Streaming<ServerTurn>,
-        sender: &mpsc::Sender<ClientTurn>,
-        lease: Duration,
-    ) -> std::result::Result<(), Status> {
-        let gone = || Status::unavailable("the server closed the session");
-        let mut last_turn = clock::now();
-        loop {
-            tokio::select! {
-                turn = turns.message() => {
-                    last_turn = clock::now();
-                    let turn = turn?.ok_or_else(gone)?;
-                    let mut ledger = self.ledger();
-                    turn.outcomes.into_iter().for_each(|outcome| ledger.settle(outcome));
-                }
-                () = self.queued.notified() => {
-                    if self.send_operations(sender).await? {
-                        // The server closes the stream when it has ended the session. Before that it may acknowledge
-                        // earlier turns: whoever leaves then may end before the goodbye is on its way.
-                        while matches!(turns.message().await, Ok(Some(_))) {}
-                        return Ok(());
-                    }
-                }
-                () = tokio::time::sleep(lease / 3) => {
-                    if last_turn.elapsed() > lease {
-                        return Err(Status::unavailable("the server was silent for a lease"));
-                    }
-                    sender.send(ClientTurn::default()).await.map_err(|_| gone())?;
-                }
-            }
-        }
-    }
-
-    /// Sends all queued operations, and the goodbye if the session is to be closed; returns whether it sent a goodbye.
-    async fn send_operations(
-        &self,
-        sender: &mpsc::Sender<ClientTurn>,
-    ) -> std::result::Result<bool, Status> {
-        loop {
-            let operations = self.ledger().next_operations();
-            let goodbye = operations.is_empty() && self.is_close_requested();
-            if operations.is_empty() && !goodbye {
-                return Ok(false);
-            }
-            let turn = ClientTurn { hello: None, operations, goodbye };
-            let gone = |_| Status::unavailable("the server closed the session");
-            sender.send(turn).await.map_err(gone)?;
-            if goodbye {
-                return Ok(true);
-            }
-        }
+    /// How long a server may be silent on a direct connection.
+    fn silence(&self, lease: Duration) -> Duration {
+        if self.has_alternatives { lease.min(self.patience).min(PING_AFTER) } else { lease }
     }
 
     /// Looks for the token again. Called for each connection.
@@ -422,28 +422,6 @@ impl std::fmt::Debug for RemoteSession {
     }
 }
 
-fn endpoint(address: &Address, options: &ConnectOptions) -> Result<Endpoint> {
-    let wrong = |error: tonic::transport::Error| Error::Invalid {
-        what: format!("invalid address {address}: {}", with_sources(&error)),
-    };
-    let endpoint = Endpoint::from_shared(address.endpoint()).map_err(wrong)?;
-    let endpoint = endpoint
-        .connect_timeout(options.patience.min(Duration::from_secs(10)))
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(PING_AFTER)
-        .keep_alive_while_idle(true);
-    let endpoint = if options.has_alternatives {
-        let silence = options.patience.min(PING_AFTER);
-        endpoint.http2_keep_alive_interval(silence).keep_alive_timeout(silence)
-    } else {
-        endpoint
-    };
-    if !address.is_encrypted {
-        return Ok(endpoint);
-    }
-    let mut tls = ClientTlsConfig::new().with_native_roots();
-    if let Some(pem) = &options.certificate {
-        tls = tls.ca_certificate(Certificate::from_pem(pem));
-    }
-    endpoint.tls_config(tls).map_err(wrong)
+fn stopped(error: JoinError) -> Status {
+    Status::internal(error.to_string())
 }

@@ -1,4 +1,5 @@
-//! Errors as messages, and back: in outcomes as such, elsewhere in the details of a gRPC status.
+//! Errors as messages, and back: in outcomes as such, elsewhere in the details of a gRPC status, which is a message itself in
+//! the turns of direct connections.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -42,6 +43,23 @@ pub(crate) fn status(failure: &Failure, text: String) -> Status {
         Some(Of::Internal(_)) | None => Code::Internal,
     };
     Status::with_details(code, text, failure.encode_to_vec().into())
+}
+
+/// The status of a call as a message of a turn.
+pub fn call_status(status: &Status) -> v1::CallStatus {
+    let failure = Some(status.details()).filter(|details| !details.is_empty());
+    v1::CallStatus {
+        code: status.code().into(),
+        text: status.message().to_owned(),
+        failure: failure.and_then(|details| Failure::decode(details).ok()),
+    }
+}
+
+impl From<v1::CallStatus> for Status {
+    fn from(status: v1::CallStatus) -> Self {
+        let details = status.failure.map_or_else(Vec::new, |failure| failure.encode_to_vec());
+        Status::with_details(Code::from(status.code), status.text, details.into())
+    }
 }
 
 /// Why the server refused a call; `None` if the status does not come from the server, so that it is not known whether

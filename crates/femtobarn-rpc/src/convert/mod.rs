@@ -15,7 +15,7 @@ mod rows;
 mod tests;
 
 pub use commit::published;
-pub use error::{failure_of, refusal, status_of};
+pub use error::{call_status, failure_of, refusal, status_of};
 pub use replication::{answers_of, rows_of};
 
 /// Decodes a UUID.

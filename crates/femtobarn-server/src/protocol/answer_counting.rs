@@ -26,7 +26,9 @@ pub fn counted(routes: Router, counts: Arc<RequestCounts>) -> Router {
 async fn count(State(counts): State<Arc<RequestCounts>>, request: Request, next: Next) -> Response {
     let answer = next.run(request).await;
     let kind = answer.headers().get(CONTENT_TYPE);
-    let is_call = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    let is_grpc = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+    // The beginning of a direct connection, which carries calls.
+    let is_call = is_grpc || answer.status() == StatusCode::SWITCHING_PROTOCOLS;
     let (protocol, error) = if is_call {
         (ClientProtocol::Grpc, error_of_call(answer.headers()))
     } else {
@@ -82,7 +84,12 @@ pub(super) fn kind_of_status(status: StatusCode) -> ErrorKind {
 
 /// The kind of error in the headers or trailers of a call; none if it succeeded, goes on, or was cancelled by its client.
 fn error_of_call(headers: &HeaderMap) -> Option<ErrorKind> {
-    Some(match Code::from_bytes(headers.get("grpc-status")?.as_bytes()) {
+    kind_of_code(Code::from_bytes(headers.get("grpc-status")?.as_bytes()))
+}
+
+/// The kind of error that a call ended with; none if it succeeded or was cancelled by its client.
+pub(super) fn kind_of_code(code: Code) -> Option<ErrorKind> {
+    Some(match code {
         Code::Ok | Code::Cancelled => return None,
         Code::NotFound => ErrorKind::NotFound,
         Code::AlreadyExists => ErrorKind::Exists,

@@ -23,7 +23,7 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -45,6 +45,12 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub is_encrypted: bool,
+}
+
+/// Keeps the slot of a connection, which HTTP and gRPC find in a request's extensions, while it carries another protocol.
+#[derive(Clone)]
+pub struct ConnectionClaim {
+    _open: mpsc::Sender<()>,
 }
 
 /// Serves a connection of `root://` to its end, elsewhere, and keeps its slot until then.
@@ -179,10 +185,20 @@ async fn serve_http(
     tls: Option<Arc<ServerConfig>>,
     router: Router,
 ) -> io::Result<()> {
-    let router = router.layer(Extension(Peer { address, is_encrypted: tls.is_some() }));
-    let Some(tls) = tls else { return serve_decrypted(stream, router).await };
-    let stream = timeout(FIRST_BYTE_WAIT, TlsAcceptor::from(tls).accept(stream)).await;
-    serve_decrypted(stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??, router).await
+    let (claim, mut claimed) = mpsc::channel(1);
+    let peer = Peer { address, is_encrypted: tls.is_some() };
+    let router = router.layer((Extension(peer), Extension(ConnectionClaim { _open: claim })));
+    let served = match tls {
+        None => serve_decrypted(stream, router).await,
+        Some(tls) => {
+            let stream = timeout(FIRST_BYTE_WAIT, TlsAcceptor::from(tls).accept(stream)).await;
+            let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+            serve_decrypted(stream.map_err(late)??, router).await
+        }
+    };
+    // Nothing is sent: it ends when the last claim does.
+    let _: Option<()> = claimed.recv().await;
+    served
 }
 
 async fn serve_decrypted(
@@ -196,6 +212,7 @@ async fn serve_decrypted(
         .header_read_timeout(FIRST_BYTE_WAIT)
         .max_buf_size(HEADER_BYTES_MAX);
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(FIRST_BYTE_WAIT));
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let service = TowerToHyperService::new(router);
+    let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     served.await.map_err(io::Error::other)
 }

@@ -136,7 +136,8 @@ impl Server {
         });
         let site = Arc::new(site(&state, &config, authenticator.clone()));
         let exports = Arc::clone(&state.logical.exports);
-        let remote = rpc::routes(state.federations.clone(), exports, authenticator.clone());
+        let counts = Arc::clone(&state.logical.request_counts);
+        let remote = rpc::routes(state.federations.clone(), exports, authenticator.clone(), counts);
         let files =
             Arc::new(file_site(&state, &config, authenticator.clone(), runtime.handle().clone())?);
         let pages = http::routes(site, Arc::clone(&files));

@@ -2,7 +2,8 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `session_stream`, `inquiries` | the streams of sessions; questions that come with their operations |
+//! | `direct` | connections that carry nothing but the turns of a session |
+//! | `session_stream`, `inquiries`, `turn_calls` | the streams of sessions; questions that come with their operations; calls in their turns |
 //! | `queries` | rows |
 //! | `mutations` | numbers, free space, tags, retention and transactions |
 //!
@@ -15,6 +16,7 @@ use axum::middleware::{Next, from_fn};
 use femtobarn_catalog::{Error, Result};
 use femtobarn_rpc::MESSAGE_BYTES_MAX;
 use femtobarn_rpc::convert::status_of;
+use femtobarn_rpc::turns::TURNS_PATH;
 use femtobarn_rpc::v1::catalogue_server::{Catalogue, CatalogueServer};
 use femtobarn_rpc::v1::{
     Answer, ChangeReply, ChangeRequest, ClientTurn, ListLocksReply, ListLocksRequest, PublishReply,
@@ -30,12 +32,16 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::auth::{Action, Authenticator, Identity};
 use crate::logical::catalogue::FederationService;
 use crate::logical::exports::Exports;
+use crate::logical::request_counts::{ClientProtocol, RequestCounts};
+use crate::protocol::answer_counting::kind_of_code;
 use crate::protocol::listener::Peer;
 
+mod direct;
 mod inquiries;
 mod mutations;
 mod queries;
 mod session_stream;
+mod turn_calls;
 
 /// The answers to a question.
 type AnswerStream = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<Answer, Status>>>;
@@ -54,6 +60,7 @@ struct ServiceState {
     /// They know how busy the server is.
     exports: Arc<Exports>,
     authenticator: Authenticator,
+    request_counts: Arc<RequestCounts>,
     blocking: Semaphore,
 }
 
@@ -62,6 +69,7 @@ pub fn routes(
     federations: Vec<Arc<FederationService>>,
     exports: Arc<Exports>,
     authenticator: Authenticator,
+    request_counts: Arc<RequestCounts>,
 ) -> axum::Router {
     let by_name = federations.into_iter().map(|service| (service.name().to_owned(), service));
     let endpoint = Service {
@@ -69,15 +77,20 @@ pub fn routes(
             federations: by_name.collect(),
             exports,
             authenticator,
+            request_counts,
             blocking: Semaphore::new(BLOCKING_MAX),
         }),
     };
     // A route without a fallback: HTTP answers all other paths.
     let path = format!("/{}/{{*method}}", CatalogueServer::<Service>::NAME);
+    let direct = axum::routing::get(direct::begin).with_state(endpoint.clone());
     let server = CatalogueServer::new(endpoint)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    axum::Router::new().route_service(&path, server).layer(from_fn(refuse_open_tokens))
+    axum::Router::new()
+        .route_service(&path, server)
+        .route(TURNS_PATH, direct)
+        .layer(from_fn(refuse_open_tokens))
 }
 
 /// Refuses a token that was sent unencrypted, even if it is valid, so that no client relies on that.
@@ -132,6 +145,24 @@ impl Service {
         }
     }
 
+    /// The answers to a question of a caller.
+    async fn answers(
+        &self,
+        metadata: &MetadataMap,
+        question: Question,
+    ) -> std::result::Result<Vec<Answer>, Status> {
+        let (service, _) = self.admit(metadata, &question.federation, Action::Read)?;
+        let answers = queries::answers(self, service, question).await;
+        answers.map_err(|error| status_of(&error))
+    }
+
+    /// Counts a call on a direct connection that ended with this status.
+    fn count_failure(&self, status: &Status) {
+        if let Some(kind) = kind_of_code(status.code()) {
+            self.state.request_counts.count_error(ClientProtocol::Grpc, kind);
+        }
+    }
+
     /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads.
     async fn blocking<T: Send + 'static>(
         &self,
@@ -161,9 +192,7 @@ impl Catalogue for Service {
         request: Request<Question>,
     ) -> std::result::Result<Response<Self::LookUpStream>, Status> {
         let (metadata, _, question) = request.into_parts();
-        let (service, _) = self.admit(&metadata, &question.federation, Action::Read)?;
-        let answers = queries::answers(self, service, question).await;
-        let answers = answers.map_err(|error| status_of(&error))?;
+        let answers = self.answers(&metadata, question).await?;
         let answers: Vec<_> = answers.into_iter().map(Ok).collect();
         Ok(Response::new(tokio_stream::iter(answers)))
     }

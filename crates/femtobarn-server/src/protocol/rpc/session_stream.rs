@@ -1,4 +1,4 @@
-//! The stream of a session: turns from a client, and turns to it.
+//! The stream of a session: turns from a client, and turns to it, by gRPC or on a direct connection.
 //!
 //! The operations of a turn are executed in order. Outcomes that are known at once are sent in one turn; those of waits
 //! follow when they are known.
@@ -6,6 +6,7 @@
 //! Back-pressure: a client that does not read its turns is not read from either, and a session whose client is silent
 //! for a lease ends. So each holds no more than a few turns of memory.
 
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,10 +18,13 @@ use femtobarn_rpc::v1::operation::Kind;
 use femtobarn_rpc::v1::{self, ClientTurn, Hello, ServerTurn};
 use femtobarn_rpc::{TURN_OPERATIONS_MAX, v1::Operation as Message};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_stream::Stream;
+use tonic::metadata::MetadataMap;
 use tonic::{Request, Status, Streaming};
 
 use super::inquiries::Inquiries;
+use super::turn_calls::TurnCalls;
 use super::{Service, queries};
 use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{
@@ -31,21 +35,58 @@ use crate::logical::catalogue::{
 const TURNS_MAX: usize = 4;
 /// The longest wait for the hello of a new stream.
 const HELLO_MAX: Duration = Duration::from_secs(10);
+/// The longest wait for a client to take the reason why its stream ends.
+const END_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a name in a client's own account of itself, at most.
 const NAME_BYTES_MAX: usize = 256;
 /// Questions of one operation at most.
 const QUESTIONS_MAX: usize = 16;
 
-/// The turns to a client.
+/// The turns from and to a client.
+pub(super) trait Turns: Send {
+    /// Whether turns may have calls. Then the client takes what it is sent for the acknowledgement of its turns.
+    const HAS_CALLS: bool;
+
+    /// The next turn of the client; none at the end. No turn is lost if the future is dropped.
+    fn next(&mut self) -> impl Future<Output = StatusResult<Option<ClientTurn>>> + Send;
+
+    /// Sends a turn, or why the stream ends.
+    fn send(
+        &mut self,
+        turn: StatusResult<ServerTurn>,
+    ) -> impl Future<Output = StatusResult<()>> + Send;
+}
+
+type StatusResult<T> = std::result::Result<T, Status>;
+
+/// The turns to a client by gRPC.
 pub struct ServerTurns {
-    receiver: mpsc::Receiver<std::result::Result<ServerTurn, Status>>,
+    receiver: mpsc::Receiver<StatusResult<ServerTurn>>,
 }
 
 impl Stream for ServerTurns {
-    type Item = std::result::Result<ServerTurn, Status>;
+    type Item = StatusResult<ServerTurn>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.receiver.poll_recv(context)
+    }
+}
+
+/// The turns of a call by gRPC.
+struct CalledTurns {
+    turns: Streaming<ClientTurn>,
+    sender: mpsc::Sender<StatusResult<ServerTurn>>,
+}
+
+impl Turns for CalledTurns {
+    const HAS_CALLS: bool = false;
+
+    async fn next(&mut self) -> StatusResult<Option<ClientTurn>> {
+        self.turns.message().await
+    }
+
+    async fn send(&mut self, turn: StatusResult<ServerTurn>) -> StatusResult<()> {
+        self.sender.send(turn).await.map_err(|_| Status::cancelled("the client is gone"))
     }
 }
 
@@ -56,49 +97,63 @@ impl Stream for ServerTurns {
 pub(super) async fn open(
     endpoint: &Service,
     request: Request<Streaming<ClientTurn>>,
-) -> std::result::Result<ServerTurns, Status> {
-    let (metadata, _, mut turns) = request.into_parts();
+) -> StatusResult<ServerTurns> {
+    let (metadata, _, turns) = request.into_parts();
+    let (sender, receiver) = mpsc::channel(TURNS_MAX);
+    let mut turns = CalledTurns { turns, sender };
+    let opened = welcome(endpoint, &metadata, &mut turns).await?;
+    tokio::spawn(SessionStream::new(endpoint, metadata, opened, turns).run());
+    Ok(ServerTurns { receiver })
+}
+
+/// Serves a session on a direct connection to its end.
+pub(super) async fn serve(endpoint: &Service, metadata: MetadataMap, mut turns: impl Turns) {
+    match welcome(endpoint, &metadata, &mut turns).await {
+        Ok(opened) => SessionStream::new(endpoint, metadata, opened, turns).run().await,
+        Err(status) => {
+            endpoint.count_failure(&status);
+            drop(timeout(HELLO_MAX, turns.send(Err(status))).await);
+        }
+    }
+}
+
+/// A session that was opened, its stream's number, and its federation.
+type OpenedSession = (Arc<FederationService>, Arc<CatalogueSession>, u64);
+
+/// Receives the hello, opens or resumes the session, and sends the welcome.
+async fn welcome(
+    endpoint: &Service,
+    metadata: &MetadataMap,
+    turns: &mut impl Turns,
+) -> StatusResult<OpenedSession> {
     let silent = |_| Status::deadline_exceeded("no hello came in time");
-    let first = tokio::time::timeout(HELLO_MAX, turns.message()).await.map_err(silent)??;
-    let first = first.unwrap_or_default();
+    let first = timeout(HELLO_MAX, turns.next()).await.map_err(silent)??.unwrap_or_default();
     let hello =
         first.hello.ok_or_else(|| Status::invalid_argument("the first message must be a hello"))?;
-    let (service, identity) = endpoint.admit(&metadata, &hello.federation, Action::Read)?;
+    let (service, identity) = endpoint.admit(metadata, &hello.federation, Action::Read)?;
     let path = format!("/{}", service.name());
     let may_write = identity.may(Action::Modify, path.as_bytes());
     let claims = claims_of(hello, &identity, may_write).map_err(|error| status_of(&error))?;
-    let welcome = service.open_session(claims).await.map_err(|error| status_of(&error))?;
-    let (sender, receiver) = mpsc::channel(TURNS_MAX);
-    let stream = SessionStream {
-        service,
-        session: welcome.session,
-        generation: welcome.generation,
-        turns,
-        sender,
-        inquiries: Inquiries::default(),
-    };
+    let opened = service.open_session(claims).await.map_err(|error| status_of(&error))?;
     let lost = |(owner, target): &(u64, LockTarget)| v1::Held {
         owner: *owner,
         target: Some((*target).into()),
         ..v1::Held::default()
     };
-    let first = ServerTurn {
-        welcome: Some(v1::Welcome {
-            uuid: stream.service.catalog().uuid().into_bytes().to_vec(),
-            name: stream.service.catalog().name().to_owned(),
-            read_only: stream.service.is_read_only() || !may_write,
-            head: welcome.head.0,
-            lease_ms: u64::try_from(stream.service.lease().as_millis()).unwrap_or(u64::MAX),
-            lost_locks: welcome.lost_locks.iter().map(lost).collect(),
-            lost_pins: welcome.lost_pins.iter().map(|csn| csn.0).collect(),
-            log_room: LOGGED_COMMIT_BYTES_MAX as u64,
-        }),
-        outcomes: vec![],
+    let welcome = v1::Welcome {
+        uuid: service.catalog().uuid().into_bytes().to_vec(),
+        name: service.catalog().name().to_owned(),
+        read_only: service.is_read_only() || !may_write,
+        head: opened.head.0,
+        lease_ms: u64::try_from(service.lease().as_millis()).unwrap_or(u64::MAX),
+        lost_locks: opened.lost_locks.iter().map(lost).collect(),
+        lost_pins: opened.lost_pins.iter().map(|csn| csn.0).collect(),
+        log_room: LOGGED_COMMIT_BYTES_MAX as u64,
     };
-    // The channel is empty, so this cannot fail.
-    drop(stream.sender.try_send(Ok(first)));
-    tokio::spawn(stream.run());
-    Ok(ServerTurns { receiver })
+    let first = ServerTurn { welcome: Some(welcome), ..ServerTurn::default() };
+    // Whether it arrives shows when the next turn is received.
+    drop(turns.send(Ok(first)).await);
+    Ok((service, opened.session, opened.generation))
 }
 
 fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<SessionClaims> {
@@ -148,16 +203,29 @@ impl From<Status> for StreamFailure {
 }
 
 /// The two streams of turns between a client and its session.
-struct SessionStream {
+struct SessionStream<T> {
     service: Arc<FederationService>,
     session: Arc<CatalogueSession>,
     generation: u64,
-    turns: Streaming<ClientTurn>,
-    sender: mpsc::Sender<std::result::Result<ServerTurn, Status>>,
+    turns: T,
     inquiries: Inquiries,
+    calls: TurnCalls,
 }
 
-impl SessionStream {
+impl<T: Turns> SessionStream<T> {
+    fn new(endpoint: &Service, metadata: MetadataMap, opened: OpenedSession, turns: T) -> Self {
+        let (service, session, generation) = opened;
+        let calls = TurnCalls::new(endpoint.clone(), metadata);
+        SessionStream {
+            service,
+            session,
+            generation,
+            turns,
+            inquiries: Inquiries::default(),
+            calls,
+        }
+    }
+
     async fn run(mut self) {
         match self.exchange_turns().await {
             Ok(()) => self.service.end(&self.session),
@@ -166,8 +234,9 @@ impl SessionStream {
                     StreamFailure::Closed(status) => (true, status),
                     StreamFailure::Silent(status) => (false, status),
                 };
-                drop(self.sender.try_send(Err(status)));
                 self.service.lose(&self.session, self.generation, is_closed);
+                // A client that does not read it has gone, or falls silent now.
+                drop(timeout(END_MAX, self.turns.send(Err(status))).await);
             }
         }
     }
@@ -179,27 +248,36 @@ impl SessionStream {
     async fn exchange_turns(&mut self) -> std::result::Result<(), StreamFailure> {
         loop {
             let lease = self.service.lease();
-            let reply = tokio::select! {
-                turn = tokio::time::timeout(lease, self.turns.message()) => {
+            let mut reply = ServerTurn::default();
+            tokio::select! {
+                turn = timeout(lease, self.turns.next()), if self.calls.has_room() => {
                     let silent = |_| StreamFailure::silent("the client was silent for a lease");
                     let broken = || Status::cancelled("the client is gone");
-                    let turn = turn.map_err(silent)??.ok_or_else(broken)?;
-                    let is_last = turn.goodbye;
+                    let mut turn = turn.map_err(silent)??.ok_or_else(broken)?;
+                    let (is_last, calls) = (turn.goodbye, std::mem::take(&mut turn.calls));
+                    let has_more = !(turn.operations.is_empty() && calls.is_empty());
+                    if !(calls.is_empty() || T::HAS_CALLS) {
+                        return Err(Status::unimplemented("calls in a turn by gRPC").into());
+                    }
                     let outcomes = self.operate(turn).map_err(|error| status_of(&error))?;
                     if is_last {
                         return Ok(());
                     }
-                    outcomes
+                    self.calls.begin(calls);
+                    reply.outcomes = self.settle(outcomes);
+                    if T::HAS_CALLS && has_more && reply.outcomes.is_empty() {
+                        continue;
+                    }
                 }
                 outcomes = self.session.outcomes(self.generation) => {
-                    outcomes.map_err(|error| status_of(&error))?
+                    let outcomes = outcomes.map_err(|error| status_of(&error))?;
+                    reply.outcomes = self.settle(outcomes);
                 }
+                replied = self.calls.next() => reply.replies.push(replied),
             };
-            let reply = ServerTurn { welcome: None, outcomes: self.settle(reply) };
             // An empty turn acknowledges the client's turn.
-            let sent = tokio::time::timeout(lease, self.sender.send(Ok(reply))).await;
-            let gone = |_| Status::cancelled("the client is gone");
-            sent.map_err(|_| StreamFailure::silent("the client reads no turns"))?.map_err(gone)?;
+            let sent = timeout(lease, self.turns.send(Ok(reply))).await;
+            sent.map_err(|_| StreamFailure::silent("the client reads no turns"))??;
         }
     }
 

@@ -3,6 +3,7 @@
 mod commits;
 mod counted;
 mod creating;
+mod direct;
 mod engine;
 mod fencing;
 mod hostile;
@@ -21,11 +22,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn};
+use axum::response::IntoResponse;
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, ContainerId, Csn, DatabaseId, DatabaseState,
     EnvelopeRange, LocalCatalogue, NewContainer, NewDatabase, NewVersion, Result,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_rpc::turns::TURNS_PATH;
 use femtobarn_server::auth::Authenticator;
 use femtobarn_server::logical::catalogue::FederationService;
 use femtobarn_server::protocol::rpc;
@@ -36,6 +42,16 @@ use uuid::Uuid;
 /// Longer than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 
+/// The ways to a server's catalogue.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Routes {
+    All,
+    /// As of a server that knows no direct connections.
+    Grpc,
+    /// Direct connections alone.
+    Direct,
+}
+
 /// A federation in a folder, with the database `run7` and the container `events`, and its server.
 struct Stage {
     folder: TempDir,
@@ -43,6 +59,7 @@ struct Stage {
     /// The time after which a session ends once its connection was closed.
     grace: Duration,
     authenticator: Authenticator,
+    routes: Routes,
     port: u16,
     server: Option<(Runtime, Arc<FederationService>)>,
     database: DatabaseId,
@@ -54,6 +71,14 @@ impl Stage {
         Self::with(LONG, Authenticator::open())
     }
 
+    fn routed(routes: Routes) -> Self {
+        let mut stage = Self::new();
+        stage.stop();
+        stage.routes = routes;
+        stage.start();
+        stage
+    }
+
     fn with(lease: Duration, authenticator: Authenticator) -> Self {
         Self::with_grace(lease, lease, authenticator)
     }
@@ -63,9 +88,17 @@ impl Stage {
         let catalog = LocalCatalogue::create(&folder.path().join("test.fed"), "test").unwrap();
         let (database, container) = begin(&catalog);
         drop(catalog);
-        let server = None;
-        let mut stage =
-            Stage { folder, lease, grace, authenticator, port: 0, server, database, container };
+        let mut stage = Stage {
+            folder,
+            lease,
+            grace,
+            authenticator,
+            routes: Routes::All,
+            port: 0,
+            server: None,
+            database,
+            container,
+        };
         stage.start();
         stage
     }
@@ -83,7 +116,22 @@ impl Stage {
         let served = Arc::new(served.with_grace(self.grace));
         let runtime = Runtime::new().unwrap();
         let authenticator = self.authenticator.clone();
-        let router = rpc::routes(vec![served.clone()], Arc::default(), authenticator);
+        let router =
+            rpc::routes(vec![served.clone()], Arc::default(), authenticator, Arc::default());
+        let routes = self.routes;
+        let is_there = move |path: &str| match routes {
+            Routes::All => true,
+            Routes::Grpc => path != TURNS_PATH,
+            Routes::Direct => path == TURNS_PATH,
+        };
+        let route = move |request: Request, next: Next| async move {
+            if is_there(request.uri().path()) {
+                next.run(request).await
+            } else {
+                StatusCode::NOT_FOUND.into_response()
+            }
+        };
+        let router = router.layer(from_fn(route));
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             axum::serve(listener, router).await.unwrap();

@@ -1,0 +1,100 @@
+//! One attempt of a call: on the session's direct connection, or by gRPC if it has none or the answer may be long.
+
+use tonic::{Response, Status};
+
+use super::session::RemoteSession;
+use crate::v1::call::Of;
+use crate::v1::question::Of as Asked;
+use crate::v1::reply::Of as Replied;
+use crate::v1::{Answer, ChangeReply, ChangeRequest, PublishReply, PublishRequest, Question};
+
+/// Answers to one look-up at most, so that no server can fill the client's memory.
+const ANSWERS_MAX: usize = 100_000;
+
+impl RemoteSession {
+    /// Asks a question.
+    ///
+    /// # Errors
+    /// The call's [`Status`].
+    pub(super) async fn send_question(&self, question: Question) -> Result<Vec<Answer>, Status> {
+        let direct = self.direct().filter(|_| question.of.as_ref().is_some_and(has_short_answer));
+        if let Some(connection) = direct {
+            return match self.call_directly(&connection, Of::LookUp(question))? {
+                Replied::LookUp(answers) => Ok(answers.answers),
+                _ => Err(other_reply()),
+            };
+        }
+        let mut stream = self.client.clone().look_up(self.request(question)).await?.into_inner();
+        let mut answers = Vec::new();
+        while let Some(answer) = stream.message().await? {
+            if answers.len() >= ANSWERS_MAX {
+                return Err(Status::out_of_range("the answer is too long"));
+            }
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
+    /// Makes a change.
+    ///
+    /// # Errors
+    /// The call's [`Status`].
+    pub(super) async fn send_change(&self, change: ChangeRequest) -> Result<ChangeReply, Status> {
+        let Some(connection) = self.direct() else {
+            return self
+                .client
+                .clone()
+                .change(self.request(change))
+                .await
+                .map(Response::into_inner);
+        };
+        match self.call_directly(&connection, Of::Change(change))? {
+            Replied::Change(reply) => Ok(reply),
+            _ => Err(other_reply()),
+        }
+    }
+
+    /// Publishes a transaction.
+    ///
+    /// # Errors
+    /// The call's [`Status`].
+    pub(super) async fn send_commit(
+        &self,
+        publish: PublishRequest,
+    ) -> Result<PublishReply, Status> {
+        let Some(connection) = self.direct() else {
+            return self
+                .client
+                .clone()
+                .publish(self.request(publish))
+                .await
+                .map(Response::into_inner);
+        };
+        match self.call_directly(&connection, Of::Publish(publish))? {
+            Replied::Publish(reply) => Ok(reply),
+            _ => Err(other_reply()),
+        }
+    }
+}
+
+/// Whether a question is answered by few rows, and without a wait for anything but the server's disk.
+fn has_short_answer(of: &Asked) -> bool {
+    !matches!(
+        of,
+        Asked::Databases(_)
+            | Asked::Containers(_)
+            | Asked::NewestVersions(_)
+            | Asked::Versions(_)
+            | Asked::Classes(_)
+            | Asked::LinkTargets(_)
+            | Asked::History(_)
+            | Asked::Tags(_)
+            | Asked::RowsSince(_)
+            | Asked::RowsOfDatabase(_)
+    )
+}
+
+/// It is not known what the server has done.
+fn other_reply() -> Status {
+    Status::unknown("the server replied to another call")
+}

@@ -1,0 +1,190 @@
+//! A direct connection: the turns of one opening of a session, and the calls in them that have no reply yet.
+//!
+//! Invariants:
+//! 1. A connection that is lost stays so. Then no operation is taken from the session's queue for it, and no outcome that it
+//!    brought is believed: the session's next opening has made its claims without them.
+//! 2. One thread at a time sends, and one receives.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::oneshot;
+use tonic::Status;
+use tonic::metadata::{Ascii, MetadataValue};
+
+use super::address::Address;
+use super::direct_socket::{DirectSocket, READ_BYTES};
+use crate::turns::{TURNS_PATH, TURNS_PROTOCOL, TurnDecoder};
+use crate::v1::{CallStatus, Reply, ServerTurn};
+
+/// Bytes of the head of the answer that begins a connection.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// A connection that carries nothing but turns.
+#[derive(Debug)]
+pub(super) struct DirectConnection {
+    socket: DirectSocket,
+    sending: Mutex<()>,
+    decoder: Mutex<TurnDecoder>,
+    is_lost: AtomicBool,
+    /// Turns that have arrived.
+    received: AtomicU64,
+    calls: Mutex<PendingCalls>,
+    /// Why the server ends it, if it says so.
+    end: Mutex<Option<CallStatus>>,
+}
+
+#[derive(Debug, Default)]
+struct PendingCalls {
+    last_number: u64,
+    replies: HashMap<u64, oneshot::Sender<Reply>>,
+}
+
+impl DirectConnection {
+    /// Connects to a server with the caller's token.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::TimedOut`] if the server does not answer in time; [`ErrorKind::Unsupported`] if it takes no
+    /// direct connections from this caller; else those of the system and of TLS.
+    pub(super) fn connect(
+        address: &Address,
+        certificate: Option<&[u8]>,
+        token: Option<&MetadataValue<Ascii>>,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        let socket = DirectSocket::connect(address, certificate, timeout)?;
+        let mut request = format!(
+            "GET {TURNS_PATH} HTTP/1.1\r\nHost: {}:{}\r\nConnection: Upgrade\r\nUpgrade: {TURNS_PROTOCOL}\r\n",
+            address.host, address.port
+        );
+        if let Some(token) = token.and_then(|token| token.to_str().ok()) {
+            request.push_str(&format!("Authorization: {token}\r\n"));
+        }
+        request.push_str("\r\n");
+        socket.write(request.as_bytes())?;
+        let mut decoder = TurnDecoder::default();
+        decoder.push(&first_bytes(&socket)?);
+        Ok(DirectConnection {
+            socket,
+            sending: Mutex::default(),
+            decoder: Mutex::new(decoder),
+            is_lost: AtomicBool::new(false),
+            received: AtomicU64::new(0),
+            calls: Mutex::default(),
+            end: Mutex::default(),
+        })
+    }
+
+    /// Limits how long the server may be silent while a thread waits for it.
+    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.socket.set_timeout(timeout)
+    }
+
+    /// Begins to send: turns arrive in the order in which threads hold this.
+    pub(super) fn begin_to_send(&self) -> MutexGuard<'_, ()> {
+        self.sending.lock()
+    }
+
+    /// Sends bytes of turns, while `_sending` is held.
+    pub(super) fn send(&self, bytes: &[u8], _sending: &MutexGuard<'_, ()>) -> io::Result<()> {
+        self.socket.write(bytes)
+    }
+
+    /// Waits for the next turn, and hands it to its calls what it has for them. Only one thread may do so at a time.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::TimedOut`] if none comes in time, and [`ErrorKind::UnexpectedEof`] at the end of the
+    /// connection, which [`end`](Self::end) may explain; else those of the system, of TLS and of turns.
+    pub(super) fn receive(&self) -> io::Result<ServerTurn> {
+        let mut decoder = self.decoder.lock();
+        loop {
+            if let Some(mut turn) = decoder.next_turn::<ServerTurn>().map_err(io::Error::other)? {
+                self.received.fetch_add(1, Ordering::AcqRel);
+                self.settle(std::mem::take(&mut turn.replies));
+                if turn.end.is_some() {
+                    *self.end.lock() = turn.end;
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                return Ok(turn);
+            }
+            let mut bytes = [0; READ_BYTES];
+            match self.socket.read(&mut bytes)? {
+                0 => return Err(ErrorKind::UnexpectedEof.into()),
+                count => decoder.push(&bytes[..count]),
+            }
+        }
+    }
+
+    /// Why the server has ended the connection, if it said so.
+    pub(super) fn end(&self) -> Option<Status> {
+        self.end.lock().clone().map(Status::from)
+    }
+
+    /// The number of turns that have arrived.
+    pub(super) fn received(&self) -> u64 {
+        self.received.load(Ordering::Acquire)
+    }
+
+    /// Notes a call that is about to be sent. Returns its number, and the channel that receives its reply, or is closed when
+    /// the connection is lost.
+    pub(super) fn begin_call(&self) -> (u64, oneshot::Receiver<Reply>) {
+        let (reply, replied) = oneshot::channel();
+        let mut calls = self.calls.lock();
+        calls.last_number += 1;
+        let number = calls.last_number;
+        if !self.is_lost() {
+            calls.replies.insert(number, reply);
+        }
+        (number, replied)
+    }
+
+    fn settle(&self, replies: Vec<Reply>) {
+        for reply in replies {
+            let waiting = self.calls.lock().replies.remove(&reply.number);
+            if let Some(waiting) = waiting {
+                // A caller that has stopped waiting does not need it.
+                drop(waiting.send(reply));
+            }
+        }
+    }
+
+    /// See [`DirectSocket::is_closed_within`].
+    pub(super) fn is_closed_within(&self, wait: Duration) -> bool {
+        self.socket.is_closed_within(wait)
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
+    }
+
+    /// Ends the connection; its calls have no reply.
+    pub(super) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+        self.socket.shut_down();
+        self.calls.lock().replies.clear();
+    }
+}
+
+/// The bytes that have arrived behind the head of the server's answer.
+fn first_bytes(socket: &DirectSocket) -> io::Result<Vec<u8>> {
+    let mut received = vec![];
+    loop {
+        let mut bytes = [0; 1024];
+        match socket.read(&mut bytes)? {
+            0 => return Err(ErrorKind::UnexpectedEof.into()),
+            count => received.extend_from_slice(&bytes[..count]),
+        }
+        let end = received.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        match end {
+            Some(_) if !received.starts_with(b"HTTP/1.1 101 ") => {
+                return Err(ErrorKind::Unsupported.into());
+            }
+            Some(end) => return Ok(received.split_off(end + 4)),
+            None if received.len() > HEAD_BYTES_MAX => return Err(ErrorKind::InvalidData.into()),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The socket of a direct connection, plain or with TLS, for threads that block.
+//!
+//! **Invariant:** TLS is not locked while a thread waits for the socket, so that one thread can write while another one
+//! reads.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::clock;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::address::Address;
+
+/// Bytes that are read at once.
+pub(super) const READ_BYTES: usize = 16 << 10;
+
+/// A connected socket. One thread at a time may write, and one may read.
+#[derive(Debug)]
+pub(super) struct DirectSocket {
+    socket: TcpStream,
+    tls: Option<Mutex<ClientConnection>>,
+}
+
+impl DirectSocket {
+    /// Connects to a server, and agrees on TLS if its address says so.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::TimedOut`] if the server does not answer in time; else those of the system and of TLS.
+    pub(super) fn connect(
+        address: &Address,
+        certificate: Option<&[u8]>,
+        timeout: Duration,
+    ) -> io::Result<Self> {
+        let host = address.host.trim_start_matches('[').trim_end_matches(']');
+        let mut socket = connect(host, address.port, timeout)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
+        if !address.is_encrypted {
+            return Ok(DirectSocket { socket, tls: None });
+        }
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        let mut tls = ClientConnection::new(Arc::new(tls_config(certificate)?), name)
+            .map_err(io::Error::other)?;
+        tls.set_buffer_limit(None);
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket).map_err(timed_out)?;
+        }
+        Ok(DirectSocket { socket, tls: Some(Mutex::new(tls)) })
+    }
+
+    /// Limits each later call of [`read`](Self::read) and [`write`](Self::write).
+    pub(super) fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(timeout))?;
+        self.socket.set_write_timeout(Some(timeout))
+    }
+
+    /// Writes all bytes.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::TimedOut`] if the server takes none of them in time; else those of the system.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = &self.tls else {
+            return (&self.socket).write_all(bytes).map_err(timed_out);
+        };
+        let mut encrypted = vec![];
+        {
+            let mut tls = tls.lock();
+            tls.writer().write_all(bytes)?;
+            while tls.wants_write() {
+                tls.write_tls(&mut encrypted)?;
+            }
+        }
+        (&self.socket).write_all(&encrypted).map_err(timed_out)
+    }
+
+    /// Reads what has arrived, or waits for it; 0 at the end.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::TimedOut`] if nothing arrives in time; else those of the system and of TLS.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(tls) = &self.tls else { return self.read_socket(buffer) };
+        loop {
+            match tls.lock().reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            let mut encrypted = [0; READ_BYTES];
+            let count = self.read_socket(&mut encrypted)?;
+            if count == 0 {
+                return Ok(0);
+            }
+            let (mut left, mut tls) = (&encrypted[..count], tls.lock());
+            while !left.is_empty() {
+                tls.read_tls(&mut left)?;
+                tls.process_new_packets().map_err(io::Error::other)?;
+            }
+        }
+    }
+
+    fn read_socket(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (&self.socket).read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => return other.map_err(timed_out),
+            }
+        }
+    }
+
+    /// Waits until the server closes the connection, at most for `wait`; returns whether it did. What arrives
+    /// meanwhile wakes only the thread that reads it.
+    pub(super) fn is_closed_within(&self, wait: Duration) -> bool {
+        let closed = PollFlags::from_bits_retain(libc::POLLRDHUP);
+        let wait = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);
+        match poll(&mut [PollFd::new(self.socket_fd(), closed)], wait) {
+            Ok(count) => count > 0,
+            // A signal ends the wait early, which does no harm.
+            Err(error) => error != nix::errno::Errno::EINTR,
+        }
+    }
+
+    fn socket_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.socket)
+    }
+
+    /// Ends the connection, and with it all reads and writes.
+    pub(super) fn shut_down(&self) {
+        // It fails if the connection is closed already.
+        drop(self.socket.shutdown(Shutdown::Both));
+    }
+}
+
+fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let deadline = clock::now() + timeout;
+    let mut failure = io::Error::new(ErrorKind::NotFound, "the host name has no address");
+    for address in (host, port).to_socket_addrs()? {
+        let left = deadline.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// The system calls a socket's time-out "would block".
+fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
+/// TLS as the client's gRPC has it, but for HTTP/1.1, which direct connections begin with.
+fn tls_config(certificate: Option<&[u8]>) -> io::Result<ClientConfig> {
+    let mut trusted = RootCertStore::empty();
+    trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let given = certificate.into_iter().flat_map(CertificateDer::pem_slice_iter);
+    trusted.add_parsable_certificates(given.filter_map(Result::ok));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(trusted)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

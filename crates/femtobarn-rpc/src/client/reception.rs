@@ -1,0 +1,254 @@
+//! Which thread reads a session's direct connection: one of those that wait for an answer, for all of them. So a lone caller
+//! reads its answer itself, and no other thread wakes.
+//!
+//! Invariant: while threads wait and the session has a direct connection, one of them reads it, or was woken to.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tonic::Status;
+
+use super::direct::DirectConnection;
+use super::session::RemoteSession;
+use crate::turns::turn_bytes;
+use crate::v1::call::Of;
+use crate::v1::reply::Of as Replied;
+use crate::v1::{Call, ClientTurn, Hello, Welcome};
+
+/// The reading of a session's turns.
+#[derive(Debug, Default)]
+pub(super) struct Reception {
+    /// None while the session is broken, or its turns come by gRPC.
+    connection: Option<Arc<DirectConnection>>,
+    is_read: bool,
+    /// Threads that wait while another one reads.
+    waiting: Vec<Thread>,
+}
+
+/// Wakes a thread whose answer has come.
+struct WaitingThread(Thread);
+
+impl Wake for WaitingThread {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+impl Reception {
+    /// Wakes a thread that waits, if it is to read.
+    fn pass_on(&mut self) {
+        if !self.is_read
+            && self.connection.is_some()
+            && let Some(next) = self.waiting.pop()
+        {
+            next.unpark();
+        }
+    }
+}
+
+impl RemoteSession {
+    /// The session's direct connection, if it has one.
+    pub(super) fn direct(&self) -> Option<Arc<DirectConnection>> {
+        self.reception.lock().connection.clone()
+    }
+
+    /// Opens the session on a direct connection, which callers do not use yet.
+    ///
+    /// # Errors
+    /// The [`Status`] that the server ends it with, or one that is temporary.
+    pub(super) fn greet(
+        &self,
+        connection: &DirectConnection,
+        hello: Hello,
+    ) -> std::result::Result<Welcome, Status> {
+        let lost = |error: std::io::Error| Status::unavailable(error.to_string());
+        let first = ClientTurn { hello: Some(hello), ..ClientTurn::default() };
+        let first = turn_bytes(&first).map_err(|error| Status::out_of_range(error.to_string()))?;
+        connection.send(&first, &connection.begin_to_send()).map_err(lost)?;
+        let first = connection
+            .receive()
+            .map_err(|error| connection.end().unwrap_or_else(|| lost(error)))?;
+        first.welcome.ok_or_else(|| Status::unknown("the server sent no welcome"))
+    }
+
+    /// Makes a connection that of the session.
+    pub(super) fn use_directly(&self, connection: &Arc<DirectConnection>) {
+        let mut reception = self.reception.lock();
+        reception.connection = Some(Arc::clone(connection));
+        reception.pass_on();
+    }
+
+    /// Gives up a connection. Operations without an outcome are sent again when the session is open again.
+    pub(super) fn lose(&self, connection: &Arc<DirectConnection>) {
+        connection.lose();
+        {
+            let mut reception = self.reception.lock();
+            let is_current = |it: &mut Arc<DirectConnection>| Arc::ptr_eq(it, connection);
+            reception.connection.take_if(is_current);
+        }
+        self.note_broken();
+    }
+
+    /// Sends the queued operations on a direct connection.
+    pub(super) fn send_queued(&self, connection: &Arc<DirectConnection>) {
+        self.send_directly(connection, vec![]);
+    }
+
+    /// Sends the queued operations, and then `bytes` of further turns.
+    fn send_directly(&self, connection: &Arc<DirectConnection>, bytes: Vec<u8>) {
+        // The connection of a forked child is its parent's.
+        if !self.is_of_this_process() {
+            return;
+        }
+        let sending = connection.begin_to_send();
+        let mut turns = vec![];
+        loop {
+            let operations = {
+                let mut ledger = self.ledger();
+                if connection.is_lost() {
+                    return;
+                }
+                ledger.next_operations()
+            };
+            if operations.is_empty() {
+                break;
+            }
+            let turn = ClientTurn { operations, ..ClientTurn::default() };
+            turns.extend(turn_bytes(&turn).expect("operations are short"));
+        }
+        turns.extend(bytes);
+        if !turns.is_empty() && connection.send(&turns, &sending).is_err() {
+            drop(sending);
+            self.lose(connection);
+        }
+    }
+
+    /// Makes a call on a direct connection, and waits for its reply.
+    ///
+    /// # Errors
+    /// The call's [`Status`]; a temporary one if the connection is lost before the reply comes.
+    pub(super) fn call_directly(
+        &self,
+        connection: &Arc<DirectConnection>,
+        of: Of,
+    ) -> std::result::Result<Replied, Status> {
+        let (number, replied) = connection.begin_call();
+        let turn =
+            ClientTurn { calls: vec![Call { number, of: Some(of) }], ..ClientTurn::default() };
+        let bytes = turn_bytes(&turn).map_err(|error| Status::out_of_range(error.to_string()))?;
+        self.send_directly(connection, bytes);
+        match self.await_answer(replied).and_then(|reply| reply.of) {
+            Some(Replied::Failed(status)) => Err(status.into()),
+            Some(reply) => Ok(reply),
+            None => Err(closed()),
+        }
+    }
+
+    /// Says goodbye on a direct connection. The server closes it when it has ended the session.
+    pub(super) fn say_goodbye(&self, connection: &Arc<DirectConnection>) {
+        let goodbye = ClientTurn { goodbye: true, ..ClientTurn::default() };
+        self.send_directly(connection, turn_bytes(&goodbye).expect("the turn is short"));
+    }
+
+    /// Waits for an answer, and reads the direct connection if no other thread does. None if its sender is gone.
+    pub(super) fn await_answer<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+        let thread = std::thread::current();
+        let waker = Waker::from(Arc::new(WaitingThread(thread.clone())));
+        let mut context = Context::from_waker(&waker);
+        let mut answered = || match Pin::new(&mut answer).poll(&mut context) {
+            Poll::Ready(answer) => Some(answer.ok()),
+            Poll::Pending => None,
+        };
+        loop {
+            if let Some(answer) = answered() {
+                return answer;
+            }
+            let mut reception = self.reception.lock();
+            let connection = reception.connection.clone().filter(|_| !reception.is_read);
+            reception.is_read |= connection.is_some();
+            reception.waiting.extend(connection.is_none().then(|| thread.clone()));
+            drop(reception);
+            let ended = match connection {
+                Some(connection) => {
+                    let ended = self.read_until(&connection, &mut answered);
+                    self.reception.lock().is_read = false;
+                    ended
+                }
+                None => {
+                    std::thread::park();
+                    self.reception.lock().waiting.retain(|it| it.id() != thread.id());
+                    answered()
+                }
+            };
+            self.reception.lock().pass_on();
+            if let Some(answer) = ended {
+                return answer;
+            }
+        }
+    }
+
+    /// Reads turns until `ended` returns something or the connection is lost.
+    fn read_until<T>(
+        &self,
+        connection: &Arc<DirectConnection>,
+        mut ended: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            if let Some(ended) = ended() {
+                return Some(ended);
+            }
+            if self.receive_turn(connection).is_err() {
+                self.lose(connection);
+                return ended();
+            }
+        }
+    }
+
+    fn receive_turn(&self, connection: &DirectConnection) -> std::io::Result<()> {
+        let turn = connection.receive()?;
+        let mut ledger = self.ledger();
+        if connection.is_lost() {
+            return Err(std::io::ErrorKind::NotConnected.into());
+        }
+        turn.outcomes.into_iter().for_each(|outcome| ledger.settle(outcome));
+        Ok(())
+    }
+
+    /// Keeps the session alive on a direct connection until that is lost, and says why it is.
+    pub(super) fn keep_alive(
+        &self,
+        connection: &Arc<DirectConnection>,
+        silence: Duration,
+    ) -> Status {
+        let empty = turn_bytes(&ClientTurn::default()).expect("the turn is short");
+        while !connection.is_lost() {
+            if connection.is_closed_within(silence / 3) {
+                break;
+            }
+            let received = connection.received();
+            self.send_directly(connection, empty.clone());
+            let is_idle = {
+                let mut reception = self.reception.lock();
+                !std::mem::replace(&mut reception.is_read, true)
+            };
+            // A thread that reads already notices if nothing comes.
+            if is_idle {
+                self.read_until(connection, || (connection.received() > received).then_some(()));
+                let mut reception = self.reception.lock();
+                reception.is_read = false;
+                reception.pass_on();
+            }
+        }
+        self.lose(connection);
+        connection.end().unwrap_or_else(closed)
+    }
+}
+
+fn closed() -> Status {
+    Status::unavailable("the server closed the connection")
+}

@@ -1,0 +1,103 @@
+//! Calls in the turns of a session: the same as those by gRPC, by the same code.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use femtobarn_rpc::MESSAGE_BYTES_MAX;
+use femtobarn_rpc::convert::call_status;
+use femtobarn_rpc::v1::call::Of;
+use femtobarn_rpc::v1::catalogue_server::Catalogue;
+use femtobarn_rpc::v1::reply::Of as Replied;
+use femtobarn_rpc::v1::{Answers, Call, Reply};
+use futures_util::stream::{FuturesUnordered, Stream};
+use prost::Message;
+use tonic::metadata::MetadataMap;
+use tonic::{Extensions, Request, Status};
+
+use super::Service;
+use crate::logical::request_counts::ClientProtocol;
+
+/// Calls of a session that have no reply yet, at most. Then no turn is read until one has.
+const CALLS_MAX: usize = 64;
+/// Bytes of a reply, which is in a turn of its own, at most.
+const REPLY_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 1024;
+
+type PendingReply = Pin<Box<dyn Future<Output = Reply> + Send>>;
+
+/// The calls of a session that have no reply yet.
+pub(super) struct TurnCalls {
+    endpoint: Service,
+    metadata: MetadataMap,
+    pending: FuturesUnordered<PendingReply>,
+}
+
+impl TurnCalls {
+    /// No calls, of a caller with these credentials.
+    pub(super) fn new(endpoint: Service, metadata: MetadataMap) -> Self {
+        TurnCalls { endpoint, metadata, pending: FuturesUnordered::new() }
+    }
+
+    /// Whether more calls may begin.
+    pub(super) fn has_room(&self) -> bool {
+        self.pending.len() < CALLS_MAX
+    }
+
+    /// Begins calls.
+    pub(super) fn begin(&mut self, calls: Vec<Call>) {
+        for Call { number, of } in calls {
+            let (endpoint, metadata) = (self.endpoint.clone(), self.metadata.clone());
+            self.pending.push(Box::pin(async move {
+                let outcome = carry_out(&endpoint, metadata, of).await;
+                reply(&endpoint, number, outcome)
+            }));
+        }
+    }
+
+    /// The next reply; waits until there is one.
+    pub(super) async fn next(&mut self) -> Reply {
+        poll_fn(|context| match Pin::new(&mut self.pending).poll_next(context) {
+            Poll::Ready(Some(reply)) => Poll::Ready(reply),
+            // The caller polls again after it has begun further calls.
+            Poll::Ready(None) | Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+}
+
+async fn carry_out(
+    endpoint: &Service,
+    metadata: MetadataMap,
+    of: Option<Of>,
+) -> Result<Replied, Status> {
+    Ok(match of.ok_or_else(|| Status::unimplemented("this server does not know the call"))? {
+        Of::LookUp(question) => {
+            let answers = endpoint.answers(&metadata, question).await?;
+            Replied::LookUp(Answers { answers })
+        }
+        Of::Change(change) => {
+            Replied::Change(endpoint.change(request(metadata, change)).await?.into_inner())
+        }
+        Of::Publish(publish) => {
+            Replied::Publish(endpoint.publish(request(metadata, publish)).await?.into_inner())
+        }
+    })
+}
+
+fn request<T>(metadata: MetadataMap, message: T) -> Request<T> {
+    Request::from_parts(metadata, Extensions::default(), message)
+}
+
+/// The reply to a call, which is counted.
+fn reply(endpoint: &Service, number: u64, outcome: Result<Replied, Status>) -> Reply {
+    let reply = outcome.map(|of| Reply { number, of: Some(of) });
+    let reply = reply.and_then(|reply| match reply.encoded_len() {
+        0..=REPLY_BYTES_MAX => Ok(reply),
+        _ => Err(Status::out_of_range("the answer is too long for a turn; ask by LookUp")),
+    });
+    endpoint.state.request_counts.count_request(ClientProtocol::Grpc);
+    reply.unwrap_or_else(|status| {
+        endpoint.count_failure(&status);
+        Reply { number, of: Some(Replied::Failed(call_status(&status))) }
+    })
+}
