@@ -158,9 +158,8 @@ def response_ratio(many: int) -> Target:
     ratio = Target(text, lambda r: slowest(r, ours) / slowest(r, theirs), at_most=1 + NOISE)
     return explained(
         ratio,
-        "One thread a core serves all sessions, and waits while clients have the core. Bare servers show "
-        "that a thread for each session, as XRootD has it, waits less, and takes half as much again of the "
-        "processor.",
+        "Our threads, one a core, make way for others after each few requests. Bare servers show that a "
+        "thread for each session, as XRootD has it, waits less, and takes half as much again of the processor.",
     )
 
 

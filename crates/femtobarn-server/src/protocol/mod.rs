@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `listener` | accepts connections and tells protocols apart |
-//! | `workers`, `buffers` | the threads that serve connections; pooled memory for data in transit |
+//! | `workers`, `time_slice`, `buffers` | the threads that serve connections, and how they share cores; pooled memory for data in transit |
 //! | `xroot` | `root://` |
 //! | `rpc` | the catalogue service over gRPC |
 //! | `http` | the status page, metrics, and files over HTTP |
@@ -16,5 +16,6 @@ pub mod buffers;
 pub mod http;
 pub mod listener;
 pub mod rpc;
+mod time_slice;
 pub mod workers;
 pub mod xroot;

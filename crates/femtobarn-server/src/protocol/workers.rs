@@ -3,6 +3,7 @@
 //! 1. A connection stays on its thread. So a request wakes no other thread, as work stealing would: that takes longer
 //!    than a small read, or a row of a catalogue.
 //! 2. A new connection goes to the thread with the fewest connections.
+//! 3. A thread makes way for others after each few requests.
 
 use std::future::Future;
 use std::io;
@@ -15,6 +16,12 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
+
+use super::time_slice::TimeSlice;
+
+/// Sockets of which a thread handles what has arrived before it makes way: with 64, the slowest hundredth of answers to 32
+/// sessions takes twice as long.
+const SOCKETS_IN_TURN: usize = 8;
 
 /// How long blocking calls may continue when the threads are stopped.
 const STOPPING: Duration = Duration::from_secs(1);
@@ -48,7 +55,11 @@ impl Workers {
     pub fn start(name: &str, count: usize, blocking: usize) -> io::Result<Self> {
         let (mut workers, mut threads) = (vec![], vec![]);
         for _ in 0..count {
+            let slice = Arc::new(TimeSlice::default());
+            let of_loop = Arc::clone(&slice);
             let runtime = Builder::new_current_thread()
+                .max_io_events_per_tick(SOCKETS_IN_TURN)
+                .on_thread_park(move || of_loop.make_way())
                 .max_blocking_threads(blocking)
                 .thread_name(format!("{name}-io"))
                 .enable_all()
@@ -61,7 +72,7 @@ impl Workers {
                 stop: Arc::clone(&stop),
             });
             let thread = std::thread::Builder::new().name(name.to_owned());
-            threads.push(thread.spawn(move || run(runtime, &stop))?);
+            threads.push(thread.spawn(move || run(runtime, &slice, &stop))?);
         }
         Ok(Workers { workers, threads: Mutex::new(threads) })
     }
@@ -112,7 +123,8 @@ impl Workers {
     }
 }
 
-fn run(runtime: Runtime, stop: &Notify) {
+fn run(runtime: Runtime, slice: &TimeSlice, stop: &Notify) {
+    slice.shorten();
     runtime.block_on(stop.notified());
     runtime.shutdown_timeout(STOPPING);
 }
