@@ -20,6 +20,7 @@ from pathlib import Path
 # XRootD's server may not run as root.
 USER = "xrootd"
 START_SECONDS = 30
+REQUESTS = Path(__file__).with_name("requests.toml")
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,16 @@ class Server:
 
 
 @contextmanager
-def start(kind: str, exports: dict[str, Path], scratch: Path) -> Iterator[Server]:
-    """Start a server of some writable folders, each under a name; `scratch` is for its other files."""
+def start(
+    kind: str, exports: dict[str, Path], scratch: Path, *, passes_files: bool = False
+) -> Iterator[Server]:
+    """Start a server of some writable folders, each under a name; `scratch` is for its other files.
+
+    Ours passes its files to clients only if it should.
+    """
     port = free_port()
     if kind == "femtobarn":
-        command = ours(exports, port)
+        command = ours(exports, port, passes_files=passes_files)
     elif kind == "xrootd":
         command = theirs(exports, scratch, port)
     else:
@@ -114,10 +120,11 @@ def running(command: list[str], port: int, scratch: Path) -> Iterator[Server]:
             process.terminate()
 
 
-def ours(exports: dict[str, Path], port: int) -> list[str]:
+def ours(exports: dict[str, Path], port: int, *, passes_files: bool = False) -> list[str]:
     """The command of our server, from the package."""
     served = [f"{folder}=/{name}" for name, folder in exports.items()]
-    return [sys.executable, "-m", "femtobarn", "serve", *served, "-p", str(port), "--writable"]
+    settings = [] if passes_files else ["-c", str(REQUESTS)]
+    return [sys.executable, "-m", "femtobarn", "serve", *served, "-p", str(port), "--writable", *settings]
 
 
 def theirs(exports: dict[str, Path], scratch: Path, port: int) -> list[str]:

@@ -68,7 +68,8 @@ def open_site(folder: Path, scenario: Scenario) -> Iterator[Site]:
 def _config(folder: Path, scenario: Scenario) -> str:
     """Return the configuration of the server, with the scenario's simulated disks."""
     simulation = scenario.simulation
-    lines = ["[limits]", "drain_seconds = 1", "[[export]]"]
+    # The processes on this machine stand for clients on other ones.
+    lines = ["[limits]", "drain_seconds = 1", "[logical]", "pass_files = false", "[[export]]"]
     lines += [f"folder = {json.dumps(str(folder))}", f'name = "/{NAME}"']
     if simulation.disks is not None and simulation.disks.is_slow:
         names = json.dumps([simulation.disks.name(number) for number in range(simulation.disks.count)])

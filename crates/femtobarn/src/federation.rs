@@ -132,7 +132,10 @@ impl Federation {
         options: OpenOptions,
     ) -> Result<Self> {
         let patience = ServerPatience::with_the_only_one(options.timeout);
-        let folder = RemoteFolder::connect(url, catalog.session(), options.streams, patience)?;
+        let mut folder = RemoteFolder::connect(url, catalog.session(), options.streams, patience)?;
+        if options.disk_cache.is_none() && options.memcached.is_empty() {
+            folder = folder.with_passed_files();
+        }
         Self::with_servers(catalog, ServerFolder::One(folder), &options)
     }
 

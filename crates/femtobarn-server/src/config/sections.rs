@@ -197,6 +197,8 @@ pub struct LogicalConfig {
     pub close_idle_files_seconds: u64,
     /// Checksums are cached until their file changes.
     pub keep_checksums: bool,
+    /// Clients on this machine get the files that they read, and read them themselves.
+    pub pass_files: bool,
 }
 
 /// Redirects to other servers.
@@ -355,6 +357,7 @@ impl Default for LogicalConfig {
             eliminate_syncs: true,
             close_idle_files_seconds: 600,
             keep_checksums: true,
+            pass_files: true,
         }
     }
 }

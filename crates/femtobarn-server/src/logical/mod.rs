@@ -58,6 +58,8 @@ pub struct Settings {
     pub eliminate_syncs: bool,
     /// Checksums are cached until their file changes.
     pub keep_checksums: bool,
+    /// Clients on this machine get the files that they read, and read them themselves.
+    pub pass_files: bool,
     /// The time after which unused open files are closed; if none, never.
     pub close_idle_files: Option<Duration>,
     /// The time after which sessions without traffic are ended; if none, never.
@@ -72,6 +74,7 @@ impl Default for Settings {
             reuse_files: true,
             eliminate_syncs: true,
             keep_checksums: true,
+            pass_files: true,
             close_idle_files: Some(Duration::from_secs(600)),
             end_idle_sessions: Some(Duration::from_secs(3600)),
             files_per_session_max: 4096,

@@ -55,6 +55,7 @@ fn settings(config: &Config) -> Settings {
         reuse_files: logical.reuse_files,
         eliminate_syncs: logical.eliminate_syncs,
         keep_checksums: logical.keep_checksums,
+        pass_files: logical.pass_files,
         close_idle_files: unless_0(logical.close_idle_files_seconds),
         end_idle_sessions: unless_0(limits.idle_seconds),
         ..Settings::default()

@@ -114,6 +114,14 @@ impl DatabaseFile {
         matches!(self.location, FileLocation::Local { .. })
     }
 
+    /// A file of a server that is on this machine, if the server has passed it.
+    pub(crate) fn passed(&self) -> Option<&File> {
+        match &self.location {
+            FileLocation::Server(file) => file.passed(),
+            FileLocation::Local { .. } => None,
+        }
+    }
+
     /// The path below the federation's folder, of a file on a server.
     pub(crate) fn path_on_server(&self) -> Option<&str> {
         match &self.location {

@@ -1,13 +1,14 @@
 //! Database files: the bytes in them, and who may write where.
 //!
-//! `file` is a file on this machine or on a server, `open_files` the ones that a process keeps open, `places` the
-//! folders that they lie in, `remote` the files on a server. `extent` writes blobs, `key_chain` repairs the chain
+//! `file` is a file on this machine or on a server, `file_source` the bytes of one, `open_files` the ones that a process
+//! keeps open, `places` the folders that they lie in, `remote` the files on a server. `extent` writes blobs, `key_chain` repairs the chain
 //! of keys, `commit_record` repeats a commit in a file, `scan` finds these records, `identify` describes a file,
 //! `nearline` says why a file is not there.
 
 pub(crate) mod commit_record;
 pub(crate) mod extent;
 pub(crate) mod file;
+pub(crate) mod file_source;
 pub(crate) mod identify;
 pub(crate) mod key_chain;
 pub(crate) mod nearline;

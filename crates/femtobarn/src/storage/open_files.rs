@@ -5,23 +5,21 @@
 //! that it is.
 
 use std::collections::BTreeSet;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 
 use femtobarn_archive::Archive;
 use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow, ErrorKind};
 use quick_cache::sync::Cache;
-use rntuple::{ByteSource, ReadRequest};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
 use crate::storage::file::{self, DatabaseFile};
+use crate::storage::file_source::{FileSource, RemoteSource};
 use crate::storage::nearline::{self, ReaderStaging, STAGED_BY_ANOTHER};
 use crate::storage::places;
-use crate::storage::remote::cached_file::CachedRemoteFile;
 use crate::storage::remote::caches::RemoteCaches;
 use crate::storage::remote::folder::{RemoteFolder, path_on_server};
 use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
@@ -114,6 +112,16 @@ impl OpenDatabaseFiles {
         OpenDatabaseFiles { server, recent, ..Self::local(catalog, options.read_ahead_bytes) }
     }
 
+    /// Whether the files are on this machine, or in stores.
+    pub(super) fn are_local(&self) -> bool {
+        self.server.is_none()
+    }
+
+    /// Whether the session with the server is open, which keeps what this process reads.
+    pub(super) fn has_session(&self) -> bool {
+        self.catalog.is_reachable()
+    }
+
     fn folder(&self) -> Option<&ServerFolder> {
         self.server.as_ref().map(|(folder, _)| folder)
     }
@@ -139,6 +147,7 @@ impl OpenDatabaseFiles {
             files: self.clone(),
             database: database.id,
             at,
+            is_passed: file.passed().is_some(),
             remote: before.map(|(tiers, server)| RemoteSource {
                 prefetcher: self.prefetcher(database.id, at),
                 recent: self
@@ -259,7 +268,8 @@ impl OpenDatabaseFiles {
         folders.into_iter().try_for_each(|folder| file::sync_folder(&here.join(folder)))
     }
 
-    fn file(&self, database: DatabaseId, at: Csn) -> Result<Arc<DatabaseFile>> {
+    /// The file of a database, opened again if it was closed.
+    pub(super) fn file(&self, database: DatabaseId, at: Csn) -> Result<Arc<DatabaseFile>> {
         self.open.get_or_insert_with(&database, || {
             let row = self.catalog.database_by_id(database, at)?;
             self.open(&row)
@@ -305,131 +315,5 @@ impl OpenDatabaseFiles {
             }
             (reason, _) => Err(reason),
         }
-    }
-}
-
-/// A database's file as a source of bytes.
-pub(crate) struct FileSource {
-    files: Arc<OpenDatabaseFiles>,
-    database: DatabaseId,
-    /// A commit as of which the database exists.
-    at: Csn,
-    /// None for a file on this machine's disk, which the operating system prefetches.
-    remote: Option<RemoteSource>,
-    /// The size of a file on a server, requested once, since all bytes that the commit refers to were there before.
-    size: OnceLock<u64>,
-    /// The end of the version that is read, as far as is known; 0 if it is unknown.
-    version_end: AtomicU64,
-}
-
-/// What a file on a server is read through.
-struct RemoteSource {
-    prefetcher: Arc<Prefetcher>,
-    /// Gone when those of many other files were needed since: thousands of versions may be open.
-    recent: Weak<RecentRanges>,
-    tiers: FileTiers,
-    server: Arc<TierCounts>,
-}
-
-impl RemoteSource {
-    fn cached(&self, file: Arc<DatabaseFile>) -> CachedRemoteFile {
-        CachedRemoteFile { file, tiers: self.tiers.clone(), server: self.server.clone() }
-    }
-
-    fn read_many(
-        &self,
-        file: Arc<DatabaseFile>,
-        requests: &mut [ReadRequest<'_>],
-        version_end: u64,
-    ) -> rntuple::Result<()> {
-        let Some(recent) = self.recent.upgrade() else {
-            return self.prefetcher.read_many(&self.cached(file), requests, version_end);
-        };
-        recent
-            .read(requests, |rest| self.prefetcher.read_many(&self.cached(file), rest, version_end))
-    }
-}
-
-impl FileSource {
-    fn file(&self) -> rntuple::Result<Arc<DatabaseFile>> {
-        let file = self.files.file(self.database, self.at);
-        file.map_err(|error| error.into_rntuple("cannot open the file again"))
-    }
-
-    /// Extends the version to `end`. Nothing behind its end is prefetched.
-    pub(crate) fn extend_version_to(&self, end: u64) {
-        self.version_end.fetch_max(end, Ordering::Relaxed);
-    }
-
-    fn version_end(&self) -> u64 {
-        match self.version_end.load(Ordering::Relaxed) {
-            0 => u64::MAX,
-            end => end,
-        }
-    }
-}
-
-impl ByteSource for FileSource {
-    fn size(&self) -> rntuple::Result<u64> {
-        if let Some(size) = self.size.get() {
-            return Ok(*size);
-        }
-        let recent = self.remote.as_ref().and_then(|remote| remote.recent.upgrade());
-        if let Some(size) = recent.and_then(|recent| recent.size_as_of(self.at)) {
-            return Ok(*self.size.get_or_init(|| size));
-        }
-        let size = self.file()?.size_as_of(self.at)?;
-        if self.is_remote() { Ok(*self.size.get_or_init(|| size)) } else { Ok(size) }
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> rntuple::Result<()> {
-        if self.is_remote() {
-            self.read_many(&mut [ReadRequest { offset, buffer }])
-        } else {
-            self.file()?.read_at(offset, buffer)
-        }
-    }
-
-    fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        let file = self.file()?;
-        let read = match &self.remote {
-            None => file.read_many(requests),
-            Some(remote) => remote.read_many(file, requests, self.version_end()),
-        };
-        if read.is_err() && self.files.server.is_none() {
-            // The disk, or another store, may have it meanwhile.
-            self.files.close(self.database);
-        }
-        read
-    }
-
-    fn read_past_caches(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
-        let file = self.file()?;
-        match &self.remote {
-            None => file.read_many(requests),
-            Some(remote) => {
-                remote.recent.upgrade().iter().for_each(|recent| recent.clear());
-                remote.cached(file).read_past_tiers(requests)
-            }
-        }
-    }
-
-    fn will_need(&self, ranges: &[Range<u64>]) {
-        // If the file cannot be opened, the read itself returns the error.
-        let Ok(file) = self.file() else { return };
-        match &self.remote {
-            None => file.will_need(ranges),
-            Some(remote) => remote.prefetcher.will_need(&remote.cached(file), ranges),
-        }
-    }
-
-    fn may_need(&self, ranges: &[Range<u64>]) {
-        if let (Some(remote), Ok(file)) = (&self.remote, self.file()) {
-            remote.prefetcher.may_need(&remote.cached(file), ranges);
-        }
-    }
-
-    fn is_remote(&self) -> bool {
-        self.remote.is_some()
     }
 }

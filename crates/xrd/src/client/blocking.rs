@@ -113,6 +113,11 @@ impl File {
         self.0.is_broken()
     }
 
+    /// See [`File::is_on_this_machine`](super::File::is_on_this_machine).
+    pub fn is_on_this_machine(&self) -> bool {
+        self.0.is_on_this_machine()
+    }
+
     /// Closes the file. Dropping it closes it too, but discards errors.
     ///
     /// # Errors
@@ -123,6 +128,7 @@ impl File {
 
     blocking! { File:
         fn stat() -> StatLine;
+        fn query(argument: Bytes) -> Bytes;
         fn read_at(offset: u64, buffer: &mut [u8]) -> usize;
         fn read_checked(offset: u64, buffer: &mut [u8]) -> usize;
         fn read_many(pieces: &mut [ReadPiece<'_>]) -> ();

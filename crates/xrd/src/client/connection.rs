@@ -131,6 +131,11 @@ impl Connection {
         self.shared.bound.iter().map(|(path, _)| *path)
     }
 
+    /// Whether the server is on this machine, as far as its address tells.
+    pub(super) fn is_on_this_machine(&self) -> bool {
+        self.shared.main.transport.is_on_this_machine()
+    }
+
     /// Whether requests can no longer be sent.
     pub(super) fn is_lost(&self) -> bool {
         if self.shared.requests().is_lost() {

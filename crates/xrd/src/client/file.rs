@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::attempt_error::AttemptError;
@@ -17,11 +18,11 @@ use super::remote_handle::RemoteHandle;
 use super::retry::RetryState;
 use super::sink::ReadPiece;
 use super::{Client, ClientError, reads, writes};
-use crate::codes::ErrorCode;
+use crate::codes::{ErrorCode, QueryCode};
 use crate::flags::{Mode, OpenOptions, OpenTemplateOptions, StatOptions, StatWants};
 use crate::ids::FileHandle;
 use crate::location::Location;
-use crate::request::{Close, FileRef, Open, Stat, Sync, Truncate};
+use crate::request::{Close, FileRef, Open, Query, Stat, Sync, Truncate};
 use crate::response::{Answer, OpenAnswer, StatLine};
 
 /// An open file. Callers may use it concurrently.
@@ -103,6 +104,27 @@ impl File {
             let answered = opened.call(Stat { options, wants, target }).await;
             match answered.and_then(|body| Ok(StatLine::decode(&body)?)) {
                 Ok(line) => return Ok(line),
+                Err(error) => self.recover(&mut retry, &opened, error).await?,
+            }
+        }
+    }
+
+    /// Whether the server is on this machine, as far as its address tells: it may forward connections.
+    pub fn is_on_this_machine(&self) -> bool {
+        self.current_handle().connection.is_on_this_machine()
+    }
+
+    /// Sends a query about the open file, whose argument and answer the server defines (kXR_Qopaqug).
+    ///
+    /// # Errors
+    /// Those of [`File::read_at`]; [`ClientError::Refused`] if the server does not know the query.
+    pub async fn query(&self, argument: Bytes) -> Result<Bytes> {
+        let mut retry = self.retry();
+        loop {
+            let opened = self.current_handle();
+            let (kind, handle) = (QueryCode::OPAQUE_OPEN, opened.handle);
+            match opened.call(Query { kind, handle, argument: argument.clone() }).await {
+                Ok(answer) => return Ok(answer),
                 Err(error) => self.recover(&mut retry, &opened, error).await?,
             }
         }

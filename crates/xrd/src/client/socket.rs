@@ -158,6 +158,16 @@ impl TcpSocket {
         }
     }
 
+    /// Whether the server is on this machine.
+    pub(super) fn is_on_this_machine(&self) -> bool {
+        let (server, here) = match self {
+            TcpSocket::Thread(socket) => (socket.peer_addr(), socket.local_addr()),
+            TcpSocket::Task(socket) => (socket.peer_addr(), socket.local_addr()),
+        };
+        let (Ok(server), Ok(here)) = (server, here) else { return false };
+        server.ip().is_loopback() || server.ip() == here.ip()
+    }
+
     async fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
             TcpSocket::Thread(socket) => loop {

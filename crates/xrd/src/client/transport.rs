@@ -79,6 +79,11 @@ impl Transport {
         self.socket.shut_down();
     }
 
+    /// See [`TcpSocket::is_on_this_machine`].
+    pub(super) fn is_on_this_machine(&self) -> bool {
+        self.socket.is_on_this_machine()
+    }
+
     /// See [`TcpSocket::is_closed`].
     pub(super) fn is_closed(&self) -> bool {
         self.socket.is_closed()

@@ -7,6 +7,7 @@
 //! | `redirects` | requests about paths, if this server has no data |
 //! | `read`, `readv`, `write` | requests that move data |
 //! | `open`, `checkpoint`, `namespace`, `dirlist`, `query`, `fattr` | all other requests |
+//! | `passed_files` | files that clients on this machine get themselves |
 //! | `third_party` | copies from other servers, which clients ask for and watch |
 //! | `handler` | rights, paths and handles of a request; calls to storages |
 //! | `connection` | the state of a connection: answers that wait, delayed answers, limits on data to be written |
@@ -35,6 +36,7 @@ mod handler;
 mod login;
 mod namespace;
 mod open;
+mod passed_files;
 mod preparations;
 mod query;
 mod read;

@@ -19,6 +19,7 @@ use xrd::{ErrorCode, Location, QueryCode, StreamId, opaque_pairs};
 
 use super::connection::RootConnection;
 use super::handler::{RequestHandler, blocking};
+use super::passed_files::asks_for_file;
 use super::responses::{done, failed, ok, response_of};
 use super::service::RootService;
 use super::stat_line::seconds;
@@ -151,6 +152,7 @@ impl RequestHandler {
                 cancel(&*self.file(query.handle)?);
                 done()
             }
+            QueryCode::OPAQUE_OPEN if asks_for_file(&query) => self.pass_file(&query).await,
             other => Err(failed(ErrorCode::UNSUPPORTED, format!("query {other} is not supported"))),
         }
     }

@@ -8,6 +8,7 @@ mod hostile;
 mod large_writes;
 mod optimisations;
 mod pages;
+mod passed_files;
 mod session_recovery;
 mod streams;
 

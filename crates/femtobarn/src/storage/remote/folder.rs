@@ -9,7 +9,9 @@
 //!    the transaction fails, and nothing that it wrote is committed.
 //! 4. A writer names its session and the database. Once the session does not hold the database any more,
 //!    the server refuses writes, which is a conflict.
-//! 5. The hints of the federation's URL are given to the server whenever a file is opened.
+//! 5. A server on this machine is asked to pass the files that are opened for reading, if the federation has no caches
+//!    that should be read.
+//! 6. The hints of the federation's URL are given to the server whenever a file is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,6 +26,7 @@ use xrd::client::{ClientError, Options, ReadPiece, Url};
 use xrd::flags::OpenOptions;
 use xrd::{ErrorCode, Location};
 
+use super::passed_file::PassedFiles;
 use super::server_file::ServerFile;
 use crate::error::{Error, Result};
 
@@ -37,6 +40,8 @@ pub(crate) struct RemoteFolder {
     /// The session of the catalogue that writes belong to.
     session: Option<Uuid>,
     prefetch: Arc<PrefetchConnections>,
+    /// None if files are read by requests alone.
+    passed: Option<Arc<PassedFiles>>,
 }
 
 /// The connections for prefetching, each made at its first use.
@@ -124,7 +129,12 @@ impl RemoteFolder {
         let options = patience.options();
         let client = Client::connect(&url, options.clone()).map_err(failed)?;
         let prefetch = Arc::new(PrefetchConnections::new(url, options, streams));
-        Ok(RemoteFolder { client, session, prefetch })
+        Ok(RemoteFolder { client, session, prefetch, passed: None })
+    }
+
+    /// Reads files without the server if that is on this machine and passes them.
+    pub(crate) fn with_passed_files(self) -> Self {
+        RemoteFolder { passed: Some(Arc::default()), ..self }
     }
 
     /// The URL of a file, in the form of a path.
@@ -134,7 +144,9 @@ impl RemoteFolder {
 
     /// Opens a file for reading.
     pub(crate) fn open(&self, relative: &str) -> Result<RemoteFile> {
-        self.open_as("open", relative, OpenOptions::READ, "")
+        let mut file = self.open_as("open", relative, OpenOptions::READ, "")?;
+        file.passed = self.passed.as_ref().and_then(|passed| passed.request(&file.file));
+        Ok(file)
     }
 
     /// Opens the file of the database that has a name as of a commit.
@@ -181,6 +193,7 @@ impl RemoteFolder {
             prefetch_files: self.prefetch.clients.iter().map(|_| OnceLock::new()).collect(),
             prefetch: self.prefetch.clone(),
             file,
+            passed: None,
             path,
             relative,
         })
@@ -208,6 +221,8 @@ pub(crate) struct RemoteFile {
     /// The same file over each connection for prefetching.
     prefetch_files: Box<[OnceLock<Option<File>>]>,
     file: File,
+    /// The file itself, if the server has passed it.
+    passed: Option<std::fs::File>,
     path: PathBuf,
     relative: String,
 }
@@ -229,6 +244,10 @@ impl ServerFile for RemoteFile {
 
     fn relative(&self) -> &str {
         &self.relative
+    }
+
+    fn passed(&self) -> Option<&std::fs::File> {
+        self.passed.as_ref()
     }
 
     fn size(&self, _at: Csn) -> std::io::Result<u64> {

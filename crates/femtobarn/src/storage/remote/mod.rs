@@ -1,7 +1,7 @@
 //! Database files that are not on this machine's disk: on a server, opened over `root://`, prefetched, and cached.
 //!
 //! `folder` is the client of one federation's folder, `servers` that of several servers which have copies of it, `stored_copy` a copy in a store; the
-//! files of all are a `server_file`. `connect` says how the catalogue there is reached. `cached_file` reads one of its files through its tiers, which
+//! files of all are a `server_file`. `connect` says how the catalogue there is reached. `passed_file` gets files of a server on this machine. `cached_file` reads one of its files through its tiers, which
 //! `tier` defines: `disk_cache` on a local disk, then `memcached`; `caches` has those of a federation, and `history`
 //! tells its commits from those of another history. `recent_ranges` has what this process wrote of late. `prefetch` decides what to fetch early and reads it through
 //! `cached_file`.
@@ -13,6 +13,7 @@ pub(crate) mod disk_cache;
 pub(crate) mod folder;
 pub(crate) mod history;
 pub(crate) mod memcached;
+pub(crate) mod passed_file;
 pub(crate) mod prefetch;
 pub(crate) mod recent_ranges;
 pub(crate) mod server_file;

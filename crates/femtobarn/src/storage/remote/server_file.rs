@@ -15,6 +15,11 @@ pub(crate) trait ServerFile: Debug + Send + Sync {
     /// Its path below the federation's folder.
     fn relative(&self) -> &str;
 
+    /// The file itself, if its server is on this machine and has passed it.
+    fn passed(&self) -> Option<&std::fs::File> {
+        None
+    }
+
     fn size(&self, at: Csn) -> std::io::Result<u64>;
 
     /// Fills all requests.

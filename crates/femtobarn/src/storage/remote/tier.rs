@@ -173,7 +173,7 @@ fn split<'a>(
 }
 
 /// Bytes of all requests.
-pub(super) fn total(requests: &[ReadRequest<'_>]) -> u64 {
+pub(crate) fn total(requests: &[ReadRequest<'_>]) -> u64 {
     requests.iter().map(|request| request.buffer.len() as u64).sum()
 }
 
