@@ -159,7 +159,8 @@ def response_ratio(many: int) -> Target:
     return explained(
         ratio,
         "Our threads, one a core, make way for others after each few requests. Bare servers show that a "
-        "thread for each session, as XRootD has it, waits less, and takes half as much again of the processor.",
+        "thread for each session, as XRootD has it, waits less, and takes half as much again of the "
+        "processor.",
     )
 
 
