@@ -9,15 +9,18 @@ use crate::error::{Error, Result};
 
 /// Bytes before the text.
 pub const PREAMBLE: usize = 24;
+/// Bytes that most framed values fit in.
+const BYTES_MOSTLY: usize = 2048;
 
 /// Serialises a value as JSON, framed.
 pub fn seal(magic: &[u8; 8], value: &impl Serialize) -> Vec<u8> {
-    let text = serde_json::to_vec(value).expect("framed values have only names and numbers");
-    let mut bytes = Vec::with_capacity(PREAMBLE + text.len());
+    let mut bytes = Vec::with_capacity(BYTES_MOSTLY);
     bytes.extend_from_slice(magic);
-    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&XxHash3_64::oneshot(&text).to_le_bytes());
-    bytes.extend_from_slice(&text);
+    bytes.resize(PREAMBLE, 0);
+    serde_json::to_writer(&mut bytes, value).expect("framed values have only names and numbers");
+    let (preamble, text) = bytes.split_at_mut(PREAMBLE);
+    preamble[8..16].copy_from_slice(&(text.len() as u64).to_le_bytes());
+    preamble[16..].copy_from_slice(&XxHash3_64::oneshot(text).to_le_bytes());
     bytes
 }
 

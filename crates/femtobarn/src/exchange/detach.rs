@@ -120,7 +120,7 @@ pub(crate) fn newest(inner: &Inner, container: &ContainerRow, at: Csn) -> Result
     Ok(RecordedVersion {
         id: container.id,
         name: container.name.clone(),
-        class: Class::from_json(&class.definition)?,
+        class: Arc::new(Class::from_json(&class.definition)?),
         options: ContainerOptions::from_json(&container.options)?,
         base: Some(version.csn),
         header: version.header,

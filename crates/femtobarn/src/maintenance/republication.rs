@@ -3,6 +3,7 @@
 //! It is a commit like any other: the container is locked, the file gets a commit record, and the catalogue
 //! refuses the version if another commit came first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
@@ -154,7 +155,7 @@ impl<'a> Republication<'a> {
         let container = RecordedVersion {
             id: container.id,
             name: container.name.clone(),
-            class: Class::from_json(&class.definition)?,
+            class: Arc::new(Class::from_json(&class.definition)?),
             options: ContainerOptions::from_json(&container.options)?,
             base: Some(self.base.csn),
             header,

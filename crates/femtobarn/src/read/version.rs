@@ -24,6 +24,8 @@ use crate::storage::open_files::OpenDatabaseFiles;
 
 /// Open versions that a process retains.
 const OPEN_VERSIONS_MAX: usize = 4096;
+/// Versions of classes that a process retains.
+const CLASSES_MAX: usize = 1024;
 
 /// An open version of a container.
 pub(crate) struct OpenVersion {
@@ -32,7 +34,7 @@ pub(crate) struct OpenVersion {
     pub epoch: u64,
     pub source: Arc<dyn ByteSource>,
     pub reader: Reader,
-    pub class: Class,
+    pub class: Arc<Class>,
     pub deletions: Deletions,
     /// The numbers in this federation of the databases that its links refer to, by position; 0 for a database
     /// that is not in the federation. Position 0 is its own database.
@@ -61,7 +63,7 @@ pub(crate) struct VersionParts<'a> {
     /// The container, for error texts.
     pub what: String,
     pub source: Arc<dyn ByteSource>,
-    pub class: Class,
+    pub class: Arc<Class>,
     pub deletions: Deletions,
     /// The databases that its links refer to, from position 1 on.
     pub targets: Vec<Uuid>,
@@ -78,6 +80,8 @@ pub(crate) struct OpenVersions {
     pages: Arc<PageCache>,
     /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
     cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<OpenVersion>>,
+    /// Versions of classes, which never change either.
+    classes: Cache<(String, u32), Arc<Class>>,
 }
 
 impl OpenVersions {
@@ -86,7 +90,8 @@ impl OpenVersions {
         files: Arc<OpenDatabaseFiles>,
         pages: Arc<PageCache>,
     ) -> Self {
-        OpenVersions { catalog, files, pages, cache: Cache::new(OPEN_VERSIONS_MAX) }
+        let (cache, classes) = (Cache::new(OPEN_VERSIONS_MAX), Cache::new(CLASSES_MAX));
+        OpenVersions { catalog, files, pages, cache, classes }
     }
 
     /// Drops all versions from the cache. Views keep those that they use.
@@ -112,6 +117,18 @@ impl OpenVersions {
         Ok(version)
     }
 
+    /// A version of a class.
+    pub(crate) fn class(&self, name: &str, version: u32) -> Result<Arc<Class>> {
+        let key = (name.to_owned(), version);
+        if let Some(class) = self.classes.get(&key) {
+            return Ok(class);
+        }
+        let row = self.catalog.class(name, Some(version))?;
+        let class = Arc::new(Class::from_json(&row.definition)?);
+        self.classes.insert(key, class.clone());
+        Ok(class)
+    }
+
     fn read(
         &self,
         database: &DatabaseRow,
@@ -122,8 +139,7 @@ impl OpenVersions {
         // Known before the first read, so that not even that one prefetches past the version.
         source.extend_version_to(row.footer.offset.saturating_add(row.footer.size));
         source.extend_version_to(row.annex.offset.saturating_add(row.annex.size));
-        let class = self.catalog.class(&container.class, Some(row.class_version))?;
-        let class = Class::from_json(&class.definition)?;
+        let class = self.class(&container.class, row.class_version)?;
         let has_links = class.fields.iter().any(|field| field.of.needs_translation());
         let targets = if has_links {
             self.catalog.link_targets(row.database, row.container)?

@@ -70,7 +70,7 @@ impl View {
             indexes: Indexes::new(old.source.clone(), row.annex),
             statistics: VersionStatistics::new(old.source.clone(), row.annex),
             all,
-            class,
+            class: Arc::new(class),
             deletions: old.deletions.clone(),
             link_databases: old.link_databases.clone(),
             unknown_databases: old.unknown_databases.clone(),

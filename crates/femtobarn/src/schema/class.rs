@@ -3,10 +3,12 @@
 //! A class is declared in Python or Rust, stored as JSON in the catalogue, and laid out as the fields of an
 //! RNTuple.
 
+use std::sync::Arc;
+
 use femtobarn_catalog::ClassRow;
 use rntuple::{InheritedMember, PREFIX_BYTES_MAX, Type, is_base_class, with_unique_names};
 use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 use crate::schema::field_type::{FieldType, record, row_members, typed_members};
@@ -118,6 +120,24 @@ impl Class {
         rntuple::Schema::new(&self.members(), rntuple::Encoding::Plain)
             .map(|_| ())
             .map_err(Error::storage(format!("class {}", self.name)))
+    }
+}
+
+/// A class that is shared, as part of a JSON text.
+pub(crate) mod shared_class {
+    use super::*;
+
+    pub(crate) fn serialize<S: Serializer>(
+        class: &Arc<Class>,
+        into: S,
+    ) -> std::result::Result<S::Ok, S::Error> {
+        (**class).serialize(into)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> std::result::Result<Arc<Class>, D::Error> {
+        Class::deserialize(from).map(Arc::new)
     }
 }
 

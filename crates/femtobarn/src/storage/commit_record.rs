@@ -4,6 +4,8 @@
 //! catalogue can be rebuilt from the files alone, and another federation can attach a sealed file. A record is
 //! a blob, framed as `femtobarn_format::frame` says; docs/format.md specifies its content.
 
+use std::sync::Arc;
+
 use femtobarn_catalog::{BlobRange, ContainerId, Csn, DatabaseId, EnvelopeRange};
 use rntuple::{BlobSink, ByteSource};
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ use crate::ContainerOptions;
 use crate::annex;
 use crate::error::{Error, Result};
 use crate::frame;
-use crate::schema::class::Class;
+use crate::schema::class::{Class, shared_class};
 use crate::storage::extent::ExtentWriter;
 
 /// The first bytes of a commit record; the digit is the version of its format.
@@ -71,7 +73,8 @@ pub(crate) enum End {
 pub(crate) struct RecordedVersion {
     pub id: ContainerId,
     pub name: String,
-    pub class: Class,
+    #[serde(with = "shared_class")]
+    pub class: Arc<Class>,
     pub options: ContainerOptions,
     /// The version that this one follows.
     pub base: Option<Csn>,

@@ -33,7 +33,7 @@ pub struct ContainerKey {
 /// A container open for writing.
 pub(super) struct OpenContainer {
     pub row: ContainerRow,
-    pub class: Class,
+    pub class: Arc<Class>,
     pub options: ContainerOptions,
     pub is_new: bool,
     /// The version that it continues; none if it is new.
@@ -70,7 +70,7 @@ pub(super) struct OpenContainer {
 #[derive(Clone)]
 pub(super) struct ContainerState {
     row: ContainerRow,
-    class: Class,
+    class: Arc<Class>,
     header: EnvelopeLink,
     written: WrittenVersion,
     annex: Annex,

@@ -1,5 +1,7 @@
 //! The containers that a transaction writes to: creating, locking and opening them.
 
+use std::sync::Arc;
+
 use femtobarn_catalog::{
     BlobRange, ContainerRow, Csn, DatabaseId, DatabaseRow, EnvelopeRange, LockGuard, LockKind,
     LockTarget, NewestRows, VersionRow,
@@ -92,7 +94,7 @@ impl Transaction {
                 targets: vec![],
                 known_targets: 0,
                 needs_translation: needs_translation(&class),
-                class,
+                class: Arc::new(class),
                 indexing: PendingKeys::default(),
                 summaries: vec![],
                 recent_statistics: RecentRuns::default(),
@@ -253,8 +255,7 @@ impl Transaction {
         let ContainerRow { database, id: container, .. } = row;
         let catalog = self.federation.catalog();
         let options = ContainerOptions::from_json(&row.options)?;
-        let class = catalog.class(&row.class, Some(base.class_version))?;
-        let class = Class::from_json(&class.definition)?;
+        let class = self.federation.inner.versions().class(&row.class, base.class_version)?;
         let targets = catalog.link_targets(database, container)?;
         let what = format!("container {}", row.name);
         let file = self.databases[&database].extents.file().clone();

@@ -60,7 +60,7 @@ impl Transaction {
         open.appender = resume(source, &evolved.header, &evolved.footer, open.options, &what)?;
         open.header = evolved.header;
         open.bytes += evolved.bytes;
-        open.class = class.clone();
+        open.class = Arc::new(class.clone());
         open.row.class_version = class.version;
         open.needs_translation = needs_translation(class);
         open.annex.statistics = known;

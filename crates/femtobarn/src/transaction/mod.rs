@@ -182,7 +182,7 @@ impl Transaction {
     /// # Errors
     /// `NotFound` if the transaction has not opened the container.
     pub fn class(&self, key: ContainerKey) -> Result<&Class> {
-        self.containers.get(&key).map(|open| &open.class).ok_or_else(unopened)
+        self.containers.get(&key).map(|open| &*open.class).ok_or_else(unopened)
     }
 
     /// The options of a container.

@@ -138,7 +138,7 @@ impl IncomingContainer {
         }
         Ok(IncomingContainer {
             name: of.name,
-            class: of.class,
+            class: Arc::unwrap_or_clone(of.class),
             options: of.options.to_json(),
             targets: of.link_targets,
             id: Some(of.id),
@@ -187,7 +187,7 @@ impl IncomingContainer {
         Ok(RecordedVersion {
             id: self.id(),
             name: self.name.clone(),
-            class: self.class.clone(),
+            class: Arc::new(self.class.clone()),
             options: ContainerOptions::from_json(&self.options)?,
             base: None,
             header: self.header,
