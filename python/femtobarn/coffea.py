@@ -1,0 +1,291 @@
+"""Events for coffea: NanoEvents over views, whose columns are read when they are used, and its executors.
+
+A container shows the names of NanoAOD, whether it was imported from there or not: ``nMuon`` is the number of
+items of the collection ``Muon``, ``Muon_pt`` the member ``pt`` of these, ``MET_pt`` that of a record.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import awkward as ak
+import cloudpickle
+import numpy as np
+from coffea.nanoevents import NanoAODSchema, NanoEventsFactory
+from coffea.nanoevents.mapping.base import BaseSourceMapping
+from coffea.nanoevents.util import quote, tuple_to_key
+from coffea.processor import ProcessorABC, accumulate
+
+from ._exceptions import InvalidError
+from ._schema.types import Definition, List, Record
+from ._views.partitions import Partition
+
+if TYPE_CHECKING:
+    from ._views.view import View
+
+__all__ = ["events", "run"]
+
+Dataset: TypeAlias = "View | Partition | Sequence[Partition]"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of NanoAOD: the field that it is, or ``nX`` for the number of items of X."""
+
+    path: str
+    description: str
+    is_count: bool = False
+
+
+def events(
+    view: View | Partition,
+    schemaclass: Any = NanoAODSchema,
+    *,
+    metadata: Mapping[str, Any] | None = None,
+    access_log: list[Any] | None = None,
+) -> ak.Array:
+    """Return the objects of a view as NanoEvents. Each column is read when it is first used.
+
+    Parameters
+    ----------
+    view
+        A view of events, or a partition of one.
+    schemaclass
+        A schema of coffea, such as ``NanoAODSchema`` or ``BaseSchema``.
+    metadata
+        What ``events.metadata`` is to be.
+    access_log
+        A list to which coffea appends the columns that it reads.
+
+    Raises
+    ------
+    InvalidError
+        If two fields would have one name.
+
+    Examples
+    --------
+    >>> import femtobarn as fb, tempfile
+    >>> @fb.persistent
+    ... class Muon:
+    ...     pt: fb.float32
+    >>> @fb.persistent
+    ... class Event:
+    ...     run: fb.uint32
+    ...     Muon: list[Muon]
+    >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+    >>> with fed.transaction() as txn:
+    ...     writer = txn.database("d", create=True).container("events", Event, create=True)
+    ...     oids = writer.extend({"run": [1, 2], "Muon": [[{"pt": 31.5}], []]})
+    >>> from coffea.nanoevents import BaseSchema
+    >>> events = fb.coffea.events(fed["d/events"], BaseSchema)
+    >>> events.nMuon.to_list(), events.Muon_pt.to_list()
+    ([1, 0], [[31.5], []])
+    """
+    found = view.view if isinstance(view, Partition) else view
+    mapping = _ViewMapping(found, access_log)
+    form = mapping._extract_base_form(found)
+    form["parameters"] = {"__doc__": found.name, "metadata": dict(metadata or {})}
+    key = tuple_to_key((found.snapshot.federation.uuid, found.name, f"0-{len(found)}"))
+    # Arrays hold their factory, not the other way round.
+    return NanoEventsFactory(schemaclass(form), mapping, key, mode="virtual").events()
+
+
+def run(
+    processor: Any,
+    datasets: Mapping[str, Dataset],
+    *,
+    executor: Any = None,
+    schemaclass: Any = NanoAODSchema,
+    size: int | str = "100 MB",
+) -> Any:
+    """Run a processor of coffea over partitions, and return its merged output.
+
+    Parameters
+    ----------
+    processor
+        A ``ProcessorABC``, or a function of events. ``events.metadata`` has the name of the dataset.
+    datasets
+        Views, or partitions, by the names of datasets.
+    executor
+        One of coffea's, such as ``FuturesExecutor(workers=4)`` or ``DaskExecutor(client=client)``; by default
+        all is done here.
+    schemaclass
+        As for :func:`events`.
+    size
+        How large the partitions of views are, as for :meth:`View.partitions`.
+
+    Examples
+    --------
+    >>> import awkward as ak, femtobarn as fb, tempfile
+    >>> from coffea.nanoevents import BaseSchema
+    >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+    >>> with fed.transaction() as txn:
+    ...     form = {"name": "Event", "fields": [{"name": "run", "type": "uint32"}]}
+    ...     events = txn.database("d", create=True).container("events", form, create=True)
+    ...     oids = events.extend({"run": [1, 2, 4]})
+    >>> def total(events):
+    ...     return {events.metadata["dataset"]: int(ak.sum(events.run))}
+    >>> fb.coffea.run(total, {"data": fed["d/events"]}, schemaclass=BaseSchema, size=2)
+    {'data': 7}
+    """
+    items = [(name, part) for name, dataset in datasets.items() for part in _parts_of(dataset, size)]
+    if not items:
+        raise InvalidError("there are no events to process: the datasets are empty")
+    process = partial(_process, cloudpickle.dumps(processor), schemaclass)
+    if executor is None:
+        output = accumulate(map(process, items))
+    else:
+        output, error = executor(items, process, None)
+        if isinstance(error, BaseException):
+            raise error
+    return processor.postprocess(output) if isinstance(processor, ProcessorABC) else output
+
+
+def _parts_of(dataset: Dataset, size: int | str) -> Sequence[Partition]:
+    if isinstance(dataset, Partition):
+        return [dataset]
+    return dataset if isinstance(dataset, Sequence) else dataset.partitions(size)
+
+
+def _process(pickled: bytes, schemaclass: Any, item: tuple[str, Partition]) -> Any:
+    """Return the output of a processor for one partition."""
+    name, part = item
+    processor = cloudpickle.loads(pickled)
+    found = events(part, schemaclass, metadata={"dataset": name, "partition": part.key})
+    return processor.process(found) if isinstance(processor, ProcessorABC) else processor(found)
+
+
+class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
+    """The columns of a view for coffea, which asks for the buffers that it needs."""
+
+    def __init__(self, view: View, access_log: list[Any] | None) -> None:
+        super().__init__(None, 0, len(view), cache={}, access_log=access_log, virtual=True)
+        self._view = view
+        self._columns = _columns(view.definition)
+        self._last: tuple[str, ak.Array] | None = None
+
+    @classmethod
+    def _extract_base_form(cls, source: View) -> dict[str, Any]:
+        return _base_form(source, _columns(source.definition))
+
+    def key_root(self) -> str:
+        return "FemtobarnMapping:"
+
+    def _column_source(self, uuid: str, path_in_source: str) -> View:
+        return self._view
+
+    def get_column_handle(self, columnsource: View, name: str, allow_missing: bool) -> str | None:
+        return name if name in self._columns or not allow_missing else None
+
+    def extract_column(
+        self, columnhandle: str | None, start: int, stop: int, allow_missing: bool, **options: Any
+    ) -> Any:
+        if columnhandle is None:
+            missing = ak.index.Index64(np.full(stop - start, -1, np.int64))
+            return ak.contents.IndexedOptionArray(missing, ak.contents.NumpyArray(np.empty(0, np.bool_)))
+        if self._last is None or self._last[0] != columnhandle:
+            # The offsets and the values of a column are asked for one after the other.
+            self._last = columnhandle, _read(self._view, self._columns[columnhandle])
+        return self._last[1]
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+
+def _read(view: View, column: Column) -> ak.Array:
+    """Return a column of all objects of a view."""
+    return _member(view.arrays(column.path), column)
+
+
+def _member(array: ak.Array, column: Column) -> ak.Array:
+    """Return a column of an array of objects."""
+    for name in column.path.split("."):
+        array = array[name]
+    return ak.values_astype(array, np.int64) if column.is_count else ak.Array(_as_plain(array.layout))
+
+
+def _as_plain(layout: Any) -> Any:
+    """Return a column in the layout that its form tells: lists with offsets from 0, options by an index."""
+
+    def plain(layout: Any, **_: Any) -> Any:
+        if layout.is_option:
+            index = layout.to_IndexedOptionArray64()
+            return index.copy(content=_as_plain(index.content))
+        if layout.is_list and not layout.is_regular:
+            lists = layout.to_ListOffsetArray64(True)
+            return lists.copy(content=_as_plain(lists.content[: lists.offsets[-1]]))
+        return None
+
+    return ak.transform(plain, layout, highlevel=False)
+
+
+def _columns(definition: Definition) -> dict[str, Column]:
+    """Return the columns of a class by NanoAOD's names."""
+    columns: dict[str, Column] = {}
+
+    def add(name: str, path: str, description: str, is_count: bool = False) -> None:
+        if columns.setdefault(name, Column(path, description, is_count)).path != path:
+            raise InvalidError(
+                f"fields {columns[name].path!r} and {path!r} would both be {name!r} in NanoAOD"
+            )
+
+    def add_members(record: Record, name: str, path: str) -> None:
+        for member in record.fields:
+            inner, below = f"{name}_{member.name}", f"{path}.{member.name}"
+            if isinstance(member.type, Record):
+                add_members(member.type, inner, below)
+            else:
+                add(inner, below, member.description)
+
+    for field in definition.record.fields:
+        node = field.type
+        if isinstance(node, List) and not (node.is_map or node.is_bytes):
+            add(f"n{field.name}", f"n{field.name}", f"number of items of {field.name}", is_count=True)
+        inner = node.item if isinstance(node, List) and not node.is_map else node
+        if isinstance(inner, Record):
+            add_members(inner, field.name, field.name)
+        else:
+            add(field.name, field.name, field.description)
+    return columns
+
+
+def _base_form(view: View, columns: Mapping[str, Column]) -> dict[str, Any]:
+    """Return the form of all columns in coffea's terms."""
+    forms = {}
+    empty, counted = view.arrays(entry_stop=0), ak.Array(np.empty(0, np.int64))
+    for name, column in columns.items():
+        array = counted if column.is_count else _member(empty, column)
+        form = json.loads(array.layout.form.to_json())
+        loaded = _with_keys(form, f"{name},!load")
+        if loaded is not None:
+            loaded["parameters"] = {**loaded.get("parameters", {}), "__doc__": column.description}
+            forms[name] = loaded
+    return {"class": "RecordArray", "fields": list(forms), "contents": list(forms.values()), "form_key": None}
+
+
+def _with_keys(form: Any, prefix: str) -> dict[str, Any] | None:
+    """Return a form with the keys by which coffea asks for its buffers; None if it cannot have them."""
+    kind = form["class"]
+    if kind not in ("NumpyArray", "ListOffsetArray", "RegularArray", "IndexedOptionArray", "RecordArray"):
+        return None
+    keyed = {**form, "form_key": None if kind in ("RegularArray", "RecordArray") else quote(prefix)}
+    if kind == "IndexedOptionArray":
+        keyed["form_key"] = quote(f"{prefix},!index")  # coffea adds the names of other buffers itself.
+    if "content" in form:
+        keyed["content"] = _with_keys(form["content"], f"{prefix},!content")
+        return keyed if keyed["content"] is not None else None
+    if kind == "RecordArray":
+        names = form["fields"] or [str(number) for number in range(len(form["contents"]))]
+        members = [
+            _with_keys(each, f"{prefix},{name},!item")
+            for name, each in zip(names, form["contents"], strict=True)
+        ]
+        return None if None in members else {**keyed, "contents": members}
+    return keyed
