@@ -342,3 +342,36 @@ fn values_outside_the_bounds_of_their_clusters_are_reported() {
     let problem = problem.unwrap_or_else(|| panic!("{:?}", report.problems));
     assert!(problem.what.contains("field event of entry 0"), "{problem}");
 }
+
+/// Bytes that this thread reads from files during the work.
+fn bytes_read<T>(work: impl FnOnce() -> T) -> u64 {
+    let all = || {
+        let counters = fs::read_to_string("/proc/thread-self/io").unwrap();
+        let read = counters.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+        read.parse::<u64>().unwrap()
+    };
+    let before = all();
+    work();
+    all() - before
+}
+
+/// A commit has one record in a database, with all containers that it wrote there.
+#[test]
+fn the_cost_of_a_check_is_linear_in_the_containers_of_one_commit() {
+    let bytes_of = |containers: u64| {
+        let (_folder, federation) = federation();
+        let mut transaction = begin(&federation);
+        let database = transaction.create_database("run7").unwrap();
+        for number in 0..containers {
+            let options = ContainerOptions::default();
+            let name = format!("c{number}");
+            let key = transaction.create_container(database, &name, &event_class(), options);
+            transaction.extend(key.unwrap(), events(7, number, 1)).unwrap();
+        }
+        transaction.commit().unwrap();
+        let read = bytes_read(|| assert!(check(&federation, CheckLevel::Quick).is_sound()));
+        read / containers
+    };
+    let (few, many) = (bytes_of(10), bytes_of(200));
+    assert!(many < 2 * few, "{few} bytes for each of 10 containers, {many} for each of 200");
+}

@@ -1,6 +1,6 @@
 //! Checking one container: its versions against the catalogue, and the pages of all of them.
 
-use femtobarn_catalog::{Catalogue, ContainerRow, Csn, DatabaseRow, DatabaseState, VersionRow};
+use femtobarn_catalog::{ContainerRow, Csn, DatabaseRow, DatabaseState, VersionRow};
 use rntuple::{DELETED_FIELD, Reader, Schema};
 
 use super::database::CheckedDatabase;
@@ -11,17 +11,19 @@ use crate::deletion::Deletions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::inventory::{self, Part};
 use crate::schema::class::Class;
-use crate::storage::commit_record::CommitRecord;
 use femtobarn_format::link;
 
 impl Check<'_, '_> {
+    /// Checks a container that exists until commit `end`.
     pub(super) fn container(
         &mut self,
         subject: &mut CheckedDatabase<'_>,
         container: &ContainerRow,
-        is_live: bool,
+        end: Option<Csn>,
     ) -> Result<()> {
-        let versions = self.versions(container, is_live)?;
+        let is_live = container.created <= self.head && end.is_none_or(|end| end > self.head);
+        let newest = if is_live { Some(self.head) } else { last_before(&self.tags, end) };
+        let versions = self.versions(container, newest)?;
         if versions.is_empty() && !is_live {
             return Ok(());
         }
@@ -47,8 +49,8 @@ impl Check<'_, '_> {
         Ok(())
     }
 
-    /// The versions to check, oldest first.
-    fn versions(&self, container: &ContainerRow, is_live: bool) -> Result<Vec<VersionRow>> {
+    /// The versions to check, oldest first. `newest` is the last snapshot whose version is checked.
+    fn versions(&self, container: &ContainerRow, newest: Option<Csn>) -> Result<Vec<VersionRow>> {
         let catalog = &self.inner.catalog;
         match self.level {
             CheckLevel::Full => {
@@ -56,18 +58,9 @@ impl Check<'_, '_> {
                 versions.retain(|row| row.csn <= self.head);
                 Ok(versions)
             }
-            CheckLevel::Quick => {
-                let mut moments = self.tags.clone();
-                moments.retain(|csn| catalog_has(&**catalog, container, *csn));
-                moments.extend(is_live.then_some(self.head));
-                let mut versions = vec![];
-                for csn in moments {
-                    versions.extend(catalog.version(container.database, container.id, csn)?);
-                }
-                versions.sort_by_key(|row| row.csn);
-                versions.dedup();
-                Ok(versions)
-            }
+            CheckLevel::Quick => versions_of_tags(newest, &self.tags, |csn| {
+                Ok(catalog.version(container.database, container.id, csn)?)
+            }),
         }
     }
 
@@ -223,22 +216,16 @@ impl Check<'_, '_> {
         if row.record.size == 0 {
             return;
         }
-        let what = match CommitRecord::at(&*subject.source, row.record) {
-            Err(error) => error.to_string(),
-            Ok(record) => {
-                let of_this = record.containers.iter().find(|it| it.id == row.container);
-                let agrees = of_this.is_some_and(|it| {
-                    (it.header, it.footer, it.annex) == (row.header, row.footer, row.annex)
-                        && (it.entries, it.deleted) == (row.entries, row.deleted)
-                });
-                if agrees && record.database == subject.row.uuid {
-                    if let Ok(range) = inventory::blob(row.record) {
-                        subject.note(Part::Record, range);
-                    }
-                    return;
+        let record = subject.records.at(&*subject.source, row.record);
+        let what = match record.map(|record| record.agrees_with(row, subject.row.uuid)) {
+            Ok(true) => {
+                if let Ok(range) = inventory::blob(row.record) {
+                    subject.note(Part::Record, range);
                 }
-                "its commit record differs from the catalogue".to_owned()
+                return;
             }
+            Ok(false) => "its commit record differs from the catalogue".to_owned(),
+            Err(error) => error.to_string(),
         };
         self.damage(place.clone(), ProblemKind::Record, what);
     }
@@ -325,9 +312,28 @@ impl Check<'_, '_> {
     }
 }
 
-/// Whether a container exists as of a commit.
-fn catalog_has(catalog: &dyn Catalogue, container: &ContainerRow, at: Csn) -> bool {
-    catalog.container_by_id(container.database, container.id, at).is_ok()
+/// The last tagged commit before commit `end`.
+fn last_before(tags: &[Csn], end: Option<Csn>) -> Option<Csn> {
+    let before = end.map_or(tags.len(), |end| tags.partition_point(|tag| *tag < end));
+    tags[..before].last().copied()
+}
+
+/// The versions that snapshot `newest` and those of earlier tags have, oldest first. Each is looked up once, whatever
+/// the number of tags that have it.
+fn versions_of_tags(
+    newest: Option<Csn>,
+    tags: &[Csn],
+    mut look_up: impl FnMut(Csn) -> Result<Option<VersionRow>>,
+) -> Result<Vec<VersionRow>> {
+    let (mut versions, mut next) = (vec![], newest);
+    while let Some(csn) = next
+        && let Some(version) = look_up(csn)?
+    {
+        next = last_before(tags, Some(version.csn));
+        versions.push(version);
+    }
+    versions.reverse();
+    Ok(versions)
 }
 
 /// The path of the field that a column belongs to.
@@ -342,4 +348,46 @@ fn field_path(schema: &Schema, column: usize) -> String {
     }
     names.reverse();
     names.join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use femtobarn_catalog::{BlobRange, ContainerId, DatabaseId, EnvelopeRange};
+
+    use super::*;
+
+    fn version(csn: u64) -> VersionRow {
+        VersionRow {
+            database: DatabaseId(1),
+            container: ContainerId(1),
+            csn: Csn(csn),
+            header: EnvelopeRange::default(),
+            footer: EnvelopeRange::default(),
+            annex: BlobRange::default(),
+            record: BlobRange::default(),
+            class_version: 1,
+            entries: 0,
+            deleted: 0,
+            bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_version_that_many_tags_have_is_looked_up_once() {
+        let versions = [3, 50, 7000].map(version);
+        let tags: Vec<Csn> = (1..=10_000).map(Csn).collect();
+        for (newest, found) in [(10_000, 3), (7000, 3), (6999, 2), (49, 1), (2, 0)] {
+            let mut look_ups = 0;
+            let look_up = |csn| {
+                look_ups += 1;
+                Ok(versions.iter().rfind(|version| version.csn <= csn).copied())
+            };
+            let checked = versions_of_tags(Some(Csn(newest)), &tags, look_up).unwrap();
+            assert_eq!(checked, versions[..found]);
+            assert!(look_ups <= found + 1, "{look_ups} look-ups of {found} versions");
+        }
+        let last = |end| last_before(&[Csn(4), Csn(9)], end);
+        let ends = [None, Some(Csn(10)), Some(Csn(9)), Some(Csn(4))];
+        assert_eq!(ends.map(last), [Some(Csn(9)), Some(Csn(9)), Some(Csn(4)), None]);
+    }
 }

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use femtobarn_catalog::{DatabaseRow, DatabaseState, Role};
+use femtobarn_catalog::{DatabaseRecord, DatabaseRow, DatabaseState, Role};
 use rntuple::tfile::KeyChain;
 
 use super::front::Front;
+use super::records::Records;
 use super::{Check, CheckLevel, Problem, ProblemKind, ProblemLocation, Severity};
 use crate::error::Result;
 use crate::inventory::{self, Inventory, Part, Ranges};
@@ -19,6 +20,7 @@ pub(super) struct CheckedDatabase<'a> {
     pub source: Arc<DatabaseFile>,
     pub size: u64,
     pub inventory: Inventory<'a>,
+    pub records: Records,
     /// Pages that were read before, for another version.
     pub read: Ranges,
     /// Ranges in the file, and what lies there.
@@ -53,7 +55,8 @@ impl CheckedDatabase<'_> {
 }
 
 impl Check<'_, '_> {
-    pub(super) fn database(&mut self, row: &DatabaseRow) -> Result<()> {
+    pub(super) fn database(&mut self, record: &DatabaseRecord) -> Result<()> {
+        let row = &record.row;
         self.report.databases += 1;
         let place = ProblemLocation {
             database: Some((row.id, row.name.clone())),
@@ -80,16 +83,16 @@ impl Check<'_, '_> {
             size: DatabaseFile::size(&file)?,
             inventory: Inventory::new(&*file),
             source: file.clone(),
+            records: Records::default(),
             read: Ranges::default(),
             parts: vec![],
             lists_are_complete: true,
         };
         let done = self.done;
-        let live = self.inner.catalog.containers(row.id, self.head)?;
-        for record in self.inner.local()?.every_container(row.id)? {
+        for container in self.inner.local()?.every_container(row.id)? {
             if self.report.is_complete {
-                let is_live = live.iter().any(|row| row.id == record.row.id);
-                self.container(&mut subject, &record.row, is_live)?;
+                let end = container.dropped.into_iter().chain(record.dropped).min();
+                self.container(&mut subject, &container.row, end)?;
             }
         }
         // The chain starts at the first key, which follows the front.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `problem` | findings: [`Problem`], [`CheckReport`] |
 //! | `database` | one database: its file, the chain of its keys, overlaps; `front`, whose front the file has |
-//! | `container` | one container: its versions against the catalogue; `page`, reading one page |
+//! | `container` | one container: its versions against the catalogue; `records`, what commits left; `page`, reading one page |
 //! | `objects` | the newest version of a container, object by object |
 //! | `links` | the targets of links |
 //! | `uniqueness` | the items of sets, and the keys of dictionaries |
@@ -21,13 +21,14 @@ mod links;
 mod objects;
 mod page;
 mod problem;
+mod records;
 mod uniqueness;
 mod walk;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use femtobarn_catalog::{Csn, DatabaseRow};
+use femtobarn_catalog::{Csn, DatabaseRecord, DatabaseRow};
 
 pub(crate) use page::{PageBuffer, StoredPage, read_page};
 pub use problem::{CheckReport, Problem, ProblemKind, ProblemLocation, Severity};
@@ -64,9 +65,9 @@ impl Federation {
         let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
         // A detached file has a new owner, who may have moved it.
         let ours = every.into_iter().filter(|it| it.dropped.is_none() || !it.keeps_file);
-        let databases: Vec<DatabaseRow> = ours.map(|record| record.row).collect();
+        let databases: Vec<DatabaseRecord> = ours.collect();
         let tags = catalog.tags()?.into_iter().map(|tag| tag.csn).collect();
-        let total = databases.iter().map(|row| bytes_of(&self.inner, row)).sum();
+        let total = databases.iter().map(|it| bytes_of(&self.inner, &it.row)).sum();
         let mut checking = Check {
             inner: &self.inner,
             head,
@@ -79,9 +80,9 @@ impl Federation {
             total,
         };
         checking.orphans(&known)?;
-        for row in &databases {
+        for record in &databases {
             if checking.report.is_complete {
-                checking.database(row)?;
+                checking.database(record)?;
             }
         }
         Ok(checking.report)
@@ -97,7 +98,7 @@ struct Check<'a, 'p> {
     inner: &'a Inner,
     /// The commit that the check regards as the newest.
     head: Csn,
-    /// Commits of tags.
+    /// Commits of tags, in ascending order.
     tags: Vec<Csn>,
     level: CheckLevel,
     report: CheckReport,
