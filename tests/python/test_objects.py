@@ -53,6 +53,25 @@ def test_fields_do_not_hide_attributes_of_objects(fed: fb.Federation) -> None:
         setattr(found, names[-1], 3)
 
 
+@pytest.mark.parametrize("count", [0, 3, 5000])
+def test_arrays_of_an_object_outlive_it_and_cannot_be_written_to(fed: fb.Federation, count: int) -> None:
+    """Few numbers are copied and many shared; the interface for C makes both arrays of NumPy's own."""
+    kinds = ["bool", "int8", "uint16", "int32", "uint64", "float32", "float64"]
+    lists = [{"name": kind, "type": {"list": kind}} for kind in kinds]
+    values = {kind: (np.arange(count) % 100).astype(kind) for kind in kinds}
+    with fed.transaction() as txn:
+        form = {"name": "Lists", "fields": lists}
+        txn.database("d", create=True).container("lists", form, create=True).append(values)
+    read = [getattr(fed["d/lists"][0], kind) for kind in kinds]
+    fed.close()
+    for kind, array in zip(kinds, read, strict=True):
+        assert (type(array), array.dtype, array.flags.writeable) == (np.ndarray, np.dtype(kind), False)
+        assert array.flags.aligned
+        assert np.array_equal(array, values[kind])
+        with pytest.raises(ValueError, match="read-only"):
+            array[:] = 0
+
+
 def test_links_are_followed_when_used(fed: fb.Federation) -> None:
     fill(fed)
     event = fed["reco/events"][7]
