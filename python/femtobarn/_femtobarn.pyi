@@ -76,7 +76,7 @@ class Object:
     ``event.raw.hits``. If the class is declared in this program, the object is an instance of it, too.
     """
 
-    def __new__(cls, like: Object, entry: int) -> Self: ...
+    def __new__(cls, like: Object | None = None, entry: int = 0) -> Self: ...
     @property
     def oid(self) -> Oid:
         """The object's permanent name."""
