@@ -23,6 +23,7 @@ use super::{ContainerKey, Fork, Receipt, Transaction, unopened};
 use crate::annex::Blob;
 use crate::error::{Error, Result};
 use crate::read::statistics;
+use crate::schema::class::Class;
 use crate::storage::file::DatabaseFile;
 
 impl Transaction {
@@ -90,7 +91,7 @@ impl Transaction {
         let written = open.write(&mut database.extents, &what)?;
         Ok(ForkedContainer {
             row: open.row.clone(),
-            class: open.class.clone(),
+            class: Class::clone(&open.class),
             options: open.options,
             header: range(&open.header),
             footer: range(&written.footer),
