@@ -1,7 +1,7 @@
 """Make the golden federations of the present formats: everything that is on disk, in a few kilobytes each.
 
-A federation had format 2, or 3 once a database had a copy in a store or a pin, or 4 once it was promoted. It has format 6 with its first small
-commit; format 5 had another table for the bytes of those.
+A federation had format 2, or 3 once a database had a copy in a store or a pin, or 4 once it was promoted.
+It has format 6 with its first small commit; format 5 had another table for the bytes of those.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def fill_promoted(folder: str) -> None:
 
 
 def fill_and_stop(folder: str) -> None:
-    """Make the same, and small commits in a process that ends at once; its database file has lost the last of them."""
+    """Make the same, and small commits, the last of which the database file has lost."""
     fill(folder)
     process = multiprocessing.get_context("spawn").Process(target=_delete_and_stop, args=(folder,))
     process.start()

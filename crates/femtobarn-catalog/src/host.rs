@@ -8,7 +8,8 @@ use nix::libc;
 /// The id of this process; 0 before the first question, and if forks cannot be followed.
 static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 
-/// The id of this process, which a fork changes. The kernel is asked after a fork alone: a transaction asks a dozen times.
+/// The id of this process, which a fork changes. The kernel is asked after a fork alone: a transaction asks a dozen
+/// times.
 pub(crate) fn process_id() -> u32 {
     match PROCESS_ID.load(Ordering::Relaxed) {
         0 => follow_forks(),
@@ -20,8 +21,8 @@ fn follow_forks() -> u32 {
     extern "C" fn note_process() {
         PROCESS_ID.store(std::process::id(), Ordering::Relaxed);
     }
-    // SAFETY: what runs in a forked child asks for a number and stores it, which is allowed there. Two threads may both
-    // come here, and then it does so twice.
+    // SAFETY: what runs in a forked child asks for a number and stores it, which is allowed there. Two threads may
+    // both come here, and then it does so twice.
     let registered = unsafe { libc::pthread_atfork(None, None, Some(note_process)) };
     if registered == 0 {
         note_process();

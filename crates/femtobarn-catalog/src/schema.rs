@@ -30,8 +30,8 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 pub(crate) const FORMAT_WITH_REPLICAS: u32 = 3;
 /// The version of a catalogue that follows another one, or was succeeded by one, and so takes no changes.
 pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
-/// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone. The newest
-/// that this crate reads.
+/// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone. The
+/// newest that this crate reads.
 pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
@@ -256,8 +256,9 @@ CREATE TABLE link_targets (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// The tables of bytes that are durable here before they are in the database files: those of commits that have a slot,
-/// and those of others. A catalogue gets them with the first commit that has such bytes; one of format 5 has the second.
+/// The tables of bytes that are durable here before they are in the database files: those of commits that have a
+/// slot, and those of others. A catalogue gets them with the first commit that has such bytes; one of format 5 has
+/// the second.
 pub(crate) const LOG_SLOTS_TABLES: &str = "
 CREATE TABLE log_slots (
     slot   INTEGER PRIMARY KEY,

@@ -1,9 +1,9 @@
-//! Where the catalogue has bytes of database files that a commit makes durable: in one of a fixed number of *slots*, whose
-//! rows are written again and again, or else in rows of their own.
+//! Where the catalogue has bytes of database files that a commit makes durable: in one of a fixed number of *slots*,
+//! whose rows are written again and again, or else in rows of their own.
 //!
-//! The row of a slot fills one page of SQLite's, or several, so that the next commit with about as many bytes writes the
-//! same pages, and neither makes nor frees any. Commit `n` has slot `n % SLOTS`, if the commit that had it before was
-//! written back.
+//! The row of a slot fills one page of SQLite's, or several, so that the next commit with about as many bytes writes
+//! the same pages, and neither makes nor frees any. Commit `n` has slot `n % SLOTS`, if the commit that had it before
+//! was written back.
 //!
 //! ```text
 //! database  start     size      bytes   and so on; zeros follow the last write

@@ -15,8 +15,8 @@
 //!    as [`Commit::writes`]; the caller sees to it.
 //! 3. Every statement touches rows of this commit only, so the cost does not grow with history.
 //!
-//! `apply` runs the protocol, over `log_slots`, where the catalogue has bytes of files, and `name_changes`, over `status`,
-//! which says whether a database or container may still be changed.
+//! `apply` runs the protocol, over `log_slots`, where the catalogue has bytes of files, and `name_changes`, over
+//! `status`, which says whether a database or container may still be changed.
 
 use std::collections::HashSet;
 

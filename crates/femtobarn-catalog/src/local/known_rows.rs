@@ -123,8 +123,8 @@ impl KnownRows {
         self.classes.get(&(name.to_owned(), version))
     }
 
-    /// Whether a commit has one new version and no other change, and its container takes that: its database is open, and
-    /// its newest version is the one that the new one follows.
+    /// Whether a commit has one new version and no other change, and its container takes that: its database is open,
+    /// and its newest version is the one that the new one follows.
     pub(super) fn admits(&self, commit: &Commit) -> bool {
         let [new] = commit.versions[..] else { return false };
         let rows = self.container(new.database, new.container);

@@ -64,8 +64,8 @@ impl SharedLog {
         self.progress.numbers()
     }
 
-    /// Records one more change than `before` has, and returns its number. The caller has held the turn to commit since it
-    /// read `before`.
+    /// Records one more change than `before` has, and returns its number. The caller has held the turn to commit
+    /// since it read `before`.
     pub(super) fn record_change(&self, before: LogNumbers) -> u64 {
         let change = before.written.max(before.durable) + 1;
         self.progress.set_written(change);

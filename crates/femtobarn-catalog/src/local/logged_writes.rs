@@ -1,12 +1,12 @@
 //! Bytes of database files that are durable in the catalogue before they are in the files.
 //!
-//! A small commit has one sync: the bytes that it wrote are in its files, where readers find them at once, and in a slot
-//! or in rows of the catalogue ([`log_slots`]), which the sync of the catalogue's log makes durable. Later they are
-//! *written back*: to the files once more, many together; the files are synced, and slots and rows are free.
+//! A small commit has one sync: the bytes that it wrote are in its files, where readers find them at once, and in a
+//! slot or in rows of the catalogue ([`log_slots`]), which the sync of the catalogue's log makes durable. Later they
+//! are *written back*: to the files once more, many together; the files are synced, and slots and rows are free.
 //!
 //! 1. A slot or row is free only after its bytes were written to their file and synced there.
-//! 2. One process at a time writes back. Until then, bytes in the file are those of the slot or row or, after a crash of
-//!    the machine, lost: so writing them again does no harm.
+//! 2. One process at a time writes back. Until then, bytes in the file are those of the slot or row or, after a crash
+//!    of the machine, lost: so writing them again does no harm.
 //! 3. Nobody overwrites such bytes: who frees, moves or seals some writes back first ([`LocalCatalogue::write_back`]).
 //! 4. A catalogue is open only once the files have the bytes of all slots and rows.
 
@@ -80,8 +80,9 @@ struct LoggedWrites {
 type LoggedFiles = BTreeMap<DatabaseId, LoggedWrites>;
 
 impl LocalCatalogue {
-    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if earlier ones could not be written back. While
-    /// other processes commit, those of one page: they sync their files at the same time, but log one after the other.
+    /// The bytes that the next commit may have as [`Commit::writes`]; 0 if earlier ones could not be written back.
+    /// While other processes commit, those of one page: they sync their files at the same time, but log one after the
+    /// other.
     pub fn log_room(&self) -> usize {
         if self.file_log.is_stuck.load(Ordering::Relaxed) {
             return 0;
@@ -91,9 +92,9 @@ impl LocalCatalogue {
         if is_alone { LOGGED_COMMIT_BYTES_MAX } else { log_slots::PAGE_ROOM }
     }
 
-    /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller keeps
-    /// others from taking their place. Returns those that the commit is to have as [`Commit::writes`]: none if earlier
-    /// ones could not be written back, when the files are synced.
+    /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller
+    /// keeps others from taking their place. Returns those that the commit is to have as [`Commit::writes`]: none if
+    /// earlier ones could not be written back, when the files are synced.
     ///
     /// # Errors
     /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file;

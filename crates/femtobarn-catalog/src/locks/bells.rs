@@ -1,8 +1,8 @@
 //! Bells: a waiter for a lock pauses until the holder rings, whichever processes of this host the two are in.
 //!
 //! The kernel has no wait for a lock that ends in time, so waiters ask again and again ([`super::wait_queue`]). A
-//! bell cuts a pause short. It is two numbers in `locks/bells`, which all processes have in memory: how often it
-//! was rung, on which its waiters sleep (a futex), and how many these are. Ringing for nobody costs one load. Behind the
+//! bell cuts a pause short. It is two numbers in `locks/bells`, which all processes have in memory: how often it was
+//! rung, on which its waiters sleep (a futex), and how many these are. Ringing for nobody costs one load. Behind the
 //! bells of locks are those of changes, for the committers that wait for the sync of the catalogue's log.
 //!
 //! Invariants:

@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 pub(super) const COMMIT_FILE: &str = "commit";
 const QUEUE: u64 = 0;
 const TURN: u64 = 1;
-/// Where in the file it says that the holder of the queue waits for the turn: 1, behind the bytes that are locked. If that
-/// one is killed, the next committer takes the queue.
+/// Where in the file it says that the holder of the queue waits for the turn: 1, behind the bytes that are locked. If
+/// that one is killed, the next committer takes the queue.
 const WAITING_AT: usize = 32;
 
 /// The queue and the turn of a federation. Threads that share a value do not exclude each other, because they share

@@ -1,5 +1,5 @@
-//! How far the catalogue's log is durable: three numbers in `locks/commit`, which all processes have in memory, and the
-//! lock of the syncing process.
+//! How far the catalogue's log is durable: three numbers in `locks/commit`, which all processes have in memory, and
+//! the lock of the syncing process.
 //!
 //! ```text
 //! byte 192        208        224        240
@@ -13,8 +13,8 @@
 //! newest change known to be durable, and `torn` is 1 if a sync has failed since the log was last known to be good;
 //! the holder of the sync lock writes both.
 //!
-//! A committer whose change is not durable takes the lock and syncs, or waits while another one does. Who has synced wakes
-//! those whose changes are durable then, and the one behind them, which syncs next.
+//! A committer whose change is not durable takes the lock and syncs, or waits while another one does. Who has synced
+//! wakes those whose changes are durable then, and the one behind them, which syncs next.
 //!
 //! Invariants:
 //! 1. `durable` never exceeds what is durable, even after a loss of power: a new number is greater than both.

@@ -36,9 +36,10 @@
 //! writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an
 //! earlier one.
 //!
-//! Modules, from below: `record`, `target` and `shared_numbers`; `file`, a lock file; `bells`, `claim`, `waiters` and `wait_queue`;
-//! `monitor`, which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and `pins`; beside these
-//! `commit_turn`, `write_back`, `log_progress` and `recent_changes`, which the catalogue alone uses.
+//! Modules, from below: `record`, `target` and `shared_numbers`; `file`, a lock file; `bells`, `claim`, `waiters` and
+//! `wait_queue`; `monitor`, which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and
+//! `pins`; beside these `commit_turn`, `write_back`, `log_progress` and `recent_changes`, which the catalogue alone
+//! uses.
 
 mod backend;
 mod bells;

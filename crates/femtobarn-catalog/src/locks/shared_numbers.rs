@@ -1,8 +1,8 @@
 //! A file beside the locks that all processes of this host have in memory, as numbers that they read and write without
 //! a system call.
 //!
-//! A store is seen by other processes at once and survives its process. The kernel writes the file to the disk at a time
-//! of its own, so after a crash of the machine each number may be an old one.
+//! A store is seen by other processes at once and survives its process. The kernel writes the file to the disk at a
+//! time of its own, so after a crash of the machine each number may be an old one.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -46,8 +46,9 @@ impl SharedNumbers {
     /// The number of 4 bytes at a multiple of 4.
     pub(super) fn u32_at(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.memory.len());
-        // SAFETY: the offset is aligned and within the mapping, which starts with a page, lives as long as `self`, and is
-        // used as atomic numbers alone. No process makes the file shorter; SQLite maps a file beside it on the same terms.
+        // SAFETY: the offset is aligned and within the mapping, which starts with a page, lives as long as `self`,
+        // and is used as atomic numbers alone. No process makes the file shorter; SQLite maps a file beside it on the
+        // same terms.
         unsafe { AtomicU32::from_ptr(self.memory.as_mut_ptr().wrapping_add(offset).cast()) }
     }
 
