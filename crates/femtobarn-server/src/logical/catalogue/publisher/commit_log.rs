@@ -1,12 +1,15 @@
 //! One line of the log for each commit: its changes, their size, and its author.
 //!
 //! One task writes the lines in the order of the commits, and looks up names for them; publishing does not wait for it.
-//! Commits that it cannot keep up with are counted instead.
+//! Commits that it cannot keep up with are counted instead. What the lines before have told of a container is known while
+//! each commit follows the one before, so that no other process can have renamed it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use femtobarn_catalog::{Commit, Csn, DatabaseId, LocalCatalogue, LockTarget, NewVersion};
+use femtobarn_catalog::{
+    Commit, ContainerId, Csn, DatabaseId, LocalCatalogue, LockTarget, NewVersion,
+};
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
@@ -17,12 +20,32 @@ const GROWN_MAX: usize = 64;
 /// Commits that wait for the task at most.
 const WAITING_MAX: usize = 1024;
 
+/// Containers of which something is known at most.
+const KNOWN_MAX: usize = 1024;
+
 /// The commits of a federation that are to be logged.
 #[derive(Debug)]
 pub(super) struct CommitLog {
     federation: String,
     catalog: Arc<LocalCatalogue>,
     queue: Mutex<LogQueue>,
+    known: Mutex<KnownContainers>,
+}
+
+/// What the log knows of containers as of a commit.
+#[derive(Debug, Default)]
+struct KnownContainers {
+    at: Csn,
+    containers: HashMap<(DatabaseId, ContainerId), KnownContainer>,
+}
+
+#[derive(Debug)]
+struct KnownContainer {
+    name: String,
+    /// The commit of its newest version.
+    csn: Csn,
+    entries: u64,
+    bytes: u64,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +57,12 @@ struct LogQueue {
 
 impl CommitLog {
     pub(super) fn new(federation: &str, catalog: Arc<LocalCatalogue>) -> Self {
-        CommitLog { federation: federation.to_owned(), catalog, queue: Mutex::default() }
+        CommitLog {
+            federation: federation.to_owned(),
+            catalog,
+            queue: Mutex::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// Queues a published commit.
@@ -67,41 +95,101 @@ impl CommitLog {
                     "commits were not logged, because they came too fast"
                 );
             }
-            log_commit(&self.federation, &self.catalog, csn, &commit);
+            self.known.lock().log_commit(&self.federation, &self.catalog, csn, &commit);
         }
     }
 }
 
-fn log_commit(federation: &str, catalog: &LocalCatalogue, csn: Csn, commit: &Commit) {
-    let by = commit.author.as_ref();
-    let (objects, bytes) = grown(catalog, &commit.versions).unzip();
-    tracing::info!(
-        federation,
-        csn = csn.0,
-        // The field `message` is the line's own text.
-        commit_message = commit.message,
-        changed = changed(catalog, commit),
-        objects,
-        bytes,
-        by = by.map(|by| format!("{}@{}, process {}", by.user, by.host, by.pid)),
-        "committed"
-    );
+impl KnownContainers {
+    fn log_commit(
+        &mut self,
+        federation: &str,
+        catalog: &LocalCatalogue,
+        csn: Csn,
+        commit: &Commit,
+    ) {
+        if csn.0 != self.at.0 + 1 || self.containers.len() >= KNOWN_MAX || changes_names(commit) {
+            self.containers.clear();
+        }
+        self.at = csn;
+        let by = commit.author.as_ref();
+        let (objects, bytes) = self.grown(catalog, &commit.versions).unzip();
+        let changed = changed(catalog, commit, |key| self.name(catalog, key));
+        tracing::info!(
+            federation,
+            csn = csn.0,
+            // The field `message` is the line's own text.
+            commit_message = commit.message,
+            changed,
+            objects,
+            bytes,
+            by = by.map(|by| format!("{}@{}, process {}", by.user, by.host, by.pid)),
+            "committed"
+        );
+        for new in commit.versions.iter().take(NAMES_MAX) {
+            let key = (new.database, new.container);
+            let name = self.name(catalog, key);
+            let (entries, bytes) = (new.entries, new.bytes);
+            self.containers.insert(key, KnownContainer { name, csn, entries, bytes });
+        }
+    }
+
+    fn name(&self, catalog: &LocalCatalogue, key: (DatabaseId, ContainerId)) -> String {
+        match self.containers.get(&key) {
+            Some(known) => known.name.clone(),
+            None => catalog.describe(&LockTarget::Container(key.0, key.1)),
+        }
+    }
+
+    /// The objects and bytes by which the containers of a commit have grown; `None` if there are more than
+    /// [`GROWN_MAX`] containers.
+    fn grown(&self, catalog: &LocalCatalogue, versions: &[NewVersion]) -> Option<(u64, u64)> {
+        if versions.len() > GROWN_MAX {
+            return None;
+        }
+        let before = |new: &NewVersion| {
+            let base = new.base?;
+            match self.containers.get(&(new.database, new.container)) {
+                Some(known) if known.csn == base => Some((known.entries, known.bytes)),
+                _ => {
+                    let row = catalog.version(new.database, new.container, base).ok()??;
+                    Some((row.entries, row.bytes))
+                }
+            }
+        };
+        let growth = versions.iter().map(|new| {
+            let (entries, bytes) = before(new).unwrap_or((0, 0));
+            (new.entries.saturating_sub(entries), new.bytes.saturating_sub(bytes))
+        });
+        Some(growth.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1)))
+    }
+}
+
+/// Whether containers have other names after a commit.
+fn changes_names(commit: &Commit) -> bool {
+    !(commit.renamed_databases.is_empty()
+        && commit.renamed_containers.is_empty()
+        && commit.dropped_databases.is_empty()
+        && commit.dropped_containers.is_empty())
 }
 
 /// The databases and containers that a commit created, wrote, renamed and dropped.
-fn changed(catalog: &LocalCatalogue, commit: &Commit) -> String {
+fn changed(
+    catalog: &LocalCatalogue,
+    commit: &Commit,
+    container: impl Fn((DatabaseId, ContainerId)) -> String,
+) -> String {
     let database = |id: DatabaseId| catalog.describe(&LockTarget::Database(id));
-    let container = |database, id| catalog.describe(&LockTarget::Container(database, id));
     let made = commit.new_databases.iter().map(|new| format!("new database {}", new.name));
-    let filled = commit.versions.iter().map(|it| container(it.database, it.container));
+    let filled = commit.versions.iter().map(|it| container((it.database, it.container)));
     let sealed = commit.sealed.iter().map(|(id, _)| format!("sealed {}", database(*id)));
     let renamed = commit.renamed_databases.iter();
     let renamed = renamed.map(|(id, _, name)| format!("database {id} renamed to {name}"));
     let inner = commit.renamed_containers.iter();
-    let inner = inner.map(|(of, id, ..)| format!("renamed {}", container(*of, *id)));
+    let inner = inner.map(|(of, id, ..)| format!("renamed {}", container((*of, *id))));
     let dropped = commit.dropped_databases.iter().map(|it| format!("dropped database {}", it.id));
     let gone = commit.dropped_containers.iter();
-    let gone = gone.map(|(of, id, _)| format!("dropped {}", container(*of, *id)));
+    let gone = gone.map(|(of, id, _)| format!("dropped {}", container((*of, *id))));
     let mut all =
         made.chain(filled).chain(sealed).chain(renamed).chain(inner).chain(dropped).chain(gone);
     let mut shown: Vec<_> = all.by_ref().take(NAMES_MAX).collect();
@@ -110,19 +198,4 @@ fn changed(catalog: &LocalCatalogue, commit: &Commit) -> String {
         shown.push(format!("{more} more"));
     }
     shown.join(", ")
-}
-
-/// The objects and bytes by which the containers of a commit have grown; `None` if there are more than
-/// [`GROWN_MAX`] containers.
-fn grown(catalog: &LocalCatalogue, versions: &[NewVersion]) -> Option<(u64, u64)> {
-    if versions.len() > GROWN_MAX {
-        return None;
-    }
-    let growth = versions.iter().map(|new| {
-        let found = new.base.map(|base| catalog.version(new.database, new.container, base));
-        let (entries, bytes) =
-            found.and_then(|row| row.ok().flatten()).map_or((0, 0), |row| (row.entries, row.bytes));
-        (new.entries.saturating_sub(entries), new.bytes.saturating_sub(bytes))
-    });
-    Some(growth.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1)))
 }
