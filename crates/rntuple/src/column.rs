@@ -259,6 +259,24 @@ impl ColumnType {
         })
     }
 
+    /// The type of the same elements, split into byte planes; itself if there is none.
+    pub fn split(self) -> ColumnType {
+        SPLIT.iter().find(|(whole, _)| *whole == self).map_or(self, |(_, split)| *split)
+    }
+
+    /// The type of the same elements, not split into byte planes.
+    pub fn whole(self) -> ColumnType {
+        SPLIT.iter().find(|(_, split)| *split == self).map_or(self, |(whole, _)| *whole)
+    }
+
+    /// Number of byte planes that a page is stored as.
+    pub(crate) fn planes(self) -> usize {
+        match self.default_bits() {
+            Some(bits) if self != self.whole() => usize::from(bits / 8),
+            _ => 1,
+        }
+    }
+
     /// Whether the bytes of an uncompressed page equal the elements in memory.
     pub const fn is_plain(self) -> bool {
         use ColumnType::*;
@@ -281,6 +299,21 @@ impl ColumnType {
     }
 }
 
+/// Types whose pages are their elements, and those of the same elements split into byte planes.
+const SPLIT: [(ColumnType, ColumnType); 11] = [
+    (ColumnType::Int16, ColumnType::SplitInt16),
+    (ColumnType::UInt16, ColumnType::SplitUInt16),
+    (ColumnType::Int32, ColumnType::SplitInt32),
+    (ColumnType::UInt32, ColumnType::SplitUInt32),
+    (ColumnType::Int64, ColumnType::SplitInt64),
+    (ColumnType::UInt64, ColumnType::SplitUInt64),
+    (ColumnType::Real16, ColumnType::SplitReal16),
+    (ColumnType::Real32, ColumnType::SplitReal32),
+    (ColumnType::Real64, ColumnType::SplitReal64),
+    (ColumnType::Index32, ColumnType::SplitIndex32),
+    (ColumnType::Index64, ColumnType::SplitIndex64),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +328,16 @@ mod tests {
         assert_eq!(ColumnType::from_code(0x1E), ColumnType::Unknown(0x1E));
         assert_eq!(ColumnType::from_code(0x1E).code(), 0x1E);
         assert_eq!(ColumnType::Unknown(0x1E).element(), None);
+    }
+
+    #[test]
+    fn split_types_are_those_with_byte_planes() {
+        for &column_type in ColumnType::ALL {
+            let is_split = format!("{column_type:?}").starts_with("Split");
+            assert_eq!(column_type.planes() > 1, is_split, "{column_type:?}");
+            assert_eq!(column_type.whole().element(), column_type.split().element());
+        }
+        assert_eq!(ColumnType::Real64.split().planes(), 8);
     }
 
     #[test]

@@ -137,27 +137,29 @@ impl Builder {
     }
 
     fn add_offsets(&mut self, id: FieldId) {
-        match self.encoding {
-            Encoding::Plain => self.add_column(id, ColumnType::Index64, 64, None),
-            Encoding::Split => self.add_column(id, ColumnType::SplitIndex64, 64, None),
-        }
+        self.add_column(id, self.encoded(ColumnType::Index64), 64, None);
     }
 
     fn add_primitive(&mut self, id: FieldId, primitive: Primitive) {
-        let column_type = column_type(primitive, self.encoding);
+        let column_type = self.encoded(column_type(primitive));
         let bits = if primitive == Primitive::Bool { 1 } else { 8 * primitive.size() as u16 };
         self.add_column(id, column_type, bits, None);
+    }
+
+    fn encoded(&self, plain: ColumnType) -> ColumnType {
+        match self.encoding {
+            Encoding::Plain => plain,
+            Encoding::Split => plain.split(),
+        }
     }
 
     fn add_reduced(&mut self, id: FieldId, of: Primitive, precision: Precision) -> Result<()> {
         if !matches!(of, Primitive::Float32 | Primitive::Float64) {
             return Err(Error::invalid(format!("{} has no reduced precision", of.cpp_name())));
         }
-        let split = self.encoding == Encoding::Split;
         match precision {
             Precision::Half => self.add_column(id, ColumnType::Real16, 16, None),
-            Precision::Single if split => self.add_column(id, ColumnType::SplitReal32, 32, None),
-            Precision::Single => self.add_column(id, ColumnType::Real32, 32, None),
+            Precision::Single => self.add_column(id, self.encoded(ColumnType::Real32), 32, None),
             Precision::Truncated { bits: bits @ 10..=31 } => {
                 self.add_column(id, ColumnType::Real32Trunc, bits, None);
             }
@@ -182,27 +184,22 @@ impl Builder {
     }
 }
 
-/// The column type that ROOT gives a primitive by default.
-fn column_type(primitive: Primitive, encoding: Encoding) -> ColumnType {
-    use ColumnType::*;
-    let (plain, split) = match primitive {
-        Primitive::Bool => (Bit, Bit),
-        Primitive::Byte => (Byte, Byte),
-        Primitive::Char => (Char, Char),
-        Primitive::Int8 => (Int8, Int8),
-        Primitive::UInt8 => (UInt8, UInt8),
-        Primitive::Int16 => (Int16, SplitInt16),
-        Primitive::UInt16 => (UInt16, SplitUInt16),
-        Primitive::Int32 => (Int32, SplitInt32),
-        Primitive::UInt32 => (UInt32, SplitUInt32),
-        Primitive::Int64 => (Int64, SplitInt64),
-        Primitive::UInt64 => (UInt64, SplitUInt64),
-        Primitive::Float32 => (Real32, SplitReal32),
-        Primitive::Float64 => (Real64, SplitReal64),
-    };
-    match encoding {
-        Encoding::Plain => plain,
-        Encoding::Split => split,
+/// The column type that ROOT gives a primitive by default, without its encoding.
+fn column_type(primitive: Primitive) -> ColumnType {
+    match primitive {
+        Primitive::Bool => ColumnType::Bit,
+        Primitive::Byte => ColumnType::Byte,
+        Primitive::Char => ColumnType::Char,
+        Primitive::Int8 => ColumnType::Int8,
+        Primitive::UInt8 => ColumnType::UInt8,
+        Primitive::Int16 => ColumnType::Int16,
+        Primitive::UInt16 => ColumnType::UInt16,
+        Primitive::Int32 => ColumnType::Int32,
+        Primitive::UInt32 => ColumnType::UInt32,
+        Primitive::Int64 => ColumnType::Int64,
+        Primitive::UInt64 => ColumnType::UInt64,
+        Primitive::Float32 => ColumnType::Real32,
+        Primitive::Float64 => ColumnType::Real64,
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::cell::RefCell;
 
-use super::{LZMA_MEMORY_MAX, corrupt};
+use zstd::zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd::zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer, ResetDirective};
+
+use super::{LZMA_MEMORY_MAX, Planes, corrupt};
 use crate::error::Result;
 
 /// Compresses a block; `None` if the result does not fit.
@@ -16,18 +19,47 @@ pub(super) fn compress_lz4(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<us
     compress_to_buffer(chunk, Some(mode), false, out).ok()
 }
 
-/// Compresses a frame; `None` if the result does not fit.
-pub(super) fn compress_zstd(chunk: &[u8], level: u8, out: &mut [u8]) -> Option<usize> {
+/// Least bytes of a plane that gets blocks of its own: the tables of a block's codes take some hundred bytes.
+const PLANE_MIN: usize = 1 << 10;
+/// Least bytes of a repetition that is looked for in noise, the greatest that the library takes; its levels look for
+/// four to six.
+const NOISE_MATCH_MIN: u32 = 7;
+
+/// Compresses a frame, in blocks that end where planes end; `None` if the result does not fit.
+pub(super) fn compress_zstd(
+    chunk: &[u8],
+    planes: Planes,
+    level: u8,
+    out: &mut [u8],
+) -> Option<usize> {
     thread_local! {
-        static CONTEXT: RefCell<Option<(u8, zstd::bulk::Compressor<'static>)>> =
-            const { RefCell::new(None) };
+        static CONTEXT: RefCell<CCtx<'static>> = RefCell::new(CCtx::create());
     }
     CONTEXT.with_borrow_mut(|context| {
-        if !matches!(context, Some((current, _)) if *current == level) {
-            *context = Some((level, zstd::bulk::Compressor::new(i32::from(level)).ok()?));
+        context.reset(ResetDirective::SessionOnly).ok()?;
+        context.set_parameter(CParameter::CompressionLevel(level.into())).ok()?;
+        let match_min = if planes.have_noise { NOISE_MATCH_MIN } else { 0 };
+        context.set_parameter(CParameter::MinMatch(match_min)).ok()?;
+        if planes.bytes < PLANE_MIN || planes.bytes >= chunk.len() {
+            // It fails only if the result does not fit.
+            return context.compress2(out, chunk).ok();
         }
-        // It fails only if the result does not fit.
-        context.as_mut()?.1.compress_to_buffer(chunk, out).ok()
+        context.set_pledged_src_size(Some(chunk.len() as u64)).ok()?;
+        let mut out = OutBuffer::around(out);
+        let mut planes = chunk.chunks(planes.bytes).peekable();
+        while let Some(plane) = planes.next() {
+            let end = match planes.peek() {
+                Some(_) => ZSTD_EndDirective::ZSTD_e_flush,
+                None => ZSTD_EndDirective::ZSTD_e_end,
+            };
+            // What is left to write did not fit.
+            let left =
+                context.compress_stream2(&mut out, &mut InBuffer::around(plane), end).ok()?;
+            if left > 0 {
+                return None;
+            }
+        }
+        Some(out.pos())
     })
 }
 

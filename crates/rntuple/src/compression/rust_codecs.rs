@@ -6,7 +6,7 @@ use std::io::Read;
 use lzma_rust2::XzReader;
 use ruzstd::decoding::FrameDecoder;
 
-use super::{LZMA_MEMORY_MAX, corrupt};
+use super::{LZMA_MEMORY_MAX, Planes, corrupt};
 use crate::error::Result;
 
 /// Compresses nothing.
@@ -15,7 +15,12 @@ pub(super) fn compress_lz4(_chunk: &[u8], _level: u8, _out: &mut [u8]) -> Option
 }
 
 /// Compresses nothing.
-pub(super) fn compress_zstd(_chunk: &[u8], _level: u8, _out: &mut [u8]) -> Option<usize> {
+pub(super) fn compress_zstd(
+    _chunk: &[u8],
+    _planes: Planes,
+    _level: u8,
+    _out: &mut [u8],
+) -> Option<usize> {
     None
 }
 

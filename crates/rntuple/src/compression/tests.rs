@@ -36,6 +36,8 @@ const WRITTEN: [Compression; 5] = [
     Compression::Zstd { level: 10 },
 ];
 
+const WHOLE: Planes = Planes { bytes: 256, have_noise: false };
+
 fn numbers() -> Vec<u8> {
     (0..64u32).flat_map(|index| (index / 8).to_le_bytes()).collect()
 }
@@ -130,6 +132,62 @@ fn incompressible_input_leaves_the_output_unchanged() {
     }
 }
 
+/// A plane of noise, and one of two values.
+fn noise_and_truths() -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    let noise: Vec<u8> = (0..16 << 10).map(|_| next()).collect();
+    let truths = (0..16 << 10).map(|_| next() & 1);
+    noise.iter().copied().chain(truths).collect()
+}
+
+#[test]
+fn planes_that_are_coded_by_themselves_take_fewer_bytes_and_read_as_before() {
+    let input = noise_and_truths();
+    let packed = |bytes, have_noise| {
+        let mut stored = vec![];
+        let planes = Planes { bytes, have_noise };
+        assert!(
+            compress_planes(&input, planes, Compression::Zstd { level: 3 }, &mut stored).unwrap()
+        );
+        for (_, in_c, in_rust) in &DECODERS[2..] {
+            for decode in [in_c, in_rust] {
+                let mut out = vec![0; input.len()];
+                assert_eq!(decode(&payload("zstd", &stored), &mut out).unwrap(), out.len());
+                assert!(out == input);
+            }
+        }
+        stored.len()
+    };
+    let (whole, planes) = (packed(input.len(), false), packed(input.len() / 2, true));
+    assert!(planes < (16 << 10) + (16 << 10) / 5, "{planes} bytes: noise, and some bits a truth");
+    assert!(planes < whole, "{planes} < {whole}");
+    // Planes that are too small for codes of their own are coded together.
+    assert_eq!(packed(512, false), whole);
+}
+
+#[test]
+fn planes_that_do_not_fit_are_left_uncompressed() {
+    let noise = &noise_and_truths()[..16 << 10];
+    let mut out = vec![7];
+    let planes = Planes { bytes: 4 << 10, have_noise: true };
+    assert!(!compress_planes(noise, planes, Compression::Zstd { level: 3 }, &mut out).unwrap());
+    assert_eq!(out, [7]);
+}
+
+#[test]
+fn the_checksum_of_lz4_is_looked_at_only_in_bytes_that_were_not_verified() {
+    let mut stored = hex(OF_ROOT[2].1);
+    stored[HEADER] ^= 1;
+    assert_eq!(kind(&stored, 256), ErrorKind::Corrupt);
+    let mut out = vec![0; 256];
+    decompress_verified(&stored, &mut out).unwrap();
+    assert_eq!(out, numbers());
+}
+
 /// Compressed bytes and the size of what they hold.
 type Decoder = fn(&[u8], &mut [u8]) -> crate::Result<usize>;
 
@@ -165,7 +223,7 @@ fn decoders_in_rust_read_what_root_wrote_and_refuse_other_sizes() {
 fn codecs_in_rust_leave_input_uncompressed() {
     let out = &mut [0; 256];
     assert_eq!(rust_codecs::compress_lz4(&numbers(), 1, out), None);
-    assert_eq!(rust_codecs::compress_zstd(&numbers(), 1, out), None);
+    assert_eq!(rust_codecs::compress_zstd(&numbers(), WHOLE, 1, out), None);
 }
 
 proptest! {

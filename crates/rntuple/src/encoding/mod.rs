@@ -40,13 +40,32 @@ pub fn encoded_size(column_type: ColumnType, bits: u16, elements: usize) -> Resu
 /// Decodes the uncompressed bytes of a page into `out`, which has room for exactly `elements` elements
 /// of type [`ColumnType::element`]. Indexes of 32 bits become indexes of 64 bits.
 pub fn decode(column: &Column, encoded: &[u8], elements: usize, out: &mut [u8]) -> Result<()> {
-    use ColumnType::*;
     let expected = encoded_size(column.column_type, column.bits, elements)?;
     if encoded.len() != expected {
         let reason = format!("{elements} elements take {expected} bytes, not {}", encoded.len());
         return Err(Error::corrupt("page", 0, reason));
     }
     check_room(column, elements, out)?;
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has the instructions.
+        return unsafe { decode_with_avx2(column, encoded, out) };
+    }
+    decode_checked(column, encoded, out)
+}
+
+/// As [`decode_checked`], with instructions that twice as many bytes fit in.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn decode_with_avx2(column: &Column, encoded: &[u8], out: &mut [u8]) -> Result<()> {
+    decode_checked(column, encoded, out)
+}
+
+/// Decodes a page whose sizes were checked. Inlined with all that it calls, so that the compiler chooses their
+/// instructions for the caller.
+#[inline(always)]
+fn decode_checked(column: &Column, encoded: &[u8], out: &mut [u8]) -> Result<()> {
+    use ColumnType::*;
     match column.column_type {
         Bit => bits::unpack_truths(encoded, out),
         Index32 => split::widen(encoded, chunks_mut(out)),
@@ -130,6 +149,7 @@ fn chunks<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
     bytes.as_chunks().0
 }
 
+#[inline(always)]
 fn chunks_mut<const N: usize>(bytes: &mut [u8]) -> &mut [[u8; N]] {
     bytes.as_chunks_mut().0
 }

@@ -15,17 +15,25 @@ const BLOCK: usize = 64;
 pub(super) type WordBlock<W> = [W; BLOCK];
 
 /// An unsigned integer of `N` bytes.
+///
+/// `join` has loops, not adapters of arrays: where the compiler does not inline these, they lack the instructions that
+/// a page is decoded with.
 pub(super) trait Word<const N: usize>: Copy + Default {
-    /// Makes words from their bytes, given as planes.
-    fn join(planes: [&WordBlock<u8>; N]) -> WordBlock<Self>;
+    /// Makes words from their bytes, given as the blocks of each plane and the number of the block.
+    fn join(planes: [&[WordBlock<u8>]; N], block: usize) -> WordBlock<Self>;
     /// Writes the bytes of words as planes.
     fn part(words: &WordBlock<Self>, planes: [&mut WordBlock<u8>; N]);
 }
 
 impl Word<2> for u16 {
     #[inline(always)]
-    fn join(planes: [&WordBlock<u8>; 2]) -> WordBlock<u16> {
-        from_fn(|word| u16::from_le_bytes(planes.map(|plane| plane[word])))
+    fn join([low, high]: [&[WordBlock<u8>]; 2], block: usize) -> WordBlock<u16> {
+        let (low, high) = (&low[block], &high[block]);
+        let mut words = [0; BLOCK];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = u16::from_le_bytes([low[index], high[index]]);
+        }
+        words
     }
 
     #[inline(always)]
@@ -38,8 +46,13 @@ impl Word<2> for u16 {
 
 impl Word<4> for u32 {
     #[inline(always)]
-    fn join(planes: [&WordBlock<u8>; 4]) -> WordBlock<u32> {
-        from_fn(|word| u32::from_le_bytes(planes.map(|plane| plane[word])))
+    fn join([a, b, c, d]: [&[WordBlock<u8>]; 4], block: usize) -> WordBlock<u32> {
+        let (a, b, c, d) = (&a[block], &b[block], &c[block], &d[block]);
+        let mut words = [0; BLOCK];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = u32::from_le_bytes([a[index], b[index], c[index], d[index]]);
+        }
+        words
     }
 
     #[inline(always)]
@@ -53,10 +66,13 @@ impl Word<4> for u32 {
 /// Splits words into 32-bit halves, for which there are faster instructions.
 impl Word<8> for u64 {
     #[inline(always)]
-    fn join(planes: [&WordBlock<u8>; 8]) -> WordBlock<u64> {
-        let [a, b, c, d, e, f, g, h] = planes;
-        let (low, high) = (u32::join([a, b, c, d]), u32::join([e, f, g, h]));
-        from_fn(|word| u64::from(high[word]) << 32 | u64::from(low[word]))
+    fn join([a, b, c, d, e, f, g, h]: [&[WordBlock<u8>]; 8], block: usize) -> WordBlock<u64> {
+        let (low, high) = (u32::join([a, b, c, d], block), u32::join([e, f, g, h], block));
+        let mut words = [0; BLOCK];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = u64::from(high[index]) << 32 | u64::from(low[index]);
+        }
+        words
     }
 
     #[inline(always)]
@@ -76,14 +92,15 @@ pub(super) fn unsplit<const N: usize, const M: usize, W: Word<N>>(
 ) {
     let words = out.len();
     let planes: [&[u8]; N] = from_fn(|byte| &encoded[byte * words..(byte + 1) * words]);
+    let whole = planes.map(|plane| plane.as_chunks().0);
     let (blocks, rest) = out.as_chunks_mut();
     for (index, block) in blocks.iter_mut().enumerate() {
-        emit(&W::join(planes.map(|plane| &plane.as_chunks().0[index])), block);
+        emit(&W::join(whole, index), block);
     }
     if !rest.is_empty() {
         let padded = planes.map(|plane| pad(plane.as_chunks::<BLOCK>().1, 0));
         let mut block = [[0; M]; BLOCK];
-        emit(&W::join(padded.each_ref()), &mut block);
+        emit(&W::join(padded.each_ref().map(std::slice::from_ref), 0), &mut block);
         rest.copy_from_slice(&block[..rest.len()]);
     }
 }
@@ -119,6 +136,7 @@ fn pad<T: Copy>(rest: &[T], filling: T) -> WordBlock<T> {
 }
 
 /// Decodes 32-bit indexes from the differences of a page.
+#[inline(always)]
 pub(super) fn unsplit_differences32(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u32;
     unsplit(encoded, out, |differences: &WordBlock<u32>, out| {
@@ -130,6 +148,7 @@ pub(super) fn unsplit_differences32(encoded: &[u8], out: &mut [[u8; 8]]) {
 }
 
 /// Decodes 64-bit indexes from the differences of a page.
+#[inline(always)]
 pub(super) fn unsplit_differences64(encoded: &[u8], out: &mut [[u8; 8]]) {
     let mut sum = 0u64;
     unsplit(encoded, out, |differences: &WordBlock<u64>, out| {
@@ -172,6 +191,7 @@ fn differences<W: Copy>(
 }
 
 /// Widens 32-bit indexes to 64 bits.
+#[inline(always)]
 pub(super) fn widen(encoded: &[u8], out: &mut [[u8; 8]]) {
     for (out, index) in out.iter_mut().zip(encoded.as_chunks().0) {
         *out = u64::from(u32::from_le_bytes(*index)).to_le_bytes();
@@ -224,7 +244,9 @@ macro_rules! words {
             map: impl Fn($word) -> $word,
         ) {
             unsplit(encoded, out, |words: &WordBlock<$word>, out| {
-                *out = words.map(|word| map(word).to_le_bytes());
+                for (out, word) in out.iter_mut().zip(words) {
+                    *out = map(*word).to_le_bytes();
+                }
             });
         }
 

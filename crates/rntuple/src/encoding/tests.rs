@@ -422,3 +422,23 @@ fn sizes_that_do_not_match_are_refused() {
     assert_eq!(encode(&reals, &[0; 6], &mut Vec::new()).unwrap_err().kind(), Invalid);
     assert_eq!(encoded_size(ColumnType::Real64, 64, usize::MAX).unwrap_err().kind(), Invalid);
 }
+
+#[test]
+fn pages_decode_alike_with_and_without_vector_instructions() {
+    for &column_type in ColumnType::ALL {
+        let (bits, range) = match column_type {
+            ColumnType::Real32Trunc => (20, None),
+            ColumnType::Real32Quant => (20, Some((-1.0, 2.0))),
+            other => (other.default_bits().unwrap(), None),
+        };
+        let column = Column { range, ..column(column_type, bits) };
+        let encoded: Vec<u8> = (0..encoded_size(column_type, bits, 1000).unwrap())
+            .map(|at| (at * at * 31 >> 3) as u8)
+            .collect();
+        let size = 1000 * column_type.element().unwrap().size();
+        let (mut out, mut expected) = (vec![1; size], vec![2; size]);
+        decode(&column, &encoded, 1000, &mut out).unwrap();
+        decode_checked(&column, &encoded, &mut expected).unwrap();
+        assert_eq!(out, expected, "{column_type:?}");
+    }
+}

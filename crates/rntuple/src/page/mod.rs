@@ -2,7 +2,8 @@
 
 use twox_hash::XxHash3_64;
 
-use crate::compression::{Compression, compress, decompress};
+use crate::column::ColumnType;
+use crate::compression::{Compression, Planes, compress_planes, decompress, decompress_verified};
 use crate::encoding::{decode, encode_into, encoded_size, encoded_size_of};
 use crate::error::{Error, Result};
 use crate::schema::Column;
@@ -52,9 +53,19 @@ pub fn seal_page<'a>(
         encoded
     };
     buffers.compressed.clear();
-    let compressed = compress(encoded, compression, &mut buffers.compressed)?;
+    let planes = planes_of(column, encoded.len());
+    let compressed = compress_planes(encoded, planes, compression, &mut buffers.compressed)?;
     let payload = if compressed { &buffers.compressed } else { encoded };
     Ok(SealedPage { payload, checksum: XxHash3_64::oneshot(payload).to_le_bytes() })
+}
+
+fn planes_of(column: &Column, encoded_size: usize) -> Planes {
+    use ColumnType::*;
+    let split = column.column_type;
+    // Counters and identifiers, which repeat and ascend, are mostly unsigned.
+    let have_noise =
+        matches!(split, SplitReal32 | SplitReal64 | SplitInt16 | SplitInt32 | SplitInt64);
+    Planes { bytes: encoded_size / split.planes(), have_noise }
 }
 
 /// Decodes a stored page of `elements` elements into `out`, which has room for exactly these elements
@@ -69,9 +80,17 @@ pub fn open_page(
     buffers: &mut PageBuffers,
     out: &mut [u8],
 ) -> Result<()> {
-    let payload = if has_checksum { verified(stored, offset)? } else { stored };
-    unpack(column, elements, payload, buffers, out).map_err(|error| located(error, offset))
+    let (payload, decompress): (_, Decompress) = if has_checksum {
+        (verified(stored, offset)?, decompress_verified)
+    } else {
+        (stored, decompress)
+    };
+    unpack(column, elements, payload, decompress, buffers, out)
+        .map_err(|error| located(error, offset))
 }
+
+/// Decompresses a payload into memory of its uncompressed size.
+type Decompress = fn(&[u8], &mut [u8]) -> Result<()>;
 
 fn verified(stored: &[u8], offset: u64) -> Result<&[u8]> {
     let Some((payload, checksum)) = stored.split_last_chunk::<CHECKSUM_SIZE>() else {
@@ -92,6 +111,7 @@ fn unpack(
     column: &Column,
     elements: usize,
     payload: &[u8],
+    decompress: Decompress,
     buffers: &mut PageBuffers,
     out: &mut [u8],
 ) -> Result<()> {
