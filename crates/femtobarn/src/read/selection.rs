@@ -11,6 +11,8 @@ use crate::schema::class::Class;
 #[derive(Clone)]
 pub struct Selection {
     pub(super) projection: Arc<Projection>,
+    /// Number of top-level fields that are read.
+    pub(super) fields: usize,
     /// Whether values must be translated, because links or optional records are among them.
     pub(super) translated: bool,
     /// Their conversion from the stored fields, if the view narrows to another version of the class.
@@ -23,8 +25,10 @@ impl Selection {
             let field = class.fields.iter().find(|field| field.name == name);
             field.is_some_and(|field| field.of.needs_translation())
         };
-        let translated = projection.members().iter().any(|(name, _)| translated(name));
-        Selection { projection: projection.into(), translated, narrowed: None }
+        let members = projection.members();
+        let translated = members.iter().any(|(name, _)| translated(name));
+        let fields = members.len();
+        Selection { projection: projection.into(), fields, translated, narrowed: None }
     }
 
     pub(super) fn narrowed(
@@ -35,7 +39,8 @@ impl Selection {
     ) -> rntuple::Result<Self> {
         let (projection, narrowed) = narrowing.select(reader, class, paths)?;
         let translated = class.fields.iter().any(|field| field.of.needs_translation());
-        Ok(Selection { projection: projection.into(), translated, narrowed: Some(narrowed) })
+        let (fields, narrowed) = (projection.members().len(), Some(narrowed));
+        Ok(Selection { projection: projection.into(), fields, translated, narrowed })
     }
 }
 

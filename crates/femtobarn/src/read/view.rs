@@ -278,13 +278,15 @@ impl View {
         self.read_runs(selection, &[entries])
     }
 
-    /// The number of threads that a range of entries is worth.
-    fn threads(&self, entries: &Range<u64>) -> usize {
-        /// Stored bytes, of all fields, for which a thread is started.
+    /// The number of threads that some fields of a range of entries are worth.
+    fn threads(&self, selection: &Selection, entries: &Range<u64>) -> usize {
+        /// Stored bytes for which a thread is started. Fields count as equally large.
         const BYTES: u64 = 2 << 20;
         let VersionRow { bytes, entries: all, .. } = self.opened.version.row;
+        let fields = self.opened.version.all.fields.max(selection.fields).max(1);
+        let read = u128::from(bytes) * selection.fields as u128 / fields as u128;
         let count = entries.end.saturating_sub(entries.start);
-        let size = u128::from(bytes) * u128::from(count) / u128::from(all.max(1));
+        let size = read * u128::from(count) / u128::from(all.max(1));
         let worthwhile = usize::try_from(size / u128::from(BYTES)).unwrap_or(usize::MAX);
         worthwhile.min(self.snapshot.federation().inner.threads)
     }
@@ -295,7 +297,11 @@ impl View {
         let version = &*self.opened.version;
         let projection = &selection.projection;
         let array = match runs {
-            [run] => version.reader.read_in_parallel(projection, run.clone(), self.threads(run)),
+            [run] => version.reader.read_in_parallel(
+                projection,
+                run.clone(),
+                self.threads(selection, run),
+            ),
             runs => version.reader.read_runs(projection, runs),
         };
         let array = array.map_err(Error::storage(self.path()))?;
