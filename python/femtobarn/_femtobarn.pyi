@@ -22,15 +22,14 @@ __all__ = [
     "TransactionHandle", "UpkeepHandle", "ViewHandle", "WriterHandle", "__version__",
     "apply_storage_rules", "bearer_token", "change_global_tag", "compact", "count_fork",
     "default_config", "discard_copy", "evict", "global_tag_history", "global_tags", "identify",
-    "migrate", "note_declaration", "oid_records", "open_branch", "open_job", "payload_definition",
+    "migrate", "note_declaration", "oid_records", "open_branch", "open_job", "packed_fields", "payload_definition",
     "pin_file", "promote", "read_branches", "read_receipt", "rebuild_catalogue", "residences", "restore",
     "series_definition", "stage", "start_log", "tell_former_leader", "tidy", "unpin_file", "vacuum",
 ]  # fmt: skip
 
 __version__: Final[str]
 
-def count_fork() -> None:
-    """Counts a fork; Python calls this in every child."""
+def count_fork() -> None: ...  # Python calls this in every child.
 
 @final
 class Oid:
@@ -55,9 +54,7 @@ class Oid:
     def __hash__(self) -> int: ...
     def __getnewargs__(self) -> tuple[int, int, int]: ...
 
-def oid_records(links: Iterable[Any]) -> Buffer:
-    """Return OIDs, or those of objects that have one, as records; None is a null link."""
-
+def oid_records(links: Iterable[Any]) -> Buffer: ...  # Of OIDs or objects that have one; None is null.
 def read_branches(
     file: ReadableBuffer, branches: Sequence[_Branch], start: int, stop: int, threads: int
 ) -> list[tuple[Buffer, Buffer] | None]:
@@ -343,6 +340,7 @@ def compact(
     of: UpkeepHandle, path: str, all: bool, compression: str | None, lock_wait: float, progress: _Watch
 ) -> list[dict[str, Any]]: ...
 def tidy(of: UpkeepHandle, database: str | None, lock_wait: float, progress: _Watch) -> dict[str, Any]: ...
+def packed_fields(of: ViewHandle, sample: int) -> list[tuple[str, int, int, list[tuple[float, float]]]]: ...
 def migrate(of: UpkeepHandle, database: str, store: str, progress: _Watch) -> dict[str, Any]: ...
 def stage(of: UpkeepHandle, database: str, lock_wait: float, progress: _Watch) -> None: ...
 def evict(of: UpkeepHandle, database: str) -> int: ...

@@ -286,7 +286,7 @@ class Upkeep:
         all
             Whether to rewrite every cluster, also those that need no merging.
         compression
-            ``plain``, ``fast`` or ``archive``; that of the container if not given.
+            ``none``, ``lz4`` or ``zstd``; that of the container if not given.
         lock_timeout
             Seconds to wait for the writer of a container.
         progress

@@ -115,6 +115,17 @@ def test_cat_prints_one_object_per_line(run: Command, location: str) -> None:
     assert selected == 'name="e3"\n'
 
 
+def test_advise_measures_every_field_with_every_compression(run: Command, location: str) -> None:
+    advice = run.json("advise", location, "run7/events", "--bandwidth", "1 kB")
+    assert {field["path"] for field in advice["fields"]} >= {"run", "met", "name", "tracks.pt"}
+    assert all(set(field["packed"]) == {"none", "lz4", "zstd"} for field in advice["fields"])
+    sizes = {name: packed["stored"] for name, packed in advice["packed"].items()}
+    assert advice["best"] == min(sizes, key=sizes.__getitem__)  # From such storage, bytes alone count.
+    text = run.text("advise", location, "run7/events")
+    assert "tracks.pt" in text
+    assert 'the option compression="' in text
+
+
 def test_history(run: Command, location: str) -> None:
     text = run.text("history", location)
     assert "run 7" in text

@@ -106,18 +106,25 @@ pub(crate) fn container_options(
     Ok(ContainerOptions {
         page_size: page_size.unwrap_or(default.page_size),
         cluster_size: cluster_size.unwrap_or(default.cluster_size),
-        compression: match compression {
-            None => default.compression,
-            Some("none") => Profile::Plain,
-            Some("lz4" | "fast") => Profile::Fast,
-            Some("zstd" | "archive") => Profile::Archive,
-            Some(other) => {
-                let text = format!("unknown compression {other:?}: use none, lz4 or zstd");
-                return Err(exception("invalid", text));
-            }
-        },
+        compression: compression.map_or(Ok(default.compression), profile_of)?,
         series,
     })
+}
+
+/// The compression of this name.
+///
+/// # Errors
+/// `InvalidError` for an unknown one.
+pub(crate) fn profile_of(name: &str) -> PyResult<Profile> {
+    match name {
+        "none" | "plain" => Ok(Profile::Plain),
+        "lz4" | "fast" => Ok(Profile::Fast),
+        "zstd" | "archive" => Ok(Profile::Archive),
+        other => {
+            let text = format!("unknown compression {other:?}: use none, lz4 or zstd");
+            Err(exception("invalid", text))
+        }
+    }
 }
 
 /// The options of a series with this clock and this meaning of overlaps.

@@ -57,7 +57,7 @@ mod _femtobarn {
     #[pymodule_export]
     use super::handles::count_fork;
     #[pymodule_export]
-    use super::maintenance::{compact, rebuild_catalogue, tidy, vacuum};
+    use super::maintenance::{compact, packed_fields, rebuild_catalogue, tidy, vacuum};
     #[pymodule_export]
     use super::oid::{PyOid, oid_records};
     #[pymodule_export]

@@ -1,14 +1,16 @@
 //! Vacuum, compaction, and rebuilding the catalogue.
 
 use femtobarn::{
-    CompactOptions, Compacted, Csn, Profile, RebuildReport, VacuumOptions, VacuumReport,
+    CompactOptions, Compacted, Csn, PackedField, RebuildReport, VacuumOptions, VacuumReport,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::containers::profile_of;
 use crate::durations::lock_wait_of;
-use crate::error::{OrRaise, exception};
+use crate::error::OrRaise;
 use crate::progress::watched;
+use crate::read::view::ViewHandle;
 use crate::text::{FilePath, Text};
 use crate::upkeep::UpkeepHandle;
 
@@ -67,6 +69,25 @@ pub(crate) fn tidy<'py>(
     Ok(facts)
 }
 
+/// A field: its path, its bytes in memory and on disk, and with each compression the bytes on disk and seconds.
+type PackedRow = (String, u64, u64, Vec<(f64, f64)>);
+
+/// What each field takes, as it is and with each compression that a new container can have.
+#[pyfunction]
+pub(crate) fn packed_fields(
+    py: Python<'_>,
+    of: &ViewHandle,
+    sample: usize,
+) -> PyResult<Vec<PackedRow>> {
+    let view = of.view()?;
+    let fields = py.detach(|| view.packed_fields(sample)).or_raise()?;
+    let row = |field: PackedField| {
+        let sizes = field.sizes.iter().map(|size| (size.stored, size.seconds)).collect();
+        (field.path, field.memory, field.stored, sizes)
+    };
+    Ok(fields.into_iter().map(row).collect())
+}
+
 /// Rebuild the catalogue from the database files.
 #[pyfunction]
 pub(crate) fn rebuild_catalogue(
@@ -105,16 +126,7 @@ fn compact_options(
     compression: Option<&str>,
     lock_wait: f64,
 ) -> PyResult<CompactOptions> {
-    let profile = |name| match name {
-        "plain" => Ok(Profile::Plain),
-        "fast" => Ok(Profile::Fast),
-        "archive" => Ok(Profile::Archive),
-        other => Err(exception(
-            "invalid",
-            format!("unknown compression {other:?}: use plain, fast or archive"),
-        )),
-    };
-    let compression = compression.map(profile).transpose()?;
+    let compression = compression.map(profile_of).transpose()?;
     Ok(CompactOptions { all, compression, lock_wait: lock_wait_of(lock_wait)? })
 }
 

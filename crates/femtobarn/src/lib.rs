@@ -57,6 +57,7 @@ pub use maintenance::check::{
     CheckLevel, CheckReport, Problem, ProblemKind, ProblemLocation, Severity,
 };
 pub use maintenance::compaction::{CompactOptions, Compacted, TidyReport};
+pub use maintenance::packing::{PackedField, PackedSize};
 pub use maintenance::rebuild::{RebuildReport, rebuild_catalogue};
 pub use maintenance::repair::{RepairOptions, RepairReport};
 pub use maintenance::vacuum::{VacuumOptions, VacuumReport};

@@ -135,7 +135,8 @@ pub use page::{CHECKSUM_SIZE, PageBuffers, SealedPage, open_page, seal_page};
 pub use page_cache::{CacheFileId, PageCache};
 pub use page_list::{Cluster, ColumnPages, PageList, PageLocation};
 pub use reader::{
-    ColumnPath, Cursor, FieldCursor, FieldValue, FromCell, Projection, Reader, RowReader,
+    ColumnPath, ColumnSize, Cursor, FieldCursor, FieldValue, FromCell, Projection, Reader,
+    RowReader,
 };
 pub use revise::{
     ChangeKind, Compaction, Completed, Conversion, DELETED_FIELD, EvolutionPlan, Evolved,

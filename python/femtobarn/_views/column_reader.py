@@ -25,6 +25,7 @@ from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
 from .._query.selection import COUNT, Selection, Where
 from .._query.steps import steps_of
 from .._schema.types import Definition, Record
+from .advice import Advice, advice_of
 from .batches import read_in_batches
 from .explanations import Explanation
 from .requests import Request
@@ -218,6 +219,37 @@ class ColumnReader:
         terms = tuple(term.text for term in selection.terms.values())
         excluded = len(self._window) - left
         return Explanation(len(self._window), excluded, tuple(read), later, terms, tuple(paths))
+
+    def advise(self, *, bandwidth: str = "200 MB", sample: str = "1 MB") -> Advice:
+        """Measure which compression a new container of these objects should have.
+
+        A sample of each stored field is packed with each compression and unpacked again, in memory.
+
+        Parameters
+        ----------
+        bandwidth
+            Bytes a second that the storage delivers to a job. The faster it is, the less compression gains.
+        sample
+            Bytes of the values of each column that are measured.
+
+        Raises
+        ------
+        InvalidError
+            If `bandwidth` or `sample` is not a size.
+
+        Examples
+        --------
+        >>> import femtobarn as fb, tempfile
+        >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+        >>> with fed.transaction() as txn:
+        ...     form = {"name": "Hit", "fields": [{"name": "n", "type": "int32"}]}
+        ...     hits = txn.database("d", create=True).container("hits", form, create=True)
+        ...     oids = hits.extend({"n": [7] * 100_000})
+        >>> advice = fed["d/hits"].advise(bandwidth="10 MB")
+        >>> advice.best, advice.fields[0].path, advice.packed["zstd"].stored < 4000
+        ('zstd', 'n', True)
+        """
+        return advice_of(self._handle, bandwidth, sample)
 
     def _cluster_bounds(self, column: str) -> ClusterBounds | None:
         """Return the statistics of a column of the selection, or None if the container has none for it."""

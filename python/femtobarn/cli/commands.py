@@ -108,6 +108,20 @@ def _cat_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("-n", "--number", type=int, help="objects to print at most")
 
 
+def _advise_arguments(sub: argparse.ArgumentParser) -> None:
+    _reader(sub)
+    sub.add_argument("container", metavar="DATABASE/CONTAINER")
+    sub.add_argument(
+        "--bandwidth",
+        default="200 MB",
+        metavar="SIZE",
+        help='bytes a second that the storage delivers to a job, by default "200 MB"',
+    )
+    sub.add_argument(
+        "--sample", default="1 MB", metavar="SIZE", help='values of a column to measure, by default "1 MB"'
+    )
+
+
 def _history_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("-n", "--number", type=int, help="commits to list at most")
@@ -155,7 +169,7 @@ def _compact_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("path", metavar="DATABASE[/CONTAINER]")
     sub.add_argument("--all", action="store_true", help="rewrite every cluster")
-    sub.add_argument("--compression", choices=["plain", "fast", "archive"])
+    sub.add_argument("--compression", choices=["none", "lz4", "zstd", "plain", "fast", "archive"])
 
 
 def _tidy_arguments(sub: argparse.ArgumentParser) -> None:
@@ -245,6 +259,7 @@ ALL = (
     Command("attach", "add files with RNTuples without copying them", _attach_arguments, exchange.attach),
     Command("seal", "make databases read-only complete ROOT files", _seal_arguments, exchange.seal),
     Command("cat", "print objects", _cat_arguments, contents.cat),
+    Command("advise", "measure compressions of a container", _advise_arguments, contents.advise),
     Command("display", "show objects in 3D", display.arguments, display.display),
     Command("find", "print the objects with given values", _find_arguments, exchange.find),
     Command("index", "list, make or drop indexes", _index_arguments, exchange.index),

@@ -1,17 +1,19 @@
-"""The commands that show what is in a federation, and the one that makes it."""
+"""The commands that show what is in a federation and what it takes, and the one that makes it."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from .. import _federations
 from .._snapshots import Snapshot
+from .._views.advice import Packed
 from .._views.view import View
 from .output import emit, emit_line, human_size, human_time, plain_entry, table, text_entry
 
-__all__ = ["cat", "create", "history", "info", "ls", "schema", "snapshot_of"]
+__all__ = ["advise", "cat", "create", "history", "info", "ls", "schema", "snapshot_of"]
 
 CAT_BATCH_ENTRIES = 1000
 """Objects in a batch of `cat`."""
@@ -117,6 +119,37 @@ def cat(options: argparse.Namespace) -> None:
     for array in batches:
         for entry in array.to_list():
             emit_line(write(entry, view.definition.record))
+
+
+def advise(options: argparse.Namespace) -> None:
+    """Measure which compression a new container of the same objects should have."""
+    view = snapshot_of(options)[options.container]
+    advice = view.advise(bandwidth=options.bandwidth, sample=options.sample)
+    rows = [
+        [
+            field.path,
+            human_size(field.memory),
+            *(_packed(each, field.memory) for each in field.packed.values()),
+            field.best,
+        ]
+        for field in advice.fields
+    ]
+    memory = sum(field.memory for field in advice.fields)
+    rows.append(
+        ["all", human_size(memory), *(_packed(each, memory) for each in advice.packed.values()), advice.best]
+    )
+    told = (
+        f"From storage that delivers {human_size(advice.bandwidth)} a second to a job, all of it is read "
+        f'soonest if a new container has the option compression="{advice.best}".'
+    )
+    head = ["field", "in memory", *advice.packed, "read soonest"]
+    emit(options, asdict(advice), f"{table(head, rows, right={1, 2, 3, 4})}\n{told}")
+
+
+def _packed(packed: Packed, memory: int) -> str:
+    """Return the share of the bytes in memory that are stored, and the speed of unpacking."""
+    speed = memory / max(packed.seconds, 1e-9)
+    return f"{100 * packed.stored / max(memory, 1):.0f} %, {human_size(round(speed))}/s"
 
 
 def history(options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@
 //! | `check` | compares catalogue and files, and reads everything committed |
 //! | `repair` | mends what a check finds |
 //! | `vacuum`, `compaction` | give space back: of old versions; of small clusters and deleted objects |
+//! | `packing` | what fields take, and how fast they are read, in each compression |
 //! | `backup` | full and incremental copies, and restoring them |
 //! | `rebuild` | the catalogue, from the commit records in the files |
 //! | `republication` | publishes a version that holds no new objects, for `repair` and `compaction` |
@@ -14,6 +15,7 @@
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compaction;
+pub(crate) mod packing;
 pub(crate) mod rebuild;
 pub(crate) mod repair;
 pub(crate) mod republication;

@@ -3,7 +3,7 @@
 //! `cluster` knows which pages store which elements; `page_batch` reads pages, `elements` columns, and
 //! `assemble` makes arrays of these, with `parallel` by several threads and with `prefetch` from remote
 //! sources. `cursor`, `row`, `row_reader` and `field` read single entries over `held_pages`. `changes` compares two
-//! versions, `cluster_sizes` tells where one can be divided.
+//! versions, `cluster_sizes` tells where one can be divided, and `sample` what columns take.
 //!
 //! Invariants:
 //! 1. A reader sees one version of the RNTuple, that of the footer it was opened with.
@@ -27,6 +27,7 @@ mod prefetch;
 mod projection;
 mod row;
 mod row_reader;
+mod sample;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ pub use field::{FieldCursor, FieldValue};
 pub use projection::Projection;
 pub use row::FromCell;
 pub use row_reader::RowReader;
+pub use sample::ColumnSize;
 
 /// One version of an RNTuple, open for reading.
 ///
