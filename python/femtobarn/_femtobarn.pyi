@@ -22,9 +22,10 @@ __all__ = [
     "TransactionHandle", "UpkeepHandle", "ViewHandle", "WriterHandle", "__version__",
     "apply_storage_rules", "bearer_token", "change_global_tag", "compact", "count_fork",
     "default_config", "discard_copy", "evict", "global_tag_history", "global_tags", "identify",
-    "migrate", "note_declaration", "oid_records", "open_branch", "open_job", "packed_fields", "payload_definition",
-    "pin_file", "promote", "read_branches", "read_receipt", "rebuild_catalogue", "residences", "restore",
-    "series_definition", "stage", "start_log", "tell_former_leader", "tidy", "unpin_file", "vacuum",
+    "migrate", "note_declaration", "oid_records", "open_branch", "open_job", "packed_fields",
+    "payload_definition", "pin_file", "promote", "read_branches", "read_receipt", "rebuild_catalogue",
+    "residences", "restore", "series_definition", "stage", "start_log", "tell_former_leader", "tidy",
+    "unpin_file", "vacuum",
 ]  # fmt: skip
 
 __version__: Final[str]

@@ -433,7 +433,7 @@ fn pages_decode_alike_with_and_without_vector_instructions() {
         };
         let column = Column { range, ..column(column_type, bits) };
         let encoded: Vec<u8> = (0..encoded_size(column_type, bits, 1000).unwrap())
-            .map(|at| (at * at * 31 >> 3) as u8)
+            .map(|at| ((at * at * 31) >> 3) as u8)
             .collect();
         let size = 1000 * column_type.element().unwrap().size();
         let (mut out, mut expected) = (vec![1; size], vec![2; size]);
