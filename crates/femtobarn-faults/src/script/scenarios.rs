@@ -15,8 +15,9 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "single",
+    "slots",
     "large",
     "two databases",
     "delete",
@@ -34,6 +35,7 @@ impl Script {
         let name = *NAMES.iter().find(|known| **known == name)?;
         let steps = match name {
             "single" => single(),
+            "slots" => slots(),
             "large" => large(),
             "two databases" => two_databases(),
             "delete" => delete(),
@@ -75,6 +77,20 @@ fn single() -> Vec<ScriptStep> {
     }
     steps.push(ScriptStep::Reopen);
     steps
+}
+
+/// More small commits than the catalogue has slots for their bytes, so that slots are used again.
+fn slots() -> Vec<ScriptStep> {
+    const COMMITS: u64 = 540;
+    let path = "run7/events";
+    let append = |number| ScriptChange::Append { path: path.into(), first: number, count: 1 };
+    let first = vec![
+        ScriptChange::Database("run7".into()),
+        ScriptChange::Container(path.into(), Profile::Plain),
+        append(0),
+    ];
+    let later = (1..COMMITS).map(|number| ScriptStep::Commit(vec![append(number)]));
+    [ScriptStep::Commit(first)].into_iter().chain(later).chain([ScriptStep::Reopen]).collect()
 }
 
 /// Large writes, which bypass the page cache, beside small ones, which do not.
