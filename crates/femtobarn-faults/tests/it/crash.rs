@@ -13,6 +13,8 @@ use femtobarn_faults::workloads::{named, names};
 const SEED: u64 = 20_261_122;
 /// The approximate number of crashes per workload in the short test.
 const CRASHES: usize = 800;
+/// The same for the workload that has ten times the operations of others.
+const CRASHES_OF_SLOTS: usize = 200;
 /// The same for copies that follow.
 const CRASHES_OF_COPIES: usize = 400;
 
@@ -28,7 +30,8 @@ fn record(how: &str, script: &str) -> Vec<FileOperation> {
 
 fn crash_everywhere(limit: usize) {
     for name in names() {
-        crash_in(name, limit);
+        let is_sample_of_slots = name == "slots" && limit != usize::MAX;
+        crash_in(name, if is_sample_of_slots { CRASHES_OF_SLOTS } else { limit });
     }
 }
 
