@@ -417,20 +417,22 @@ class Federation(Containers, Upkeep, Storage, Imports):
         return f"<Federation {self.name!r} at {self.path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (self.path,)
+        return _reopen, (self.path, self.uuid)
 
 
 # A forked child must not use its parent's locks and connections: the handles count forks, and refuse there.
 os.register_at_fork(after_in_child=count_fork)
 
-_OPENED: WeakValueDictionary[tuple[int, str], Federation] = WeakValueDictionary()
-"""Federations opened by unpickling, by process and path: unpickled views of one federation share it."""
+_OPENED: WeakValueDictionary[tuple[int, str, str | None], Federation] = WeakValueDictionary()
+"""Federations opened by unpickling, by process, path and UUID: unpickled views of one federation share it."""
 
 
-def _reopen(path: str) -> Federation:
-    federation = _OPENED.get((os.getpid(), path))
+def _reopen(path: str, uuid: str | None = None) -> Federation:
+    federation = _OPENED.get((os.getpid(), path, uuid))
     if federation is None:
-        federation = _OPENED[os.getpid(), path] = open(path)
+        federation = _OPENED[os.getpid(), path, uuid] = open(path)
+    if uuid not in (None, federation.uuid):
+        raise InvalidError(f"{path} has another federation than was pickled: its UUID is not {uuid}")
     return federation
 
 

@@ -58,13 +58,14 @@ class Receipt:
 class Fork:
     """The right to write for a transaction, which is pickled to tasks; see :meth:`Transaction.fork`."""
 
-    def __init__(self, path: str, data: bytes, federation: Federation | None = None) -> None:
+    def __init__(self, path: str, uuid: str, data: bytes, federation: Federation | None = None) -> None:
         self._path = path
+        self._uuid = uuid
         self._data = data
         self._federation = None if federation is None else (os.getpid(), federation)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Fork, (self._path, self._data)
+        return Fork, (self._path, self._uuid, self._data)
 
     def task(self, key: str) -> Task:
         """Begin a task, whose objects count once, however often tasks with this key run.
@@ -79,13 +80,14 @@ class Fork:
         InvalidError
             If the key is empty or too long.
         ClosedError
-            If the transaction has ended.
+            If the transaction has ended and took a database with it that it made, or one was sealed. Other
+            tasks that are late run, and their receipts are refused.
         """
         check_text(key, "task")
         if self._federation is not None and self._federation[0] == os.getpid():
             federation = self._federation[1]
         else:
-            federation = _federation_here(os.getpid(), self._path)
+            federation = _federation_here(os.getpid(), self._path, self._uuid)
         return Task(key, federation.uuid, federation._handle.begin_task(self._data, key))
 
     def __repr__(self) -> str:
@@ -93,11 +95,11 @@ class Fork:
 
 
 @lru_cache(maxsize=FEDERATIONS_MAX)
-def _federation_here(process: int, path: str) -> Federation:
+def _federation_here(process: int, path: str, uuid: str) -> Federation:
     """Return the federation of tasks, opened in this process."""
     from ._federations import _reopen  # That module imports this one.
 
-    return _reopen(path)
+    return _reopen(path, uuid)
 
 
 class Task:
@@ -135,10 +137,11 @@ class Task:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._receipt = Receipt(self._handle.finish())
-        else:
-            self._handle.abandon()
+        try:
+            if kind is None:
+                self._receipt = Receipt(self._handle.finish())
+        finally:
+            self._handle.abandon()  # Else what could not be written would be kept, and the databases locked.
 
     def __getitem__(self, path: str) -> TaskContainer:
         """Return a container to write to, such as ``task["run7/events"]``."""
@@ -245,7 +248,8 @@ class Forking:
         """
         for name in (*containers, *links):
             check_text(name, "fork")
-        return Fork(self.federation.path, self._handle.fork(list(containers), list(links)), self.federation)
+        data = self._handle.fork(list(containers), list(links))
+        return Fork(self.federation.path, self.federation.uuid, data, self.federation)
 
     def merge(self, receipts: Iterable[Receipt], tasks: Iterable[str] | None = None) -> int:
         """Append what tasks wrote; return the number of tasks that were not merged before.

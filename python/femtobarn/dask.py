@@ -86,6 +86,8 @@ def write(
     ------
     WrongTypeError
         If `partitions` cannot be walked through.
+    InvalidError
+        If there are none.
 
     Examples
     --------

@@ -350,6 +350,15 @@ def test_many_rows_of_a_structured_array_have_the_fields_of_the_array(step: int)
         assert np.array_equal(values, given[name])
 
 
+def test_many_rows_of_a_masked_structured_array_keep_their_mask() -> None:
+    types = [("n", "i4"), ("x", "f8")]
+    rows: Any = np.ma.zeros(3 * BLOCK_BYTES // np.dtype(types).itemsize, types)
+    rows["x"][3] = np.ma.masked
+    parts = named_parts(rows) or {}
+    assert np.ma.getmaskarray(parts["x"]).nonzero()[0].tolist() == [3]
+    assert not np.ma.getmaskarray(parts["n"]).any()
+
+
 def test_extend_takes_structured_numpy_arrays_and_oid_ranges() -> None:
     oids = fb.OidRange(1, 2, 3, 5)
     array = there_and_back({"x": oids}, one(an.link["A"]))

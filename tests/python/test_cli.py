@@ -126,6 +126,22 @@ def test_advise_measures_every_field_with_every_compression(run: Command, locati
     assert 'the option compression="' in text
 
 
+def test_advice_is_what_a_container_takes(tmp_path: Path) -> None:
+    fields = [{"name": name, "type": name} for name in ("float16", "float32", "int32")]
+    values = np.random.default_rng(1).normal(10, 3, 50_000).astype(np.float32)
+    columns = {"float16": values, "float32": values, "int32": values.astype(np.int32)}
+    with fb.create(tmp_path / "packed.fed") as federation:
+        for compression in ("none", "lz4", "zstd"):
+            with federation.transaction() as txn:
+                database = txn.database("d", create=True)
+                form = {"name": "Numbers", "fields": fields}
+                database.container(compression, form, create=True, compression=compression).extend(columns)
+            advice = federation[f"d/{compression}"].advise()
+            assert {f.path: f.packed[compression].stored for f in advice.fields} == {
+                f.path: f.stored for f in advice.fields
+            }
+
+
 def test_history(run: Command, location: str) -> None:
     text = run.text("history", location)
     assert "run 7" in text

@@ -210,6 +210,43 @@ def test_tasks_link_to_databases_that_the_fork_names(fed: fb.Federation) -> None
     assert_intact(fed)
 
 
+def test_databases_that_a_fork_names_need_no_task_that_links_to_them(fed: fb.Federation) -> None:
+    form = {"name": "Tag", "fields": [{"name": "event", "type": {"link": "Event"}}]}
+    with fed.transaction() as txn:
+        opened(txn).extend(rows(0, 5))
+        txn.database("tags", create=True).container("tags", form, create=True)
+    oid = fed[EVENTS].oid(3)
+    with fed.transaction() as txn:
+        opened(txn)
+        txn.database("tags").container("tags")
+        fork = txn.fork(links=["run7"])
+        txn.merge([write(fork, 5)])
+        txn.checkpoint()
+        with fork.task("tags") as task:
+            task["tags/tags"].append({"event": oid})
+        txn.merge([task.receipt])
+    with fed.transaction() as txn:
+        txn.database("tags").container("tags").append({"event": oid})
+    assert [tag.event.n for tag in fed["tags/tags"]] == [3, 3]
+    assert numbers(fed) == list(range(1005))
+    assert_intact(fed)
+
+
+def test_tasks_link_to_objects_of_databases_that_the_transaction_creates(fed: fb.Federation) -> None:
+    form = {"name": "Tag", "fields": [{"name": "event", "type": {"link": "Event"}}]}
+    with fed.transaction() as txn:
+        oids = opened(txn).extend(rows(0, 5))
+        for name in ("run7", "tags"):
+            txn.database(name, create=True).container("tags", form, create=True)
+        with txn.fork("run7/tags", "tags/tags", links=["run7"]).task("a") as task:
+            for path in ("run7/tags", "tags/tags"):
+                task[path].extend({"event": [oids[3], None]})
+        txn.merge([task.receipt])
+    for path in ("run7/tags", "tags/tags"):
+        assert [tag.event and tag.event.n for tag in fed[path]] == [3, None]
+    assert_intact(fed)
+
+
 def test_a_view_is_copied_by_tasks_and_series_are_refused(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         opened(txn).extend(rows(0, 10))
@@ -233,8 +270,11 @@ def test_what_other_processes_wrote_is_synced_with_the_file_and_not_with_the_log
 
     def logged() -> int:
         with closing(sqlite3.connect(f"file:{fed.path}/catalogue.sqlite?mode=ro", uri=True)) as catalogue:
-            count: int = catalogue.execute("SELECT max(id) FROM logged_writes").fetchone()[0] or 0
-            return count
+            counts = (
+                "SELECT (SELECT count(*) FROM logged_writes), (SELECT count(*) FROM log_slots WHERE csn > 0)"
+            )
+            rows, slots = catalogue.execute(counts).fetchone()
+            return int(rows + slots)
 
     for first in range(3):
         with fed.transaction() as txn:

@@ -385,3 +385,18 @@ def test_view_of_both_becomes_a_file(run1: fb.Federation, tmp_path: Path) -> Non
     read = ak.from_parquet(tmp_path / "both.parquet")
     assert read.scores.label.to_list() == [f"s{n}" for n in read.run]
     assert both.to_root(tmp_path / "both.root", ["run", "scores.bdt"], "scores.bdt > 0.9") == 2
+
+
+def test_partitions_of_both_have_the_bytes_of_both(fed: fb.Federation) -> None:
+    layout: dict[str, Any] = {"create": True, "page_size": "4 KiB", "cluster_size": "16 KiB"}
+    with fed.transaction() as txn:
+        for name in ("own", "other"):
+            form = {"name": name, "fields": [{"name": "n", "type": "int64"}]}
+            txn.database("d", create=True).container(name, form, **layout).extend({"n": range(20_000)})
+    both = fed.friend("d/own", "d/other")
+    own, other, all_of_it = (both.partitions("40 kB", paths) for paths in ("n", "other.n", None))
+    assert len(own) == len(other) > 1
+    total = sum(part.nbytes for part in own)
+    for parts, expected in ((other, total), (all_of_it, 2 * total)):
+        assert abs(sum(part.nbytes for part in parts) - expected) < 100
+        assert sum(part.num_entries for part in parts) == 20_000

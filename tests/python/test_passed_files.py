@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -34,10 +35,10 @@ def local(tmp_path: Path) -> fb.Federation:
 
 
 @contextmanager
-def served(local: fb.Federation, settings: str = "") -> Iterator[fb.Server]:
+def served(local: fb.Federation, settings: str = "", port: int = 0) -> Iterator[fb.Server]:
     config = Path(local.path).with_suffix(".toml")
     config.write_text(f"[limits]\ndrain_seconds = 0\n{settings}")
-    with fb.serve(local.path, port=0, address="127.0.0.1", anonymous="all", config=config) as server:
+    with fb.serve(local.path, port=port, address="127.0.0.1", anonymous="all", config=config) as server:
         yield server
 
 
@@ -82,6 +83,23 @@ def test_nothing_is_read_after_the_session_has_ended(local: fb.Federation) -> No
         # What this view reads is not pinned any more, so a vacuum may give its space out again.
         with pytest.raises(fb.UnavailableError):
             view.arrays("y")
+
+
+def test_a_federation_that_was_restored_is_read_anew(local: fb.Federation, tmp_path: Path) -> None:
+    local.backup(tmp_path / "backup")
+    lost, new = {"x": VALUES + 1, "y": VALUES}, {"x": VALUES + 2, "y": VALUES}
+    with local.transaction() as txn:
+        txn.database("run7").container("pairs").extend(lost)
+    with served(local) as server:
+        url = server.url("/lhc.fed")
+        remote = fb.open(url)
+        assert np.array_equal(column(remote, "x"), np.r_[VALUES, lost["x"]])
+    Path(local.path).rename(tmp_path / "lost.fed")
+    restored = fb.restore(tmp_path / "backup", local.path)
+    with restored.transaction() as txn:
+        txn.database("run7").container("pairs").extend(new)
+    with served(restored, port=urlsplit(url).port or 0), remote:
+        assert np.array_equal(column(remote, "x"), np.r_[VALUES, new["x"]])
 
 
 def test_versions_stay_readable_beside_a_vacuum(local: fb.Federation) -> None:

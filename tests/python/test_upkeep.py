@@ -186,7 +186,8 @@ def test_retention_is_shown_and_set(location: str, capsys: pytest.CaptureFixture
     everything = {"keep_commits": None, "keep_days": None}
     assert shown(capsys, "retention", location) == everything
     assert shown(capsys, "vacuum", location)["versions"] == 0
-    limits = shown(capsys, "retention", location, "--keep-commits", "3", "--keep-days", "0")
+    assert shown(capsys, "retention", location, "--keep-commits", "3") == everything | {"keep_commits": 3}
+    limits = shown(capsys, "retention", location, "--keep-days", "0")
     assert limits == {"keep_commits": 3, "keep_days": 0}
     assert main(["retention", location]) == 0
     assert "the newest 3 commits and the commits of the last 0 days" in capsys.readouterr().out

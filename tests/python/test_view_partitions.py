@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import multiprocessing
 import os
 import pickle
+import shutil
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -98,3 +101,38 @@ def test_wrong_sizes_and_picked_objects_are_refused(view: fb.View, fed: fb.Feder
     with fed.transaction() as txn, pytest.raises(fb.InvalidError, match="commit first"):
         txn["d/events"].partitions()
     assert view[:0].partitions() == []
+
+
+def test_vacuum_keeps_what_partitions_are_still_going_to_read(view: fb.View, fed: fb.Federation) -> None:
+    def delete(entries: range) -> None:
+        with fed.transaction() as txn:
+            txn.database("d").container("events").delete(entries)
+
+    delete(range(20, 30))
+    parts, csn = fed[view.name].partitions(5000), fed.head()
+    delete(range(30, 40))
+    gc.collect()
+    assert csn in fed.vacuum(keep_from=fed.head()).kept
+    assert sum(len(part.view) for part in parts) == len(fed[view.name]) + 10
+
+
+def test_a_process_reads_and_writes_the_federation_that_has_the_place_now(tmp_path: Path) -> None:
+    """A worker lives longer than a federation that is made anew."""
+    left = []
+    for first in (0, 100):
+        shutil.rmtree(tmp_path / "lhc.fed", ignore_errors=True)
+        with fb.create(tmp_path / "lhc.fed") as fed:
+            with fed.transaction() as txn:
+                events = txn.database("d", create=True).container("events", FORM, create=True)
+                events.extend({"n": [first], "text": ["a"]})
+            [part] = fed["d/events"].partitions()
+            assert total(part)[0] == first
+            with fed.transaction() as txn:
+                txn.database("d").container("events")
+                with pickle.loads(pickle.dumps(txn.fork())).task(part.key) as task:
+                    task["d/events"].extend(part.arrays())
+                txn.merge([task.receipt])
+            assert fed["d/events"]["n"].to_list() == [first, first]
+            left.append(pickle.dumps(fed["d/events"]))
+    with pytest.raises(fb.FemtobarnError, match="another"):
+        pickle.loads(left[0])

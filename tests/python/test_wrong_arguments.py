@@ -54,6 +54,10 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "step_size": (lambda fed: fed["d/events"].iterate(step_size=2.5), "2.5 is not a size; .* or a number of"),
     "position": (lambda fed: fed["d/events"][0.5], "d/events takes a position, .* not 0.5"),
     "entry": (lambda fed: fed["d/events"].object_at("a"), "entries are whole numbers, not 'a'"),
+    "OID of another container": (
+        lambda fed: fed["d/events"].object_at(fb.Oid(9, 9, 0)),
+        "entries are whole numbers, not",
+    ),
     "OID": (lambda fed: fed.snapshot().object(3), r"3 is not an OID, such as Oid\(3, 7, 12\)"),
     "object": (lambda fed: OBJECT(), r"objects are read from a view, such as view\[0\]"),
     "fields": (lambda fed: fed["d/events"].arrays([1]), "names of fields are texts, not 1"),

@@ -195,8 +195,8 @@ impl FederationHandle {
         Ok(UpkeepHandle::new(federation, self.federation.group()))
     }
 
-    /// Close all handles of the federation, and release page memory and unused extents now: snapshots may
-    /// live on in cycles of references.
+    /// Close all handles of the federation, release page memory and unused extents, and complete its files
+    /// now: snapshots may live on in cycles of references.
     fn close(&self, py: Python<'_>) {
         let group = self.federation.group();
         if let Ok(federation) = self.federation.get() {
@@ -204,6 +204,7 @@ impl FederationHandle {
             federation.release_pages();
             py.detach(|| {
                 federation.release_extents();
+                federation.end_writes();
                 federation.publish_disk_cache();
             });
         }

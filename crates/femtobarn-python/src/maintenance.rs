@@ -10,7 +10,7 @@ use crate::containers::profile_of;
 use crate::durations::lock_wait_of;
 use crate::error::OrRaise;
 use crate::progress::watched;
-use crate::read::view::ViewHandle;
+use crate::read::view::{ViewHandle, interruptible};
 use crate::text::{FilePath, Text};
 use crate::upkeep::UpkeepHandle;
 
@@ -79,8 +79,8 @@ pub(crate) fn packed_fields(
     of: &ViewHandle,
     sample: usize,
 ) -> PyResult<Vec<PackedRow>> {
-    let view = of.view()?;
-    let fields = py.detach(|| view.packed_fields(sample)).or_raise()?;
+    let view = of.view()?.clone();
+    let fields = interruptible(py, move || view.packed_fields(sample))?.or_raise()?;
     let row = |field: PackedField| {
         let sizes = field.sizes.iter().map(|size| (size.stored, size.seconds)).collect();
         (field.path, field.memory, field.stored, sizes)

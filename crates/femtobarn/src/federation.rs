@@ -190,6 +190,14 @@ impl Federation {
         self.inner.finish_all_extents();
     }
 
+    /// Makes durable in the database files what is so in the catalogue alone, as dropping the federation does:
+    /// snapshots may keep it, and its folder may be moved or copied. Does nothing if it is on a server.
+    pub fn end_writes(&self) {
+        if let Ok(catalog) = self.inner.local() {
+            catalog.end_writes();
+        }
+    }
+
     /// Publishes the disk cache's new entries to other processes.
     pub fn publish_disk_cache(&self) {
         self.inner.files.publish_disk_cache();

@@ -47,12 +47,14 @@ def _fields_of(rows: np.ndarray[Any, Any]) -> dict[str, Any]:
     """Return the fields of a structured array.
 
     Of many rows, each field is copied to an array of its own, block by block, so that the rows are read from
-    memory once, and not once for each field. The values are copied as bytes, which NumPy does faster.
+    memory once, and not once for each field. The values are copied as bytes, which NumPy does faster. Bytes
+    have no mask, so the fields of a masked array are left to NumPy.
     """
     names, size = rows.dtype.names or (), rows.dtype.itemsize
     types = [rows.dtype[name] for name in names]
     step = BLOCK_BYTES // max(size, 1)
     are_bytes = all(of.itemsize and not of.hasobject for of in types)
+    are_bytes = are_bytes and not isinstance(rows, np.ma.MaskedArray)
     if rows.ndim != 1 or not 0 < step < len(rows) or not are_bytes:
         return {name: rows[name] for name in names}
     opaque = [np.dtype((np.void, of.itemsize)) for of in types]

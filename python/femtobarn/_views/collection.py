@@ -31,6 +31,7 @@ from .summaries import Summaries
 if TYPE_CHECKING:
     from .._objects.objects import Object
     from .._snapshots import Snapshot
+    from .advice import Advice
     from .view import View
 
 __all__ = ["Collection", "concat", "naming"]
@@ -214,6 +215,16 @@ class Collection(Summaries):
                 return view.explain(names, where)
         told = view.explain(names)
         return replace(told, excluded=told.entries)
+
+    def advise(self, *, bandwidth: str = "200 MB", sample: str = "1 MB") -> Advice:
+        """Refuse: each container has a compression of its own.
+
+        Raises
+        ------
+        UnsupportedError
+            Always.
+        """
+        raise UnsupportedError("each container has a compression of its own; use views[0].advise")
 
     def fetch(self, entries: Any, expressions: Expressions = None, *, library: str = "ak") -> Any:
         """Refuse: each container counts its own entries. Use :meth:`arrays`, or ``collection[position]``.

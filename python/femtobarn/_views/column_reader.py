@@ -25,7 +25,6 @@ from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
 from .._query.selection import COUNT, Selection, Where
 from .._query.steps import steps_of
 from .._schema.types import Definition, Record
-from .advice import Advice, advice_of
 from .batches import read_in_batches
 from .explanations import Explanation
 from .requests import Request
@@ -34,6 +33,7 @@ from .scans import Scan, is_flat
 if TYPE_CHECKING:
     from .._femtobarn import SeriesHandle, ViewHandle
     from .._snapshots import Snapshot
+    from .advice import Advice
 
 __all__ = ["ColumnReader"]
 
@@ -249,6 +249,8 @@ class ColumnReader:
         >>> advice.best, advice.fields[0].path, advice.packed["zstd"].stored < 4000
         ('zstd', 'n', True)
         """
+        from .advice import advice_of  # Few programs ask for it.
+
         return advice_of(self._handle, bandwidth, sample)
 
     def _cluster_bounds(self, column: str) -> ClusterBounds | None:

@@ -21,7 +21,7 @@ import numpy as np
 from .._data.arrays import Tree
 from .._data.casts import Values
 from .._data.rows import rows_of
-from .._exceptions import InvalidError
+from .._exceptions import InvalidError, UnsupportedError
 from .._objects.friend_objects import class_with_friends
 from .._objects.live_entries import LiveEntries
 from .._schema.meanings import ELEMENT
@@ -31,6 +31,7 @@ from .view import T, View
 if TYPE_CHECKING:
     from .._femtobarn import ViewHandle
     from .._snapshots import Snapshot
+    from .advice import Advice
 
 __all__ = ["FriendView", "check_friend", "fields_of_friends", "with_friends"]
 
@@ -111,8 +112,15 @@ class FriendHandle:
         return reduce(np.intersect1d, found)
 
     def cluster_sizes(self, paths: Sequence[str]) -> list[tuple[int, int, int]]:
-        """Return the entries of the partner's clusters, and the stored bytes of its fields in them."""
-        return self.partner._handle.cluster_sizes([path for path in paths if not self._place_of(path)[0]])
+        """Return the entries of the partner's clusters, and the stored bytes of fields in them: those of
+        friends by their mean."""
+        own, wanted = self._divided(paths)
+        mean = 0.0
+        for name, inner in wanted.items():
+            sizes = self.friends[name]._handle.cluster_sizes(inner)
+            mean += sum(nbytes for _, _, nbytes in sizes) / max(sizes[-1][1] if sizes else 0, 1)
+        clusters = self.partner._handle.cluster_sizes(own)
+        return [(start, stop, nbytes + int(mean * (stop - start))) for start, stop, nbytes in clusters]
 
     def as_class(self, version: Any) -> FriendHandle:
         """Return the same with the partner's objects as objects of another version of their class."""
@@ -123,13 +131,8 @@ class FriendHandle:
         name, _, inner = path.partition(".")
         return (name, inner) if name in self.friends else ("", path)
 
-    def _joined(
-        self,
-        paths: Iterable[str],
-        read_beside: Callable[[View, list[str]], Tree],
-        read_own: Callable[[list[str]], Tree],
-    ) -> Tree:
-        """Return columns of the partner, and a record of them for each friend that has some of the paths."""
+    def _divided(self, paths: Iterable[str]) -> tuple[list[str], dict[str, list[str]]]:
+        """Return the paths of the partner, and those of each friend within it."""
         own, wanted = [], dict[str, list[str]]()
         for path in paths:
             name, inner = self._place_of(path)
@@ -137,6 +140,16 @@ class FriendHandle:
                 wanted.setdefault(name, []).extend([inner] if inner else self.friends[name].fields)
             else:
                 own.append(path)
+        return own, wanted
+
+    def _joined(
+        self,
+        paths: Iterable[str],
+        read_beside: Callable[[View, list[str]], Tree],
+        read_own: Callable[[list[str]], Tree],
+    ) -> Tree:
+        """Return columns of the partner, and a record of them for each friend that has some of the paths."""
+        own, wanted = self._divided(paths)
         beside = {name: read_beside(self.friends[name], inner) for name, inner in wanted.items()}
         length = next((tree[1] for tree in beside.values()), 0)
         kind, length, names, contents = read_own(own) if own or not beside else ("record", length, (), ())
@@ -167,6 +180,16 @@ class FriendView(View[T]):
     def as_class(self, version: Any) -> View:
         """Return a view of the same objects as objects of another version of their class."""
         return FriendView(self._friends.as_class(version), self._window)
+
+    def advise(self, *, bandwidth: str = "200 MB", sample: str = "1 MB") -> Advice:
+        """Refuse: the container and each of its friends have a compression of their own.
+
+        Raises
+        ------
+        UnsupportedError
+            Always.
+        """
+        raise UnsupportedError("friends have compressions of their own; ask the view of each container alone")
 
     def _within(self, window: range) -> View[T]:
         return FriendView(self._friends, window)

@@ -18,6 +18,7 @@ from .._query.projections import Projection
 from .._sizes import bytes_of_size
 
 if TYPE_CHECKING:
+    from .._snapshots import Snapshot
     from .view import View
 
 __all__ = ["Partition", "divided"]
@@ -29,10 +30,14 @@ VIEWS_MAX = 8
 class Partition:
     """A range of the objects of a view, to be read anywhere; see :meth:`View.partitions`."""
 
-    __slots__ = ("_data", "key", "nbytes", "num_entries")
+    __slots__ = ("_data", "_snapshot", "key", "nbytes", "num_entries")
 
-    def __init__(self, data: bytes, key: str, num_entries: int, nbytes: int) -> None:
+    def __init__(
+        self, data: bytes, key: str, num_entries: int, nbytes: int, snapshot: Snapshot | None = None
+    ) -> None:
         self._data = data
+        # Keeps vacuum from deleting what is still to be read, where the partition was made.
+        self._snapshot = snapshot
         self.key = key
         """A text that no other range of a container of the snapshot has."""
         self.num_entries = num_entries
@@ -99,4 +104,4 @@ def _pieces(cluster: range, nbytes: int, most_entries: int | None) -> Sequence[t
 
 def _partition(view: View, part: range, nbytes: int) -> Partition:
     key = f"{view.name}[{part.start}:{part.stop}] as of {view.snapshot.csn}"
-    return Partition(pickle.dumps(view._within(part)), key, len(part), nbytes)
+    return Partition(pickle.dumps(view._within(part)), key, len(part), nbytes, view.snapshot)

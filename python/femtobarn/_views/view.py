@@ -362,7 +362,8 @@ class View(ObjectValues, Generic[T]):
         """Return ranges of the objects, for tasks in other processes and on other machines.
 
         They end where clusters do, so that no two tasks read one page. A partition is less than 2 KB when
-        pickled, and opens the federation where it is used.
+        pickled, and opens the federation where it is used. The process that made it keeps the snapshot as
+        long as it has the partition; one that is kept in a file needs a tag or the retention.
 
         Parameters
         ----------

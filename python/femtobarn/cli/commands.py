@@ -151,7 +151,7 @@ def _retention_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("--keep-commits", type=int, metavar="N", help="vacuum keeps the newest N commits")
     sub.add_argument("--keep-days", type=int, metavar="N", help="vacuum keeps the commits of the last N days")
-    sub.add_argument("--keep-all", action="store_true", help="vacuum keeps all history, as in the beginning")
+    sub.add_argument("--keep-all", action="store_true", help="vacuum keeps all history: removes both limits")
 
 
 def _vacuum_arguments(sub: argparse.ArgumentParser) -> None:

@@ -142,6 +142,8 @@ def advise(options: argparse.Namespace) -> None:
         f"From storage that delivers {human_size(advice.bandwidth)} a second to a job, all of it is read "
         f'soonest if a new container has the option compression="{advice.best}".'
     )
+    if not advice.fields:
+        told = "It has no values to measure."
     head = ["field", "in memory", *advice.packed, "read soonest"]
     emit(options, asdict(advice), f"{table(head, rows, right={1, 2, 3, 4})}\n{told}")
 

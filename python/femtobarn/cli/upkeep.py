@@ -143,14 +143,17 @@ def repair(options: argparse.Namespace) -> None:
 def retention(options: argparse.Namespace) -> None:
     """Show or set the history that vacuum keeps."""
     federation = _federations.open(options.federation)
-    limits = {"keep_commits": options.keep_commits, "keep_days": options.keep_days}
-    has_limit = any(limit is not None for limit in limits.values())
-    if has_limit and options.keep_all:
+    given = {"keep_commits": options.keep_commits, "keep_days": options.keep_days}
+    limits = {name: limit for name, limit in given.items() if limit is not None}
+    if limits and options.keep_all:
         raise InvalidError(
             "invalid --keep-all: all history is kept only without --keep-commits and --keep-days"
         )
-    if has_limit or options.keep_all:
-        federation.set_retention(**limits)
+    if options.keep_all:
+        federation.set_retention()
+    elif limits:
+        # A limit that is not given stays: without it, a vacuum would remove what it has kept until now.
+        federation.set_retention(**{**federation.retention(), **limits})
     kept = federation.retention()
     words = {"keep_commits": "the newest {:,} commits", "keep_days": "the commits of the last {:,} days"}
     limited = [words[name].format(limit) for name, limit in kept.items() if limit is not None]

@@ -51,7 +51,8 @@ pub(super) fn insert_writes(
         _ => writes.iter().try_for_each(|write| insert_row(connection, write)),
     };
     match insert() {
-        Err(_) if !has_log_slots(connection)? => {
+        // After some errors SQLite has rolled the transaction back: then nothing may be written.
+        Err(_) if !connection.is_autocommit() && !has_log_slots(connection)? => {
             connection.execute_batch(LOG_SLOTS_TABLES)?;
             raise_format(connection, FORMAT_WITH_LOG_SLOTS)?;
             insert()

@@ -37,6 +37,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A log with zeros at its end is a multiple of this long. After SQLite has made it longer it is not, except once in
 /// some thousand times, when the next commit adds the zeros.
 const AHEAD_BYTES: u64 = 64 << 10;
+/// Numbers that no change gets after one was lost; more than there are committers.
+const SKIPPED: u64 = 1 << 20;
 /// The log doubles in length until it grows by this much at a time.
 const AHEAD_BYTES_MAX: u64 = 1 << 20;
 
@@ -67,7 +69,9 @@ impl SharedLog {
     /// Records one more change than `before` has, and returns its number. The caller has held the turn to commit
     /// since it read `before`.
     pub(super) fn record_change(&self, before: LogNumbers) -> u64 {
-        let change = before.written.max(before.durable) + 1;
+        // Else the number of the change before was lost, and others may wait for it.
+        let is_known = before.written >= before.durable;
+        let change = before.written.max(before.durable) + if is_known { 1 } else { SKIPPED };
         self.progress.set_written(change);
         change
     }

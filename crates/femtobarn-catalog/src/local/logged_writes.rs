@@ -49,7 +49,7 @@ const ROWS: u32 = 1024;
 pub(super) struct FileLog {
     folder: PathBuf,
     connections: Arc<ProcessConnections>,
-    /// None before this process's first small commit.
+    /// None before this process's first small commit, and after [`end`](Self::end) before the next one.
     known: Mutex<Option<KnownLog>>,
     /// The thread that writes back, or did so last, with the process that has it.
     thread: Mutex<Option<(u32, JoinHandle<()>)>>,
@@ -69,7 +69,7 @@ struct KnownLog {
     written_back: Csn,
 }
 
-/// Logged bytes of one database, in the order in which they were committed.
+/// Logged bytes of one database. No two of them overlap, so they may be written in any order.
 struct LoggedWrites {
     /// The path of the file, relative to the federation's folder.
     path: String,
@@ -129,6 +129,12 @@ impl LocalCatalogue {
     /// [`Error::Full`] or [`Error::Io`] if a file cannot be written; the catalogue keeps the bytes.
     pub fn write_back(&self) -> Result<()> {
         self.file_log.write_back()
+    }
+
+    /// Writes back what this process has logged, as dropping the catalogue does: for a user after whom something keeps
+    /// it, and who may move or copy the folder. If that fails, the catalogue keeps the bytes.
+    pub fn end_writes(&self) {
+        self.file_log.end();
     }
 }
 
@@ -201,7 +207,7 @@ impl FileLog {
             }
         }
         // If it fails, or others write back now, the catalogue keeps the bytes.
-        if self.known.lock().is_some_and(|known| known.bytes > 0) {
+        if self.known.lock().take().is_some() {
             self.write_back_once();
         }
     }

@@ -4,7 +4,8 @@
 //!
 //! 1. [`LocalCatalogue::raise_horizon`] decides which snapshots are kept;
 //! 2. [`LocalCatalogue::vacuum`] deletes the rows of versions, containers and databases that no kept snapshot needs,
-//!    in several transactions, and then records the ranges of files that only they used;
+//!    in several transactions, the last of which purges databases and records the ranges of files that only the deleted
+//!    versions used;
 //! 3. the caller punches holes there;
 //! 4. [`LocalCatalogue::release_freed`] begins a new epoch of the database and releases the ranges to writers.
 //!
@@ -104,24 +105,25 @@ impl LocalCatalogue {
         Ok(Purgeable { databases, containers })
     }
 
-    /// Deletes the rows that a vacuum found unneeded, some at a time, so that commits need not wait long; then notes
-    /// the ranges that it frees.
+    /// Deletes the rows that a vacuum found unneeded, some at a time, so that commits need not wait long; then purges
+    /// databases and notes the ranges that it frees.
     ///
     /// # Errors
     /// [`Error::Changed`] if another vacuum ran meanwhile, or a snapshot was tagged that this one would not keep;
     /// [`Error::Invalid`] if a kept snapshot needs one of the rows, or a range is free already. Rows before such a one
-    /// may be deleted by then; no range is noted.
+    /// may be deleted by then; no database is purged, and no range noted.
     pub fn vacuum(&self, vacuumed: &Vacuumed) -> Result<()> {
         let Vacuumed { kept, versions, freed, purged_databases, purged_containers } = vacuumed;
         self.delete_some(kept, versions, |sql, some| drop_versions(sql, kept, some))?;
         self.delete_some(kept, purged_containers, |sql, some| {
             some.iter().try_for_each(|(database, id)| purge_container(sql, kept, *database, *id))
         })?;
-        self.delete_some(kept, purged_databases, |sql, some| {
-            some.iter().try_for_each(|database| purge_database(sql, kept, *database))
-        })?;
         self.connections.current()?.write(|sql| {
             check_kept(sql, kept)?;
+            // All or none: the caller removes their files, which nothing knows of without these rows.
+            purged_databases
+                .iter()
+                .try_for_each(|database| purge_database(sql, kept, *database))?;
             for (database, ranges) in freed {
                 ranges.iter().try_for_each(|range| insert_free(sql, *database, *range, None))?;
             }

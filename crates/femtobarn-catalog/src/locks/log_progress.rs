@@ -18,7 +18,9 @@
 //!
 //! Invariants:
 //! 1. `durable` never exceeds what is durable, even after a loss of power: a new number is greater than both.
-//! 2. A number that differs from its complement is being written, and reads as 0, which claims nothing.
+//! 2. A number that differs from its complement is being written, so readers look again for a moment; if its writer
+//!    was killed, it reads as 0, which claims nothing. After a lost `written`, numbers are skipped: others may wait for
+//!    those of before.
 //! 3. A wake-up is only a hint, since whoever has the lock may be killed: a waiter asks again after [`PAUSE`].
 
 use std::path::Path;
@@ -40,6 +42,8 @@ const DURABLE: usize = 1;
 const TORN: usize = 2;
 /// How long a waiter sleeps at most before it looks whether the lock is free.
 const PAUSE: Duration = Duration::from_millis(10);
+/// Looks at a number that is being written, which takes some nanoseconds.
+const LOOKS: u32 = 1000;
 /// Changes for which a sync wakes waiters, at most: all that have a bell.
 const WOKEN_MAX: u64 = 64;
 
@@ -93,8 +97,16 @@ impl LogProgress {
 
     /// The bytes are in the order of this host, whose processes alone read them.
     fn number(&self, at: usize) -> u64 {
-        let [number, complement] = self.words(at).each_ref().map(|it| it.load(Ordering::Acquire));
-        if number == !complement { number } else { 0 }
+        for _ in 0..LOOKS {
+            let words = self.words(at).each_ref();
+            let [number, complement] = words.map(|word| word.load(Ordering::Acquire));
+            // Zeros were never written.
+            if number == !complement || number == 0 {
+                return number;
+            }
+            std::hint::spin_loop();
+        }
+        0
     }
 
     fn set(&self, at: usize, number: u64) {

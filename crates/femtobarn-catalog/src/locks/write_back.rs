@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::commit_turn::open_commit_file;
+use super::commit_turn::{COMMIT_FILE, open_commit_file};
 use super::file::{LockFile, LockKind, Span};
 use crate::error::Result;
 
@@ -22,9 +22,10 @@ impl WriteBackTurn {
         Ok(WriteBackTurn { file })
     }
 
-    /// Takes the turn if nobody has it.
+    /// Takes the turn if nobody has it. Makes no folder: that of a federation that was moved or removed is not to
+    /// come back.
     pub(crate) fn take_if_free(locks: &Path) -> Result<Option<Self>> {
-        let file = open_commit_file(locks)?;
+        let file = LockFile::open(&locks.join(COMMIT_FILE))?;
         let is_free = file.try_lock(LockKind::Exclusive, Span::hold(SLOT))?;
         Ok(is_free.then_some(WriteBackTurn { file }))
     }

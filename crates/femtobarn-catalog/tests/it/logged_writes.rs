@@ -220,3 +220,17 @@ fn a_damaged_slot_is_reported_when_the_catalogue_is_opened() {
     let refused = LocalCatalogue::open(&fed.folder).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
 }
+
+#[test]
+fn a_catalogue_that_is_kept_after_its_end_has_no_bytes_and_makes_no_folder() {
+    let (fed, _) = with_file();
+    let first = commit(&fed, None, 100, b"tracks");
+    fed.catalog.end_writes();
+    assert_eq!(rows(&fed.folder), 0);
+    commit(&fed, Some(first), 200, b"hits");
+    let moved = fed.folder.with_extension("moved");
+    fs::rename(&fed.folder, &moved).unwrap();
+    fed.catalog.end_writes();
+    assert!(!fed.folder.exists(), "a folder that was moved does not come back");
+    fs::rename(&moved, &fed.folder).unwrap();
+}

@@ -171,7 +171,7 @@ impl ViewHandle {
         Object::neighbours(slf, view, start..stop.max(start))
     }
 
-    /// The object at an entry, or with an OID of this container; `None` if it does not exist.
+    /// The object at an entry, or with an OID of this container; `None` if it does not exist here.
     fn object_at<'py>(
         slf: &Bound<'py, Self>,
         view: &Bound<'py, PyAny>,
@@ -179,10 +179,14 @@ impl ViewHandle {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let opened = slf.get().view()?;
         let entry = match entry.cast::<PyOid>() {
-            Ok(oid) => Ok(oid.get().entry),
-            Err(_) => entry.extract::<u64>(),
+            Ok(oid) => {
+                let (of, oid) = (opened.container(), oid.get());
+                let is_here = (oid.database, oid.container) == (of.database.0, of.id.0);
+                is_here.then_some(oid.entry)
+            }
+            Err(_) => entry.extract::<u64>().ok(),
         };
-        let Ok(entry) = entry else { return Ok(None) };
+        let Some(entry) = entry else { return Ok(None) };
         let is_there = entry < opened.entries()
             && (opened.live() == opened.entries()
                 || !slf.py().detach(|| opened.is_deleted(entry)).or_raise()?);
@@ -327,7 +331,10 @@ pub(crate) fn fetched<'py>(
 /// Runs a long operation on its own thread while this one checks for signals.
 ///
 /// After an interrupt the operation runs to its end by itself, and its result is dropped.
-fn interruptible<T: Send + 'static>(
+///
+/// # Errors
+/// What a signal raises; `InternalError` if the operation panicked.
+pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     operation: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {

@@ -1,5 +1,6 @@
-//! One attempt of a call: on the session's direct connection, or by gRPC if it has none or the answer may be long.
+//! One attempt of a call: on the session's direct connection, or by gRPC if it has none, or the call or its answer is long.
 
+use prost::Message;
 use tonic::{Response, Status};
 
 use super::session::RemoteSession;
@@ -10,6 +11,9 @@ use crate::v1::{Answer, ChangeReply, ChangeRequest, PublishReply, PublishRequest
 
 /// Answers to one look-up at most, so that no server can fill the client's memory.
 const ANSWERS_MAX: usize = 100_000;
+/// Bytes of the largest transaction on a direct connection. While it is on its way nothing else is, and both sides take a
+/// lease without turns for silence.
+const DIRECT_BYTES_MAX: usize = 256 << 10;
 
 impl RemoteSession {
     /// Asks a question.
@@ -19,7 +23,7 @@ impl RemoteSession {
     pub(super) async fn send_question(&self, question: Question) -> Result<Vec<Answer>, Status> {
         let direct = self.direct().filter(|_| question.of.as_ref().is_some_and(has_short_answer));
         if let Some(connection) = direct {
-            return match self.call_directly(&connection, Of::LookUp(question))? {
+            return match self.call_directly(&connection, Of::LookUp(question), self.call_time())? {
                 Replied::LookUp(answers) => Ok(answers.answers),
                 _ => Err(other_reply()),
             };
@@ -48,7 +52,7 @@ impl RemoteSession {
                 .await
                 .map(Response::into_inner);
         };
-        match self.call_directly(&connection, Of::Change(change))? {
+        match self.call_directly(&connection, Of::Change(change), self.call_time())? {
             Replied::Change(reply) => Ok(reply),
             _ => Err(other_reply()),
         }
@@ -62,7 +66,8 @@ impl RemoteSession {
         &self,
         publish: PublishRequest,
     ) -> Result<PublishReply, Status> {
-        let Some(connection) = self.direct() else {
+        let direct = self.direct().filter(|_| publish.encoded_len() <= DIRECT_BYTES_MAX);
+        let Some(connection) = direct else {
             return self
                 .client
                 .clone()
@@ -70,10 +75,15 @@ impl RemoteSession {
                 .await
                 .map(Response::into_inner);
         };
-        match self.call_directly(&connection, Of::Publish(publish))? {
+        match self.call_directly(&connection, Of::Publish(publish), None)? {
             Replied::Publish(reply) => Ok(reply),
             _ => Err(other_reply()),
         }
+    }
+
+    /// How long a call that may be made twice waits for its reply; without a limit if there is no other server to ask.
+    fn call_time(&self) -> Option<std::time::Duration> {
+        self.has_alternatives.then(|| self.patience())
     }
 }
 
@@ -83,6 +93,7 @@ fn has_short_answer(of: &Asked) -> bool {
         of,
         Asked::Databases(_)
             | Asked::Containers(_)
+            | Asked::DatabaseToDrop(_)
             | Asked::NewestVersions(_)
             | Asked::Versions(_)
             | Asked::Classes(_)

@@ -230,6 +230,7 @@ impl RemoteSession {
         loop {
             let sent = send();
             let attempt = if self.has_alternatives {
+                // By gRPC; a call on a direct connection looks at the time itself.
                 let late = |_| Err(Status::unavailable("it does not answer"));
                 tokio::time::timeout(self.patience(), sent).await.unwrap_or_else(late)
             } else {

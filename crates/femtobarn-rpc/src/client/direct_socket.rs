@@ -3,6 +3,7 @@
 //! **Invariant:** TLS is not locked while a thread waits for the socket, so that one thread can write while another one
 //! reads.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
@@ -25,7 +26,14 @@ pub(super) const READ_BYTES: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct DirectSocket {
     socket: TcpStream,
-    tls: Option<Mutex<ClientConnection>>,
+    tls: Option<Mutex<Tls>>,
+}
+
+#[derive(Debug)]
+struct Tls {
+    connection: ClientConnection,
+    /// What has arrived and is not decrypted yet: the connection takes no more while it has a record to be read.
+    arrived: VecDeque<u8>,
 }
 
 impl DirectSocket {
@@ -53,6 +61,7 @@ impl DirectSocket {
         while tls.is_handshaking() {
             tls.complete_io(&mut socket).map_err(timed_out)?;
         }
+        let tls = Tls { connection: tls, arrived: VecDeque::new() };
         Ok(DirectSocket { socket, tls: Some(Mutex::new(tls)) })
     }
 
@@ -73,9 +82,9 @@ impl DirectSocket {
         let mut encrypted = vec![];
         {
             let mut tls = tls.lock();
-            tls.writer().write_all(bytes)?;
-            while tls.wants_write() {
-                tls.write_tls(&mut encrypted)?;
+            tls.connection.writer().write_all(bytes)?;
+            while tls.connection.wants_write() {
+                tls.connection.write_tls(&mut encrypted)?;
             }
         }
         (&self.socket).write_all(&encrypted).map_err(timed_out)
@@ -88,7 +97,7 @@ impl DirectSocket {
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &self.tls else { return self.read_socket(buffer) };
         loop {
-            match tls.lock().reader().read(buffer) {
+            match tls.lock().read_arrived(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 other => return other,
             }
@@ -97,11 +106,7 @@ impl DirectSocket {
             if count == 0 {
                 return Ok(0);
             }
-            let (mut left, mut tls) = (&encrypted[..count], tls.lock());
-            while !left.is_empty() {
-                tls.read_tls(&mut left)?;
-                tls.process_new_packets().map_err(io::Error::other)?;
-            }
+            tls.lock().arrived.extend(&encrypted[..count]);
         }
     }
 
@@ -137,15 +142,38 @@ impl DirectSocket {
     }
 }
 
+impl Tls {
+    /// Reads what has arrived; 0 at the end.
+    ///
+    /// # Errors
+    /// Of kind [`ErrorKind::WouldBlock`] if more has to arrive; else those of TLS.
+    fn read_arrived(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.connection.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            if self.arrived.is_empty() {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            self.connection.read_tls(&mut self.arrived)?;
+            self.connection.process_new_packets().map_err(io::Error::other)?;
+        }
+    }
+}
+
 fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let deadline = clock::now() + timeout;
     let mut failure = io::Error::new(ErrorKind::NotFound, "the host name has no address");
-    for address in (host, port).to_socket_addrs()? {
+    let addresses: Vec<_> = (host, port).to_socket_addrs()?.collect();
+    for (place, address) in addresses.iter().enumerate() {
         let left = deadline.saturating_duration_since(clock::now());
-        if left.is_zero() {
+        // An address that does not answer leaves the others their share.
+        let share = left / (addresses.len() - place) as u32;
+        if share.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
-        match TcpStream::connect_timeout(&address, left) {
+        match TcpStream::connect_timeout(address, share) {
             Ok(socket) => return Ok(socket),
             Err(error) => failure = error,
         }

@@ -33,7 +33,7 @@ impl RemoteSession {
             operations.into_iter().map(|operation| ledger.request(operation)).collect()
         };
         self.wake();
-        let granted = answers.into_iter().map(|answer| self.await_answer(answer));
+        let granted = answers.into_iter().map(|answer| self.await_answer(answer, None));
         granted.map(|granted| granted.unwrap_or_else(|| Err(self.closed()))).collect()
     }
 }

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use femtobarn_catalog::clock;
 use tokio::sync::oneshot;
 use tonic::Status;
 
@@ -67,6 +68,8 @@ impl RemoteSession {
         hello: Hello,
     ) -> std::result::Result<Welcome, Status> {
         let lost = |error: std::io::Error| Status::unavailable(error.to_string());
+        // The server takes the claimed locks again before it answers.
+        connection.set_timeout(self.patience()).map_err(lost)?;
         let first = ClientTurn { hello: Some(hello), ..ClientTurn::default() };
         let first = turn_bytes(&first).map_err(|error| Status::out_of_range(error.to_string()))?;
         connection.send(&first, &connection.begin_to_send()).map_err(lost)?;
@@ -86,12 +89,13 @@ impl RemoteSession {
     /// Gives up a connection. Operations without an outcome are sent again when the session is open again.
     pub(super) fn lose(&self, connection: &Arc<DirectConnection>) {
         connection.lose();
-        {
-            let mut reception = self.reception.lock();
-            let is_current = |it: &mut Arc<DirectConnection>| Arc::ptr_eq(it, connection);
-            reception.connection.take_if(is_current);
+        let mut reception = self.reception.lock();
+        let is_current = |it: &mut Arc<DirectConnection>| Arc::ptr_eq(it, connection);
+        // A thread may notice late, when the session is open again on another one. Both are noted under one lock, so that
+        // the session is not opened in between.
+        if reception.connection.take_if(is_current).is_some() {
+            self.note_broken();
         }
-        self.note_broken();
     }
 
     /// Sends the queued operations on a direct connection.
@@ -128,23 +132,26 @@ impl RemoteSession {
         }
     }
 
-    /// Makes a call on a direct connection, and waits for its reply.
+    /// Makes a call on a direct connection, and waits for its reply, at most for `patience` if there is any.
     ///
     /// # Errors
-    /// The call's [`Status`]; a temporary one if the connection is lost before the reply comes.
+    /// The call's [`Status`]; a temporary one if the connection is lost, or the time is over, before the reply comes.
     pub(super) fn call_directly(
         &self,
         connection: &Arc<DirectConnection>,
         of: Of,
+        patience: Option<Duration>,
     ) -> std::result::Result<Replied, Status> {
         let (number, replied) = connection.begin_call();
         let turn =
             ClientTurn { calls: vec![Call { number, of: Some(of) }], ..ClientTurn::default() };
         let bytes = turn_bytes(&turn).map_err(|error| Status::out_of_range(error.to_string()))?;
         self.send_directly(connection, bytes);
-        match self.await_answer(replied).and_then(|reply| reply.of) {
+        let deadline = patience.map(|patience| clock::now() + patience);
+        match self.await_answer(replied, deadline).and_then(|reply| reply.of) {
             Some(Replied::Failed(status)) => Err(status.into()),
             Some(reply) => Ok(reply),
+            None if is_over(deadline) => Err(Status::unavailable("it does not answer")),
             None => Err(closed()),
         }
     }
@@ -155,14 +162,19 @@ impl RemoteSession {
         self.send_directly(connection, turn_bytes(&goodbye).expect("the turn is short"));
     }
 
-    /// Waits for an answer, and reads the direct connection if no other thread does. None if its sender is gone.
-    pub(super) fn await_answer<T>(&self, mut answer: oneshot::Receiver<T>) -> Option<T> {
+    /// Waits for an answer, and reads the direct connection if no other thread does. None if its sender is gone, or the
+    /// deadline has passed, which a thread that reads sees after each turn: they come as often as the session is kept alive.
+    pub(super) fn await_answer<T>(
+        &self,
+        mut answer: oneshot::Receiver<T>,
+        deadline: Option<Instant>,
+    ) -> Option<T> {
         let thread = std::thread::current();
         let waker = Waker::from(Arc::new(WaitingThread(thread.clone())));
         let mut context = Context::from_waker(&waker);
         let mut answered = || match Pin::new(&mut answer).poll(&mut context) {
             Poll::Ready(answer) => Some(answer.ok()),
-            Poll::Pending => None,
+            Poll::Pending => is_over(deadline).then_some(None),
         };
         loop {
             if let Some(answer) = answered() {
@@ -180,7 +192,8 @@ impl RemoteSession {
                     ended
                 }
                 None => {
-                    std::thread::park();
+                    let left = deadline.map(|it| it.saturating_duration_since(clock::now()));
+                    left.map_or_else(std::thread::park, std::thread::park_timeout);
                     self.reception.lock().waiting.retain(|it| it.id() != thread.id());
                     answered()
                 }
@@ -247,6 +260,10 @@ impl RemoteSession {
         self.lose(connection);
         connection.end().unwrap_or_else(closed)
     }
+}
+
+fn is_over(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| clock::now() >= deadline)
 }
 
 fn closed() -> Status {

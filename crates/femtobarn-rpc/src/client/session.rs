@@ -319,7 +319,7 @@ impl RemoteSession {
                 .map_err(|error| Status::unavailable(error.to_string()))?;
             self.use_directly(connection);
         }
-        self.link.send_if_modified(|link| {
+        let is_open = self.link.send_if_modified(|link| {
             let is_broken = *link == LinkState::Broken;
             if is_broken {
                 *link = LinkState::Open;
@@ -327,6 +327,11 @@ impl RemoteSession {
             is_broken
         });
         self.wake();
+        // It was closed meanwhile, perhaps before the connection was the session's, which nobody else would end then.
+        if let (false, SessionTurns::Direct(connection)) = (is_open, &turns) {
+            self.say_goodbye(connection);
+            self.lose(connection);
+        }
         Ok((turns, welcome))
     }
 

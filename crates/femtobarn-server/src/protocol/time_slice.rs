@@ -14,6 +14,9 @@ use nix::libc;
 /// The shortest slice that Linux grants.
 const SHORTEST: Duration = Duration::from_micros(100);
 
+/// Threads and processes that the thread begins, which work for long, have the usual slices (`SCHED_FLAG_RESET_ON_FORK`).
+const FOR_THIS_ALONE: u64 = 1;
+
 /// `struct sched_attr` of Linux, in its first version: what `sched_getattr` and `sched_setattr` exchange.
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -60,7 +63,8 @@ fn shortened() -> Option<()> {
         return None;
     }
     let runtime = SHORTEST.as_nanos() as u64;
-    set_attributes(&SchedulingAttributes { runtime, ..before });
+    let flags = before.flags | FOR_THIS_ALONE;
+    set_attributes(&SchedulingAttributes { runtime, flags, ..before });
     // A kernel that does not know of slices takes them, too, and forgets them.
     (attributes()?.runtime == runtime).then_some(())
 }
@@ -100,6 +104,8 @@ mod tests {
             assert_eq!((before.policy, before.nice), (after.policy, after.nice));
             let is_short = after.runtime == SHORTEST.as_nanos() as u64;
             assert_eq!(slice.is_short.load(Ordering::Relaxed), is_short);
+            let begun = std::thread::spawn(|| attributes().expect("every kernel tells them"));
+            assert_eq!(begun.join().unwrap().runtime, before.runtime);
         });
         tried.join().unwrap();
     }

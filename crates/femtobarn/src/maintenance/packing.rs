@@ -8,7 +8,9 @@
 use std::time::Duration;
 
 use femtobarn_catalog::clock;
-use rntuple::{Column, Encoding, PageBuffers, Reader, WriteOptions, open_page, seal_page};
+use rntuple::{
+    Column, ColumnType, Encoding, PageBuffers, Reader, WriteOptions, open_page, seal_page,
+};
 
 use crate::error::{Error, Result};
 use crate::read::view::View;
@@ -81,17 +83,26 @@ fn fields_of(
         field.stored += size.stored;
         for (compression, size) in PROFILES.into_iter().zip(&mut field.sizes) {
             let options = ContainerOptions { compression, ..layout }.write_options();
-            let of = column.column_type;
-            let column_type = match options.encoding() {
-                Encoding::Plain => of.whole(),
-                Encoding::Split => of.split(),
-            };
-            let packed = measure(&Column { column_type, ..column.clone() }, &values, options)?;
+            let packed = measure(&new_column(column, options.encoding()), &values, options)?;
             size.stored += packed.stored * share;
             size.seconds += packed.seconds * share;
         }
     }
     Ok(fields)
+}
+
+/// The column that a new container has for the elements of a column.
+fn new_column(of: &Column, encoding: Encoding) -> Column {
+    let (whole, bits) = match of.column_type.whole() {
+        ColumnType::Index32 => (ColumnType::Index64, 64),
+        whole => (whole, of.bits),
+    };
+    let column_type = match encoding {
+        // Numbers of half precision are not split.
+        Encoding::Split if whole != ColumnType::Real16 => whole.split(),
+        _ => whole,
+    };
+    Column { column_type, bits, ..of.clone() }
 }
 
 /// Packs values, and unpacks them until the time is known.

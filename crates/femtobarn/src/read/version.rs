@@ -80,8 +80,9 @@ pub(crate) struct OpenVersions {
     pages: Arc<PageCache>,
     /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
     cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<OpenVersion>>,
-    /// Versions of classes, which never change either.
-    classes: Cache<(String, u32), Arc<Class>>,
+    /// Versions of classes, by database and its epoch, too: a catalogue that was restored may define another class of
+    /// that name and version.
+    classes: Cache<(DatabaseId, u64, String, u32), Arc<Class>>,
 }
 
 impl OpenVersions {
@@ -117,9 +118,14 @@ impl OpenVersions {
         Ok(version)
     }
 
-    /// A version of a class.
-    pub(crate) fn class(&self, name: &str, version: u32) -> Result<Arc<Class>> {
-        let key = (name.to_owned(), version);
+    /// A version of a class of which a database has objects.
+    pub(crate) fn class(
+        &self,
+        database: &DatabaseRow,
+        name: &str,
+        version: u32,
+    ) -> Result<Arc<Class>> {
+        let key = (database.id, database.epoch, name.to_owned(), version);
         if let Some(class) = self.classes.get(&key) {
             return Ok(class);
         }
@@ -139,7 +145,7 @@ impl OpenVersions {
         // Known before the first read, so that not even that one prefetches past the version.
         source.extend_version_to(row.footer.offset.saturating_add(row.footer.size));
         source.extend_version_to(row.annex.offset.saturating_add(row.annex.size));
-        let class = self.class(&container.class, row.class_version)?;
+        let class = self.class(database, &container.class, row.class_version)?;
         let has_links = class.fields.iter().any(|field| field.of.needs_translation());
         let targets = if has_links {
             self.catalog.link_targets(row.database, row.container)?

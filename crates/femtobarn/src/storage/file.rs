@@ -31,6 +31,8 @@ pub(crate) struct DatabaseFile {
     location: FileLocation,
     /// What a writer knows of a file on a server.
     pub known: Option<KnownFile>,
+    /// The epoch of the database when the file was opened on a server to be read.
+    pub epoch: u64,
 }
 
 #[derive(Debug)]
@@ -47,14 +49,14 @@ impl<F: ServerFile + 'static> From<F> for DatabaseFile {
     fn from(file: F) -> Self {
         let path = file.path().to_owned();
         let location = FileLocation::Server(Box::new(file));
-        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location, known: None }
+        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location, known: None, epoch: 0 }
     }
 }
 
 impl DatabaseFile {
     fn new(file: File, path: PathBuf) -> Self {
         let location = FileLocation::Local { file, direct: OnceLock::new() };
-        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location, known: None }
+        DatabaseFile { path, front_end: FRONT_SIZE_MIN, location, known: None, epoch: 0 }
     }
 
     /// The same file on a server, with what its writer knows of it.

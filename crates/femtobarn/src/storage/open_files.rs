@@ -48,10 +48,12 @@ impl ServerFolder {
     }
 
     fn open(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
-        Ok(match self {
+        let mut file: DatabaseFile = match self {
             ServerFolder::One(folder) => folder.open(&path_on_server(database))?.into(),
             ServerFolder::Several(group) => FileCopies::new(group.clone(), database).into(),
-        })
+        };
+        file.epoch = database.epoch;
+        Ok(file)
     }
 
     /// The server that files can be written at.
@@ -137,7 +139,12 @@ impl OpenDatabaseFiles {
 
     /// The file of a database as of a commit. It is opened at once, so that an error is returned here.
     pub(crate) fn source(self: &Arc<Self>, database: &DatabaseRow, at: Csn) -> Result<FileSource> {
-        let file = self.open.get_or_insert_with(&database.id, || self.open(database))?;
+        let mut file = self.open.get_or_insert_with(&database.id, || self.open(database))?;
+        if file.passed().is_some() && file.epoch < database.epoch {
+            // A server that was restored has another file by this path than the one that it passed.
+            self.close(database.id);
+            file = self.open.get_or_insert_with(&database.id, || self.open(database))?;
+        }
         let before = match &self.server {
             Some((_, caches)) => Some((caches.tiers(database, at), caches.server.clone())),
             None if file.is_local() => None,

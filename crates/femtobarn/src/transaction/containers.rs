@@ -255,7 +255,9 @@ impl Transaction {
         let ContainerRow { database, id: container, .. } = row;
         let catalog = self.federation.catalog();
         let options = ContainerOptions::from_json(&row.options)?;
-        let class = self.federation.inner.versions().class(&row.class, base.class_version)?;
+        let versions = self.federation.inner.versions();
+        let class =
+            versions.class(&self.databases[&database].row, &row.class, base.class_version)?;
         let targets = catalog.link_targets(database, container)?;
         let what = format!("container {}", row.name);
         let file = self.databases[&database].extents.file().clone();

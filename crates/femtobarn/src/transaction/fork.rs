@@ -44,7 +44,9 @@ impl Transaction {
             )
         })?;
         let targets = links.iter().map(|id| self.uuid_of(*id)).collect::<Result<Vec<_>>>()?;
-        let mut plan = ForkPlan { databases: vec![], containers: vec![] };
+        let new = self.databases.values().filter(|open| open.is_new);
+        let new_databases = new.map(|open| (open.row.id, open.row.uuid)).collect();
+        let mut plan = ForkPlan { databases: vec![], containers: vec![], new_databases };
         let mut fork = OpenFork::default();
         for key in containers {
             let forked = self.forked(*key, &targets)?;

@@ -47,6 +47,8 @@ pub(super) struct ForkedDatabase {
 pub(super) struct ForkPlan {
     pub databases: Vec<ForkedDatabase>,
     pub containers: Vec<ForkedContainer>,
+    /// All databases that the transaction creates, for links to them: the catalogue does not know their UUIDs yet.
+    pub new_databases: Vec<(DatabaseId, Uuid)>,
 }
 
 /// A container as of the fork.

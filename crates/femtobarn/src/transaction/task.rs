@@ -53,9 +53,9 @@ impl Federation {
     /// Begins a task of a fork. Its key tells tasks of the fork apart: runs with one key count once.
     ///
     /// # Errors
-    /// `Invalid` for a fork of another federation or a key of more than 512 bytes; `Closed` if a database was sealed or
-    /// the transaction ended; `Denied` if the federation is read-only; `Busy` if a database is locked for long;
-    /// `Corrupt` or `Io` if the fork cannot be read.
+    /// `Invalid` for a fork of another federation or a key of more than 512 bytes; `Closed` if a database was sealed, or
+    /// its file went with the transaction, which ended; `Denied` if the federation is read-only; `Busy` if a database is
+    /// locked for long; `Corrupt` or `Io` if the fork cannot be read, as after a vacuum that followed the transaction.
     pub fn begin_task(&self, fork: &Fork, task: &str) -> Result<TaskWriter> {
         self.inner.check_writable()?;
         self.catalog().check_not_failed()?;
@@ -78,6 +78,7 @@ impl Federation {
         writer.open_database(&fork.home)?;
         let file = writer.databases[&fork.home.row.id].extents.file().clone();
         let plan = ForkPlan::decode(&fork.plan.read(&*file)?)?;
+        writer.identities.extend(plan.new_databases);
         plan.databases.iter().try_for_each(|database| writer.open_database(database))?;
         plan.containers.into_iter().try_for_each(|container| writer.open_container(container))?;
         Ok(writer)
@@ -120,7 +121,13 @@ impl TaskWriter {
     }
 
     fn open_container(&mut self, forked: ForkedContainer) -> Result<()> {
-        let database = &self.databases[&forked.row.database];
+        let database = self.databases.get(&forked.row.database);
+        let database = database.ok_or_else(|| Error::Corrupt {
+            what: format!(
+                "plan of a fork: it lacks the database of container {:?}",
+                forked.row.name
+            ),
+        })?;
         let path = format!("{}/{}", database.row.name, forked.row.name);
         let file = database.extents.file().clone();
         let reader =

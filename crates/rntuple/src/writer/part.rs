@@ -92,9 +92,11 @@ impl Appender {
     /// Ends the cluster under construction, and appends the clusters of a part, which was checked.
     ///
     /// # Errors
-    /// [`Error::Io`] from the sink.
+    /// [`Error::Io`] from the sink; [`Error::Corrupt`] if it was checked before other parts were appended, with which
+    /// its numbers are too large.
     pub fn append_part(&mut self, sink: &mut dyn BlobSink, part: WrittenPart) -> Result<()> {
         self.end_cluster(sink)?;
+        self.check_part(&part, u64::MAX)?;
         let offsets = self.writer.element_offsets();
         let first_entry = self.state.first_entry;
         let mut totals = vec![0; offsets.len()];

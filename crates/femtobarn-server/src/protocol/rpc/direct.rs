@@ -58,11 +58,14 @@ pub(super) async fn begin(State(endpoint): State<Service>, mut request: Request)
 struct DirectTurns {
     stream: TokioIo<Upgraded>,
     decoder: TurnDecoder,
+    /// Whether a turn was sent in part, behind which no other can be.
+    is_cut: bool,
 }
 
 impl DirectTurns {
     fn new(stream: Upgraded) -> Self {
-        DirectTurns { stream: TokioIo::new(stream), decoder: TurnDecoder::default() }
+        let (stream, decoder) = (TokioIo::new(stream), TurnDecoder::default());
+        DirectTurns { stream, decoder, is_cut: false }
     }
 
     /// Receives some bytes; returns false at the end. No buffer is held while none arrive.
@@ -97,10 +100,16 @@ impl Turns for DirectTurns {
             ..ServerTurn::default()
         });
         let bytes = turn_bytes(&turn).map_err(|error| status_of(&error))?;
+        // It stays so if this future is dropped because the client reads nothing.
+        if std::mem::replace(&mut self.is_cut, true) {
+            return Err(Status::cancelled("the client did not read the turn before"));
+        }
         let sent = async {
             self.stream.write_all(&bytes).await?;
             self.stream.flush().await
         };
-        sent.await.map_err(|error| Status::cancelled(error.to_string()))
+        sent.await.map_err(|error| Status::cancelled(error.to_string()))?;
+        self.is_cut = false;
+        Ok(())
     }
 }

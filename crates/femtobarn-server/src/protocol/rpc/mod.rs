@@ -24,7 +24,7 @@ use femtobarn_rpc::v1::{
 };
 use http::header::AUTHORIZATION;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use tonic::metadata::MetadataMap;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status, Streaming};
@@ -61,7 +61,7 @@ struct ServiceState {
     exports: Arc<Exports>,
     authenticator: Authenticator,
     request_counts: Arc<RequestCounts>,
-    blocking: Semaphore,
+    blocking: Arc<Semaphore>,
 }
 
 /// The routes of the service, beside those of HTTP.
@@ -78,7 +78,7 @@ pub fn routes(
             exports,
             authenticator,
             request_counts,
-            blocking: Semaphore::new(BLOCKING_MAX),
+            blocking: Arc::new(Semaphore::new(BLOCKING_MAX)),
         }),
     };
     // A route without a fallback: HTTP answers all other paths.
@@ -163,15 +163,28 @@ impl Service {
         }
     }
 
-    /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads.
+    /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads. A task of its own waits for that thread:
+    /// calls of a client that does not read its replies are not polled, and must keep no thread from others.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let stopped = |what: String| Error::Internal { what };
-        let permit = self.state.blocking.acquire().await;
-        let _permit = permit.map_err(|error| stopped(error.to_string()))?;
-        spawn_blocking(work).await.unwrap_or_else(|error| Err(stopped(error.to_string())))
+        let threads = Arc::clone(&self.state.blocking);
+        // It is aborted if the call is dropped.
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            let permit = threads.acquire_owned().await;
+            let permit = permit.map_err(|error| stopped(error.to_string()))?;
+            let work = move || {
+                let done = work();
+                drop(permit);
+                done
+            };
+            spawn_blocking(work).await.unwrap_or_else(|error| Err(stopped(error.to_string())))
+        });
+        let done = task.join_next().await.unwrap_or_else(|| Ok(Err(stopped("no task".to_owned()))));
+        done.unwrap_or_else(|error| Err(stopped(error.to_string())))
     }
 }
 

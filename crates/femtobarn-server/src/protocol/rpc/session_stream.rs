@@ -24,7 +24,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Status, Streaming};
 
 use super::inquiries::Inquiries;
-use super::turn_calls::TurnCalls;
+use super::turn_calls::{CALLS_MAX, TurnCalls};
 use super::{Service, queries};
 use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{
@@ -152,7 +152,7 @@ async fn welcome(
     };
     let first = ServerTurn { welcome: Some(welcome), ..ServerTurn::default() };
     // Whether it arrives shows when the next turn is received.
-    drop(turns.send(Ok(first)).await);
+    drop(timeout(service.lease(), turns.send(Ok(first))).await);
     Ok((service, opened.session, opened.generation))
 }
 
@@ -234,6 +234,10 @@ impl<T: Turns> SessionStream<T> {
                     StreamFailure::Closed(status) => (true, status),
                     StreamFailure::Silent(status) => (false, status),
                 };
+                // By gRPC it is counted where it is sent.
+                if T::HAS_CALLS {
+                    self.calls.count_failure(&status);
+                }
                 self.service.lose(&self.session, self.generation, is_closed);
                 // A client that does not read it has gone, or falls silent now.
                 drop(timeout(END_MAX, self.turns.send(Err(status))).await);
@@ -258,6 +262,10 @@ impl<T: Turns> SessionStream<T> {
                     let has_more = !(turn.operations.is_empty() && calls.is_empty());
                     if !(calls.is_empty() || T::HAS_CALLS) {
                         return Err(Status::unimplemented("calls in a turn by gRPC").into());
+                    }
+                    if calls.len() > CALLS_MAX {
+                        let what = format!("malformed turn: more than {CALLS_MAX} calls");
+                        return Err(Status::invalid_argument(what).into());
                     }
                     let outcomes = self.operate(turn).map_err(|error| status_of(&error))?;
                     if is_last {

@@ -18,8 +18,8 @@ use tonic::{Extensions, Request, Status};
 use super::Service;
 use crate::logical::request_counts::ClientProtocol;
 
-/// Calls of a session that have no reply yet, at most. Then no turn is read until one has.
-const CALLS_MAX: usize = 64;
+/// Calls in one turn at most. While a session has as many without a reply, no turn is read.
+pub(super) const CALLS_MAX: usize = 64;
 /// Bytes of a reply, which is in a turn of its own, at most.
 const REPLY_BYTES_MAX: usize = MESSAGE_BYTES_MAX - 1024;
 
@@ -52,6 +52,11 @@ impl TurnCalls {
                 reply(&endpoint, number, outcome)
             }));
         }
+    }
+
+    /// Counts the status that ends their session's stream.
+    pub(super) fn count_failure(&self, status: &Status) {
+        self.endpoint.count_failure(status);
     }
 
     /// The next reply; waits until there is one.

@@ -153,6 +153,7 @@ fn a_hostile_client_is_told_why_its_connection_ends() {
     let turn = |turn: &ClientTurn| turn_bytes(turn).unwrap();
     let lock = Operation { kind: Kind::LockShared.into(), number: 1, ..Operation::default() };
     let bad_lock = ClientTurn { operations: vec![lock], ..ClientTurn::default() };
+    let many_calls = ClientTurn { calls: vec![Call::default(); 65], ..ClientTurn::default() };
     for (name, bytes) in [
         ("no hello", turn(&ClientTurn::default())),
         ("a long turn", [turn(&hello()), vec![0xff; 4]].concat()),
@@ -160,6 +161,7 @@ fn a_hostile_client_is_told_why_its_connection_ends() {
         ("not a message", [turn(&hello()), vec![0, 0, 0, 2, 0xff, 0xff]].concat()),
         ("two hellos", [turn(&hello()), turn(&hello())].concat()),
         ("a malformed operation", [turn(&hello()), turn(&bad_lock)].concat()),
+        ("many calls", [turn(&hello()), turn(&many_calls)].concat()),
     ] {
         let mut client = RawClient::new(&stage);
         client.stream.write_all(&bytes).unwrap();

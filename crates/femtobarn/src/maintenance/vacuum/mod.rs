@@ -201,7 +201,6 @@ impl Vacuum<'_, '_> {
     ) -> Result<(Vec<DatabaseRow>, HashSet<Csn>)> {
         let purgeable = self.inner.local()?.purgeable(&kept)?;
         let purged: HashSet<_> = purgeable.databases.iter().map(|it| it.row.id).collect();
-        let purged_containers: HashSet<_> = purgeable.containers.iter().copied().collect();
         let rows: Vec<_> = rows.into_iter().filter(|row| !purged.contains(&row.id)).collect();
         let databases = rows.into_iter().map(|row| self.partition_versions(row, &kept));
         let databases = databases.collect::<Result<Vec<_>>>()?;
@@ -214,6 +213,12 @@ impl Vacuum<'_, '_> {
             purged_databases: purgeable.databases.iter().map(|it| it.row.id).collect(),
             purged_containers: vec![],
         };
+        // Those of purged databases and containers, too: else one transaction would delete all of them.
+        let key = |it: &VersionRow| (it.database, it.container, it.csn);
+        for record in &purgeable.databases {
+            let versions = self.inner.local()?.all_versions(record.row.id)?;
+            vacuumed.versions.extend(versions.iter().map(key));
+        }
         let mut emptied = HashSet::new();
         for database in &databases {
             let Some(freed) = self.freed(database, &made)? else {
@@ -221,10 +226,7 @@ impl Vacuum<'_, '_> {
                 continue;
             };
             emptied.insert(database.row.id);
-            let remain =
-                |it: &&VersionRow| !purged_containers.contains(&(it.database, it.container));
-            let dropped = database.dropped.iter().filter(remain);
-            vacuumed.versions.extend(dropped.map(|it| (it.database, it.container, it.csn)));
+            vacuumed.versions.extend(database.dropped.iter().map(key));
             self.report.versions += database.dropped.len() as u64;
             self.report.version_bytes += freed.total();
             vacuumed.freed.push((database.row.id, large_enough(&freed)));

@@ -23,6 +23,10 @@ use xrd::client::blocking;
 /// Connections that are looked at for a file: other processes of this machine may connect, too.
 const CONNECTIONS_MAX: usize = 16;
 
+/// Descriptors that Linux sends with one message at most. There is room for all of them: those of a message that was cut
+/// short would be open, but not told.
+const DESCRIPTORS_MAX: usize = 253;
+
 /// Asks a server for its files, until it says that it passes none.
 #[derive(Debug, Default)]
 pub(super) struct PassedFiles {
@@ -54,7 +58,7 @@ impl PassedFiles {
 fn received(stream: &UnixStream, secret: Uuid) -> Option<File> {
     let mut bytes = *Uuid::nil().as_bytes();
     let mut parts = [IoSliceMut::new(&mut bytes)];
-    let mut control = cmsg_space!(RawFd);
+    let mut control = cmsg_space!([RawFd; DESCRIPTORS_MAX]);
     let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
     let message =
         recvmsg::<UnixAddr>(stream.as_raw_fd(), &mut parts, Some(&mut control), flags).ok()?;
@@ -71,7 +75,8 @@ fn received(stream: &UnixStream, secret: Uuid) -> Option<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{IoSlice, Write};
+    use std::io::{IoSlice, Read, Write};
+    use std::time::Duration;
 
     use nix::sys::socket::{ControlMessage, sendmsg};
 
@@ -101,6 +106,22 @@ mod tests {
         assert!(
             passed(b"", secret).is_none() && passed(&secret.as_bytes()[..15], secret).is_none()
         );
+    }
+
+    #[test]
+    fn all_descriptors_of_another_process_are_closed() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let (mut kept, sent) = UnixStream::pair().unwrap();
+        let descriptors = [sent.as_raw_fd(); DESCRIPTORS_MAX];
+        let control = [ControlMessage::ScmRights(&descriptors)];
+        let text = [IoSlice::new(b"0123456789abcdef")];
+        let flags = MsgFlags::empty();
+        sendmsg::<UnixAddr>(there.as_raw_fd(), &text, &control, flags, None).unwrap();
+        drop(sent);
+        assert!(received(&here, Uuid::new_v4()).is_none());
+        // The other end is at its end once nobody has this one open.
+        kept.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        assert_eq!(kept.read(&mut [0]).unwrap(), 0);
     }
 
     #[test]
