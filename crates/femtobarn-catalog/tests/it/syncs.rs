@@ -53,7 +53,9 @@ fn numbers_from_before_a_loss_of_power_do_not_cover_later_commits() {
     set(&fed, 1, 1000);
     fed.catalog.commit(Commit::default()).unwrap();
     let [written, durable, _] = numbers(&fed);
-    assert_eq!((written, durable), (1001, 1001));
+    // The lost number of written changes may have been up to some more than that of durable ones.
+    let skipped = 1 << 20;
+    assert_eq!((written, durable), (1000 + skipped, 1000 + skipped));
 }
 
 /// After a failed sync the log is written again before the next commit is appended.

@@ -53,9 +53,9 @@ impl Federation {
     /// Begins a task of a fork. Its key tells tasks of the fork apart: runs with one key count once.
     ///
     /// # Errors
-    /// `Invalid` for a fork of another federation or a key of more than 512 bytes; `Closed` if a database was sealed, or
-    /// its file went with the transaction, which ended; `Denied` if the federation is read-only; `Busy` if a database is
-    /// locked for long; `Corrupt` or `Io` if the fork cannot be read, as after a vacuum that followed the transaction.
+    /// `Invalid` for a fork of another federation or a key of more than 512 bytes; `Closed` if a database was sealed or
+    /// went with its transaction; `Denied` if the federation is read-only; `Busy` if a database is locked for long;
+    /// `Corrupt` or `Io` if the fork cannot be read, as when the transaction ended and a vacuum followed.
     pub fn begin_task(&self, fork: &Fork, task: &str) -> Result<TaskWriter> {
         self.inner.check_writable()?;
         self.catalog().check_not_failed()?;

@@ -28,12 +28,17 @@ impl FederationService {
     ///
     /// # Errors
     /// [`Error::Full`] if the disk is full; [`Error::NotFound`] if the file does not exist; [`Error::Changed`] if the
-    /// front of a new file was not written yet; [`Error::Closed`] if it is damaged; [`Error::Invalid`] for a size of 0
-    /// or more than 1 GiB; [`Error::Io`] if the file cannot be extended.
+    /// front of a new file was not written yet, or the file is of another database by now; [`Error::Closed`] if it is
+    /// damaged; [`Error::Invalid`] for a size of 0 or more than 1 GiB; [`Error::Io`] if the file cannot be extended.
     pub fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
         if payload == 0 || payload > PAYLOAD_MAX {
             let what = format!("invalid extent of {payload} bytes: must be 1 to {PAYLOAD_MAX}");
             return Err(Error::Invalid { what });
+        }
+        // The task of a transaction that ended may still hold a database whose name is another one's by now.
+        if self.uncommitted.database(path).is_some_and(|of| of != database) {
+            let what = format!("{path} is not the file of database {database} any more");
+            return Err(Error::Changed { what });
         }
         let _lock = self.catalog.locks().lock_allocation(database)?;
         extend(&self.catalog.folder().join(path), payload)
