@@ -22,6 +22,8 @@ MODULE := python/femtobarn/_femtobarn.abi3.so
 # What makes the module where a step only has to load it; `make test` has built it with all else.
 MODULE_BY := $(if $(wildcard python/femtobarn/_femtobarn.abi3.so),,extension)
 FUZZERS := anchors envelopes messages read_file
+# Those that take minutes to build.
+SERVER_FUZZERS := sessions turns
 # Fuzzers are compiled by themselves, with tools/rustc-for-fuzzing.
 WORKSPACE := --workspace --exclude femtobarn-fuzz --locked --quiet
 
@@ -71,8 +73,8 @@ fmt: .venv/test.stamp ## format all code
 lint: ## formatting and static checks alone
 	@$(AT_ONCE) steps-of-lint
 
-fuzz: ## every fuzzer for FUZZ_SECONDS (20) each, that of the server too, which takes minutes to build
-	@$(MAKE) --no-print-directory $(FUZZERS:%=fuzz-%) fuzz-sessions
+fuzz: ## every fuzzer for FUZZ_SECONDS (20) each, those of the server too, which take minutes to build
+	@$(MAKE) --no-print-directory $(FUZZERS:%=fuzz-%) $(SERVER_FUZZERS:%=fuzz-%)
 
 pin: .venv/test.stamp ## resolve the Python packages anew and write requirements/constraints.txt
 	uv pip compile --quiet --upgrade --all-extras --no-annotate --no-header --no-emit-index-url \
@@ -87,7 +89,7 @@ clean: ## remove everything that was built or installed
 steps-of-test: .venv/test.stamp build programs format-rust format-python lint-python types lint-rust \
     build-fuzzers test-python test-rust test-docs-of-crates stubs site $(FUZZERS:%=fuzz-%)
 steps-of-lint: format-rust lint-rust format-python lint-python types stubs
-steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) fuzz-sessions
+steps-of-test-long: test-rust-long test-python-long $(FUZZERS:%=fuzz-%) $(SERVER_FUZZERS:%=fuzz-%)
 
 # ---- what is installed
 
@@ -188,14 +190,14 @@ test-python-long: .venv/test.stamp programs build
 FUZZ_BUILD := env RUSTC_WORKSPACE_WRAPPER='$(CURDIR)/tools/rustc-for-fuzzing' CARGO_INCREMENTAL=0 \
     cargo build --workspace --locked --quiet
 
-.PHONY: build-fuzzers build-fuzzer-sessions
+.PHONY: build-fuzzers build-server-fuzzers
 build-fuzzers:
 	$(STEP) 'build fuzzers' $(FUZZ_BUILD) $(FUZZERS:%=--bin fuzz-%)
 
-build-fuzzer-sessions:
-	$(STEP) 'build fuzzer sessions' $(FUZZ_BUILD) --features femtobarn-fuzz/server --bin fuzz-sessions
+build-server-fuzzers:
+	$(STEP) 'build server fuzzers' $(FUZZ_BUILD) --features femtobarn-fuzz/server $(SERVER_FUZZERS:%=--bin fuzz-%)
 
-fuzz-sessions: build-fuzzer-sessions
+$(SERVER_FUZZERS:%=fuzz-%): build-server-fuzzers
 $(FUZZERS:%=fuzz-%): build-fuzzers
 fuzz-%:
 	@mkdir -p .cache/fuzz/$* fuzz/artifacts/$*

@@ -1,15 +1,11 @@
-//! Arbitrary bytes in pieces of some size, decoded as XRootD requests, as XRootD responses, and as the turns of a catalogue's
-//! direct connection.
+//! Arbitrary bytes in pieces of some size, decoded as XRootD requests and as XRootD responses.
 //!
 //! A decoded message that can be encoded decodes to the same message again.
 
 #![no_main]
 
 use bytes::Bytes;
-use femtobarn_rpc::turns::{TurnDecoder, turn_bytes};
-use femtobarn_rpc::v1::{ClientTurn, ServerTurn};
 use libfuzzer_sys::fuzz_target;
-use prost::Message;
 use xrd::page::decode_pages;
 use xrd::request::RequestHeader;
 use xrd::response::query::{ChecksumAnswer, ConfigAnswer};
@@ -34,8 +30,6 @@ fuzz_target!(|bytes: &[u8]| {
         decode_requests(framer, pieces());
     }
     decode_responses(pieces());
-    decode_turns::<ClientTurn>(pieces());
-    decode_turns::<ServerTurn>(pieces());
     decode_answers(&Bytes::copy_from_slice(bytes));
 });
 
@@ -105,24 +99,6 @@ fn check_response(response: &Response) {
         ResponseFramer::new().next(&mut Bytes::from(encoded))
     {
         assert_eq!(again.response.as_ref(), Ok(response));
-    }
-}
-
-fn decode_turns<T: Message + Default + PartialEq>(pieces: impl Iterator<Item = Bytes>) {
-    let mut decoder = TurnDecoder::default();
-    for piece in pieces {
-        decoder.push(&piece);
-        loop {
-            match decoder.next_turn::<T>() {
-                Ok(Some(turn)) => {
-                    let mut again = TurnDecoder::default();
-                    again.push(&turn_bytes(&turn).expect("a decoded turn can be encoded"));
-                    assert_eq!(again.next_turn::<T>().ok(), Some(Some(turn)));
-                }
-                Ok(None) => break,
-                Err(_) => return,
-            }
-        }
     }
 }
 
