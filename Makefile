@@ -165,7 +165,7 @@ unit-tests:
 	$(if $(CHANGED),$(STEP) 'unit tests' $(LINTED) cargo test --locked --quiet $(CHANGED:%=--package %) --lib --bins,@:)
 
 test-rust: .venv/test.stamp programs build
-	$(STEP) 'tests of Rust' $(LINTED) cargo test $(WORKSPACE) --lib --bins --tests --no-fail-fast
+	$(STEP) 'tests of Rust' $(LINTED) cargo test $(WORKSPACE) --tests --no-fail-fast
 
 test-docs-of-crates: export RUSTDOC := $(CURDIR)/tools/rustdoc-with-lints
 test-docs-of-crates: build
