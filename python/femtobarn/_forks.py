@@ -73,7 +73,7 @@ class Fork:
         Parameters
         ----------
         key
-            A text of at most 512 bytes, another one for each task of the fork, such as :attr:`Partition.key`.
+            A text of at most 512 bytes, another one for each task of the fork, such as that of a partition.
 
         Raises
         ------

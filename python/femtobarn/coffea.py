@@ -116,7 +116,7 @@ def run(
     schemaclass
         As for :func:`events`.
     size
-        How large the partitions of views are, as for :meth:`View.partitions`.
+        How large the partitions of views are, as for :meth:`femtobarn.View.partitions`.
 
     Examples
     --------

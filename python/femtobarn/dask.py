@@ -80,7 +80,7 @@ def write(
         Partitions of a view, a data frame of Dask, whose partitions are data frames of pandas, or any other
         values.
     links
-        As for :meth:`Transaction.fork`.
+        As for :meth:`femtobarn.Transaction.fork`.
 
     Raises
     ------

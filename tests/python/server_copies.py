@@ -30,7 +30,6 @@ class Proxy:
         self.mode: Mode = "pass"
         self.next_mode: tuple[int, Mode] | None = None
         self.writers: set[asyncio.StreamWriter] = set()
-        self.connections: set[asyncio.Task[None]] = set()
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
@@ -56,7 +55,9 @@ class Proxy:
         self.port = self.listener.sockets[0].getsockname()[1]
 
     async def _end(self) -> None:
-        await asyncio.gather(*self.connections, return_exceptions=True)
+        # Those of connections that were accepted a moment ago, too, which begin further ones.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.gather(*others, return_exceptions=True)
 
     async def _set(self, mode: Mode, after: int) -> None:
         if after > 0:
@@ -71,10 +72,6 @@ class Proxy:
             await self._listen()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.connections.add(task)
-        task.add_done_callback(self.connections.discard)
         try:
             target = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:

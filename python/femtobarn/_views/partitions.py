@@ -28,7 +28,7 @@ VIEWS_MAX = 8
 
 
 class Partition:
-    """A range of the objects of a view, to be read anywhere; see :meth:`View.partitions`."""
+    """A range of the objects of a view, to be read anywhere; see :meth:`femtobarn.View.partitions`."""
 
     __slots__ = ("_data", "_snapshot", "key", "nbytes", "num_entries")
 
@@ -51,7 +51,7 @@ class Partition:
         return _view_here(os.getpid(), self._data)
 
     def arrays(self, expressions: Expressions = None, where: Any = None, **options: Any) -> Any:
-        """Read fields as arrays; see :meth:`View.arrays`."""
+        """Read fields as arrays; see :meth:`femtobarn.View.arrays`."""
         return self.view.arrays(expressions, where, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
