@@ -40,7 +40,7 @@ pytestmark = [
 def client() -> Iterator[Client]:
     """A cluster of two processes on this machine."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         yield client
