@@ -316,7 +316,8 @@ catalogue! {
         /// [`Error::Unsupported`] with the server to run the operation on.
         fn local(&self) -> Result<&LocalCatalogue>;
 
-        /// Whether the catalogue's server could be reached when it was last asked; always true without a server.
+        /// Whether the catalogue's server has this client's session and has not closed its connection; always true without
+        /// a server. A server that only stopped answering is not noticed.
         fn is_reachable(&self) -> bool {
             true
         }

@@ -171,7 +171,7 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn is_reachable(&self) -> bool {
-        self.session.is_linked()
+        self.session.is_connected()
     }
 
     fn begin_close(&self) {

@@ -212,6 +212,13 @@ impl RemoteSession {
         *self.link.borrow() == LinkState::Open
     }
 
+    /// Whether the session is open, and its server has not closed its connection, as the kernel knows before the thread
+    /// that reads it.
+    pub(super) fn is_connected(&self) -> bool {
+        let is_closed = |connection: &DirectConnection| connection.is_closed_within(Duration::ZERO);
+        self.is_linked() && !self.direct().is_some_and(|connection| is_closed(&connection))
+    }
+
     /// Closes the session, and waits at most [`CLOSE_MAX`] for the server to confirm it.
     pub(super) fn close(&self) {
         self.link.send_if_modified(|link| {
