@@ -167,6 +167,9 @@ def label(axes: Axes, place: float, text: str, colour: str, *, right: bool = Fal
     return axes.text(x, place, text, transform=across, ha=side, va="center", color=colour, clip_on=False)
 
 
+WIDE = 300
+"""From this ratio of the ends of the axis on there is no room for a word at each third of a power of ten."""
+
 MARKS: dict[str, Any] = {
     "limit": {"marker": "|", "markersize": 11, "markeredgewidth": 2.2, "color": INK, "linestyle": ""},
     "peer": {"marker": "o", "markersize": 6, "color": PEER, "markeredgecolor": PAPER, "linestyle": ""},
@@ -195,15 +198,9 @@ def finish(axes: Axes, height: float) -> None:
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     low, high = axes.get_xlim()
-    ticks = {
-        1 / 100: "1/100",
-        1 / 10: "1/10",
-        1 / 3: "1/3",
-        1: "wanted",
-        3: "3 times",
-        10: "10 times",
-        100: "100 times",
-    }
+    ticks = {1 / 100: "1/100", 1 / 10: "1/10", 1: "wanted", 10: "10 times", 100: "100 times"}
+    if high / low < WIDE:
+        ticks |= {1 / 3: "1/3", 3: "3 times"}
     axes.set_xticks(
         [at for at in ticks if low <= at <= high], [ticks[at] for at in ticks if low <= at <= high]
     )

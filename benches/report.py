@@ -40,7 +40,7 @@ def provenance(run: Json) -> str:
     return (
         f"Commit {commit}, {run['time'][:10]}; {machine['processor']}, {machine['cores']} cores, "
         f"{machine['memory_gib']} GiB, Linux {machine['kernel']}; {named}.\n"
-        f"Medians of {taken(run)} runs of each side, taken by turns. {quietness(run)}\n"
+        f"{taken(run)} of each side, taken by turns. {quietness(run)}\n"
     )
 
 
@@ -62,10 +62,11 @@ def quietness(run: Json) -> str:
 
 
 def taken(run: Json) -> str:
-    """The number of samples of a side, as a text."""
+    """How many samples a side has, as a text."""
     figures = [figure for chapter in run["chapters"] for figure in chapter["figures"]]
     counts = {len(side["samples"]) for figure in figures for side in figure["sides"] if side["samples"]}
-    return " to ".join(map(str, sorted({min(counts, default=0), max(counts, default=0)})))
+    ends = sorted({min(counts, default=0), max(counts, default=0)})
+    return "One run" if ends == [1] else f"Medians of {' to '.join(map(str, ends))} runs"
 
 
 def verdicts(run: Json) -> str:
