@@ -65,6 +65,10 @@ class Proxy:
             return
         before, self.mode, self.next_mode = self.mode, mode, None
         if mode == "cut" and before != "cut":
+            # A connection that was accepted, but not begun, when its listener is closed stays open for ever.
+            for each in self.listener.sockets:
+                self.loop.remove_reader(each.fileno())
+            await asyncio.sleep(0)
             self.listener.close()
             for writer in list(self.writers):
                 writer.transport.abort()
