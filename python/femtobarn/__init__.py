@@ -269,7 +269,7 @@ _LATE = {
 """Names that not every program needs, by their modules, which take longer to import than all others."""
 
 _MODULE_OF = {name: module for module, names in _LATE.items() for name in names}
-_MODULES = ("coffea", "dask", "datamodel")
+_MODULES = ("coffea", "dask", "datamodel", "root")
 """Modules that are imported when they are first used."""
 
 

@@ -33,6 +33,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-format",
     },
     "femtobarn-conditions": {"rntuple", "femtobarn"},
+    "femtobarn-c": {"rntuple", "femtobarn"},
     "femtobarn-faults": {
         "rntuple",
         "femtobarn-catalog",
@@ -65,6 +66,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-catalog",
         "femtobarn-rpc",
         "femtobarn",
+        "femtobarn-c",
         "femtobarn-conditions",
         "femtobarn-server",
     },

@@ -7,7 +7,8 @@
 //! 2. Array data are not copied: results are buffers (`buffer`) over the engine's bytes, arguments
 //!    are borrowed Python buffers that keep their owners alive. Small values of single objects are the
 //!    exception.
-//! 3. An engine error becomes the Python exception of the same kind.
+//! 3. The module has the functions of the C API, which work on the same engine: see `femtobarn_c`.
+//! 4. An engine error becomes the Python exception of the same kind.
 
 mod baskets;
 mod buffer;
@@ -36,6 +37,7 @@ mod text;
 mod transaction;
 mod upkeep;
 
+use femtobarn_c as _;
 use pyo3::prelude::*;
 
 /// The extension module.
