@@ -109,7 +109,17 @@ def root_program(name: str) -> Path:
         # RDataFrame needs ROOT's histogram libraries, whose own dependencies the linker does not find.
         libraries = ["-lROOTDataFrame", "-Wl,--allow-shlib-undefined", *libraries]
     flags = [f"-I{home / 'include'}", f"-L{home / 'lib'}", f"-Wl,-rpath,{home / 'lib'}"]
+    if name == "root_frame":
+        flags += c_library_flags()
+        libraries.append("-lfemtobarn_c")
     return compiled(f"{name}.cxx", flags, libraries)
+
+
+def c_library_flags() -> list[str]:
+    """What compiles and links a program with the C API, whose library is built."""
+    execute(["cargo", "build", "--release", "--quiet", "--locked", "-p", "femtobarn-c"])
+    folder = ROOT / "target" / "release"
+    return [f"-I{ROOT / 'python' / 'femtobarn' / 'include'}", f"-L{folder}", f"-Wl,-rpath,{folder}"]
 
 
 def rocksdb_peer() -> Path:

@@ -10,13 +10,15 @@ INTRO = """10 million events have 50 columns of single-precision numbers, 2 GB u
 thousand passes the cut `f00 > 4.28125 and abs(f01) < 0.15625`, and three other columns are read for it.
 Values are in random order, so statistics of row groups or clusters exclude none. Femtobarn selects with
 `where=` from Python, in a container of its own and in the file that ROOT wrote; RDataFrame's filter is
-compiled; RNTupleReader's loop is written by hand; uproot iterates over batches, with the cut in awkward;
+compiled, over ROOT's data source and over Femtobarn's; RNTupleReader's loop is written by hand; uproot
+iterates over batches, with the cut in awkward;
 DuckDB queries Parquet with row groups of 122,880 rows; Lance pushes its filter down. The limit is a loop in
 C over mapped files that hold one column each. Each side selects twice; the second pass is timed, without
 opening the file."""
 
 COLUMNS = ("f00", "f01", "f10", "f20", "f30")
 LOOP = "loop over arrays"
+OUR_FRAME = "RDataFrame over Femtobarn"
 
 
 def plain(column: str) -> str:
@@ -47,12 +49,16 @@ def selection(threads: int) -> Figure:
         Side("Femtobarn", ("selection.py", "femtobarn", f"{stem}.fed"), "ours", cores=cores),
         Side("Femtobarn, ROOT's file", ("selection.py", "file", f"{stem}.root"), "ours", cores=cores),
         Side("RDataFrame", ("root_frame", "select", f"{stem}.root", str(threads)), cores=cores),
+        Side(OUR_FRAME, ("root_frame", "select", f"{stem}.fed", str(threads)), "ours", cores=cores),
         *(alone if threads == 1 else ()),
         Side("uproot", ("selection.py", "uproot", f"{stem}.root"), cores=cores),
         Side("DuckDB", ("selection.py", "duckdb", f"{stem}.parquet"), cores=cores),
         Side("Lance", ("selection.py", "lance", f"{stem}.lance"), cores=cores),
     )
-    targets = tuple(faster("Femtobarn", peer, 2.0) for peer in ("RDataFrame", "DuckDB"))
+    targets = (
+        *(faster("Femtobarn", peer, 2.0) for peer in ("RDataFrame", "DuckDB")),
+        faster(OUR_FRAME, "RDataFrame", 1.5, "cpu"),
+    )
     headline = Headline(
         "Reading back and selecting",
         "Select one event in a thousand by a cut on two columns",

@@ -25,10 +25,10 @@ INTRO = """All data are read in order from the page cache, and all their 32-bit 
 reads them twice; the second pass is timed, without opening the file. Objects are 10 KB of bytes with a
 number, rows have 10 fields and 100 bytes, and columns are the jagged floats of 41 quantities, 41 KB per
 event. Femtobarn reads a container of its own, and the same file that ROOT wrote; RNTupleReader reads by
-views, entry by entry, or in bulk, cluster by cluster; RDataFrame's loop is compiled. The limits read a plain
-file of the same bytes, from the page cache and, with O_DIRECT, from the disk; for two of many columns also
-the same pages that Femtobarn reads. For packed data the limit unpacks those pages, by the codec's library in
-C, and does nothing else."""
+views, entry by entry, or in bulk, cluster by cluster; RDataFrame's loop is compiled, over ROOT's data
+source and over Femtobarn's. The limits read a plain file of the same bytes, from the page cache and, with
+O_DIRECT, from the disk; for two of many columns also the same pages that Femtobarn reads. For packed data
+the limit unpacks those pages, by the codec's library in C, and does nothing else."""
 
 JAGGED = tuple(f"{collection}_{name}" for collection, (_, names) in COLLECTIONS.items() for name in names)
 ROW_FIELDS = ("run", "event", "time", "x", "y", "z", "energy", "momentum", "covariance", "hits")
@@ -38,6 +38,7 @@ COPYING = (
     "`pread` copies into memory that stays in the processor's cache; a scan fills new arrays and verifies a "
     "checksum of each page."
 )
+OUR_FRAME = "RDataFrame over Femtobarn"
 UNPACK = "unpacking alone"
 UNPACKING = "Unpacking alone takes most of the time, and all readers need it."
 """Why targets are missed."""
@@ -70,6 +71,7 @@ class Data:
                 for way in self.ways
             ),
             Side("RDataFrame", ("root_frame", self.mode, file, *listed)),
+            Side(OUR_FRAME, ("root_frame", self.mode, f"{stem}.fed", *listed), "ours"),
             Side("uproot", ("scan.py", "uproot", file, self.ntuple, names)),
             Side("Parquet", ("scan.py", "parquet", f"{stem}.parquet", self.ntuple, names)),
             Side("Lance", ("scan.py", "lance", f"{stem}.lance", self.ntuple, names)),
@@ -150,6 +152,7 @@ def figure(name: str, title: str, data: Data, compression: str, unit: str) -> Fi
     sides = data.sides(compression) + data.limits(compression)
     root = "Femtobarn, ROOT's file"
     targets = [data.best_of_root("Femtobarn", 1.5), data.best_of_root(root, 1.5)]
+    targets.append(faster(OUR_FRAME, "RDataFrame", 1.5, "cpu"))
     if compression == "none":
         limit = faster("Femtobarn", "pread, same pages" if data is FLAT else "pread", 0.9, "cpu")
         targets.insert(0, explained(limit, COPYING))

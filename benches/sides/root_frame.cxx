@@ -6,6 +6,7 @@
 //    root_frame flat FILE NAMES             columns of one float in each entry
 //    root_frame select FILE THREADS         the cut and the sums of the chapter selection
 //
+// FILE is ROOT's, or a federation (.fed) with the same data, which is read by Femtobarn's data source.
 // All loops are compiled: the functions are typed, so the interpreter is not involved.
 
 #include "root_common.hxx"
@@ -15,11 +16,35 @@
 #include <ROOT/RVec.hxx>
 #include <TROOT.h>
 
+#include <femtobarn_rdf.hxx>
+
 namespace {
+
+bool is_federation(const std::string &path)
+{
+   return path.size() > 4 && path.compare(path.size() - 4, 4, ".fed") == 0;
+}
+
+// The container that has the entries of an RNTuple (benches/chapters/inputs.py).
+std::string container_of(const std::string &name)
+{
+   return (name == "objects" ? "objects/" : "own/") + name;
+}
 
 auto frame_of(std::string name, std::string path)
 {
-   return [=] { return std::make_unique<ROOT::RDataFrame>(name, path); };
+   return [=] {
+      if (is_federation(path))
+         return std::make_unique<ROOT::RDataFrame>(ROOT::RDF::FromFemtobarn(path, container_of(name)));
+      return std::make_unique<ROOT::RDataFrame>(name, path);
+   };
+}
+
+std::uint64_t entries_of(const std::string &name, const std::string &path)
+{
+   if (is_federation(path))
+      return femtobarn::Federation::Open(path).Newest().Open(container_of(name)).Entries();
+   return ROOT::RNTupleReader::Open(name, path)->GetNEntries();
 }
 
 template <typename... Columns>
@@ -62,7 +87,7 @@ void select(const char *path, unsigned threads)
 {
    if (threads > 1)
       ROOT::EnableImplicitMT(threads);
-   const auto entries = ROOT::RNTupleReader::Open("events", path)->GetNEntries();
+   const auto entries = entries_of("events", path);
    measure(frame_of("events", path), [&](auto frame) {
       std::vector<Seen> slots(frame->GetNSlots());
       auto survivors = frame->Filter(passes, {"f00", "f01"});
