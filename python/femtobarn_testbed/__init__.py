@@ -6,10 +6,11 @@ measures each scenario with each number of clients (`client_pool`, `client`, `re
 initial data (`data`, `streams`) and a server (`site`, `server_process`, `memcached`), reads the machine's
 counters (`resources`) and those of jobs (`sources`), and names the limit (`verdict`). A run is one JSON file
 (`results`), from which `comparison` compares, `report` draws (`report_page`, `rate_plots`, `time_plots`,
-`conditions_plots` with `event_costs`, `storage_plots`, `monarc`, `labels`, `summaries`, beside `papers`), and
-`costs` derives the cost of work for `planning` (with `disk`). A workload without scenarios belongs to a study
-(`studies`): it replays traces of reads on full disks (`eviction`), recalls files from tapes (`recall`), or
-lets a file become hot (`hot`). `tape_library` is a program of its own: a site's commands for its tapes.
+`conditions_plots` with `event_costs`, `storage_plots`, `monarc`, `labels`, `summaries`, beside `papers`).
+`costs` derives the cost of work for `planning` (with `disk`), for the `prediction` of other runs, and for the
+`simulation` of a site. A workload without scenarios belongs to a study (`studies`): it replays traces of
+reads on full disks (`eviction`), recalls files from tapes (`recall`), or lets a file become hot (`hot`).
+`tape_library` is a program of its own: a site's commands for its tapes.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ up to the measured seconds. The costs minimise the squares of the relative error
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,17 @@ from femtobarn import InvalidError
 from .scenario import Kind, Scenario, Step
 from .workload import scenarios_of
 
-__all__ = ["RESOURCES", "TERMS", "Costs", "Work", "between_computations", "fit", "predict", "work_of"]
+__all__ = [
+    "RESOURCES",
+    "TERMS",
+    "Costs",
+    "Work",
+    "between_computations",
+    "fit",
+    "spent_of",
+    "total_work",
+    "work_of",
+]
 
 TERMS = {
     "appended": "object written one by one",
@@ -31,25 +41,41 @@ TERMS = {
     "opened": "container that a transaction writes to",
     "read": "object read in order",
     "read_bytes": "byte read",
+    "fetched": "object read without read-ahead",
     "tags": "tag evaluated",
     "selected": "object selected by a tag",
+    "kept_bytes": "byte selected that the client's memory has",
     "pauses": "computation between objects",
     "cold_read_bytes": "byte read between computations",
     "cold_written_bytes": "byte written between computations",
+    "disk_bytes": "byte through a simulated disk",
 }
 """The terms of work, and their names for readers."""
 
 RESOURCES = {"client": "client CPU", "server": "server CPU", "elapsed": "time of a client alone"}
 
+CACHE_BYTES = 256 << 20
+"""Default of a client's memory for pages (docs/api.md)."""
+
+PAGE_BYTES = 65_536
+"""Default of a page (docs/settings.md)."""
+
+SMALL_BYTES = 8_192
+"""Size of objects below which a selection reads their whole pages."""
+
 Work = dict[str, float]
-"""The count of each of :data:`TERMS`. The last three are additional costs of bytes counted before."""
+"""The count of each of :data:`TERMS`. The last four are additional costs of bytes counted before."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds of each resource by term."""
+    """Seconds of each resource by term, on an idle machine, and how they grow on a busy one."""
 
     seconds: Mapping[str, Mapping[str, float]]
+    contention: float = 0.0
+    """CPU seconds grow by this share of themselves when all cores are in use, since cores share memory."""
+    usable: float = 1.0
+    """Largest share of the cores that clients and servers use together."""
 
     def of(self, resource: str, work: Work) -> float:
         """Return the seconds of a resource that some work takes.
@@ -65,6 +91,10 @@ class Costs:
                 raise InvalidError(f"the profile has no variant that gives the cost of {term}")
         return sum(count * known[term] for term, count in work.items() if count)
 
+    def growth(self, busy: float) -> float:
+        """Return the factor by which CPU seconds grow when this share of the cores is in use."""
+        return 1 + self.contention * busy
+
 
 def work_of(scenario: Scenario, kind: Kind) -> Work:
     """Return the work of one pass through a client's loop."""
@@ -77,6 +107,8 @@ def work_of(scenario: Scenario, kind: Kind) -> Work:
         work["commits"] = 1 / kind.commit.events
         containers = {step.target for step in kind.loop if step.action == "write"}
         work["opened"] = len(containers) / kind.commit.events
+    if scenario.simulation.disks is not None and scenario.simulation.disks.is_slow:
+        work["disk_bytes"] = moved_bytes(work) - work["kept_bytes"]
     pauses = _pauses(kind)
     return between_computations(work, pauses) if pauses else work
 
@@ -107,11 +139,16 @@ def _work_of_step(scenario: Scenario, step: Step, size: int) -> Work:
         links = step.objects * len(step.links)
         return {how: step.objects, f"{how}_bytes": step.objects * size, f"{how}_links": links}
     if step.action == "read":
-        return {"read": step.objects, "read_bytes": step.objects * size}
+        # Each object is a request of its own then.
+        fetched = step.objects if scenario.open.get("read_ahead_bytes") == 0 else 0
+        return {"read": step.objects, "read_bytes": step.objects * size, "fetched": fetched}
     if step.action == "select":
         chosen = step.objects * step.fraction
         each = scenario.size_of(step.target, of_tagged=True)
-        return {"tags": step.objects, "selected": chosen, "read_bytes": chosen * each}
+        work = {"tags": float(step.objects)}
+        if _keeps_selected(scenario, step):
+            return work | {"kept_bytes": chosen * each}
+        return work | {"selected": chosen, "read_bytes": chosen * each}
     if step.action == "pair":
         raise InvalidError(
             f"{scenario.name}: profiles do not have the cost of creating and dropping databases"
@@ -119,9 +156,20 @@ def _work_of_step(scenario: Scenario, step: Step, size: int) -> Work:
     return {}
 
 
+def _keeps_selected(scenario: Scenario, step: Step) -> bool:
+    """Whether all that a selection finds in its container, again and again, stays in a client's memory.
+
+    Of small objects that are whole pages.
+    """
+    found = scenario.objects_of(step.target) * step.fraction
+    each = scenario.size_of(step.target, of_tagged=True)
+    memory: float = scenario.open.get("cache_bytes", CACHE_BYTES)
+    return found * (PAGE_BYTES if each < SMALL_BYTES else each) <= memory
+
+
 def moved_bytes(work: Work) -> float:
     """Return the payload bytes of some work."""
-    return work["appended_bytes"] + work["extended_bytes"] + work["read_bytes"]
+    return work["appended_bytes"] + work["extended_bytes"] + work["read_bytes"] + work["kept_bytes"]
 
 
 def fit(runs: Iterable[Mapping[str, Any]]) -> Costs:
@@ -132,22 +180,78 @@ def fit(runs: Iterable[Mapping[str, Any]]) -> Costs:
     InvalidError
         If there are fewer points than terms of work in them.
     """
-    works: list[Work] = []
-    spent: list[dict[str, float]] = []
-    for run in runs:
-        scenarios = scenarios_of(run)
-        for point in run["points"]:
-            scenario = scenarios[point["variant"]]
-            works.append(total_work(scenario, point))
-            spent.append(_spent(scenario, point))
-    terms = [term for term in TERMS if any(work[term] for work in works)]
-    if len(works) < len(terms):
+    points = [one for run in runs for one in _equations(run)]
+    terms = [term for term in TERMS if any(one.work[term] for one in points)]
+    if len(points) < len(terms):
         raise InvalidError(
-            f"a profile needs at least {len(terms)} points to fit {len(terms)} costs, and has {len(works)}"
+            f"a profile needs at least {len(terms)} points to fit {len(terms)} costs, and has {len(points)}"
         )
-    table = np.array([[work[term] for term in terms] for work in works])
-    seconds = {name: _solved(table, np.array([one[name] for one in spent])) for name in RESOURCES}
-    return Costs({name: dict(zip(terms, found, strict=True)) for name, found in seconds.items()})
+    shares = [one.busy for one in points]
+    # On a machine that was always busy, the costs are those of a busy one.
+    tells = max(shares) - min(shares) > TELLING_SHARE
+    contentions = CONTENTIONS if tells else [0.0]
+    contention = min(contentions, key=lambda growth: _cpu_costs(points, terms, growth)[1])
+    seconds, _ = _cpu_costs(points, terms, contention)
+    # Clients that wait for a core do not tell the time of a client alone.
+    alone = [one for one in points if not one.is_saturated]
+    seconds["elapsed"], _ = _solved(*_table(alone, terms, "elapsed"))
+    quiet = [one for one in points if one.is_saturated and one.busy - one.busy_here < TELLING_SHARE]
+    usable = max((one.busy_here for one in quiet), default=1.0)
+    by_term = {name: dict(zip(terms, seconds[name], strict=True)) for name in RESOURCES}
+    return Costs(by_term, contention, min(usable, 1.0))
+
+
+CONTENTIONS = [0.05 * number for number in range(31)]
+"""Values among which the growth of CPU seconds on a busy machine is looked for."""
+
+TELLING_SHARE = 0.25
+"""Share of the cores by which their use must differ to tell that growth, and that other programs may use."""
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """A point of a profile: its work takes the seconds that were measured."""
+
+    work: Work
+    spent: Mapping[str, float]
+    busy: float
+    """Share of the machine's cores in use."""
+    busy_here: float
+    """Share of the cores that clients and servers used."""
+    is_saturated: bool
+    """Whether many clients ran without computation."""
+
+
+def _equations(run: Mapping[str, Any]) -> Iterator[_Equation]:
+    scenarios, cores = scenarios_of(run), run["machine"]["cores"]
+    for point in run["points"]:
+        scenario, used = scenarios[point["variant"]], point["resources"]
+        here = used["client_cores"] + used["server_cores"]
+        computes = any(step.seconds for kind in scenario.kinds for step in kind.loop)
+        yield _Equation(
+            total_work(scenario, point),
+            spent_of(scenario, point),
+            min(used.get("machine_cores", here) / cores, 1.0),
+            here / cores,
+            point["clients"] > 1 and not computes,
+        )
+
+
+def _table(points: Sequence[_Equation], terms: Sequence[str], resource: str) -> tuple[Any, Any]:
+    table = np.array([[one.work[term] for term in terms] for one in points])
+    return table, np.array([one.spent[resource] for one in points])
+
+
+def _cpu_costs(
+    points: Sequence[_Equation], terms: Sequence[str], contention: float
+) -> tuple[dict[str, list[float]], float]:
+    """The CPU costs on an idle machine, if they grow so on a busy one, and the error that is left."""
+    growth, found, error = np.array([1 + contention * one.busy for one in points]), {}, 0.0
+    for resource in ("client", "server"):
+        table, seconds = _table(points, terms, resource)
+        found[resource], left = _solved(table * growth[:, None], seconds)
+        error += left
+    return found, error
 
 
 def total_work(scenario: Scenario, point: Mapping[str, Any]) -> Work:
@@ -170,8 +274,8 @@ def passes_of(scenario: Scenario, kind: Kind, point: Mapping[str, Any]) -> float
     return float(sum(row["events"] for row in rows))
 
 
-def _spent(scenario: Scenario, point: Mapping[str, Any]) -> dict[str, float]:
-    """Seconds of each resource that a point used, without computation."""
+def spent_of(scenario: Scenario, point: Mapping[str, Any]) -> dict[str, float]:
+    """Return the seconds of each resource that a point used, without computation."""
     window, used = point["window_seconds"], point["resources"]
     computed = point["operations"].get("compute", {}).get("seconds", 0.0)
     real = scenario.simulation.computation == "real"
@@ -182,8 +286,8 @@ def _spent(scenario: Scenario, point: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _solved(table: Any, seconds: Any) -> list[float]:
-    """Least squares of the relative errors; negative costs are fixed at zero, the most negative first."""
+def _solved(table: Any, seconds: Any) -> tuple[list[float], float]:
+    """Least squares of the relative errors, and their sum; negative costs become zero, the least first."""
     known = seconds > 0
     rows = table[known] / seconds[known, None]
     scale = np.maximum(np.abs(rows).max(axis=0, initial=0.0), 1e-300)
@@ -195,59 +299,4 @@ def _solved(table: Any, seconds: Any) -> list[float]:
             found[free] = np.maximum(part, 0.0) / scale[free]
             break
         free.pop(int(part.argmin()))
-    return [float(value) for value in found]
-
-
-def predict(costs: Costs, run: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return for each point of a run the measured figures, the predicted ones, and the relative errors.
-
-    CPU is that of clients and servers without computation, at the measured rate; throughput is limited by the
-    costs, the machine's cores and the simulated disks.
-    """
-    scenarios = scenarios_of(run)
-    return [_predicted(costs, scenarios[p["variant"]], p, run["machine"]["cores"]) for p in run["points"]]
-
-
-def _predicted(costs: Costs, scenario: Scenario, point: Mapping[str, Any], cores: int) -> dict[str, Any]:
-    window, work = point["window_seconds"], total_work(scenario, point)
-    spent = _spent(scenario, point)
-    measured_cores = (spent["client"] + spent["server"]) / window
-    predicted_cores = (costs.of("client", work) + costs.of("server", work)) / window
-    rate = moved_bytes(work) / window
-    predicted_rate, limit = _throughput(costs, scenario, point["clients"], cores)
-    return {
-        "variant": point["variant"],
-        "clients": point["clients"],
-        "cores": measured_cores,
-        "predicted_cores": predicted_cores,
-        "cores_error": _error(predicted_cores, measured_cores),
-        "bytes_per_second": rate,
-        "predicted_bytes_per_second": predicted_rate,
-        "bytes_error": _error(predicted_rate, rate),
-        "predicted_limit": limit,
-    }
-
-
-def _throughput(costs: Costs, scenario: Scenario, clients: int, cores: int) -> tuple[float, str]:
-    """Bytes per second that the clients reach together, and the resource that limits them."""
-    speed = scenario.simulation.compression
-    alone = busy = moved = 0.0
-    for number in range(clients):
-        kind = scenario.kind_of(number)
-        work = work_of(scenario, kind)
-        computing = sum(step.seconds for step in kind.loop) / speed
-        seconds = computing + costs.of("elapsed", work)
-        used = costs.of("client", work) + costs.of("server", work)
-        used += computing * (scenario.simulation.computation == "real")
-        alone += moved_bytes(work) / seconds
-        busy += used / seconds
-        moved = alone
-    limits = {"time of a client": moved, "CPU": moved * cores / busy if busy else moved}
-    if scenario.raw_bytes_per_second:
-        limits["disks"] = scenario.raw_bytes_per_second * speed
-    limit = min(limits, key=lambda name: limits[name])
-    return limits[limit], limit
-
-
-def _error(predicted: float, measured: float) -> float | None:
-    return predicted / measured - 1 if measured else None
+    return [float(value) for value in found], float(np.square(rows @ found - 1).sum())

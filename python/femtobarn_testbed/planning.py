@@ -173,7 +173,7 @@ def _analysis(table: Parser) -> Activity:
     if fraction > 1:
         raise InvalidError(f"{table.where}: fraction must be at most 1, not {fraction:g}")
     work = dict.fromkeys(TERMS, 0.0) | {"tags": 1.0, "selected": fraction, "read_bytes": fraction * size}
-    # Tags are evaluated thousands at a time, without computation in between.
+    # There is no computation between the tags of a selection.
     work = between_computations(work, 0.0) if compute else work
     return Activity(name, rate, compute, work)
 
@@ -204,7 +204,8 @@ def _hardware(table: Parser) -> Hardware:
 
 def plan(experiment: Experiment, costs: Costs) -> dict[str, Any]:
     """Return the needs of an experiment, with every figure that they follow from."""
-    rows = [_usage_of(activity, costs) for activity in experiment.activities]
+    busy = 1 - experiment.margin
+    rows = [_usage_of(activity, costs, busy) for activity in experiment.activities]
     names = ("physics_cpus", "client_cpus", "server_cpus", "bytes_per_second", "commits_per_second")
     total = {name: sum(row[name] for row in rows) for name in names}
     total["stored_bytes_per_year"] = sum(one.stored_bytes_per_year for one in experiment.activities)
@@ -217,19 +218,20 @@ def plan(experiment: Experiment, costs: Costs) -> dict[str, Any]:
         "totals": total,
         "needs": [asdict(need) for need in _needs(experiment, total, costs)],
         "costs": {name: dict(of) for name, of in costs.seconds.items()},
+        "growth": costs.growth(busy),
     }
 
 
-def _usage_of(activity: Activity, costs: Costs) -> dict[str, Any]:
-    """The resources that an activity uses while it runs."""
-    rate, work = activity.events_per_second, activity.work
+def _usage_of(activity: Activity, costs: Costs, busy: float) -> dict[str, Any]:
+    """The resources that an activity uses while it runs, on machines of which this share is in use."""
+    rate, work, growth = activity.events_per_second, activity.work, costs.growth(busy)
     return {
         "name": activity.name,
         "events_per_second": rate,
         "work": {term: count for term, count in work.items() if count},
         "physics_cpus": rate * activity.compute,
-        "client_cpus": rate * costs.of("client", work),
-        "server_cpus": rate * costs.of("server", work),
+        "client_cpus": rate * costs.of("client", work) * growth,
+        "server_cpus": rate * costs.of("server", work) * growth,
         "bytes_per_second": rate * moved_bytes(work),
         "commits_per_second": rate * work["commits"],
     }

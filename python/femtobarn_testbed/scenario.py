@@ -60,11 +60,18 @@ class Simulation:
     """``"one"`` for all kinds of clients, or ``"each"``: every kind has its own federation and server."""
     disks: SimulatedDisks | None = None
     servers: int = 1
-    """Servers, each with a copy of the federation, which clients only read; the disks are the first one's."""
+    """Servers, each with a copy of the federation, which clients only read."""
+    disks_of: str = "first"
+    """``"first"``: only the first server's disks are simulated; ``"all"``: each server has such disks."""
     server_of: str = "request"
     """``"request"``: jobs open all servers, requests go by load; ``"job"``: each job opens the next one."""
     memcached_bytes: int = 0
     """Memory of a memcached beside the server, whose address is ``{memcached}`` in ``[open]``; 0: none."""
+
+    @property
+    def servers_with_disks(self) -> int:
+        """Servers whose disks are simulated, if any are."""
+        return self.servers if self.disks_of == "all" else 1
 
 
 @dataclass(frozen=True)
@@ -224,6 +231,16 @@ class Scenario:
         """Whether several clients may read this container of the initial data."""
         own = (data for data in self.data if data.each == "client")
         return not any(target.startswith(f"{data.database}/") for data in own)
+
+    def objects_of(self, target: str) -> int:
+        """Objects in a container of the initial data; 0 for another one."""
+        found = (
+            content.objects
+            for data in self.data
+            for name, content in data.containers.items()
+            if target == f"{data.database}/{name}"
+        )
+        return next(found, 0)
 
     def size_of(self, target: str, *, of_tagged: bool = False) -> int:
         """Bytes of an object in a container of the initial data, or of an object that its tags refer to."""

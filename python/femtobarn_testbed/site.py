@@ -40,14 +40,15 @@ class Site:
 def open_sites(folder: Path, scenario: Scenario) -> Sequence[AbstractContextManager[Site]]:
     """Copy a federation for each further server; each site is one as of :func:`open_site`.
 
-    The simulated disks are those of the first server.
+    The simulated disks are those of the first server, unless the scenario gives such disks to all.
     """
     good = replace(scenario, simulation=replace(scenario.simulation, disks=None))
+    others = scenario if scenario.simulation.disks_of == "all" else good
     sites = [open_site(folder, scenario)]
     for number in range(1, scenario.simulation.servers):
         copied = folder.with_stem(f"{folder.stem}-{number}")
         shutil.copytree(folder, copied)
-        sites.append(open_site(copied, good))
+        sites.append(open_site(copied, others))
     return sites
 
 

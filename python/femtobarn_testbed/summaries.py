@@ -57,7 +57,8 @@ def _simulation(simulation: Mapping[str, Any], run: Run, name: str) -> str:
             if simulation["server_of"] == "request"
             else "each job goes to the next one"
         )
-        parts.append(f"{servers} servers with copies, {choice}; simulated disks are the first one's")
+        whose = "each one's" if simulation.get("disks_of") == "all" else "the first one's"
+        parts.append(f"{servers} servers with copies, {choice}; simulated disks are {whose}")
     disks = simulation["disks"]
     if disks and (disks["bytes_per_second"] or disks["seeks_per_second"]):
         parts.append(

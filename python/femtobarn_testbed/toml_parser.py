@@ -89,6 +89,16 @@ class Parser:
             )
         return list(values)
 
+    def numbers(self, name: str) -> list[float]:
+        """Return numbers, ascending, each above 0."""
+        values = self._get(name, _MISSING, list, "a list of numbers")
+        good = all(isinstance(value, int | float) and value > 0 for value in values)
+        if not (values and good and values == sorted(set(values))):
+            raise InvalidError(
+                f"{self.where}: {name} must be a list of ascending numbers above 0, not {values}"
+            )
+        return [float(value) for value in values]
+
     def texts(self, name: str) -> list[str]:
         """Return a list of texts, empty if the key is absent."""
         values = self._get(name, [], list, "a list of texts")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["USED_UP", "judge", "knee"]
+__all__ = ["LINEAR", "USED_UP", "judge", "knee"]
 
 USED_UP = 0.85
 """Share above which a resource counts as used up, since queues grow without bound as it nears 1."""

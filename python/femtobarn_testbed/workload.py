@@ -193,7 +193,7 @@ def _scenario(where: str, raw: Mapping[str, Any], variant: Mapping[str, Any]) ->
     if simulation.servers > 1 and any(step.action in WRITING for kind in kinds for step in kind.loop):
         raise InvalidError(f"{where}: clients cannot write through several servers")
     disks = simulation.disks
-    raw_rate = disks.count * disks.bytes_per_second if disks else 0.0
+    raw_rate = simulation.servers_with_disks * disks.count * disks.bytes_per_second if disks else 0.0
     return Scenario(name, simulation, sweep, options, data, kinds, settings, stream, raw_rate)
 
 
@@ -227,6 +227,7 @@ def _simulation(table: Parser) -> Simulation:
         federations=table.choice("federations", ("one", "each")),
         disks=simulated if count else None,
         servers=table.whole("servers", 1, least=1),
+        disks_of=table.choice("disks_of", ("first", "all")),
         server_of=table.choice("server_of", ("request", "job")),
         memcached_bytes=table.size("memcached", 0),
     )

@@ -13,8 +13,8 @@ import pytest
 import femtobarn as fb
 
 PACKAGES = Path(fb.__file__).parent.parent
-EXTRAS = ("fastjet", "matplotlib", "pythia8mc", "uproot")
-"""Packages of the extras `demo` and `io`, without which some modules cannot be imported."""
+EXTRAS = ("fastjet", "matplotlib", "pythia8mc", "simpy", "uproot")
+"""Packages of the extras `demo`, `io` and `plan`, without which some modules cannot be imported."""
 
 
 def modules() -> list[ModuleType]:

@@ -83,7 +83,7 @@ PACKAGES: dict[str, set[str]] = {
     "femtobarn_testbed": {"femtobarn_reports"},
 }
 # The library's modules that import one of them, when a command runs.
-COMMANDS = {Path(f"python/femtobarn/cli/{name}.py") for name in ("demo", "planning", "testbed")}
+COMMANDS = {Path(f"python/femtobarn/cli/{name}.py") for name in ("demo", "planning", "simulation", "testbed")}
 
 FILE_LINES_MAX = 450
 FUNCTION_LINES_MAX = 70

@@ -11,9 +11,10 @@ import pytest
 import femtobarn as fb
 from femtobarn.cli import main
 from femtobarn_testbed import load
-from femtobarn_testbed.costs import RESOURCES, TERMS, Costs, fit, predict, work_of
+from femtobarn_testbed.costs import RESOURCES, TERMS, Costs, fit, work_of
 from femtobarn_testbed.disk import written_bytes_per_second
 from femtobarn_testbed.planning import bundled_experiments, load_experiment, plan
+from femtobarn_testbed.prediction import bounded_throughput, predict
 
 SECONDS = {
     term: (number + 1) * (1e-9 if "bytes" in term else 1e-3 if term == "commits" else 1e-6)
@@ -56,7 +57,10 @@ network_bytes_per_second = 100_000_000
 
 
 def made_up(costs: Costs = TRUE) -> dict[str, Any]:
-    """A run of the profile on a machine with exactly these costs, by one client that is never idle."""
+    """A run of the profile on a machine with exactly these costs, by one client that is never idle.
+
+    Where the profile has eight clients that do not compute, all usable cores are in use.
+    """
     workload = load("profile")
     points = []
     for scenario in workload.scenarios:
@@ -64,12 +68,20 @@ def made_up(costs: Costs = TRUE) -> dict[str, Any]:
         computed = 1000 * sum(step.seconds for step in scenario.kinds[0].loop)
         window = 1000 * costs.of("elapsed", work) + computed
         moved = 1000 * (work["appended_bytes"] + work["extended_bytes"] + work["read_bytes"])
+        clients = scenario.sweep.clients[-1] if not computed else 1
         cores = {f"{name}_cores": 1000 * costs.of(name, work) / window for name in ("client", "server")}
+        used = 2 * costs.usable if clients > 1 else sum(cores.values())
+        if clients == 1:
+            # The growth is that of the use to which it leads.
+            used = min(used / (1 - costs.contention * used / 2), 2.0)
+        window *= sum(cores.values()) * costs.growth(used / 2) / used if clients > 1 else 1.0
+        share = used / sum(cores.values())
+        cores = {name: one * share for name, one in cores.items()}
         client = {"client": 0, "kind": "client", "bytes": {"write": moved}, "events": 1000}
         points.append(
             {
                 "variant": scenario.name,
-                "clients": 1,
+                "clients": clients,
                 "window_seconds": window,
                 "resources": cores,
                 "operations": {"compute": {"seconds": computed}},
@@ -105,11 +117,45 @@ def test_fit_recovers_the_costs_of_a_synthetic_profile() -> None:
         assert found.seconds[resource] == pytest.approx(dict(TRUE.seconds[resource]), rel=1e-6)
 
 
+def test_fit_finds_how_costs_grow_on_a_busy_machine() -> None:
+    true = Costs(TRUE.seconds, contention=0.4, usable=0.9)
+    found = fit([made_up(true)])
+    assert found.contention == pytest.approx(0.4)
+    assert found.usable == pytest.approx(0.9)
+    for resource in RESOURCES:
+        assert found.seconds[resource] == pytest.approx(dict(TRUE.seconds[resource]), rel=1e-6)
+    for row in predict(true, made_up(true)):
+        assert row["cores_error"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_disks_that_seek_for_each_page_reach_what_was_measured() -> None:
+    without = load("read-ahead").scenario("no read-ahead")
+    free = Costs(dict.fromkeys(RESOURCES, dict.fromkeys(TERMS, 0.0)))
+    # docs/scalability.md: 10.1 MB/s, in a time that is twice as fast.
+    rate, limit = bounded_throughput(free, without, 240, 2)
+    assert limit == "disks"
+    assert rate / 2 == pytest.approx(10.1e6, rel=0.02)
+
+
 def test_fit_gives_zero_and_never_negative_costs_for_free_work() -> None:
     free = SECONDS | {"appended_links": 0.0}
     found = fit([made_up(Costs(dict.fromkeys(RESOURCES, free)))])
     assert found.seconds["client"]["appended_links"] == pytest.approx(0.0, abs=1e-12)
     assert min(found.seconds["client"].values()) >= 0.0
+
+
+def test_work_tells_requests_memory_and_simulated_disks_apart() -> None:
+    tags = load("tags").scenario("tags")
+    kept = work_of(tags, tags.kinds[0])
+    # 200 objects of 10 KB are found again and again, in 4 MB of memory.
+    assert (kept["kept_bytes"], kept["selected"], kept["disk_bytes"]) == (1e6, 0, 0)
+    profile = load("profile").scenario("select 1 %")
+    fetched = work_of(profile, profile.kinds[0])
+    assert (fetched["kept_bytes"], fetched["selected"], fetched["read_bytes"]) == (0, 50, 200_000)
+    for name, requests in (("read-ahead", 0), ("no read-ahead", 100)):
+        scenario = load("read-ahead").scenario(name)
+        work = work_of(scenario, scenario.kinds[0])
+        assert (work["fetched"], work["disk_bytes"]) == (requests, 1e6)
 
 
 def test_fit_refuses_too_few_points() -> None:

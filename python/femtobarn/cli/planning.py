@@ -1,4 +1,4 @@
-"""The command `plan`: the hardware that an experiment needs, and the errors of such predictions."""
+"""The command `plan`: the hardware of an experiment, a simulated site, the errors of predictions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._exceptions import InvalidError
+from . import simulation
 from .output import emit, table
 
 __all__ = ["arguments", "run"]
@@ -25,17 +26,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--disk", metavar="FOLDER", type=Path, help=text)
     text = "predict these runs, and print the errors"
     parser.add_argument("--check", metavar="RUN", nargs="+", type=Path, default=[], help=text)
+    text = "simulate a site, past the machines at hand; with --check, predict rates by simulation"
+    parser.add_argument("--simulate", action="store_true", help=text)
+    parser.add_argument("--seed", type=int, default=1, help="of the simulation's random numbers (1)")
+    text = "write the simulation's report, with pictures, into this folder"
+    parser.add_argument("--out", metavar="FOLDER", type=Path, help=text)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print the plan, or what the options ask for instead."""
     if options.list:
-        _list(options)
+        simulation.list_sites(options) if options.simulate else _list(options)
         return
     if options.experiment is None and not options.check:
         raise InvalidError("plan needs an experiment, --list, or --check with runs")
     if options.show:
-        _show(options)
+        simulation.show_site(options) if options.simulate else _show(options)
         return
     if not options.profile:
         raise InvalidError("plan needs --profile RUN.json; `femtobarn testbed run profile` makes one")
@@ -45,6 +51,8 @@ def run(options: argparse.Namespace) -> None:
     costs = fit([read(path) for path in latest(options.profile)])
     if options.check:
         _check(options, costs)
+    elif options.simulate:
+        simulation.simulate_site(options, costs)
     else:
         _plan(options, costs)
 
@@ -128,17 +136,20 @@ def _costs(done: Mapping[str, Any]) -> str:
         for name in costs["client"]
     ]
     head = ["cost of", "meaning", *(f"{text}, us" for text in RESOURCES.values())]
-    return table(head, rows, right={2, 3, 4})
+    return table(head, rows, right={2, 3, 4}) + (
+        f"\nof an idle machine; CPU costs where the margin alone is free: {done['growth']:.3g} times that"
+    )
 
 
 def _check(options: argparse.Namespace, costs: Any) -> None:
     from femtobarn_testbed import latest, read
-    from femtobarn_testbed.costs import predict
+    from femtobarn_testbed.prediction import predict
 
+    throughput = simulation.queued() if options.simulate else None
     rows = []
     for path in latest(options.check):
         done = read(path)
-        rows += [{"workload": done["workload"], **row} for row in predict(costs, done)]
+        rows += [{"workload": done["workload"], **row} for row in predict(costs, done, throughput)]
     cells = [
         [
             f"{row['workload']}: {row['variant']}",
