@@ -50,6 +50,14 @@ def write_and_die(fork: fb.Fork, first: int) -> None:
         signal.raise_signal(signal.SIGKILL)
 
 
+def begin_many_and_die(fork: fb.Fork, firsts: range) -> None:
+    """Many tasks at once, whose process is killed when all have written."""
+    tasks = [fork.task(f"from {first}") for first in firsts]
+    for first, task in zip(firsts, tasks, strict=True):
+        task[EVENTS].extend(rows(first, 1000))
+    signal.raise_signal(signal.SIGKILL)
+
+
 def opened(txn: fb.Transaction) -> fb.ContainerWriter:
     return txn.database("run7", create=True).container("events", FORM, create=True)
 
@@ -132,6 +140,57 @@ def test_a_task_whose_process_was_killed_leaves_nothing_and_counts_once_when_it_
     assert_intact(fed)
 
 
+def test_hundreds_of_tasks_that_all_die_are_named_and_leave_nothing(fed: fb.Federation) -> None:
+    context = multiprocessing.get_context("spawn")
+    groups = [range(first, first + 125) for first in range(0, 500, 125)]
+    with fed.transaction() as txn:
+        txn.database("run7", create=True).container("events", FORM, create=True, page_size="4 KiB")
+        fork = txn.fork()
+        processes = [context.Process(target=begin_many_and_die, args=(fork, group)) for group in groups]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        assert {process.exitcode for process in processes} == {-signal.SIGKILL}
+        keys = [f"from {first}" for group in groups for first in group]
+        with pytest.raises(fb.InvalidError, match=r"500 of 500 tasks have no receipt: 'from 0', .*, \.\.\.;"):
+            txn.merge([], keys)
+        txn.merge([write(fork, 0)], keys[:1])
+    assert numbers(fed) == list(range(1000))
+    assert fed.vacuum().garbage_bytes > 500 * 8000
+    assert fed.vacuum().garbage_bytes == 0
+    assert numbers(fed) == list(range(1000))
+    assert_intact(fed)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_writes_with_the_fork_that_it_inherited_alone(fed: fb.Federation) -> None:
+    """Transactions and tasks that were open when their process forked stay with the one that began them."""
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    with fed.transaction() as txn:
+        opened(txn)
+        fork = txn.fork()
+        begun = fork.task("from 1000")
+        begun[EVENTS].extend(rows(1000, 1000))
+
+        def work() -> None:
+            for call in (txn.fork, lambda: txn.merge([]), lambda: begun[EVENTS].extend(rows(0, 1))):
+                with pytest.raises(fb.ClosedError, match="forked"):
+                    call()
+            queue.put(write(fork, 0))
+
+        process = context.Process(target=work)
+        process.start()
+        process.join(60)
+        assert process.exitcode == 0
+        with begun:
+            pass
+        txn.merge([queue.get(), begun.receipt])
+    assert numbers(fed) == list(range(2000))
+    assert_intact(fed)
+
+
 def test_a_task_that_fails_or_is_left_open_counts_for_nothing(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         opened(txn)
@@ -168,6 +227,13 @@ def test_wrong_receipts_are_refused_with_the_reason(fed: fb.Federation, tmp_path
             garbled = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
             with pytest.raises((fb.CorruptError, pickle.UnpicklingError)):
                 pickle.loads(garbled)
+        _, (path, uuid, plan) = fork.__reduce__()
+        for of_another_version in (
+            lambda: pickle.loads(data.replace(b"FBRCT\0\x001", b"FBRCT\0\x002")),
+            lambda: fb.Fork(path, uuid, plan.replace(b"FBFRK\0\x001", b"FBFRK\0\x009")).task("a"),
+        ):
+            with pytest.raises(fb.UnsupportedError, match="the transaction and its tasks need the same one"):
+                of_another_version()
         with pytest.raises(fb.WrongTypeError, match="takes the receipts of tasks, not bytes"):
             txn.merge([b"receipt"])  # type: ignore[list-item]
         with pytest.raises(fb.InvalidError, match="were not named: 'from 1000'"):
@@ -244,6 +310,28 @@ def test_tasks_link_to_objects_of_databases_that_the_transaction_creates(fed: fb
         txn.merge([task.receipt])
     for path in ("run7/tags", "tags/tags"):
         assert [tag.event and tag.event.n for tag in fed[path]] == [3, None]
+    assert_intact(fed)
+
+
+def test_what_is_sent_is_small_however_many_and_wide_the_containers_are(fed: fb.Federation) -> None:
+    names = [f"field{number}" for number in range(300)]
+    form = {"name": "Wide", "fields": [{"name": name, "type": "int32"} for name in names]}
+    with fed.transaction() as txn:
+        paths = [f"run{number % 3}/wide{number}" for number in range(20)]
+        for path in paths:
+            database, name = path.split("/")
+            txn.database(database, create=True).container(name, form, create=True)
+        fork = txn.fork()
+        with fork.task("k" * 400) as task:
+            for path in paths:
+                task[path].extend({name: [1, 2] for name in names})
+        assert len(pickle.dumps(fork)) < 2000
+        assert len(pickle.dumps(task.receipt)) < 2000
+        assert task.receipt.num_entries == 40
+        assert txn.merge([pickle.loads(pickle.dumps(task.receipt))]) == 1
+    for path in paths:
+        assert fed[path]["field299"].to_list() == [1, 2]
+        assert all(len(pickle.dumps(part)) < 2000 for part in fed[path].partitions(1))
     assert_intact(fed)
 
 

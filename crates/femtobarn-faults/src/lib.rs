@@ -9,6 +9,7 @@
 //! | [`verify`] | checks a recovered federation against the acknowledgements |
 //! | [`disk`] | a simulated disk that knows which changes are durable |
 //! | [`soak`] | writers that are killed, and the check of their commits |
+//! | [`jobs`] | transactions whose tasks run in processes that are killed, and the check of their commits |
 //! | [`history`] | records concurrent transactions and checks their isolation |
 //! | [`conditions`] | a workload on conditions and global tags, and what it must answer after each step |
 //! | [`copies`] | scripts whose federation is followed by a copy |
@@ -26,6 +27,7 @@ pub mod crash;
 pub mod disk;
 pub mod fault;
 pub mod history;
+pub mod jobs;
 pub mod random;
 pub mod script;
 pub mod soak;

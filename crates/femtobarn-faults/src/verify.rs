@@ -3,13 +3,14 @@
 //! 1. Every acknowledged step is there in full. The step that was running is there completely, in all its databases,
 //!    or not at all.
 //! 2. Snapshots of acknowledged commits show what they showed before.
-//! 3. The federation is usable: new commits succeed and survive reopening, and databases can be sealed.
+//! 3. A vacuum frees all that unfinished transactions and tasks left.
+//! 4. The federation is usable: new commits succeed and survive reopening, and databases can be sealed.
 
 use std::path::Path;
 
 use femtobarn::{
     CheckLevel, Csn, DatabaseState, ErrorKind, Federation, Problem, ProblemKind, Profile, Severity,
-    Snapshot,
+    Snapshot, VacuumOptions,
 };
 use rntuple::Value;
 use rntuple::tfile::KeyChain;
@@ -66,6 +67,9 @@ pub fn verify(
     let mut expected = recovered(runner.federation(), script, acknowledged)?;
     check_history(runner.federation(), script, acknowledged)?;
     check(runner.federation(), if thorough { CheckLevel::Full } else { CheckLevel::Quick })?;
+    if thorough {
+        free_garbage(runner.federation())?;
+    }
     commit_more(&mut runner, &mut expected)?;
     if thorough {
         runner.run(&ScriptStep::Reopen).map_err(say("cannot reopen it"))?;
@@ -145,6 +149,20 @@ fn check(federation: &Federation, level: CheckLevel) -> Result<(), String> {
     match report.problems.iter().find(is_wrong) {
         Some(problem) => Err(format!("check finds: {problem}")),
         None => Ok(()),
+    }
+}
+
+/// Frees what nothing refers to.
+///
+/// # Errors
+/// A text if a vacuum fails or leaves some of it.
+pub fn free_garbage(federation: &Federation) -> Result<(), String> {
+    let options = VacuumOptions::default();
+    let vacuum = || federation.vacuum(&options, &mut |_| true).map_err(say("cannot vacuum it"));
+    vacuum()?;
+    match vacuum()?.garbage_bytes {
+        0 => Ok(()),
+        left => Err(format!("a vacuum has left {left} bytes that nothing refers to")),
     }
 }
 

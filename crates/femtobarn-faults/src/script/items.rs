@@ -1,5 +1,7 @@
 //! The class of the scripts' objects, the objects, and what updates and evolution make of them.
 
+use std::ops::Range;
+
 use femtobarn::Class;
 use rntuple::{Array, Primitive, Value, bytes_of};
 
@@ -29,6 +31,24 @@ pub fn object(number: u64, updates: u64) -> Value {
         ("words".to_owned(), Value::List(words)),
         ("maybe".to_owned(), maybe),
     ])
+}
+
+/// The objects with some numbers, as columns.
+pub fn objects(numbers: Range<u64>) -> Array {
+    let objects: Vec<Value> = numbers.clone().map(|number| object(number, 0)).collect();
+    let mut columns = updated_fields(&objects);
+    let maybe: Vec<Option<f64>> = objects.iter().map(maybe).collect();
+    let maybe = Array::List {
+        offsets: offsets(maybe.iter().map(|value| usize::from(value.is_some()))),
+        content: Array::primitive(Primitive::Float64, maybe.into_iter().flatten().collect()).into(),
+        optional: true,
+    };
+    if let Array::Record { members, .. } = &mut columns {
+        let numbers = Array::primitive(Primitive::UInt64, numbers.collect());
+        members.insert(0, ("number".to_owned(), numbers));
+        members.push(("maybe".to_owned(), maybe));
+    }
+    columns
 }
 
 /// An object with a long text, no two pages of which are equal.
@@ -94,6 +114,13 @@ fn words(object: &Value) -> &[Value] {
     match object.member("words") {
         Some(Value::List(words)) => words,
         _ => &[],
+    }
+}
+
+fn maybe(object: &Value) -> Option<f64> {
+    match object.member("maybe") {
+        Some(Value::Float(value)) => Some(*value),
+        _ => None,
     }
 }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `scenarios` | the scripts |
 //! | `runner`, `model` | a script's steps on a federation, and on a model in memory |
+//! | `tasks` | tasks of a fork, some of which run several times |
 //! | `items`, `step` | the objects; steps and changes |
 
 mod items;
@@ -16,8 +17,9 @@ mod model;
 mod runner;
 mod scenarios;
 mod step;
+mod tasks;
 
-pub use items::{class, evolved_class, object, update, updated_fields};
+pub use items::{class, evolved_class, object, objects, update, updated_fields};
 pub use model::{ExpectedContainer, ExpectedContents, ExpectedDatabase};
 pub use runner::{Runner, small_pages};
 pub use scenarios::{NAMES, Script};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rntuple::Value;
 
-use super::items::{evolve, large_object, object_of_version, update};
+use super::items::{evolve, large_object, object, object_of_version, update};
 use super::step::{ScriptChange, ScriptStep, split};
 
 /// The logical contents of a federation.
@@ -57,6 +57,10 @@ impl ExpectedContents {
                 let new = (*first..first + count)
                     .map(|number| Some(object_of_version(number, is_evolved)));
                 container.objects.extend(new);
+            }
+            ScriptChange::AppendByTasks { path, first, tasks, count } => {
+                let new = (*first..first + tasks * count).map(|number| Some(object(number, 0)));
+                self.container(path).objects.extend(new);
             }
             ScriptChange::AppendLarge { path, number } => {
                 self.container(path).objects.push(Some(large_object(*number)));

@@ -10,6 +10,7 @@ use femtobarn::{
 
 use super::items::{class, evolved_class, large_object, object_of_version, update, updated_fields};
 use super::step::{ScriptChange, ScriptStep, split};
+use super::tasks;
 
 /// A federation on which a script runs.
 pub struct Runner {
@@ -82,7 +83,8 @@ impl Runner {
         match step {
             ScriptStep::Commit(changes) => {
                 let mut transaction = self.federation().transaction(Default::default())?;
-                changes.iter().try_for_each(|change| make(&mut transaction, change))?;
+                let make = |change| make(&mut transaction, change, &self.folder);
+                changes.iter().try_for_each(make)?;
                 transaction.commit().map(Some)
             }
             ScriptStep::Seal(name) => self.federation().seal(name, Duration::ZERO).map(Some),
@@ -138,7 +140,7 @@ fn stage_for_readers(federation: &Federation) {
     federation.stage_for_readers(|stage| stage(&mut |_| true));
 }
 
-fn make(transaction: &mut Transaction, change: &ScriptChange) -> Result<()> {
+fn make(transaction: &mut Transaction, change: &ScriptChange, folder: &Path) -> Result<()> {
     match change {
         ScriptChange::Database(name) => transaction.create_database(name).map(drop),
         ScriptChange::DatabaseIn { name, place } => {
@@ -159,6 +161,10 @@ fn make(transaction: &mut Transaction, change: &ScriptChange) -> Result<()> {
                 transaction.append_value(key, object_of_version(number, is_evolved))?;
             }
             Ok(())
+        }
+        ScriptChange::AppendByTasks { path, first, tasks, count } => {
+            let key = open(transaction, path)?;
+            tasks::append(transaction, key, folder, *first, *tasks, *count)
         }
         ScriptChange::AppendLarge { path, number } => {
             let key = open(transaction, path)?;

@@ -15,10 +15,11 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "single",
     "slots",
     "large",
+    "tasks",
     "two databases",
     "delete",
     "update",
@@ -37,6 +38,7 @@ impl Script {
             "single" => single(),
             "slots" => slots(),
             "large" => large(),
+            "tasks" => tasks(),
             "two databases" => two_databases(),
             "delete" => delete(),
             "update" => updates(),
@@ -103,6 +105,36 @@ fn large() -> Vec<ScriptStep> {
         ScriptStep::Commit(vec![append(30, 2), large(32), append(33, 2)]),
         ScriptStep::Reopen,
         ScriptStep::Commit(vec![append(35, 1)]),
+    ]
+}
+
+/// Tasks write for transactions that also write themselves, into new databases and old ones, and into freed space.
+fn tasks() -> Vec<ScriptStep> {
+    let (one, two) = ("one/events", "two/packed");
+    let append = |first| ScriptChange::Append { path: one.into(), first, count: 2 };
+    let by_tasks = |path: &str, first, tasks, count| ScriptChange::AppendByTasks {
+        path: path.into(),
+        first,
+        tasks,
+        count,
+    };
+    vec![
+        ScriptStep::Commit(vec![
+            ScriptChange::Database("one".into()),
+            ScriptChange::Container(one.into(), Profile::Plain),
+            by_tasks(one, 0, 3, 4),
+        ]),
+        ScriptStep::Commit(vec![append(12), by_tasks(one, 14, 2, 300), append(614)]),
+        ScriptStep::Commit(vec![
+            ScriptChange::Database("two".into()),
+            ScriptChange::Container(two.into(), Profile::Archive),
+            by_tasks(two, 0, 2, 5),
+            by_tasks(one, 616, 1, 1),
+        ]),
+        ScriptStep::Vacuum,
+        ScriptStep::Commit(vec![by_tasks(one, 617, 3, 40)]),
+        ScriptStep::Reopen,
+        ScriptStep::Commit(vec![by_tasks(two, 10, 1, 2), append(737)]),
     ]
 }
 

@@ -36,6 +36,10 @@ pub enum ScriptChange {
     /// `count` objects, numbered from `first` on.
     #[allow(missing_docs)]
     Append { path: String, first: u64, count: u64 },
+    /// `tasks` tasks of a fork append `count` objects each, numbered from `first` on in the order of the tasks. Some
+    /// run several times, and some of these runs end before they are finished.
+    #[allow(missing_docs)]
+    AppendByTasks { path: String, first: u64, tasks: u64, count: u64 },
     /// One object of some megabytes, with a number.
     #[allow(missing_docs)]
     AppendLarge { path: String, number: u64 },

@@ -1,6 +1,7 @@
-//! Eight processes write to one federation and are killed at random moments.
+//! Eight processes write to one federation and are killed at random moments; jobs and their tasks die at chosen ones.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -10,8 +11,10 @@ use std::time::Duration;
 
 use femtobarn::{CheckLevel, Federation};
 use femtobarn_faults::crash::in_memory;
+use femtobarn_faults::jobs;
 use femtobarn_faults::random::SplitMix;
 use femtobarn_faults::soak::{check, prepare};
+use femtobarn_faults::verify::free_garbage;
 
 const SEED: u64 = 8;
 const WRITERS: usize = 8;
@@ -98,4 +101,50 @@ fn acknowledged_commits_survive_killed_writers() {
 #[ignore = "minutes: some thousand kills"]
 fn acknowledged_commits_survive_thousands_of_killed_writers() {
     kill_writers(3000);
+}
+
+fn kill_jobs(count: u64) {
+    const SIGKILL: i32 = 9;
+    let place = in_memory().unwrap();
+    let folder = place.path().join("fed");
+    jobs::prepare(&folder).unwrap();
+    let (mut told, mut deaths) = (0, 0);
+    while told < count {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_workload"));
+        command.arg("jobs").arg(&folder).args([count, SEED + deaths].map(|n| n.to_string()));
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        told = said.lines().last().map_or(told, |line| line.parse().unwrap());
+        let snapshot = Federation::open(&folder).unwrap().snapshot(None).unwrap();
+        let done = jobs::check(&snapshot, told).unwrap();
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.signal(), Some(SIGKILL), "after {done} jobs: {error}");
+            deaths += 1;
+        } else if done >= count {
+            break;
+        }
+    }
+    let federation = Federation::open(&folder).unwrap();
+    let garbage = federation.vacuum(&Default::default(), &mut |_| true).unwrap().garbage_bytes;
+    assert!(garbage > 0, "runs that died leave garbage");
+    free_garbage(&federation).unwrap();
+    assert_eq!(jobs::check(&federation.snapshot(None).unwrap(), count).unwrap(), count);
+    let report = federation.check(CheckLevel::Full, &mut |_| true).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    crate::print_progress(&format!(
+        "{count} jobs, whose processes died {deaths} times, seed {SEED}"
+    ));
+    assert!(deaths > 0, "no job died");
+}
+
+#[test]
+fn each_task_counts_once_whichever_processes_die() {
+    kill_jobs(10);
+}
+
+#[test]
+#[ignore = "minutes: some hundred jobs"]
+fn each_task_of_hundreds_of_jobs_counts_once() {
+    kill_jobs(400);
 }

@@ -11,14 +11,18 @@
 //!    write meanwhile.
 //! 4. A commit of what tasks wrote on this machine syncs the files, also if the rest of it would fit the log.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use femtobarn_catalog::{Csn, DatabaseId};
 use rntuple::{ByteSource, PageList, WrittenPart};
 use uuid::Uuid;
 
 use super::container::range;
-use super::receipt::{ForkPlan, ForkedContainer, ForkedDatabase, OpenFork, ReceivedPart};
+use super::receipt::{
+    ForkPlan, ForkedContainer, ForkedDatabase, OpenFork, ReceivedPart, ReceivedParts, decode_parts,
+};
 use super::{ContainerKey, Fork, Receipt, Transaction, unopened};
 use crate::annex::Blob;
 use crate::error::{Error, Result};
@@ -125,7 +129,8 @@ impl Transaction {
         let chosen = self.choose(receipts)?;
         let mut parts = vec![];
         for receipt in &chosen {
-            for received in &receipt.parts {
+            for received in &*self.parts_of(receipt)? {
+                self.check_forked(receipt, received)?;
                 parts.push((received.key(), self.read_part(receipt, received)?));
             }
         }
@@ -160,34 +165,61 @@ impl Transaction {
 
     /// The fork of a receipt, if it can be merged.
     fn check_receipt(&self, receipt: &Receipt) -> Result<&OpenFork> {
-        let what = || format!("the receipt of task {:?}", receipt.task);
+        let task = &receipt.task;
         if receipt.federation != self.federation.uuid() {
-            return Err(Error::invalid(format!("{} is of another federation", what())));
+            return Err(Error::invalid(format!(
+                "the receipt of task {task:?} is of another federation"
+            )));
         }
-        let fork = self.forks.get(&receipt.fork).ok_or_else(|| {
+        self.forks.get(&receipt.fork).ok_or_else(|| {
             Error::invalid(format!(
-                "{} is of another transaction, or of a fork from before a rollback; run the task again with a \
-                 fork of this transaction",
-                what()
+                "the receipt of task {task:?} is of another transaction, or of a fork from before a \
+                 rollback; run the task again with a fork of this transaction"
             ))
-        })?;
-        for part in &receipt.parts {
-            let forked = fork.containers.get(&part.key());
-            let (header, version) = forked.ok_or_else(|| {
-                Error::invalid(format!("{} has objects of a container that was not forked", what()))
-            })?;
-            let open = self.containers.get(&part.key());
-            if open.is_none_or(|open| open.header != *header || open.class.version != *version) {
-                return Err(Error::Conflict {
-                    what: format!(
-                        "{} has objects of a container that was dropped or got another class since the fork; run \
-                         the task again with a new fork",
-                        what()
-                    ),
-                });
+        })
+    }
+
+    /// The parts of a receipt whose fork is known.
+    fn parts_of<'a>(&self, receipt: &'a Receipt) -> Result<Cow<'a, [ReceivedPart]>> {
+        match &receipt.parts {
+            ReceivedParts::Here(parts) => Ok(Cow::Borrowed(parts)),
+            ReceivedParts::Stored(database, list) => {
+                let file = self.file_to_read(*database)?;
+                Ok(Cow::Owned(decode_parts(&list.read(&*file)?)?))
             }
         }
-        Ok(fork)
+    }
+
+    /// Checks that the container of a part is as it was forked.
+    fn check_forked(&self, receipt: &Receipt, part: &ReceivedPart) -> Result<()> {
+        let task = &receipt.task;
+        let fork = self.forks.get(&receipt.fork).expect("it was checked");
+        let (header, version) = fork.containers.get(&part.key()).ok_or_else(|| {
+            let what = format!(
+                "the receipt of task {task:?} has objects of a container that was not forked"
+            );
+            Error::invalid(what)
+        })?;
+        let open = self.containers.get(&part.key());
+        if open.is_none_or(|open| open.header != *header || open.class.version != *version) {
+            return Err(Error::Conflict {
+                what: format!(
+                    "the receipt of task {task:?} has objects of a container that was dropped or got another \
+                     class since the fork; run the task again with a new fork"
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// A database's file with what other processes have written to it by now.
+    fn file_to_read(&self, id: DatabaseId) -> Result<Arc<DatabaseFile>> {
+        let database = self.databases.get(&id).ok_or_else(unopened)?;
+        let file = database.extents.file().clone();
+        file.known.iter().for_each(|known| known.forget_size());
+        let size = DatabaseFile::size(&file)?;
+        file.known.iter().for_each(|known| known.note_end(size));
+        Ok(file)
     }
 
     /// Reads and checks what a task wrote to a container.
@@ -196,12 +228,9 @@ impl Transaction {
         let database = self.databases.get(&received.database).ok_or_else(unopened)?;
         let what =
             format!("task {:?} of container {}/{}", receipt.task, database.row.name, open.row.name);
-        let file = database.extents.file();
-        // Another process made the file longer.
-        file.known.iter().for_each(|known| known.forget_size());
-        let size = DatabaseFile::size(file)?;
-        file.known.iter().for_each(|known| known.note_end(size));
-        let source: &dyn ByteSource = &**file;
+        let file = self.file_to_read(received.database)?;
+        let size = DatabaseFile::size(&file)?;
+        let source: &dyn ByteSource = &*file;
         let page_list = PageList::decode(&received.page_list.read(source)?);
         let page_list = page_list.map_err(Error::storage(what.clone()))?;
         let paths = open.appender.column_paths();

@@ -2,12 +2,13 @@
 //!
 //! Both are less than 2 KB, whatever the classes are and however much is written: a fork names a blob with the plan, a
 //! receipt names blobs with page lists and statistics. The blobs are in the database files. All are framed as
-//! `femtobarn_format::frame` says, and only this release reads them.
+//! `femtobarn_format::frame` says, with the version of their form at the end of their magic, and no other is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use femtobarn_catalog::{ContainerId, ContainerRow, DatabaseId, DatabaseRow, EnvelopeRange};
 use rntuple::EnvelopeLink;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -21,6 +22,9 @@ use crate::schema::class::Class;
 const FORK_MAGIC: [u8; 8] = *b"FBFRK\0\x001";
 const PLAN_MAGIC: [u8; 8] = *b"FBPLN\0\x001";
 const RECEIPT_MAGIC: [u8; 8] = *b"FBRCT\0\x001";
+const PARTS_MAGIC: [u8; 8] = *b"FBPRT\0\x001";
+/// Parts in a receipt itself, at most: each has some 200 bytes.
+pub(super) const PARTS_MAX: usize = 4;
 /// Bytes of a task's key, at most.
 const TASK_BYTES_MAX: usize = 512;
 
@@ -71,7 +75,19 @@ pub struct Receipt {
     pub(super) task: String,
     /// Several runs of a task differ in it.
     pub(super) attempt: Uuid,
-    pub(super) parts: Vec<ReceivedPart>,
+    /// Objects in all parts.
+    pub(super) entries: u64,
+    pub(super) parts: ReceivedParts,
+}
+
+/// What one task wrote, by containers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ReceivedParts {
+    /// At most [`PARTS_MAX`].
+    Here(Vec<ReceivedPart>),
+    /// More: a list in a blob of a database.
+    Stored(DatabaseId, Blob),
 }
 
 /// What one task wrote to a container.
@@ -105,9 +121,9 @@ impl Fork {
     /// Reads what [`encode`](Self::encode) made.
     ///
     /// # Errors
-    /// `Corrupt` if the bytes are damaged.
+    /// `Corrupt` if the bytes are damaged; `Unsupported` if another version of Femtobarn made them.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        Ok(frame::open(&FORK_MAGIC, bytes, "fork")?)
+        open(&FORK_MAGIC, bytes, "fork")
     }
 }
 
@@ -117,7 +133,7 @@ impl ForkPlan {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
-        Ok(frame::open(&PLAN_MAGIC, bytes, "plan of a fork")?)
+        open(&PLAN_MAGIC, bytes, "plan of a fork")
     }
 }
 
@@ -130,9 +146,9 @@ impl Receipt {
     /// Reads what [`encode`](Self::encode) made.
     ///
     /// # Errors
-    /// `Corrupt` if the bytes are damaged.
+    /// `Corrupt` if the bytes are damaged; `Unsupported` if another version of Femtobarn made them.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        Ok(frame::open(&RECEIPT_MAGIC, bytes, "receipt")?)
+        open(&RECEIPT_MAGIC, bytes, "receipt")
     }
 
     /// The key of the task.
@@ -142,14 +158,40 @@ impl Receipt {
 
     /// Number of objects that the task wrote, to all containers.
     pub fn entries(&self) -> u64 {
-        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.entries))
+        self.entries
     }
+}
+
+/// The bytes of a list of parts.
+pub(super) fn encode_parts(parts: &[ReceivedPart]) -> Vec<u8> {
+    frame::seal(&PARTS_MAGIC, &parts)
+}
+
+/// Reads what [`encode_parts`] made.
+///
+/// # Errors
+/// `Corrupt` if the bytes are damaged.
+pub(super) fn decode_parts(bytes: &[u8]) -> Result<Vec<ReceivedPart>> {
+    open(&PARTS_MAGIC, bytes, "list of the parts of a receipt")
 }
 
 impl ReceivedPart {
     pub(super) fn key(&self) -> ContainerKey {
         ContainerKey { database: self.database, container: self.container }
     }
+}
+
+/// Reads a framed value, whose magic ends with the version of its form.
+fn open<T: DeserializeOwned>(magic: &[u8; 8], bytes: &[u8], what: &str) -> Result<T> {
+    let (version, name) = magic.split_last().expect("a magic has 8 bytes");
+    let is_other = |found: &u8| found != version && (b'1'..=b'9').contains(found);
+    if bytes.starts_with(name) && bytes.get(name.len()).is_some_and(is_other) {
+        let what = format!(
+            "another version of Femtobarn made this {what}: the transaction and its tasks need the same one"
+        );
+        return Err(femtobarn_catalog::Error::Unsupported { what }.into());
+    }
+    Ok(frame::open(magic, bytes, what)?)
 }
 
 /// Checks the key of a task.

@@ -14,7 +14,10 @@ use rntuple::{Appender, Array, Reader};
 use uuid::Uuid;
 
 use super::container::needs_translation;
-use super::receipt::{ForkPlan, ForkedContainer, ForkedDatabase, ReceivedPart, check_task};
+use super::receipt::{
+    ForkPlan, ForkedContainer, ForkedDatabase, PARTS_MAX, ReceivedPart, ReceivedParts, check_task,
+    encode_parts,
+};
 use super::{Fork, OpenDatabase, Receipt};
 use crate::annex::Blob;
 use crate::error::{Error, Result};
@@ -200,6 +203,8 @@ impl TaskWriter {
                 statistics: statistics::write_part(&part.summaries, &paths, extents)?,
             });
         }
+        let entries = parts.iter().map(|part| part.entries).sum();
+        let parts = self.stored_parts(parts)?;
         for database in self.databases.values_mut() {
             database.extents.flush()?;
             if !database.extents.file().is_local() {
@@ -209,7 +214,19 @@ impl TaskWriter {
         self.is_finished = true;
         let (federation, fork) = (self.federation.uuid(), self.fork);
         let task = std::mem::take(&mut self.task);
-        Ok(Receipt { federation, fork, task, attempt: Uuid::new_v4(), parts })
+        Ok(Receipt { federation, fork, task, attempt: Uuid::new_v4(), entries, parts })
+    }
+
+    /// Writes a list of parts to a database if it is too long for a receipt.
+    fn stored_parts(&mut self, parts: Vec<ReceivedPart>) -> Result<ReceivedParts> {
+        let Some(first) = parts.first().filter(|_| parts.len() > PARTS_MAX) else {
+            return Ok(ReceivedParts::Here(parts));
+        };
+        let database = self.databases.get_mut(&first.database);
+        let database = database.expect("databases of containers are open");
+        let written = Blob::write(&mut database.extents, &encode_parts(&parts));
+        let written = written.map_err(Error::storage(format!("database {}", database.row.name)))?;
+        Ok(ReceivedParts::Stored(first.database, written))
     }
 }
 

@@ -6,6 +6,8 @@
 //! | `copy NAME FOLDER TRACE` | runs a script elsewhere, and records the operations of a copy that follows into `FOLDER/fed` |
 //! | `fail NAME KIND FOLDER LIMIT SEED` | runs it repeatedly, each time with a fault at another operation |
 //! | `write FOLDER WRITER COUNT` | is one writer of the soak; prints the number of each commit |
+//! | `jobs FOLDER COUNT SEED` | runs jobs with tasks in processes of their own; prints the number of jobs after each commit |
+//! | `task FOLDER TASK END` | is a run of such a task: reads its fork, writes its receipt, or dies before |
 //! | `history FOLDER LEVEL PROCESS COUNT` | is one process of a history; prints its transactions |
 
 mod fault_runs;
@@ -17,6 +19,7 @@ use std::process::ExitCode;
 use femtobarn::Federation;
 use femtobarn_faults::copies;
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction, recorder};
+use femtobarn_faults::jobs;
 use femtobarn_faults::script::{Runner, Script};
 use femtobarn_faults::soak;
 use femtobarn_faults::verify::acknowledgement;
@@ -32,6 +35,8 @@ fn main() -> ExitCode {
             fault_runs::run_all(name, kind, Path::new(folder), limit, seed)
         }
         ["write", folder, writer, count] => write(Path::new(folder), writer, count),
+        ["jobs", folder, count, seed] => run_jobs(Path::new(folder), count, seed),
+        ["task", folder, task, end] => run_task(Path::new(folder), task, end),
         ["history", folder, level, process, count] => {
             history(Path::new(folder), level, process, count)
         }
@@ -72,17 +77,28 @@ fn copy(name: &str, folder: &Path, trace: &Path) -> Result<(), String> {
 }
 
 fn write(folder: &Path, writer: &str, count: &str) -> Result<(), String> {
-    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
-    let said = soak::write(folder, number(writer)?, number(count)?, |number| println!("{number}"));
+    let (writer, count) = (number_of(writer)?, number_of(count)?);
+    let said = soak::write(folder, writer, count, |number| println!("{number}"));
     said.map_err(|error| error.to_string())
+}
+
+fn run_jobs(folder: &Path, count: &str, seed: &str) -> Result<(), String> {
+    jobs::run(folder, number_of(count)?, number_of(seed)?, |told| println!("{told}"))
+}
+
+fn run_task(folder: &Path, task: &str, end: &str) -> Result<(), String> {
+    jobs::run_task(folder, number_of(task)?, end, std::io::stdin(), std::io::stdout())
+}
+
+fn number_of(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
 /// Threads of one process of a history.
 const THREADS: u64 = 2;
 
 fn history(folder: &Path, level: &str, process: &str, count: &str) -> Result<(), String> {
-    let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
-    let (process, count) = (number(process)?, number(count)?);
+    let (process, count) = (number_of(process)?, number_of(count)?);
     let level =
         if level == "snapshot" { IsolationLevel::Snapshot } else { IsolationLevel::Serializable };
     let federation = Federation::open(folder).map_err(|error| error.to_string())?;
