@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -122,6 +122,10 @@ class Snapshot(Mapping[str, View[Object]]):
         """
         from ._views.collection import concat
 
+        return concat([self[each] for each in self._matching(names)], source=source)
+
+    def _matching(self, names: Iterable[str]) -> list[str]:
+        """Return the containers with some names, or that match globs."""
         known = list(self)
         found: dict[str, None] = {}
         for name in names:
@@ -130,7 +134,7 @@ class Snapshot(Mapping[str, View[Object]]):
             if not matching:
                 raise NotFoundError(f"no container matches {name!r}{near_misses(name, known)}")
             found |= dict.fromkeys(matching)
-        return concat([self[each] for each in found], source=source)
+        return list(found)
 
     def friend(self, name: str, /, *friends: str, **named: str) -> View[Object]:
         """Return a container with its friends: containers that have more columns for its objects.

@@ -1,4 +1,4 @@
-"""Events for coffea: NanoEvents over views, whose columns are read when they are used, and its executors.
+"""Events for coffea: NanoEvents over views, whose columns are read when they are used; executors, filesets.
 
 A container shows the names of NanoAOD, whether it was imported from there or not: ``nMuon`` is the number of
 items of the collection ``Muon``, ``Muon_pt`` the member ``pt`` of these, ``MET_pt`` that of a record.
@@ -7,27 +7,32 @@ items of the collection ``Muon``, ``Muon_pt`` the member ``pt`` of these, ``MET_
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
+from uuid import UUID
 
 import awkward as ak
 import cloudpickle
 import numpy as np
-from coffea.nanoevents import NanoAODSchema, NanoEventsFactory
+from coffea.nanoevents import NanoAODSchema, NanoEventsFactory, PHYSLITESchema
 from coffea.nanoevents.mapping.base import BaseSourceMapping
 from coffea.nanoevents.util import quote, tuple_to_key
 from coffea.processor import ProcessorABC, accumulate
+from coffea.processor.executor import WorkItem
 
+from ._data.plain_layouts import as_plain
 from ._exceptions import InvalidError
 from ._schema.types import Definition, List, Record
-from ._views.partitions import Partition
+from ._views.partitions import Partition, ranges
 
 if TYPE_CHECKING:
+    from ._snapshots import Snapshot
     from ._views.view import View
 
-__all__ = ["events", "run"]
+__all__ = ["FailedPartition", "events", "fileset", "run", "work_items"]
 
 Dataset: TypeAlias = "View | Partition | Sequence[Partition]"
 
@@ -39,6 +44,16 @@ class Column:
     path: str
     description: str
     is_count: bool = False
+
+
+@dataclass(frozen=True)
+class FailedPartition:
+    """A partition that a processor failed at; see :func:`run`."""
+
+    dataset: str
+    partition: Partition
+    error: str
+    """The exception, with the lines where it was raised."""
 
 
 def events(
@@ -55,7 +70,8 @@ def events(
     view
         A view of events, or a partition of one.
     schemaclass
-        A schema of coffea, such as ``NanoAODSchema`` or ``BaseSchema``.
+        A schema of coffea: ``NanoAODSchema``, ``BaseSchema``, or ``PHYSLITESchema`` for what was imported
+        from such a file.
     metadata
         What ``events.metadata`` is to be.
     access_log
@@ -86,8 +102,9 @@ def events(
     ([1, 0], [[31.5], []])
     """
     found = view.view if isinstance(view, Partition) else view
-    mapping = _ViewMapping(found, access_log)
-    form = mapping._extract_base_form(found)
+    joint = "." if issubclass(schemaclass, PHYSLITESchema) else "_"
+    mapping = _ViewMapping(found, _columns(found.definition, joint), access_log)
+    form = _base_form(found, mapping.columns)
     form["parameters"] = {"__doc__": found.name, "metadata": dict(metadata or {})}
     key = tuple_to_key((found.snapshot.federation.uuid, found.name, f"0-{len(found)}"))
     # Arrays hold their factory, not the other way round.
@@ -101,6 +118,7 @@ def run(
     executor: Any = None,
     schemaclass: Any = NanoAODSchema,
     size: int | str = "100 MB",
+    failed: list[FailedPartition] | None = None,
 ) -> Any:
     """Run a processor of coffea over partitions, and return its merged output.
 
@@ -111,12 +129,21 @@ def run(
     datasets
         Views, or partitions, by the names of datasets.
     executor
-        One of coffea's, such as ``FuturesExecutor(workers=4)`` or ``DaskExecutor(client=client)``; by default
-        all is done here.
+        One of coffea's: ``IterativeExecutor()``, ``FuturesExecutor(workers=4)``,
+        ``DaskExecutor(client=client)``, or ``ParslExecutor()`` after ``parsl.load(config)``; by default all
+        is done here.
     schemaclass
         As for :func:`events`.
     size
         How large the partitions of views are, as for :meth:`femtobarn.View.partitions`.
+    failed
+        A list to which the partitions are added that the processor failed at; the output is then that of all
+        others. Without it, the first failure ends the run.
+
+    Raises
+    ------
+    InvalidError
+        If there are no events, or `failed` was given and the processor failed at all partitions.
 
     Examples
     --------
@@ -135,14 +162,121 @@ def run(
     items = [(name, part) for name, dataset in datasets.items() for part in _parts_of(dataset, size)]
     if not items:
         raise InvalidError("there are no events to process: the datasets are empty")
-    process = partial(_process, cloudpickle.dumps(processor), schemaclass)
+    process = partial(_process, cloudpickle.dumps(processor), schemaclass, failed is not None)
     if executor is None:
-        output = accumulate(map(process, items))
+        found = accumulate(map(process, items))
     else:
-        output, error = executor(items, process, None)
+        found, error = executor(items, process, None)
         if isinstance(error, BaseException):
             raise error
+    if failed is not None:
+        errors = found.get("errors", {})
+        keyed = {(name, part.key): part for name, part in items}
+        failed += [FailedPartition(key[0], keyed[key], errors[key]) for key in keyed if key in errors]
+        if "output" not in found:
+            raise InvalidError(f"the processor failed at all {len(items)} partitions: {failed[-1].error}")
+    output = found["output"]
     return processor.postprocess(output) if isinstance(processor, ProcessorABC) else output
+
+
+def fileset(
+    snapshot: Snapshot,
+    names: str | Sequence[str] | Mapping[str, str | Sequence[str]],
+    *,
+    url: str | None = None,
+    size: int | str = "100 MB",
+    metadata: Mapping[str, Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Return files at a server for coffea's own readers, as its preprocessing would; no file is opened.
+
+    Each file is a database as of the snapshot, whatever is committed later, and is divided where clusters
+    end. coffea's ``apply_to_fileset`` takes the result; for a ``Runner`` see :func:`work_items`. coffea then
+    reads all entries, also those of deleted objects. The snapshot needs a tag or the retention as long as
+    the jobs run.
+
+    Parameters
+    ----------
+    snapshot
+        The snapshot. Its federation is opened at a server, or `url` is given.
+    names
+        Containers or globs, each container a dataset; or those of each dataset, by its name.
+    url
+        The ``root://`` address of the federation, if it is opened otherwise here.
+    size
+        How large the steps are, as for :meth:`femtobarn.View.partitions`.
+    metadata
+        What ``events.metadata`` is to have beside coffea's own, by dataset.
+
+    Raises
+    ------
+    NotFoundError
+        If no container has a name; near misses are named.
+    InvalidError
+        If no server is known, or a dataset has two containers of one database.
+
+    Examples
+    --------
+    >>> import femtobarn as fb, tempfile
+    >>> fed = fb.create(tempfile.mkdtemp() + "/lhc.fed")
+    >>> form = {"name": "Event", "fields": [{"name": "run", "type": "uint32"}]}
+    >>> with fed.transaction() as txn:
+    ...     events = txn.database("run7", create=True).container("events", form, create=True)
+    ...     oids = events.extend({"run": [1, 2, 4]})
+    >>> files = fb.coffea.fileset(fed.snapshot(), {"data": "run7/*"}, url="root://host//lhc.fed")
+    >>> [(url, file["object_path"], file["steps"]) for url, file in files["data"]["files"].items()]
+    [('root://host//lhc.fed/run7.root?fb.csn=1', 'events', [[0, 3]])]
+    """
+    address = snapshot.federation.path if url is None else url
+    if not address.startswith(("root://", "roots://")) or "," in address:
+        raise InvalidError(f"coffea reads from one server: {address!r} is none; give url='root://host//name'")
+    datasets = names if isinstance(names, Mapping) else {name: name for name in _found(snapshot, names)}
+    uuids = {each["name"]: str(each["uuid"]) for each in snapshot.databases()}
+    filesets: dict[str, Any] = {}
+    for dataset, paths in datasets.items():
+        files: dict[str, Any] = {}
+        for path in _found(snapshot, paths):
+            database, _, container = path.partition("/")
+            file = f"{address.rstrip('/')}/{database}.root?fb.csn={snapshot.csn}"
+            if file in files:
+                both = f"{files[file]['object_path']!r} and {container!r} of database {database!r}"
+                text = f"dataset {dataset!r} has {both}: coffea reads one of a file; make two datasets"
+                raise InvalidError(text)
+            files[file] = {"object_path": container, "uuid": uuids[database], **_steps(snapshot[path], size)}
+        filesets[dataset] = {"files": files, "metadata": dict((metadata or {}).get(dataset, {}))}
+    return filesets
+
+
+def _steps(view: View, size: int | str) -> dict[str, Any]:
+    steps = [[part.start, part.stop] for part, _ in ranges(view, size)]
+    return {"steps": steps or [[0, 0]], "num_entries": len(view._window)}
+
+
+def _found(snapshot: Snapshot, names: str | Sequence[str]) -> list[str]:
+    return snapshot._matching([names] if isinstance(names, str) else names)
+
+
+def work_items(fileset: Mapping[str, Any]) -> list[WorkItem]:
+    """Return the steps of a fileset for a ``Runner`` of coffea, which opens no file to find them.
+
+    ``Runner(executor, schema=BaseSchema).run(fb.coffea.work_items(files), processor)["out"]`` runs a
+    processor over them.
+
+    Examples
+    --------
+    >>> import femtobarn as fb
+    >>> file = {"object_path": "events", "steps": [[0, 2], [2, 3]], "num_entries": 3, "uuid": "0" * 32}
+    >>> items = fb.coffea.work_items({"data": {"files": {"root://host//lhc.fed/run7.root": file}}})
+    >>> [(item.dataset, item.treename, item.entrystart, item.entrystop) for item in items]
+    [('data', 'events', 0, 2), ('data', 'events', 2, 3)]
+    """
+    return [
+        WorkItem(
+            dataset, url, file["object_path"], *step, UUID(file["uuid"]).bytes, each.get("metadata") or None
+        )
+        for dataset, each in fileset.items()
+        for url, file in each["files"].items()
+        for step in file["steps"]
+    ]
 
 
 def _parts_of(dataset: Dataset, size: int | str) -> Sequence[Partition]:
@@ -151,21 +285,30 @@ def _parts_of(dataset: Dataset, size: int | str) -> Sequence[Partition]:
     return dataset if isinstance(dataset, Sequence) else dataset.partitions(size)
 
 
-def _process(pickled: bytes, schemaclass: Any, item: tuple[str, Partition]) -> Any:
-    """Return the output of a processor for one partition."""
+def _process(pickled: bytes, schemaclass: Any, may_fail: bool, item: tuple[str, Partition]) -> dict[str, Any]:
+    """Return the output of a processor for one partition, or the error if it may fail."""
     name, part = item
     processor = cloudpickle.loads(pickled)
-    found = events(part, schemaclass, metadata={"dataset": name, "partition": part.key})
-    return processor.process(found) if isinstance(processor, ProcessorABC) else processor(found)
+    function = processor.process if isinstance(processor, ProcessorABC) else processor
+    try:
+        found = events(part, schemaclass, metadata={"dataset": name, "partition": part.key})
+        output = function(found)
+        if output is None:
+            raise InvalidError(f"the processor returned None for {part.key}, which cannot be accumulated")
+        return {"output": output}
+    except Exception:
+        if not may_fail:
+            raise
+        return {"errors": {(name, part.key): traceback.format_exc()}}
 
 
 class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
     """The columns of a view for coffea, which asks for the buffers that it needs."""
 
-    def __init__(self, view: View, access_log: list[Any] | None) -> None:
+    def __init__(self, view: View, columns: dict[str, Column], access_log: list[Any] | None) -> None:
         super().__init__(None, 0, len(view), cache={}, access_log=access_log, virtual=True)
         self._view = view
-        self._columns = _columns(view.definition)
+        self.columns = columns
         self._last: tuple[str, ak.Array] | None = None
 
     @classmethod
@@ -179,7 +322,7 @@ class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
         return self._view
 
     def get_column_handle(self, columnsource: View, name: str, allow_missing: bool) -> str | None:
-        return name if name in self._columns or not allow_missing else None
+        return name if name in self.columns or not allow_missing else None
 
     def extract_column(
         self, columnhandle: str | None, start: int, stop: int, allow_missing: bool, **options: Any
@@ -189,14 +332,14 @@ class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
             return ak.contents.IndexedOptionArray(missing, ak.contents.NumpyArray(np.empty(0, np.bool_)))
         if self._last is None or self._last[0] != columnhandle:
             # The offsets and the values of a column are asked for one after the other.
-            self._last = columnhandle, _read(self._view, self._columns[columnhandle])
+            self._last = columnhandle, _read(self._view, self.columns[columnhandle])
         return self._last[1]
 
     def __len__(self) -> int:
         return len(self._view)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
+        return iter(self.columns)
 
 
 def _read(view: View, column: Column) -> ak.Array:
@@ -208,26 +351,11 @@ def _member(array: ak.Array, column: Column) -> ak.Array:
     """Return a column of an array of objects."""
     for name in column.path.split("."):
         array = array[name]
-    return ak.values_astype(array, np.int64) if column.is_count else ak.Array(_as_plain(array.layout))
+    return ak.values_astype(array, np.int64) if column.is_count else ak.Array(as_plain(array.layout))
 
 
-def _as_plain(layout: Any) -> Any:
-    """Return a column in the layout that its form tells: lists with offsets from 0, options by an index."""
-
-    def plain(layout: Any, **_: Any) -> Any:
-        if layout.is_option:
-            index = layout.to_IndexedOptionArray64()
-            return index.copy(content=_as_plain(index.content))
-        if layout.is_list and not layout.is_regular:
-            lists = layout.to_ListOffsetArray64(True)
-            return lists.copy(content=_as_plain(lists.content[: lists.offsets[-1]]))
-        return None
-
-    return ak.transform(plain, layout, highlevel=False)
-
-
-def _columns(definition: Definition) -> dict[str, Column]:
-    """Return the columns of a class by NanoAOD's names."""
+def _columns(definition: Definition, joint: str = "_") -> dict[str, Column]:
+    """Return the columns of a class by NanoAOD's names, or with another joint before the names of members."""
     columns: dict[str, Column] = {}
 
     def add(name: str, path: str, description: str, is_count: bool = False) -> None:
@@ -238,7 +366,7 @@ def _columns(definition: Definition) -> dict[str, Column]:
 
     def add_members(record: Record, name: str, path: str) -> None:
         for member in record.fields:
-            inner, below = f"{name}_{member.name}", f"{path}.{member.name}"
+            inner, below = f"{name}{joint}{member.name}", f"{path}.{member.name}"
             if isinstance(member.type, Record):
                 add_members(member.type, inner, below)
             else:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
 import numpy as np
 import pytest
+from packages_apart import installed
 
 pytest.importorskip("coffea", reason="the extra `judge` is not installed")
 
-from coffea.nanoevents import BaseSchema, NanoAODSchema, NanoEventsFactory
-from coffea.processor import FuturesExecutor, IterativeExecutor, ProcessorABC
+import uproot
+from coffea.dataset_tools.filespec import DatasetSpec
+from coffea.nanoevents import BaseSchema, NanoAODSchema, NanoEventsFactory, PHYSLITESchema
+from coffea.processor import FuturesExecutor, IterativeExecutor, ParslExecutor, ProcessorABC, Runner
 
 import femtobarn as fb
 
@@ -56,6 +61,23 @@ def test_events_of_an_imported_file_are_those_of_the_file(view: fb.View, origina
     assert events.LHEPdfWeight.to_list() == original.LHEPdfWeight.to_list()
 
 
+def test_events_of_atlas_have_the_collections_that_their_schema_makes(
+    files: Samples, fed: fb.Federation
+) -> None:
+    path = files.path("PHYSLITE_example.root")
+    fed.import_tree(path, database="lite")
+    source = {str(path): "CollectionTree"}
+    theirs = NanoEventsFactory.from_root(source, schemaclass=PHYSLITESchema).events()
+    events = fb.coffea.events(fed["lite/CollectionTree"], PHYSLITESchema)
+    for name, members in {"Electrons": "pt eta phi m", "Muons": "pt eta charge", "Jets": "pt m"}.items():
+        for member in members.split():
+            assert ak.array_equal(events[name][member], theirs[name][member], check_parameters=False)
+    pairs, expected = ak.combinations(events.Jets, 2), ak.combinations(theirs.Jets, 2)
+    np.testing.assert_allclose(
+        ak.flatten((pairs["0"] + pairs["1"]).mass), ak.flatten((expected["0"] + expected["1"]).mass)
+    )
+
+
 def test_columns_that_are_not_touched_are_not_read(view: fb.View) -> None:
     log: list[Any] = []
     events = fb.coffea.events(view, access_log=log)
@@ -76,6 +98,106 @@ class Counter(ProcessorABC):  # type: ignore[misc]
 
     def postprocess(self, accumulator: Any) -> Any:
         return {**accumulator, "ended": True}
+
+
+def test_processors_fail_at_the_partitions_that_are_listed(view: fb.View) -> None:
+    def count(events: ak.Array) -> int:
+        if events.event[0] % 10 >= 7 or events.metadata["dataset"] == "none":
+            raise ZeroDivisionError("of the test")
+        return len(events)
+
+    parts = view.partitions(1)
+    bad = [part for part in parts if part.arrays("event").event[0] % 10 >= 7]
+    assert 0 < len(bad) < len(parts)
+    for executor in (None, FuturesExecutor(workers=2, status=False)):
+        failed: list[Any] = []
+        assert fb.coffea.run(count, {"dy": parts}, executor=executor, failed=failed) == len(parts) - len(bad)
+        assert [(each.dataset, each.partition.key) for each in failed] == [("dy", part.key) for part in bad]
+        assert all("ZeroDivisionError: of the test" in each.error for each in failed)
+    with pytest.raises(fb.InvalidError, match="failed at all 2 partitions"):
+        fb.coffea.run(count, {"none": parts[:2]}, failed=[])
+    with pytest.raises(fb.InvalidError, match="returned None"):
+        fb.coffea.run(lambda events: None, {"dy": parts})
+
+
+def test_parsl_runs_over_partitions(
+    view: fb.View, original: ak.Array, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = installed("parsl", ["parsl==2026.10.26"], project)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(folder)])
+    import parsl
+
+    threads = parsl.ThreadPoolExecutor(max_threads=2)
+    config = parsl.Config(executors=[threads], run_dir=str(tmp_path), initialize_logging=False)
+    # What coffea does with a configuration does not work with this version: it is loaded before.
+    with parsl.load(config):
+        executor = ParslExecutor(status=False)
+        found = fb.coffea.run(Counter(), {"dy": view}, executor=executor, size=15)
+    parsl.clear()
+    assert found["dy"]["muons"] == int(ak.sum(ak.num(original.Muon)))
+    assert found["ended"]
+
+
+def test_runners_of_coffea_read_a_fileset_of_a_server_without_preprocessing(
+    fed: fb.Federation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = {
+        "name": "Event",
+        "fields": [{"name": "n", "type": "int64"}, {"name": "pt", "type": {"list": "float32"}}],
+    }
+
+    def write(count: int) -> None:
+        with fed.transaction() as txn:
+            for run in ("run7", "run8"):
+                events = txn.database(run, create=True).container(
+                    "events", form, create=True, page_size="4 KiB", cluster_size="16 KiB"
+                )
+                numbers = np.arange(count)
+                pt = ak.unflatten(np.ones(int((numbers % 3).sum()), np.float32), numbers % 3)
+                events.extend({"n": numbers, "pt": pt})
+
+    def total(events: ak.Array) -> dict[tuple[str, Any], Any]:
+        sums = {"n": int(ak.sum(events.n)), "pt": float(ak.sum(events.pt)), "parts": 1}
+        return {(events.metadata["dataset"], events.metadata.get("year")): sums}
+
+    write(6000)
+    with fb.serve(fed.path, port=0, address="127.0.0.1") as server, fb.open(server.url("/lhc.fed")) as far:
+        with monkeypatch.context() as patch:
+            patch.setattr("uproot.open", None)
+            names = {"both": "run*/events", "one": ["run7/events"]}
+            files = fb.coffea.fileset(far.snapshot(), names, size="32 kB", metadata={"one": {"year": 2026}})
+            items = fb.coffea.work_items(files)
+        write(10)  # The fileset is of the commit before.
+        runner = Runner(IterativeExecutor(status=False), schema=BaseSchema)
+        found = runner.run(items, total)["out"]
+        expected: dict[str, Any] = {"n": 6000 * 5999 // 2, "pt": 6000.0}
+        parts = len(files["one"]["files"][f"{server.url('/lhc.fed')}/run7.root?fb.csn=1"]["steps"])
+        assert parts > 2
+        assert found == {
+            ("both", None): {name: 2 * value for name, value in (*expected.items(), ("parts", parts))},
+            ("one", 2026): expected | {"parts": parts},
+        }
+        for url, file in DatasetSpec(**files["both"]).files.items():
+            with uproot.open(url) as opened:
+                assert (opened[file.object_path].num_entries, str(opened.file.uuid)) == (6000, file.uuid)
+                clusters = {cluster.num_first_entry for cluster in opened["events"].cluster_summaries}
+                assert {start for start, _ in file.steps} <= clusters
+
+
+def test_filesets_that_coffea_could_not_read_are_refused(fed: fb.Federation) -> None:
+    form = {"name": "Event", "fields": [{"name": "n", "type": "int64"}]}
+    with fed.transaction() as txn:
+        for name in ("a", "b"):
+            txn.database("run7", create=True).container(name, form, create=True)
+    with pytest.raises(fb.InvalidError, match="give url='root://"):
+        fb.coffea.fileset(fed.snapshot(), "run7/a")
+    url = "root://host//lhc.fed"
+    with pytest.raises(fb.InvalidError, match="make two datasets"):
+        fb.coffea.fileset(fed.snapshot(), {"both": "run7/*"}, url=url)
+    with pytest.raises(fb.NotFoundError, match=r"no container matches 'run8/a'.* did you mean 'run7/a'"):
+        fb.coffea.fileset(fed.snapshot(), "run8/a", url=url)
+    empty = fb.coffea.fileset(fed.snapshot(), "run7/*", url=url)
+    assert [next(iter(each["files"].values()))["steps"] for each in empty.values()] == [[[0, 0]]] * 2
 
 
 @pytest.mark.parametrize(

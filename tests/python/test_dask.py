@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from packages_apart import installed
 
 pytest.importorskip("dask", reason="the extra `dask` is not installed")
 
@@ -162,3 +166,69 @@ def test_a_task_that_fails_leaves_the_transaction_as_it_was(
             fb.dask.write(txn, fail, [])
         assert fb.dask.write(txn, copy_large, view.partitions(5000)) == 15_000
     assert len(fed["d/large"]) == 15_000
+
+
+def test_executors_of_coffea_run_on_a_cluster(view: fb.View, client: Client) -> None:
+    processor = pytest.importorskip("coffea.processor", reason="the extra `judge` is not installed")
+    from coffea.nanoevents import BaseSchema
+
+    def total(events: Any) -> dict[str, int]:
+        return {events.metadata["dataset"]: int(events.n.to_numpy().sum())}
+
+    executor = processor.DaskExecutor(client=client, status=False)
+    datasets = {"all": view, "half": view[: COUNT // 2].partitions(3000)}
+    found = fb.coffea.run(total, datasets, executor=executor, schemaclass=BaseSchema, size=5000)
+    assert found == {"all": sum(range(COUNT)), "half": sum(range(COUNT // 2))}
+
+
+def test_arrays_of_dask_awkward_read_the_columns_and_objects_that_are_used(
+    fed: fb.Federation, project: Path
+) -> None:
+    hit = {
+        "record": {
+            "class": "Hit",
+            "fields": [{"name": "x", "type": "float64"}, {"name": "y", "type": "int32"}],
+        }
+    }
+    types = {"n": "int64", "hits": {"list": hit}, "raw": {"link": "Event"}}
+    form = {"name": "Selected", "fields": [{"name": name, "type": types[name]} for name in types]}
+    with fed.transaction() as txn:
+        database = txn.database("d", create=True)
+        raw = database.container("raw", FORM, create=True).extend({"n": [5, 6], "x": [0, 0], "tag": ["", ""]})
+        events = database.container("events", form, create=True)
+        events.extend(
+            [
+                {"n": n, "hits": [{"x": n / 2, "y": n}] * (n % 3), "raw": [None, *raw][n % 3]}
+                for n in range(100)
+            ]
+        )
+    # An older Dask than that of the other tests; what it needs beside is here.
+    versions = ["dask==2025.3.0", "dask-awkward==2026.2.1"]
+    folder = installed("dask-awkward", ["--no-deps", *versions], project)
+    paths = os.pathsep.join([str(folder), str(project / "python")])
+    script = project / "tests" / "judges" / "dask_awkward_reads.py"
+    done = subprocess.run(
+        [sys.executable, script, fed.path],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["versions"] == [version.split("==")[1] for version in versions]
+    assert found["partitions"] == 4
+    assert found["sum"] == {
+        "value": sum(n / 2 * (n % 3) for n in range(100)),
+        "read": [[["hits.x"], None]] * 4,
+    }
+    assert found["counts"]["value"] == [n % 3 for n in range(100)]
+    assert all(len(columns) == 1 and columns[0].startswith("hits.") for columns, _ in found["counts"]["read"])
+    assert found["length"]["value"] == 100
+    assert found["heavy"] == {"value": list(range(90, 100)), "read": [[["n"], "n >= 90"]] * 4}
+    assert found["selected"]["value"] == [[0.5], []]
+    assert found["links"]["value"] == json.loads(
+        json.dumps(fed["d/events"].arrays("raw").raw[:3].to_list(), default=str)
+    )
+    assert {column.split(".")[0] for column in found["links"]["read"][-1][0]} == {"raw"}
+    assert found["in processes"] == sum(range(100))
+    assert found["empty"]["value"] == []

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from copying_servers import certified
+from packages_apart import installed
 
 VERSION = "6.2.1"
 FSSPEC_XROOTD = "0.5.5"
@@ -53,18 +54,6 @@ def source_of(package: str, version: str, project: Path) -> Path:
     with tarfile.open(cache / f"{folder.name}.tar.gz") as archive:
         archive.extractall(part, filter="data")
     (part / folder.name).rename(folder)
-    return folder
-
-
-def installed(name: str, packages: list[str], project: Path) -> Path:
-    """A folder of packages that must stay out of the common environment, fetched on first use."""
-    folder = project / ".cache" / name
-    if not folder.is_dir():
-        part = folder.with_name(f"{name}-part")
-        install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", sys.executable]
-        if subprocess.run([*install, "--target", str(part), *packages]).returncode != 0:
-            pytest.skip(f"{name} cannot be fetched")
-        part.rename(folder)
     return folder
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .._snapshots import Snapshot
     from .view import View
 
-__all__ = ["Partition", "divided"]
+__all__ = ["Partition", "divided", "ranges"]
 
 VIEWS_MAX = 8
 """Views of partitions that a process keeps open."""
@@ -72,6 +72,11 @@ def _view_here(process: int, data: bytes) -> View:
 
 def divided(view: View, size: int | str, columns: Expressions) -> list[Partition]:
     """Return the partitions of a view; see :meth:`femtobarn.View.partitions`."""
+    return [_partition(view, part, nbytes) for part, nbytes in ranges(view, size, columns)]
+
+
+def ranges(view: View, size: int | str, columns: Expressions = None) -> list[tuple[range, int]]:
+    """Return the ranges of entries that partitions of a view have, with the stored bytes of each."""
     most_entries = size if isinstance(size, int) else None
     most_bytes = None if isinstance(size, int) else bytes_of_size(size)
     if (most_entries or most_bytes or 0) < 1:
@@ -91,7 +96,7 @@ def divided(view: View, size: int | str, columns: Expressions) -> list[Partition
                 parts[-1] = joined, before + its_bytes
             else:
                 parts.append((piece, its_bytes))
-    return [_partition(view, part, nbytes) for part, nbytes in parts]
+    return parts
 
 
 def _pieces(cluster: range, nbytes: int, most_entries: int | None) -> Sequence[tuple[range, int]]:

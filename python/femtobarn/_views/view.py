@@ -416,6 +416,23 @@ class View(ObjectValues, Generic[T]):
 
         return to_dataframe(self, expressions, where, size=size)
 
+    def to_dask_awkward(
+        self, expressions: Expressions = None, where: Where = None, *, size: int | str = "100 MB"
+    ) -> Any:
+        """Return the objects as an array of dask-awkward, of which the columns are read that it uses.
+
+        `expressions` and `where` are as for :meth:`arrays`, without computed columns; `size` as for
+        :meth:`partitions`.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            If dask-awkward is not installed, which needs a Dask from before 2025.4.
+        """
+        from .._dask_arrays import to_awkward  # That module imports dask-awkward.
+
+        return to_awkward(self, expressions, where, size)
+
     def indexes(self) -> list[dict[str, Any]]:
         """Return the name, fields, number of keys and bytes of each index, and whether keys are unique."""
         return self._handle.indexes()
