@@ -151,6 +151,23 @@ pub(crate) fn decode(mut slot: &[u8]) -> Option<Vec<FileWrite>> {
     Some(writes)
 }
 
+/// The writes in the order of their places, those that follow each other as one: most commits write behind the one
+/// before.
+pub(crate) fn joined(writes: &[FileWrite]) -> Vec<(u64, Vec<u8>)> {
+    let mut sorted: Vec<&FileWrite> = writes.iter().collect();
+    sorted.sort_unstable_by_key(|write| write.offset);
+    let mut joined: Vec<(u64, Vec<u8>)> = vec![];
+    for write in sorted {
+        match joined.last_mut() {
+            Some((start, bytes)) if *start + bytes.len() as u64 == write.offset => {
+                bytes.extend_from_slice(&write.bytes);
+            }
+            _ => joined.push((write.offset, write.bytes.clone())),
+        }
+    }
+    joined
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,6 +191,14 @@ mod tests {
             None,
             "an empty write ends the others"
         );
+    }
+
+    #[test]
+    fn writes_that_follow_each_other_are_joined() {
+        let writes = [write(1, 30, 5), write(1, 10, 4), write(1, 14, 6), write(1, 21, 1)];
+        let joined = joined(&writes);
+        let places: Vec<_> = joined.iter().map(|(at, bytes)| (*at, bytes.len())).collect();
+        assert_eq!(places, [(10, 10), (21, 1), (30, 5)]);
     }
 
     #[test]

@@ -310,8 +310,8 @@ impl FileLog {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(Error::io("cannot open", &path, error)),
         };
-        let written =
-            logged.writes.iter().try_for_each(|it| file.write_all_at(&it.bytes, it.offset));
+        let mut pieces = log_slots::joined(&logged.writes).into_iter();
+        let written = pieces.try_for_each(|(offset, bytes)| file.write_all_at(&bytes, offset));
         let synced = written.and_then(|()| file.sync_data());
         synced.map_err(|error| Error::io("cannot write what was committed to", &path, error))
     }

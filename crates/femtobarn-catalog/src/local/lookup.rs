@@ -12,6 +12,7 @@ use super::decode::{
 use super::known_rows::{KnownRows, RowsToWrite};
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::locks::NewestRows;
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{ClassRow, CommitRow, ContainerRow, DatabaseRow, VersionRow};
@@ -211,6 +212,22 @@ impl LocalCatalogue {
                 Err(names::not_found("container", &name, vec![]))
             }
         }
+    }
+
+    /// A container with its database and its newest version, and the newest commit, if they are known without asking and
+    /// `at` is that commit or [`Csn::MAX`].
+    pub fn known_container(
+        &self,
+        database: DatabaseId,
+        id: ContainerId,
+        at: Csn,
+    ) -> Result<Option<NewestRows>> {
+        let find = |known: &KnownRows| {
+            let (database, container, version) = known.newest(at)?.container(database, id)?.clone();
+            let (container, head) = (Some(container), known.head()?);
+            Some(Some(NewestRows { database, container, version, head }))
+        };
+        self.connections.current()?.recall(find, || Ok(None), |_, _| ())
     }
 
     fn rows_to_write(&self, database: DatabaseId, id: ContainerId) -> Result<Option<RowsToWrite>> {

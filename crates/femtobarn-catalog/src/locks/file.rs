@@ -215,13 +215,14 @@ impl LockFile {
             .map_err(|error| Error::io("cannot write the lock file", &self.path, error))
     }
 
-    /// Clears the record of the holder. If that fails, an error message may name a former holder.
-    pub(super) fn wipe_holder(&self, slot: u64) {
-        let _ = self.file.write_all_at(&[0; RECORD_BYTES], slot * SLOT_BYTES);
-    }
-
-    /// The holder recorded in the slot; `None` if there is none, or its record is being written.
+    /// The holder recorded in the slot; `None` if no other open file description locks it exclusively, or its record is
+    /// being written. That of a lock that was just taken may name the holder before.
     pub(super) fn read_holder(&self, slot: u64) -> Result<Option<Holder>> {
+        let first = slot * SLOT_BYTES;
+        let locked = self.locked_in(&(first..first + SPAN_BYTES))?;
+        if locked.is_none_or(|locked| locked.kind == LockKind::Shared) {
+            return Ok(None);
+        }
         let mut bytes = [0; RECORD_BYTES];
         match self.file.read_exact_at(&mut bytes, slot * SLOT_BYTES) {
             Ok(()) => Ok(record::decode(&bytes).map(Holder::with_application)),

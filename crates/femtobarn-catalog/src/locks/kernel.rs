@@ -51,8 +51,6 @@ pub(super) struct KernelOwner {
 #[derive(Debug)]
 pub(super) struct KernelGuard {
     claim: SlotClaim,
-    /// Whether the slot has this process's record.
-    is_recorded: bool,
 }
 
 /// A wait for a lock in the kernel; dropping it gives up.
@@ -96,7 +94,7 @@ impl KernelOwner {
     pub(super) fn lock_unrecorded(&self, target: LockTarget) -> Result<KernelGuard> {
         let claim = self.claim(target)?;
         claim.file().lock(LockKind::Exclusive, Span::hold(claim.slot()))?;
-        Ok(KernelGuard { claim, is_recorded: false })
+        Ok(KernelGuard { claim })
     }
 
     /// Takes a lock in the order of arrival, and records the holder of an exclusive one.
@@ -156,9 +154,8 @@ impl KernelWait {
             return Ok(Err(self));
         }
         drop(self.descent);
-        let is_recorded = self.kind == LockKind::Exclusive;
-        let guard = KernelGuard { claim: self.claim, is_recorded };
-        if is_recorded {
+        let guard = KernelGuard { claim: self.claim };
+        if self.kind == LockKind::Exclusive {
             guard.claim.file().write_holder(guard.claim.slot())?;
         }
         Ok(Ok(guard))
@@ -216,9 +213,6 @@ impl Drop for KernelGuard {
         let (owned, slot) = (&self.claim.file, self.claim.slot());
         if !owned.is_own() {
             return;
-        }
-        if self.is_recorded {
-            owned.file.wipe_holder(slot);
         }
         owned.file.unlock(Span::hold(slot));
         wait_queue::ring_for(&self.claim.target, owned.bells.as_ref());

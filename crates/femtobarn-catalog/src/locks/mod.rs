@@ -26,7 +26,7 @@
 //! 3. Every [`LockOwner`] has an open file description of its own, so two transactions of one process exclude each
 //!    other as two processes do.
 //! 4. The 64 bytes of a slot name its exclusive holder, for error messages. They are written after the lock is
-//!    taken and wiped before it is freed; they mean nothing while the slot is not locked.
+//!    taken, and stay there; they mean nothing while the slot is not locked exclusively.
 //!
 //! A guard must not be used after a fork. The child shares the open file description: its copy of the guard neither
 //! frees the lock when dropped, nor keeps it once the parent has freed it, but if the parent is killed the lock

@@ -35,7 +35,10 @@ fn database_is_shared_by_transactions_or_locked_exclusively() {
     let error = one.share_database(DATABASE, Duration::ZERO).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy);
     drop(taken);
-    drop(one.share_database(DATABASE, Duration::ZERO).unwrap());
+    let _shared = one.share_database(DATABASE, Duration::ZERO).unwrap();
+    let error = alone.lock_database_exclusive(DATABASE, SHORT).unwrap_err();
+    let Error::Busy { holder, .. } = error else { panic!("not busy") };
+    assert_eq!(holder, None, "the record of the exclusive holder before means nothing");
 }
 
 /// Overlapping transactions leave no moment in which the database is free.
