@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, Oid, PinGuard, TagRow,
+    ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, NewestRows, Oid, PinGuard, TagRow,
+    VersionRow,
 };
 use parking_lot::Mutex;
 use rntuple::Value;
@@ -168,6 +169,12 @@ impl Snapshot {
             return Ok(View::new(self.clone(), opened));
         }
         let catalog = self.federation.catalog();
+        if let Ok(local) = catalog.local()
+            && let Some(NewestRows { database, container: Some(row), version, .. }) =
+                local.known_container(database, container, self.csn)?
+        {
+            return self.open_version(database, row, version);
+        }
         let row = catalog.container_by_id(database, container, self.csn)?;
         let database = match self.databases.iter().find(|row| row.id == database) {
             Some(row) => row.clone(),
@@ -185,12 +192,22 @@ impl Snapshot {
     }
 
     fn open(&self, database: DatabaseRow, container: ContainerRow) -> Result<View> {
-        let inner = &self.federation.inner;
-        let row = inner.catalog.version(container.database, container.id, self.csn)?;
+        let catalog = self.federation.catalog();
+        let row = catalog.version(container.database, container.id, self.csn)?;
+        self.open_version(database, container, row)
+    }
+
+    fn open_version(
+        &self,
+        database: DatabaseRow,
+        container: ContainerRow,
+        row: Option<VersionRow>,
+    ) -> Result<View> {
         let row = row.ok_or_else(|| Error::NotFound {
             what: format!("container {}/{} has no version", database.name, container.name),
         })?;
-        let version = inner.versions().open(&database, &container, &row)?;
+        let versions = self.federation.inner.versions();
+        let version = versions.open(&database, &container, &row)?;
         let opened = Arc::new(ContainerVersion { database: database.name, container, version });
         if opened.version.is_settled {
             let mut known = self.opened.lock();

@@ -80,6 +80,8 @@ pub(crate) struct OpenVersions {
     pages: Arc<PageCache>,
     /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
     cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<OpenVersion>>,
+    /// The version of each container that was opened last: others take from it what all of them have in common.
+    last: Cache<(DatabaseId, u64, ContainerId), Weak<OpenVersion>>,
     /// Versions of classes, by database and its epoch, too: a catalogue that was restored may define another class of
     /// that name and version.
     classes: Cache<(DatabaseId, u64, String, u32), Arc<Class>>,
@@ -91,13 +93,14 @@ impl OpenVersions {
         files: Arc<OpenDatabaseFiles>,
         pages: Arc<PageCache>,
     ) -> Self {
-        let (cache, classes) = (Cache::new(OPEN_VERSIONS_MAX), Cache::new(CLASSES_MAX));
-        OpenVersions { catalog, files, pages, cache, classes }
+        let (cache, last) = (Cache::new(OPEN_VERSIONS_MAX), Cache::new(OPEN_VERSIONS_MAX));
+        OpenVersions { catalog, files, pages, cache, last, classes: Cache::new(CLASSES_MAX) }
     }
 
     /// Drops all versions from the cache. Views keep those that they use.
     pub(crate) fn clear(&self) {
         self.cache.clear();
+        self.last.clear();
     }
 
     /// The version of a row of the catalogue, from the cache or opened from the file.
@@ -114,6 +117,8 @@ impl OpenVersions {
         let version = Arc::new(self.read(database, container, row)?);
         if version.is_settled {
             self.cache.insert(key, version.clone());
+            let last = (row.database, database.epoch, row.container);
+            self.last.insert(last, Arc::downgrade(&version));
         }
         Ok(version)
     }
@@ -177,10 +182,26 @@ impl OpenVersions {
         Ok(version)
     }
 
+    /// A reader of a version, for a writer that continues it.
+    pub(crate) fn reader(
+        &self,
+        row: &VersionRow,
+        epoch: u64,
+        source: Arc<dyn ByteSource>,
+    ) -> rntuple::Result<Reader> {
+        reader_like(self.last(row, epoch).as_deref(), row, source)
+    }
+
+    /// The version of the container that was opened last.
+    fn last(&self, row: &VersionRow, epoch: u64) -> Option<Arc<OpenVersion>> {
+        self.last.get(&(row.database, epoch, row.container))?.upgrade()
+    }
+
     /// Opens a version that need not be in the catalogue.
     pub(crate) fn open_parts(&self, parts: VersionParts<'_>) -> Result<OpenVersion> {
         let VersionParts { row, what, source, class, deletions, targets, epoch, writer } = parts;
-        let reader = Reader::from_links(source.clone(), &link(&row.header), &link(&row.footer))
+        let last = self.last(row, epoch);
+        let reader = reader_like(last.as_deref(), row, source.clone())
             .map_err(Error::storage(&what))?
             .with_cache(self.pages.clone(), file_number(row.database, epoch));
         if reader.entries() != row.entries {
@@ -192,14 +213,22 @@ impl OpenVersions {
                 ),
             });
         }
-        let all = all(&reader, &class).map_err(Error::storage(&what))?;
+        let is_like =
+            |it: &OpenVersion| it.reader.has_header_of(&reader) && Arc::ptr_eq(&it.class, &class);
+        let all = match last.filter(|last| is_like(last)) {
+            Some(last) => last.all.clone(),
+            None => {
+                let all = all(&reader, &class).map_err(Error::storage(&what))?;
+                Selection::new(all, &class)
+            }
+        };
         let mut version = OpenVersion {
             row: *row,
             epoch,
             indexes: Indexes::new(source.clone(), row.annex),
             statistics: VersionStatistics::new(source.clone(), row.annex),
             source,
-            all: Selection::new(all, &class),
+            all,
             class,
             deletions,
             link_databases: vec![row.database.0],
@@ -223,6 +252,19 @@ impl OpenVersions {
             }
         }
         Ok(version)
+    }
+}
+
+/// Reads a version's footer, and its header unless that of another version is the same.
+fn reader_like(
+    other: Option<&OpenVersion>,
+    row: &VersionRow,
+    source: Arc<dyn ByteSource>,
+) -> rntuple::Result<Reader> {
+    let (header, footer) = (link(&row.header), link(&row.footer));
+    match other {
+        Some(other) => Reader::from_known(source, &header, &footer, &other.reader),
+        None => Reader::from_links(source, &header, &footer),
     }
 }
 

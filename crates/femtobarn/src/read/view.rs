@@ -98,6 +98,11 @@ impl View {
         View { snapshot: snapshot.clone(), opened: self.opened.clone() }
     }
 
+    /// Whether it is a view of the same open version, through the same snapshot.
+    pub fn is_same(&self, other: &View) -> bool {
+        Arc::ptr_eq(&self.opened, &other.opened) && self.snapshot.csn() == other.snapshot.csn()
+    }
+
     /// The container's path, such as `run7/events`.
     pub fn path(&self) -> String {
         format!("{}/{}", self.opened.database, self.opened.container.name)

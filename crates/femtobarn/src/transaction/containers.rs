@@ -8,7 +8,7 @@ use femtobarn_catalog::{
 };
 use rntuple::Appender;
 
-use super::container::{OpenContainer, WrittenVersion, needs_translation, resume};
+use super::container::{OpenContainer, WrittenVersion, needs_translation};
 use super::names::check_container_name;
 use super::{ContainerKey, Transaction};
 use crate::ContainerOptions;
@@ -137,8 +137,8 @@ impl Transaction {
         }
     }
 
-    /// Opens a container at a server by its path and locks it for writing, in one round trip. `None` unless this
-    /// process wrote to it before, and it still has the path.
+    /// Opens a container by its path and locks it for writing, in one round trip to a server and without look-ups of names.
+    /// `None` unless this process wrote to it before, and it still has the path.
     ///
     /// # Errors
     /// `Busy`, with the lock's holder, after waiting for `lock_wait`; `Closed` for a database that takes no changes.
@@ -220,7 +220,7 @@ impl Transaction {
         })?;
         let mut open = match self.federation.inner.writers().take_container(key, base.csn, epoch) {
             Some(kept) => kept.with_row(row),
-            None => self.read_container(row, &base)?,
+            None => self.read_container(row, &base, epoch)?,
         };
         open.lock = Some(lock);
         self.containers.insert(key, open);
@@ -243,6 +243,10 @@ impl Transaction {
         let (mut guards, rows) = self.owner.lock_together(&locks, self.options.lock_wait)?;
         let lock = guards.pop().expect("each lock has a guard");
         self.seen = None;
+        let rows = match (rows, self.federation.catalog().local()) {
+            (None, Ok(local)) => local.known_container(database, container, Csn::MAX)?,
+            (rows, _) => rows,
+        };
         let rows = rows.and_then(|NewestRows { database, container, version, head }| {
             self.note_head(head);
             Some((database, container?, version))
@@ -251,7 +255,12 @@ impl Transaction {
     }
 
     /// Reads the newest version of a container, to continue it.
-    fn read_container(&self, row: ContainerRow, base: &VersionRow) -> Result<OpenContainer> {
+    fn read_container(
+        &self,
+        row: ContainerRow,
+        base: &VersionRow,
+        epoch: u64,
+    ) -> Result<OpenContainer> {
         let ContainerRow { database, id: container, .. } = row;
         let catalog = self.federation.catalog();
         let options = ContainerOptions::from_json(&row.options)?;
@@ -259,7 +268,6 @@ impl Transaction {
         let class =
             versions.class(&self.databases[&database].row, &row.class, base.class_version)?;
         let targets = catalog.link_targets(database, container)?;
-        let what = format!("container {}", row.name);
         let file = self.databases[&database].extents.file().clone();
         if let Some(known) = &file.known {
             // Another process may have made the file longer.
@@ -269,6 +277,10 @@ impl Transaction {
             known.ranges.add_together(&file, &parts);
         }
         let annex = Annex::read(&file.clone(), base.annex)?;
+        let appender = versions
+            .reader(base, epoch, Arc::new(file))
+            .and_then(|reader| Appender::resume(&reader, options.write_options()))
+            .map_err(Error::storage(format!("container {}", row.name)))?;
         let (header, footer) = (link(&base.header), link(&base.footer));
         let written = WrittenVersion {
             footer,
@@ -279,7 +291,7 @@ impl Transaction {
         };
         let mut open = OpenContainer {
             needs_translation: needs_translation(&class),
-            appender: resume(file, &header, &footer, options, &what)?,
+            appender,
             row,
             class,
             options,

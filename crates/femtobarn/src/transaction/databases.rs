@@ -149,7 +149,10 @@ impl Transaction {
         place: Option<&str>,
     ) -> Result<DatabaseId> {
         self.check_open()?;
-        if self.own_database(name).is_none()
+        // A local catalogue is asked sooner than guessed.
+        let is_at_server = self.federation.catalog().session().is_some();
+        if is_at_server
+            && self.own_database(name).is_none()
             && let Some(id) = self.last_database(name)
         {
             if create {
@@ -177,10 +180,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// The database at a server that had a name when this process last wrote to it; it may have another one now.
+    /// The database that had a name when this process last wrote to it; it may have another one now.
     pub(super) fn last_database(&self, name: &str) -> Option<DatabaseId> {
-        // A local catalogue is asked sooner than guessed.
-        self.federation.catalog().session()?;
         let last = self.federation.inner.writers().database_named(name);
         last.filter(|id| !self.has_renamed(*id))
     }

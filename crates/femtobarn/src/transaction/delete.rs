@@ -28,7 +28,10 @@ impl Transaction {
 
     /// Checks that objects can be changed: each exists, is named once, and has not changed since the
     /// transaction read it.
-    pub(super) fn check_entries(&self, key: ContainerKey, entries: &[u64]) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`delete`](Self::delete).
+    pub fn check_entries(&self, key: ContainerKey, entries: &[u64]) -> Result<()> {
         self.check_open()?;
         let container = self.containers.get(&key).ok_or_else(unopened)?;
         let database = self.databases.get(&key.database).ok_or_else(unopened)?;

@@ -185,6 +185,14 @@ impl Transaction {
         self.containers.get(&key).map(|open| &*open.class).ok_or_else(unopened)
     }
 
+    /// As [`class`](Self::class), to keep: it does not change when the container gets another one.
+    ///
+    /// # Errors
+    /// As [`class`](Self::class).
+    pub fn shared_class(&self, key: ContainerKey) -> Result<Arc<Class>> {
+        self.containers.get(&key).map(|open| open.class.clone()).ok_or_else(unopened)
+    }
+
     /// The options of a container.
     ///
     /// # Errors

@@ -64,7 +64,7 @@ impl Reader {
 
     pub(crate) fn elements(&self) -> Elements<'_> {
         let (source, cache) = (&*self.source, self.cache.as_ref());
-        Elements { source, cache, schema: &self.schema, is_scattered: false }
+        Elements { source, cache, schema: self.schema(), is_scattered: false }
     }
 }
 

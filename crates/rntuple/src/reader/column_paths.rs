@@ -25,7 +25,7 @@ impl Reader {
     /// The paths of all columns but those of fields that this crate cannot read. The columns of all
     /// representations of a field have the same path.
     pub fn column_paths(&self) -> Vec<ColumnPath> {
-        column_paths(&self.tree, self.schema.columns.len())
+        column_paths(self.tree(), self.schema().columns.len())
     }
 }
 

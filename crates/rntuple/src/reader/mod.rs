@@ -75,14 +75,21 @@ pub use sample::ColumnSize;
 pub struct Reader {
     source: Arc<dyn ByteSource>,
     cache: Option<FileCache>,
-    name: String,
-    description: String,
-    schema: Schema,
-    tree: FieldTree,
+    header: Arc<SharedHeader>,
     footer: Footer,
     clusters: Clusters,
     /// Ends of the last reads of a remote source, by which a sequential read is recognised.
     ends: Mutex<Vec<u64>>,
+}
+
+/// What versions of an RNTuple have in common, unless one of them extends the schema.
+struct SharedHeader {
+    link: EnvelopeLink,
+    name: String,
+    description: String,
+    /// Fields and columns, with those of the extension.
+    schema: Schema,
+    tree: FieldTree,
 }
 
 /// A cache shared with the readers of other files.
@@ -130,6 +137,37 @@ impl Reader {
         Self::load(source, header, footer, u64::MAX)
     }
 
+    /// As [`from_links`](Self::from_links), for another version of the RNTuple that `known` reads in the same file. If both
+    /// have the same header and fields, the footer alone is read, and the header shared.
+    ///
+    /// # Errors
+    /// As for [`from_links`](Self::from_links).
+    pub fn from_known(
+        source: Arc<dyn ByteSource>,
+        header: &EnvelopeLink,
+        footer: &EnvelopeLink,
+        known: &Reader,
+    ) -> Result<Self> {
+        if known.header.link != *header {
+            return Self::from_links(source, header, footer);
+        }
+        let read = |source: &dyn ByteSource| {
+            let footer = read_footer(source, footer, u64::MAX)?;
+            check_header(&footer, known.footer.header_checksum)?;
+            Ok(footer)
+        };
+        let read = read_verified(&*source, Error::is_damage, read)?;
+        if read.extension != known.footer.extension {
+            return Self::from_links(source, header, footer);
+        }
+        Self::with_header(source, known.header.clone(), read, u64::MAX)
+    }
+
+    /// Whether both share a header, and so have the same fields.
+    pub fn has_header_of(&self, other: &Reader) -> bool {
+        Arc::ptr_eq(&self.header, &other.header)
+    }
+
     /// Envelopes of more than `key_size_max` bytes are spread over several keys.
     fn load(
         source: Arc<dyn ByteSource>,
@@ -137,34 +175,31 @@ impl Reader {
         footer: &EnvelopeLink,
         key_size_max: u64,
     ) -> Result<Self> {
+        let link = *header;
         let read = |source: &dyn ByteSource| {
             let kind = EnvelopeKind::Header;
             let bytes = envelope::read_envelope(source, header, kind, key_size_max)?;
             let (header, checksum) = Header::decode(&bytes)?;
-            let kind = EnvelopeKind::Footer;
-            let bytes = envelope::read_envelope(source, footer, kind, key_size_max)?;
-            let footer = Footer::decode(&bytes)?;
-            if footer.header_checksum != checksum {
-                return Err(Error::corrupt("footer", 0, "it belongs to another header"));
-            }
+            let footer = read_footer(source, footer, key_size_max)?;
+            check_header(&footer, checksum)?;
             Ok((header, footer))
         };
         let (header, footer) = read_verified(&*source, Error::is_damage, read)?;
-        let mut schema = header.schema;
+        let Header { name, description, mut schema, .. } = header;
         schema.extend(&footer.extension)?;
         let tree = FieldTree::of(&schema)?;
-        let clusters = Clusters::new(&footer, &schema, key_size_max)?;
-        Ok(Reader {
-            source,
-            cache: None,
-            name: header.name,
-            description: header.description,
-            schema,
-            tree,
-            footer,
-            clusters,
-            ends: Mutex::default(),
-        })
+        let header = Arc::new(SharedHeader { link, name, description, schema, tree });
+        Self::with_header(source, header, footer, key_size_max)
+    }
+
+    fn with_header(
+        source: Arc<dyn ByteSource>,
+        header: Arc<SharedHeader>,
+        footer: Footer,
+        key_size_max: u64,
+    ) -> Result<Self> {
+        let clusters = Clusters::new(&footer, &header.schema, key_size_max)?;
+        Ok(Reader { source, cache: None, header, footer, clusters, ends: Mutex::default() })
     }
 
     /// Attaches a cache of decoded pages, which reads of single entries share; `file` distinguishes the
@@ -177,17 +212,17 @@ impl Reader {
 
     /// Name of the RNTuple.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.header.name
     }
 
     /// Description of the RNTuple.
     pub fn description(&self) -> &str {
-        &self.description
+        &self.header.description
     }
 
     /// Fields and columns, with those of the schema extension.
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        &self.header.schema
     }
 
     /// Number of entries.
@@ -234,7 +269,7 @@ impl Reader {
 
     /// The fields with their columns.
     pub(crate) fn tree(&self) -> &FieldTree {
-        &self.tree
+        &self.header.tree
     }
 
     /// For each column the number of elements in all clusters, according to the last cluster group; it
@@ -242,28 +277,28 @@ impl Reader {
     /// the field.
     pub(crate) fn element_totals(&self) -> Result<Vec<u64>> {
         let last = self.clusters.last_group(&*self.source)?;
-        let mut totals = vec![0; self.schema.columns.len()];
+        let mut totals = vec![0; self.header.schema.columns.len()];
         for (column, total) in totals.iter_mut().enumerate() {
             let elements = last.iter().map(|cluster| cluster.elements_up_to(column as ColumnId));
             *total = elements.max().unwrap_or(0);
         }
-        self.tree.share_among_representations(&mut totals);
+        self.header.tree.share_among_representations(&mut totals);
         Ok(totals)
     }
 
     /// Names and types of the top-level fields that this crate can read.
     pub fn members(&self) -> Vec<(String, Type)> {
-        self.tree.nodes.iter().map(|node| (node.name.clone(), node.logical_type())).collect()
+        self.header.tree.nodes.iter().map(|node| (node.name.clone(), node.logical_type())).collect()
     }
 
     /// Top-level fields that this crate cannot read, with the reason.
     pub fn ignored(&self) -> &[(String, String)] {
-        &self.tree.ignored
+        &self.header.tree.ignored
     }
 
     /// Selects all fields.
     pub fn select_all(&self) -> Projection {
-        Projection::all(&self.tree)
+        Projection::all(&self.header.tree)
     }
 
     /// Selects the fields with these paths, such as `run` or `tracks.pt`, with all their subfields.
@@ -271,7 +306,7 @@ impl Reader {
     /// # Errors
     /// [`Error::NotFound`] if there is no such field.
     pub fn select(&self, paths: &[impl AsRef<str>]) -> Result<Projection> {
-        Projection::of(&self.tree, paths)
+        Projection::of(&self.header.tree, paths)
     }
 
     /// Reads fields of a range of entries as an array of records, with members in the order of the fields.
@@ -310,5 +345,22 @@ impl Reader {
     /// Capacity of the page cache in bytes, if the reader has one.
     fn cache_capacity(&self) -> Option<u64> {
         self.cache.as_ref().map(|cache| cache.pages.capacity())
+    }
+}
+
+fn read_footer(
+    source: &dyn ByteSource,
+    footer: &EnvelopeLink,
+    key_size_max: u64,
+) -> Result<Footer> {
+    let kind = EnvelopeKind::Footer;
+    Footer::decode(&envelope::read_envelope(source, footer, kind, key_size_max)?)
+}
+
+fn check_header(footer: &Footer, checksum: u64) -> Result<()> {
+    if footer.header_checksum == checksum {
+        Ok(())
+    } else {
+        Err(Error::corrupt("footer", 0, "it belongs to another header"))
     }
 }

@@ -27,10 +27,10 @@ impl Reader {
     /// # Errors
     /// [`Error::Corrupt`] if a page list is damaged; [`Error::Io`] if the source cannot be read.
     pub fn column_sizes(&self) -> Result<Vec<ColumnSize>> {
-        let mut sizes = vec![ColumnSize::default(); self.schema.columns.len()];
+        let mut sizes = vec![ColumnSize::default(); self.schema().columns.len()];
         for cluster in self.clusters_of(&(0..self.entries()))? {
             for ((run, column), size) in
-                cluster.runs.iter().zip(&self.schema.columns).zip(&mut sizes)
+                cluster.runs.iter().zip(&self.schema().columns).zip(&mut sizes)
             {
                 let element = column.column_type.element().map_or(0, |element| element.size());
                 for page in run.iter().flat_map(|run| &run.pages) {
@@ -49,7 +49,7 @@ impl Reader {
     /// [`Error::Corrupt`] if a page or a page list is damaged, [`Error::Unsupported`] if elements of the column cannot be
     /// read; [`Error::Io`] if the source cannot be read.
     pub fn sample(&self, column: ColumnId, bytes: usize) -> Result<Vec<Bytes>> {
-        let element = match self.schema.columns.get(column as usize) {
+        let element = match self.schema().columns.get(column as usize) {
             Some(column) => column.element()?,
             None => return Err(Error::invalid(format!("there is no column {column}"))),
         };

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rntuple::{
-    Appender, Array, ByteSource, Compression, Primitive, Reader, Result, Type, Value, WriteOptions,
+    Appender, Array, ByteSource, Compression, NewMember, Primitive, Reader, Result, Type, Value,
+    WriteOptions, evolve,
 };
 
 use crate::store::Store;
@@ -115,4 +116,38 @@ fn a_change_of_one_entry_rewrites_the_page_list_of_its_group() {
     let kept = now.iter().filter(|group| groups.contains(group)).count();
     assert_eq!((kept, now.len()), (groups.len() - 1, groups.len()));
     assert_eq!(reader.entries(), 120_000);
+}
+
+#[test]
+fn a_known_version_spares_the_header_of_one_with_the_same_fields() {
+    let mut store = Store::default();
+    let options = WriteOptions::default();
+    let (mut appender, header) = Appender::create(&mut store, "t", &members(), options).unwrap();
+    let source = store.clone();
+    let mut version = |at| {
+        appender.append_value(&mut store, &row(at)).unwrap();
+        appender.finish_version(&mut store, &source).unwrap().footer
+    };
+    let footers = [version(0), version(1)];
+    let known = store.reader(&header, &footers[0]);
+    let read = Arc::new(AtomicU64::new(0));
+    let counting = || Arc::new(Counting(store.clone(), read.clone()));
+    let next = Reader::from_known(counting(), &header, &footers[1], &known).unwrap();
+    assert_eq!(read.load(Ordering::Relaxed), footers[1].locator.size);
+    assert!(next.has_header_of(&known));
+    assert_eq!(next.read(&next.select_all(), 1..2).unwrap().value(0).unwrap(), row(1));
+
+    // Later versions may have more fields, or another header.
+    let more = NewMember::added("y", Type::Primitive(Primitive::UInt8), None);
+    let members = members().into_iter().map(|(name, of)| NewMember::same(&name, of)).chain([more]);
+    let members: Vec<NewMember> = members.collect();
+    let mut memory = store.clone();
+    let evolved = evolve(&known, &mut memory, &members, options).unwrap();
+    let newer = Reader::from_known(counting(), &evolved.header, &evolved.footer, &known).unwrap();
+    assert!(!newer.has_header_of(&known));
+    assert_eq!((newer.members().len(), known.members().len()), (4, 3));
+    let older = Reader::from_known(counting(), &header, &footers[0], &newer).unwrap();
+    assert_eq!(older.members().len(), 3);
+    let strange = Reader::from_known(counting(), &header, &evolved.footer, &known);
+    assert_eq!(strange.is_err(), evolved.header != header);
 }
