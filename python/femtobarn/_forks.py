@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ._appending import append_all
 from ._exceptions import ClosedError, InvalidError, NotFoundError, WrongTypeError, check_text, near_misses
 from ._femtobarn import read_receipt
-from ._schema.types import Definition
+from ._schema.types import Definition, definition_from_text
 
 if TYPE_CHECKING:
     from ._federations import Federation
@@ -26,8 +26,6 @@ __all__ = ["Fork", "Forking", "Receipt", "Task", "TaskContainer"]
 
 FEDERATIONS_MAX = 4
 """Federations that a process of tasks keeps open between them."""
-DEFINITIONS_MAX = 64
-"""Classes that it remembers."""
 NAMED_MAX = 5
 """Tasks that an error names."""
 
@@ -175,7 +173,7 @@ class TaskContainer:
     @property
     def definition(self) -> Definition:
         """The class of the objects."""
-        return _definition(self._json)
+        return definition_from_text(self._json)
 
     def append(self, object: Any) -> None:
         """Append an object of a persistent class, or a dictionary."""
@@ -193,12 +191,6 @@ class TaskContainer:
 
     def __repr__(self) -> str:
         return f"<TaskContainer {self.path}>"
-
-
-@lru_cache(maxsize=DEFINITIONS_MAX)
-def _definition(text: str) -> Definition:
-    """Return a class, which is read once for all tasks."""
-    return Definition.from_json(text)
 
 
 class Forking:

@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._containers import check_container_path
-from ._exceptions import InvalidError, check_text
+from ._exceptions import InvalidError, NotFoundError, check_text
 from ._femtobarn import open_branch, series_definition
 from ._forks import Forking
 from ._schema.classes import definition_of
 from ._snapshots import Snapshot
 from ._views.view import View
-from ._writers import Database, definition_json, hint_to_create
+from ._writers import Database, definition_json, with_hint_to_create
 
 if TYPE_CHECKING:
     from ._conditions.series_writers import SeriesWriter
@@ -86,8 +86,12 @@ class Transaction(Forking):
             If the database does not exist and `create` is false.
         """
         check_text(name, "database")
-        with hint_to_create("the database", create):
+        try:
             self._handle.database(name, create, place)
+        except NotFoundError as error:
+            if create:
+                raise
+            raise with_hint_to_create(error, "the database") from None
         return Database(self, name)
 
     def series(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ._appending import append_all
 from ._data.arrays import Tree, tree_length
 from ._exceptions import ExistsError, InvalidError, NotFoundError, check_text
-from ._objects.changes import Chosen, entries_of, new_values, plain_values
+from ._objects.changes import Chosen, entries_of, entry_of, is_single, new_values, plain_values
 from ._oid import OidRange
 from ._schema.classes import definition_of, with_field
-from ._schema.types import Definition
+from ._schema.types import Definition, definition_from_text
 from ._sizes import bytes_of_size
 from ._views.view import View
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ._objects.objects import Object
     from ._transactions import Transaction
 
-__all__ = ["ContainerWriter", "Database", "definition_json", "hint_to_create"]
+__all__ = ["ContainerWriter", "Database", "definition_json", "with_hint_to_create"]
 
 
 class Database:
@@ -73,7 +73,7 @@ class Database:
         """
         definition = definition_of(cls) if cls is not None else None
         check_text(name, "container")
-        with hint_to_create("the container", create):
+        try:
             handle = self.transaction._handle.container(
                 self.name,
                 name,
@@ -85,6 +85,10 @@ class Database:
                 compression,
                 _series,
             )
+        except NotFoundError as error:
+            if create:
+                raise
+            raise with_hint_to_create(error, "the container") from None
         return ContainerWriter(self, name, handle)
 
     def reserve(self, size: int | str) -> None:
@@ -140,7 +144,7 @@ class ContainerWriter:
     def definition(self) -> Definition:
         """The class of the objects."""
         if self._definition is None:
-            self._definition = Definition.from_json(self._handle.definition)
+            self._definition = definition_from_text(self._handle.definition)
         return self._definition
 
     @property
@@ -234,10 +238,11 @@ class ContainerWriter:
         >>> fed["d/numbers"]["n"].to_list()
         [10, 20, 30]
         """
-        entries, single = entries_of(objects, self._place)
+        single = is_single(objects)
         given = plain_values(values, fields) if single else None
-        if given and self._handle.update_values(int(entries[0]), given):
+        if given and self._handle.update_values(entry_of(objects, self._place), given):
             return
+        entries = entries_of(objects, self._place)
         tree = new_values(values, fields, self.definition, single)
         self._handle.update(entries.tobytes(), tree)
 
@@ -273,7 +278,7 @@ class ContainerWriter:
         """
         if (objects is None) == (where is None):
             raise InvalidError("give the objects to delete, or a condition as where, but not both")
-        entries = self.view().entries(where) if where is not None else entries_of(objects, self._place)[0]
+        entries = self.view().entries(where) if where is not None else entries_of(objects, self._place)
         return self._handle.delete(entries.tobytes())
 
     def add_field(
@@ -412,12 +417,6 @@ def _bytes(size: int | str | None) -> int | None:
     return bytes_of_size(size) if isinstance(size, str) else size
 
 
-@contextlib.contextmanager
-def hint_to_create(what: str, create: bool) -> Iterator[None]:
+def with_hint_to_create(error: NotFoundError, what: str) -> NotFoundError:
     """Add the advice to pass create=True to the error of a database or container that does not exist."""
-    try:
-        yield
-    except NotFoundError as error:
-        if create:
-            raise
-        raise NotFoundError(f"{error}; pass create=True to make {what}") from None
+    return NotFoundError(f"{error}; pass create=True to make {what}")

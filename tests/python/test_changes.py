@@ -108,6 +108,44 @@ def test_one_value_is_stored_or_refused_as_an_array_of_one_is(
     assert of_one == outcome([3], {field: many})
 
 
+def test_updates_one_by_one_are_in_every_read_and_the_commit(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        events = events_of(txn)
+        for number in (5, 3, 4):
+            events.update(number, number=100 + number)
+        events.update(3, number=203)
+        assert events["number"].to_list() == [0, 1, 2, 203, 104, 105, 6, 7, 8, 9]
+        events.update(0, number=300)
+        events.update(1, number=301, run=8)
+        oid = events.append(an_event(10))
+        events.update(oid, number=310)
+        with pytest.raises(fb.NotFoundError, match="no entry 99"):
+            events.update(99, number=399)
+        before = txn.savepoint()
+        events.update(6, number=406)
+        before.rollback()
+        events.update(7, number=407)
+        events.delete([7])
+        with pytest.raises(fb.NotFoundError, match="was deleted"):
+            events.update(7, number=507)
+        events.update(8, number=408)
+    after = fed["run/events"]
+    assert after["number"].to_list() == [300, 301, 2, 203, 104, 105, 6, 408, 9, 310]
+    assert after["run"].to_list() == [7, 8] + [7] * 8
+
+
+def test_container_read_twice_in_a_transaction_is_opened_once_until_it_changes(fed: fb.Federation) -> None:
+    with fed.transaction() as txn:
+        events = events_of(txn)
+        first = events.view()
+        assert events.view()._handle is first._handle
+        events.update(0, run=9)
+        changed = events.view()
+        assert (first[0].run, changed[0].run) == (7, 9)
+        txn.checkpoint()
+        assert (events[0].run, events.view().snapshot.csn) == (9, txn.csn)
+
+
 def test_update_replaces_a_whole_object(fed: fb.Federation) -> None:
     with fed.transaction() as txn:
         events_of(txn).update(fb.Oid(1, 1, 2), an_event(77))

@@ -1,6 +1,7 @@
 //! Finding or creating the container that Python names, and its options.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use femtobarn::{
     Class, ContainerKey, ContainerOptions, Overlap, Profile, SeriesClock, SeriesOptions,
@@ -23,18 +24,18 @@ pub(crate) fn find_container(
     create: bool,
     evolve: bool,
     options: ContainerOptions,
-) -> PyResult<(ContainerKey, Class)> {
+) -> PyResult<(ContainerKey, Arc<Class>)> {
     let key = match transaction.last_container_at(database, name).or_raise()? {
         Some(key) => key,
         None => open_or_create(transaction, database, name, class.as_ref(), create, options)?,
     };
-    let stored = transaction.class(key).or_raise()?.clone();
+    let stored = transaction.shared_class(key).or_raise()?;
     match class {
         Some(class)
             if evolve && stored.is_called(&class.name) && class.version > stored.version =>
         {
             transaction.evolve(key, &class).or_raise()?;
-            Ok((key, transaction.class(key).or_raise()?.clone()))
+            Ok((key, transaction.shared_class(key).or_raise()?))
         }
         Some(class) if !stored.is_called(&class.name) || class.fields != stored.fields => {
             Err(exception("invalid", mismatch(name, &class, &stored)))

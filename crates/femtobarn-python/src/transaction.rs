@@ -1,6 +1,5 @@
 //! Handles on transactions and on the containers they write to.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -14,15 +13,11 @@ use crate::containers::{container_options, find_container, series_names, series_
 use crate::error::{OrRaise, exception};
 use crate::handles::{ForkGuard, HandleGroup};
 use crate::oid::PyOid;
-use crate::open_transaction::{OpenTransaction, PendingRows, lock, over};
+use crate::open_transaction::{OpenTransaction, lock};
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::ViewHandle;
-use crate::rows::RowBuilder;
 use crate::tasks::receipt_of;
 use crate::text::Text;
-
-/// Objects between two checks whether enough are gathered.
-const CHECK_ROWS: usize = 16;
 
 /// An open transaction.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
@@ -33,10 +28,8 @@ pub struct TransactionHandle {
 impl TransactionHandle {
     /// A handle on a transaction.
     pub fn new(transaction: Transaction, group: &HandleGroup) -> Self {
-        let transaction = ForkGuard::new(transaction, group);
-        Self {
-            open: Arc::new(Mutex::new(OpenTransaction { transaction, gathered: BTreeMap::new() })),
-        }
+        let open = OpenTransaction::new(ForkGuard::new(transaction, group));
+        Self { open: Arc::new(Mutex::new(open)) }
     }
 
     /// Runs an operation on the transaction, with all gathered objects passed on.
@@ -120,13 +113,11 @@ impl TransactionHandle {
         let (key, class) = py.detach(|| {
             find_container(transaction, &database, &name, class, create, evolve, options)
         })?;
-        let entries = transaction.entries(key).or_raise()?;
-        let rows = RowBuilder::new(py, &class);
         if evolve {
-            open.gather_anew(py)?;
+            open.gather_anew()?;
         }
-        open.gathered.entry(key).or_insert(PendingRows { rows, first_entry: entries });
-        Ok(WriterHandle { open: self.open.clone(), key, definition: class.to_json() })
+        open.gather_for(key)?;
+        Ok(WriterHandle { open: self.open.clone(), key, class })
     }
 
     /// Commit; return the number of the commit.
@@ -134,13 +125,16 @@ impl TransactionHandle {
         let mut open = lock(py, &self.open)?;
         open.flush_all(py)?;
         let transaction = open.transaction.take()?;
-        open.gathered.clear();
+        open.clear();
         Ok(py.detach(|| transaction.commit()).or_raise()?.0)
     }
 
     /// Commit and continue; return the number of the commit.
     fn checkpoint(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |transaction, _| Ok(py.detach(|| transaction.checkpoint()).or_raise()?.0))
+        let csn =
+            self.with(py, |transaction, _| py.detach(|| transaction.checkpoint()).or_raise())?;
+        lock(py, &self.open)?.forget_views();
+        Ok(csn.0)
     }
 
     /// Save the state of the transaction.
@@ -153,10 +147,10 @@ impl TransactionHandle {
     /// Undo all changes since a savepoint.
     fn rollback_to(&self, py: Python<'_>, savepoint: &SavepointHandle) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
-        open.flush_all(py)?;
-        let transaction = open.transaction.get_mut()?;
+        open.discard_updates();
+        let transaction = open.flush_all(py)?;
         py.detach(|| transaction.rollback_to(&savepoint.savepoint)).or_raise()?;
-        open.gather_anew(py)
+        open.gather_anew()
     }
 
     /// The federation as of the transaction's first read, without its own changes.
@@ -188,7 +182,7 @@ impl TransactionHandle {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
         py.detach(|| transaction.drop_database(&name)).or_raise()?;
-        open.gather_anew(py)
+        open.gather_anew()
     }
 
     fn rename_database(&self, py: Python<'_>, name: Text, new_name: Text) -> PyResult<()> {
@@ -205,7 +199,7 @@ impl TransactionHandle {
             transaction.drop_container(database, &name)
         });
         dropped.or_raise()?;
-        open.gather_anew(py)
+        open.gather_anew()
     }
 
     fn rename_container(
@@ -248,14 +242,14 @@ impl TransactionHandle {
         let receipts = receipts.iter().map(receipt_of).collect::<PyResult<Vec<_>>>()?;
         let merged =
             self.with(py, |transaction, _| py.detach(|| transaction.merge(&receipts)).or_raise());
-        lock(py, &self.open)?.gather_anew(py)?;
+        lock(py, &self.open)?.gather_anew()?;
         merged
     }
 
     /// Discard all changes.
     fn rollback(&self, py: Python<'_>) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
-        open.gathered.clear();
+        open.clear();
         if open.transaction.is_open() {
             let transaction = open.transaction.take()?;
             py.detach(|| transaction.rollback());
@@ -291,15 +285,15 @@ pub(crate) struct SavepointHandle {
 pub struct WriterHandle {
     open: Arc<Mutex<OpenTransaction>>,
     key: ContainerKey,
-    definition: String,
+    class: Arc<Class>,
 }
 
 #[pymethods]
 impl WriterHandle {
     /// The class of the objects, as JSON.
     #[getter]
-    fn definition(&self) -> &str {
-        &self.definition
+    fn definition(&self) -> String {
+        self.class.to_json()
     }
 
     /// The clock of a series and the meaning of overlaps in it; `None` for an ordinary container.
@@ -336,14 +330,7 @@ impl WriterHandle {
 
     /// Append one object, of a persistent class or a dictionary, and return its OID.
     fn append(&self, py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<PyOid> {
-        let mut open = lock(py, &self.open)?;
-        open.transaction.get()?;
-        let gathered = open.gathered.get_mut(&self.key).ok_or_else(over)?;
-        gathered.rows.push(object)?;
-        let entry = gathered.first_entry + gathered.rows.len() as u64 - 1;
-        if gathered.rows.len().is_multiple_of(CHECK_ROWS) && gathered.is_full() {
-            open.flush(py, self.key)?;
-        }
+        let entry = lock(py, &self.open)?.gather_row(py, self.key, object)?;
         Ok(PyOid { database: self.key.database.0, container: self.key.container.0, entry })
     }
 
@@ -355,9 +342,7 @@ impl WriterHandle {
         open.flush(py, self.key)?;
         let transaction = open.transaction.get_mut()?;
         py.detach(|| transaction.extend(self.key, array)).or_raise()?;
-        if let Some(gathered) = open.gathered.get_mut(&self.key) {
-            gathered.first_entry += added;
-        }
+        open.note_appended(self.key, added);
         Ok(())
     }
 
@@ -384,18 +369,7 @@ impl WriterHandle {
         entry: u64,
         values: &Bound<'_, PyDict>,
     ) -> PyResult<bool> {
-        let paths: Vec<Text> = values.keys().extract()?;
-        let mut open = lock(py, &self.open)?;
-        open.flush(py, self.key)?;
-        let transaction = open.transaction.get_mut()?;
-        let class = transaction.class(self.key).or_raise()?;
-        let Some(mut rows) = RowBuilder::of_fields(py, class, &paths) else { return Ok(false) };
-        if rows.push(values).is_err() {
-            return Ok(false);
-        }
-        let values = rows.take();
-        py.detach(|| transaction.update(self.key, &[entry], values)).or_raise()?;
-        Ok(true)
+        lock(py, &self.open)?.gather_update(py, self.key, entry, values)
     }
 
     /// Delete the objects at entries (`uint64`, as bytes); return their number.
@@ -427,11 +401,8 @@ impl WriterHandle {
     }
 
     /// A view of the container with the transaction's changes so far.
-    fn view(&self, py: Python<'_>) -> PyResult<ViewHandle> {
-        let mut open = lock(py, &self.open)?;
-        let transaction = open.flush_all(py)?;
-        let view = py.detach(|| transaction.view_by_key(self.key)).or_raise()?;
-        Ok(ViewHandle::new(view, open.transaction.group()))
+    fn view(&self, py: Python<'_>) -> PyResult<Py<ViewHandle>> {
+        lock(py, &self.open)?.view(py, self.key)
     }
 }
 

@@ -16,7 +16,7 @@ from .._schema.types import Definition, Field, Record
 if TYPE_CHECKING:
     from .objects import LinkRef, Object
 
-__all__ = ["Chosen", "entries_of", "new_values", "plain_values"]
+__all__ = ["Chosen", "entries_of", "entry_of", "is_single", "new_values", "plain_values"]
 
 PLAIN = (bool, int, float, str, np.number)
 
@@ -26,8 +26,17 @@ Chosen: TypeAlias = (
 """One or many objects of a container: OIDs, objects, links, or entries."""
 
 
-def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any], bool]:
-    """Return the entries of objects in their container, and whether a single object was given.
+def is_single(chosen: Any) -> bool:
+    """Return whether one object is chosen, and not several."""
+    if type(chosen) in (int, Oid):
+        return True
+    if isinstance(chosen, OidRange | OidArray):
+        return False
+    return not isinstance(chosen, Sequence | np.ndarray) or isinstance(chosen, str | bytes)
+
+
+def entries_of(chosen: Any, place: tuple[int, int]) -> np.ndarray[Any, Any]:
+    """Return the entries of objects in their container.
 
     Parameters
     ----------
@@ -44,21 +53,21 @@ def entries_of(chosen: Any, place: tuple[int, int]) -> tuple[np.ndarray[Any, Any
     Examples
     --------
     >>> entries_of([Oid(1, 2, 7), 3], (1, 2))
-    (array([7, 3], dtype=uint64), False)
+    array([7, 3], dtype=uint64)
     """
     if isinstance(chosen, OidRange | OidArray):
         _check_place((chosen.database, chosen.container), place)
-        return chosen.entries, False
+        return chosen.entries
     if isinstance(chosen, np.ndarray) and chosen.dtype.kind in "iu":
         if chosen.ndim != 1 or (chosen.size and int(chosen.min()) < 0):
             raise InvalidError("entries must be integers of 0 or more, in one dimension")
-        return chosen.astype(np.uint64), False
-    if isinstance(chosen, Sequence | np.ndarray) and not isinstance(chosen, str | bytes):
-        return np.array([_entry_of(each, place) for each in chosen], np.uint64), False
-    return np.array([_entry_of(chosen, place)], np.uint64), True
+        return chosen.astype(np.uint64)
+    several = [chosen] if is_single(chosen) else chosen
+    return np.array([entry_of(each, place) for each in several], np.uint64)
 
 
-def _entry_of(chosen: Any, place: tuple[int, int]) -> int:
+def entry_of(chosen: Any, place: tuple[int, int]) -> int:
+    """Return the entry of one object in its container; see :func:`entries_of`."""
     if isinstance(chosen, int | np.integer) and not isinstance(chosen, bool) and chosen >= 0:
         return int(chosen)
     oid = getattr(chosen, "oid", chosen)

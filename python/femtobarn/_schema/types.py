@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from .._exceptions import InvalidError, NotFoundError, near_misses
@@ -42,6 +42,7 @@ __all__ = [
     "Reduced",
     "String",
     "Variant",
+    "definition_from_text",
     "paths_of",
     "plain_name",
     "stored_type",
@@ -53,6 +54,9 @@ MAP_ITEM = "std::map::value_type"
 
 TUPLE = "std::tuple"
 """Class of tuples: records of ``_0``, ``_1`` and so on."""
+
+DEFINITIONS_MAX = 1024
+"""Definitions that a process keeps parsed."""
 
 
 @dataclass(frozen=True)
@@ -262,6 +266,12 @@ class Definition:
             If the field does not exist; near misses are named.
         """
         return resolve(self.record, path)
+
+
+@lru_cache(maxsize=DEFINITIONS_MAX)
+def definition_from_text(form: str) -> Definition:
+    """Return the definition that a JSON text of the engine describes: the same one for equal texts."""
+    return Definition.from_json(form)
 
 
 def plain_name(class_name: str) -> str:

@@ -24,7 +24,7 @@ from .._query.projections import Projection
 from .._query.pruning import ClusterBounds, excluded_ranges, without_ranges
 from .._query.selection import COUNT, Selection, Where
 from .._query.steps import steps_of
-from .._schema.types import Definition, Record
+from .._schema.types import Definition, Record, definition_from_text
 from .batches import read_in_batches
 from .explanations import Explanation
 from .requests import Request
@@ -66,7 +66,7 @@ class ColumnReader:
     def definition(self) -> Definition:
         """The class of the objects."""
         if self._definition is None:
-            self._definition = Definition.from_json(self._handle.definition)
+            self._definition = definition_from_text(self._handle.definition)
         return self._definition
 
     @property

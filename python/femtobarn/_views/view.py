@@ -116,7 +116,7 @@ class View(ObjectValues, Generic[T]):
 
     def _entries_of_oids(self, oids: Any) -> Values:
         """Return the entries of OIDs, each of which is an object of this view."""
-        entries = entries_of(oids, self._place)[0]
+        entries = entries_of(oids, self._place)
         strange = entries[~np.isin(entries, self.entries())]
         if len(strange):
             self.object_at(int(strange[0]))  # Unless it does not exist, or was deleted.

@@ -19,6 +19,7 @@ use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::type_object::PyTypeInfo;
 use pyo3::types::{PyDict, PyList, PySet, PyString, PyTuple, PyType};
 use rntuple::Array;
@@ -159,12 +160,15 @@ impl Object {
     ///
     /// # Errors
     /// If Python is out of memory.
-    pub fn reserved_names(py: Python<'_>) -> PyResult<HashSet<String>> {
-        let mut names: HashSet<String> =
-            py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
-        // Fields of these names were stored before objects had the methods.
-        names.retain(|name| !["keys", "display"].contains(&name.as_str()));
-        Ok(names)
+    pub fn reserved_names(py: Python<'_>) -> PyResult<&HashSet<String>> {
+        static NAMES: PyOnceLock<HashSet<String>> = PyOnceLock::new();
+        NAMES.get_or_try_init(py, || {
+            let mut names: HashSet<String> =
+                py.get_type::<Object>().dir()?.extract::<Vec<String>>()?.into_iter().collect();
+            // Fields of these names were stored before objects had the methods.
+            names.retain(|name| !["keys", "display"].contains(&name.as_str()));
+            Ok(names)
+        })
     }
 
     /// The definition of its class, the same for all objects of the view.

@@ -103,7 +103,7 @@ impl ViewHandle {
     pub fn fields(&self, py: Python<'_>) -> PyResult<&ObjectFields> {
         let fields = self.fields.get_or_try_init(py, || {
             let reserved = Object::reserved_names(py)?;
-            let fields = Arc::new(ObjectFields::new(py, self.view()?, &reserved));
+            let fields = Arc::new(ObjectFields::new(py, self.view()?, reserved));
             self.view.group().page_budget().register(&fields);
             PyResult::Ok(fields)
         });

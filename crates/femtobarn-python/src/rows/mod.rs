@@ -83,6 +83,12 @@ impl RowBuilder {
         }
     }
 
+    /// Takes the last row back.
+    pub(crate) fn undo(&mut self) {
+        self.rows = self.rows.saturating_sub(1);
+        self.root.truncate(self.rows);
+    }
+
     /// Returns the rows as an array of records, and starts again.
     pub(crate) fn take(&mut self) -> Array {
         let rows = std::mem::take(&mut self.rows);
