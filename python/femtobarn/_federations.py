@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
+from ._addresses import microseconds, paths_of
 from ._bars import Told
 from ._containers import Containers
 from ._exceptions import InvalidError, check_text
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["Federation", "create", "open"]
 
 
-def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federation:
+def create(
+    path: str | os.PathLike[str], *, name: str | None = None, catalogue: str | None = None
+) -> Federation:
     """Make a federation: a folder with a catalogue and the files of databases.
 
     Parameters
@@ -47,6 +50,10 @@ def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federati
         Folder to make. It must not exist, or be empty.
     name
         Name of the federation, by default that of the folder without its suffix.
+    catalogue
+        URL of a database of PostgreSQL, ``postgresql://user@host/database``, in which the catalogue gets
+        a schema of its own; by default the catalogue is an SQLite file in the folder. The folder keeps the
+        URL.
 
     Raises
     ------
@@ -54,6 +61,12 @@ def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federati
         If the folder is not empty.
     StorageError
         If the folder cannot be written.
+    InvalidError
+        If `catalogue` is no such URL.
+    UnavailableError
+        If PostgreSQL does not answer.
+    DeniedError
+        If PostgreSQL refuses the log-in, or a new schema.
 
     Examples
     --------
@@ -64,7 +77,9 @@ def create(path: str | os.PathLike[str], *, name: str | None = None) -> Federati
     """
     text = os.fspath(path)
     check_text(text, "path")
-    return Federation(FederationHandle.create(text, name or Path(text).stem))
+    if catalogue is not None:
+        check_text(catalogue, "catalogue")
+    return Federation(FederationHandle.create(text, name or Path(text).stem, catalogue))
 
 
 def open(
@@ -123,7 +138,7 @@ def open(
     UnsupportedError
         If a newer release made it, in a format that this release does not know.
     """
-    paths = _paths(path)
+    paths = paths_of(path)
     handle = FederationHandle.open(
         ",".join(paths),
         cache_bytes,
@@ -137,15 +152,6 @@ def open(
         stage,
     )
     return Federation(handle)
-
-
-def _paths(path: str | os.PathLike[str] | Sequence[str]) -> list[str]:
-    paths = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(path)
-    for each in paths:
-        check_text(each, "path")
-    if not paths:
-        raise InvalidError("no server was named: name at least one")
-    return paths
 
 
 class Federation(Containers, Upkeep, Storage, Imports):
@@ -201,7 +207,7 @@ class Federation(Containers, Upkeep, Storage, Imports):
             check_text(tag, "tag")
             return Snapshot(self, self._handle.upkeep().tagged(tag))
         if time is not None:
-            return Snapshot(self, self._handle.upkeep().at_time(_microseconds(time)))
+            return Snapshot(self, self._handle.upkeep().at_time(microseconds(time)))
         return Snapshot(self, self._handle.snapshot(csn))
 
     def transaction(
@@ -434,17 +440,3 @@ def _reopen(path: str, uuid: str | None = None) -> Federation:
     if uuid not in (None, federation.uuid):
         raise InvalidError(f"{path} has another federation than was pickled: its UUID is not {uuid}")
     return federation
-
-
-def _microseconds(time: datetime | str | float) -> int:
-    if isinstance(time, str):
-        try:
-            time = datetime.fromisoformat(time)
-        except ValueError:
-            raise InvalidError(
-                f"{time!r} cannot be read as a time; write one such as 2026-11-21T18:30"
-            ) from None
-    if isinstance(time, datetime):
-        # A time without a zone is in the local zone.
-        time = time.astimezone().timestamp()
-    return int(time * 1e6)

@@ -132,7 +132,7 @@ class FederationHandle:
     """An open federation."""
 
     @staticmethod
-    def create(path: _Path, name: str) -> FederationHandle: ...
+    def create(path: _Path, name: str, catalogue: str | None) -> FederationHandle: ...
     @staticmethod
     def open(
         path: _Path,

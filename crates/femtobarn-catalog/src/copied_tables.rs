@@ -30,8 +30,8 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "path",
             "state",
             "created",
-            "iif(sealed <= ?2, sealed, NULL)",
-            "iif(dropped <= ?2, dropped, NULL)",
+            "CASE WHEN sealed <= ?2 THEN sealed END",
+            "CASE WHEN dropped <= ?2 THEN dropped END",
             "keeps_file",
             "epoch",
         ],
@@ -41,7 +41,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
     },
     CopiedTable {
         name: "database_names",
-        columns: &["database", "name", "since", "iif(until <= ?2, until, NULL)"],
+        columns: &["database", "name", "since", "CASE WHEN until <= ?2 THEN until END"],
         new: "database_names t WHERE since > ?1 AND since <= ?2 OR until > ?1 AND until <= ?2",
         new_by_commit: None,
     },
@@ -54,14 +54,20 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "class_version",
             "options",
             "created",
-            "iif(dropped <= ?2, dropped, NULL)",
+            "CASE WHEN dropped <= ?2 THEN dropped END",
         ],
         new: "containers t WHERE created > ?1 AND created <= ?2 OR dropped > ?1 AND dropped <= ?2",
         new_by_commit: None,
     },
     CopiedTable {
         name: "container_names",
-        columns: &["database", "container", "name", "since", "iif(until <= ?2, until, NULL)"],
+        columns: &[
+            "database",
+            "container",
+            "name",
+            "since",
+            "CASE WHEN until <= ?2 THEN until END",
+        ],
         new: "container_names t WHERE since > ?1 AND since <= ?2 OR until > ?1 AND until <= ?2",
         new_by_commit: None,
     },
@@ -87,7 +93,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "bytes",
         ],
         // Through their containers.
-        new: "containers c CROSS JOIN versions t ON t.database = c.database \
+        new: "containers c CROSS JOIN versions t WHERE t.database = c.database \
               AND t.container = c.id AND t.csn > ?1 AND t.csn <= ?2",
         new_by_commit: Some("versions t WHERE t.csn > ?1 AND t.csn <= ?2"),
     },

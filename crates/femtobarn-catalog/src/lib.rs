@@ -5,6 +5,7 @@
 //! | path | holds |
 //! |---|---|
 //! | `catalogue.sqlite` | the SQL tables, which alone decide what is committed |
+//! | `catalogue.toml` | instead of these, where in PostgreSQL they are |
 //! | `locks/` | small files for kernel byte-range locks, most of them one for each database |
 //! | `databases/` | the database files, each of which is a ROOT file |
 //!
@@ -20,7 +21,7 @@
 //! | `names`, `paths` | rules for names; where the parts of a federation lie in its folder |
 //! | [`rows`], [`residence`], [`replication`] | the rows that look-ups return; where the files of databases are; what followers copy |
 //! | [`locks`] | [`LockTable`]: politeness between writers; [`SnapshotPins`]: snapshots that are being read |
-//! | `numbers`, `sql`, `schema` | numbers and errors of SQL, and the tables |
+//! | `numbers`, `sql`, `schema` | numbers, connections and errors of SQL in two dialects, and the tables |
 //! | [`commit`] | [`Commit`]: everything that one transaction publishes, and how it is applied |
 //! | [`local`] | [`LocalCatalogue`]: create, open, look up, commit, tag, pin, vacuum, copy, restore |
 //! | `catalogue` | [`Catalogue`]: the operations that a server offers, too, as a trait |
@@ -35,7 +36,7 @@
 //!    make a commit wrong. Readers of snapshots that vacuum could remove rely on pins.
 //! 5. A look-up costs O(log n), and a commit costs the same however much is committed.
 //!
-//! This crate knows nothing of pages and has no network: an RNTuple envelope is an offset and two sizes here.
+//! This crate knows nothing of pages, and of the network only PostgreSQL: an RNTuple envelope is an offset and two sizes here.
 //!
 //! # Example
 //!
@@ -96,7 +97,10 @@ pub use locks::{
     LockTarget, LockWait, NewestRows, PinGuard, SnapshotPins, Waiter,
 };
 pub use names::{NAME_BYTES_MAX, check_container_name, check_database_name};
-pub use paths::{CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path};
+pub use paths::{
+    CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path,
+    is_federation,
+};
 pub use replication::{LeaderDatabase, LeaderRows, SqlValue, Successor, TableRows, path_of_copy};
 pub use residence::{
     DiskState, FilePin, ReplicaRow, ReplicaState, Residence, ResidenceState, StoredObject,

@@ -7,10 +7,17 @@ use crate::names::NAME_BYTES_MAX;
 
 /// The file of the catalogue, in the federation's folder.
 pub const CATALOGUE_FILE: &str = "catalogue.sqlite";
+/// The file that names the server of the catalogue, in the federation's folder, if that is PostgreSQL.
+pub const CATALOGUE_ADDRESS_FILE: &str = "catalogue.toml";
 /// The folder of the lock files, in the federation's folder.
 pub(crate) const LOCKS_FOLDER: &str = "locks";
 /// The folder of the database files, in the federation's folder.
 pub const DATABASES_FOLDER: &str = "databases";
+
+/// Whether a folder is that of a federation: it has a catalogue, or says where that is.
+pub fn is_federation(folder: &Path) -> bool {
+    [CATALOGUE_FILE, CATALOGUE_ADDRESS_FILE].iter().any(|file| folder.join(file).exists())
+}
 
 /// Checks the name of a place: a subfolder of the folder of databases that may hold database files.
 ///

@@ -16,13 +16,14 @@
 //!    with epoch null are not released yet. Taking a range deletes its row.
 //!
 //! Other modules use plain SQL; only this one has what is particular to SQLite: `STRICT`, `WITHOUT ROWID` and the
-//! pragmas.
+//! pragmas; and to PostgreSQL: a schema for each federation, all tables from the beginning but those of logged bytes,
+//! which it does not need, and two indexes more.
 
-use rusqlite::{Connection, ffi, params};
+use rusqlite::ffi;
 use uuid::Uuid;
 
 use crate::clock;
-use crate::sql::{SqlFailure, SqlResult};
+use crate::sql::{SqlConnection, SqlFailure, SqlResult, params, table_definitions};
 
 /// The version of the tables that this crate writes.
 pub(crate) const FORMAT_VERSION: u32 = 2;
@@ -33,6 +34,9 @@ pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
 /// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone. The
 /// newest that this crate reads.
 pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
+/// The version of PostgreSQL's tables that this crate writes, and the newest that it reads. It is in the setting
+/// [`TABLES_SETTING`].
+pub(crate) const POSTGRES_TABLES_VERSION: u32 = 1;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -42,35 +46,57 @@ pub(crate) struct FederationIdentity {
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
     pub(crate) format: u32,
+    /// The version of PostgreSQL's tables, if that has them.
+    pub(crate) tables: Option<u32>,
 }
 
+const INSERT_SETTING: &str = "INSERT INTO federation (key, value) VALUES (?1, ?2)";
+const TABLES_SETTING: &str = "postgresql_tables";
+
 /// Makes the tables of a new federation in an empty SQLite database.
-pub(crate) fn create(
-    connection: &Connection,
-    name: &str,
-    uuid: Uuid,
-) -> SqlResult<FederationIdentity> {
-    let identity = FederationIdentity { uuid, name: name.to_owned(), format: FORMAT_VERSION };
+pub(crate) fn create(connection: &rusqlite::Connection, name: &str, uuid: Uuid) -> SqlResult<()> {
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     use_write_ahead_log(connection)?;
     connection.execute_batch(&format!("BEGIN; {TABLES} COMMIT;"))?;
-    let settings = [
-        ("uuid", identity.uuid.to_string()),
-        ("name", identity.name.clone()),
-        ("format", identity.format.to_string()),
+    for (key, value) in first_settings(name, uuid) {
+        connection.execute(INSERT_SETTING, params![key, value])?;
+    }
+    Ok(())
+}
+
+/// Makes the tables of a new federation in PostgreSQL, with the schema that has them, in the transaction that is open on
+/// `connection`.
+pub(crate) fn create_in_postgres(
+    connection: &SqlConnection,
+    schema: &str,
+    name: &str,
+    uuid: Uuid,
+) -> SqlResult<()> {
+    let tables = table_definitions(&format!("{TABLES}{REPLICA_TABLES}"));
+    connection.execute_batch(&format!("CREATE SCHEMA \"{schema}\"; {tables}{POSTGRES_INDEXES}"))?;
+    let more = [
+        (TABLES_SETTING, POSTGRES_TABLES_VERSION.to_string()),
+        (ARCHIVE_SETTING, Uuid::new_v4().to_string()),
+    ];
+    for (key, value) in first_settings(name, uuid).into_iter().chain(more) {
+        connection.prepare_cached(INSERT_SETTING)?.execute(params![key, value])?;
+    }
+    Ok(())
+}
+
+fn first_settings(name: &str, uuid: Uuid) -> [(&'static str, String); 5] {
+    [
+        ("uuid", uuid.to_string()),
+        ("name", name.to_owned()),
+        ("format", FORMAT_VERSION.to_string()),
         ("created_us", clock::utc_us().to_string()),
         ("horizon", "0".to_owned()),
-    ];
-    for (key, value) in settings {
-        connection
-            .execute("INSERT INTO federation (key, value) VALUES (?1, ?2)", params![key, value])?;
-    }
-    Ok(identity)
+    ]
 }
 
 /// Puts SQLite into write-ahead-log mode. Where it cannot, SQLite silently keeps a rollback journal, with which a
 /// loss of power may undo the last commit; here that is an error.
-pub(crate) fn use_write_ahead_log(connection: &Connection) -> SqlResult<()> {
+pub(crate) fn use_write_ahead_log(connection: &rusqlite::Connection) -> SqlResult<()> {
     let mode: String = connection.query_row("PRAGMA journal_mode = wal", [], |row| row.get(0))?;
     if mode == "wal" {
         return Ok(());
@@ -82,37 +108,51 @@ pub(crate) fn use_write_ahead_log(connection: &Connection) -> SqlResult<()> {
 }
 
 /// Whether SQLite is in write-ahead-log mode.
-pub(crate) fn has_write_ahead_log(connection: &Connection) -> SqlResult<bool> {
+pub(crate) fn has_write_ahead_log(connection: &rusqlite::Connection) -> SqlResult<bool> {
     let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
     Ok(mode == "wal")
 }
 
 /// Raises the format of a catalogue, which releases that do not know it refuse.
-pub(crate) fn raise_format(connection: &Connection, format: u32) -> SqlResult<()> {
-    let raise = "UPDATE federation SET value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT) \
-                 WHERE key = 'format'";
+pub(crate) fn raise_format(connection: &SqlConnection, format: u32) -> SqlResult<()> {
+    let raise = "UPDATE federation SET value = CAST(CAST(?1 AS INTEGER) AS TEXT) \
+                 WHERE key = 'format' AND CAST(value AS INTEGER) < ?1";
     connection.execute(raise, [format])?;
     Ok(())
 }
 
 /// Whether the catalogue has the table `logged_writes`.
-pub(crate) fn has_logged_writes(connection: &Connection) -> SqlResult<bool> {
+pub(crate) fn has_logged_writes(connection: &SqlConnection) -> SqlResult<bool> {
     has_table(connection, "logged_writes")
 }
 
 /// Whether the catalogue has [`LOG_SLOTS_TABLES`].
-pub(crate) fn has_log_slots(connection: &Connection) -> SqlResult<bool> {
+pub(crate) fn has_log_slots(connection: &SqlConnection) -> SqlResult<bool> {
     has_table(connection, "log_slots")
 }
 
-fn has_table(connection: &Connection, name: &str) -> SqlResult<bool> {
+/// Whether the catalogue has a table. PostgreSQL has all that it ever has.
+pub(crate) fn has_table(connection: &SqlConnection, name: &str) -> SqlResult<bool> {
+    if connection.postgres().is_some() {
+        return Ok(name == "replicas");
+    }
     let find = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
-    Ok(connection.prepare_cached(find)?.exists([name])?)
+    connection.prepare_cached(find)?.exists([name])
+}
+
+/// Whether the catalogue has an index.
+pub(crate) fn has_index(connection: &SqlConnection, name: &str) -> SqlResult<bool> {
+    if let Some(postgres) = connection.postgres() {
+        let find = "SELECT 1 FROM pg_indexes WHERE schemaname = ?1 AND indexname = ?2";
+        return connection.prepare_cached(find)?.exists([postgres.address().schema(), name]);
+    }
+    let find = "SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = ?1";
+    connection.prepare_cached(find)?.exists([name])
 }
 
 /// Reads the `federation` table; `None` if a setting is missing or unreadable.
-pub(crate) fn identity(connection: &Connection) -> SqlResult<Option<FederationIdentity>> {
-    let mut statement = connection.prepare("SELECT key, value FROM federation")?;
+pub(crate) fn identity(connection: &SqlConnection) -> SqlResult<Option<FederationIdentity>> {
+    let mut statement = connection.prepare_cached("SELECT key, value FROM federation")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let settings: std::collections::HashMap<String, String> = rows.collect::<Result<_, _>>()?;
     let read = || {
@@ -120,6 +160,7 @@ pub(crate) fn identity(connection: &Connection) -> SqlResult<Option<FederationId
             uuid: settings.get("uuid")?.parse().ok()?,
             name: settings.get("name")?.clone(),
             format: settings.get("format")?.parse().ok()?,
+            tables: settings.get(TABLES_SETTING).and_then(|version| version.parse().ok()),
         })
     };
     Ok(read())
@@ -254,6 +295,13 @@ CREATE TABLE link_targets (
     PRIMARY KEY (database, container, position),
     FOREIGN KEY (database, container) REFERENCES containers (database, id)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// What PostgreSQL's tables have besides: that a version follows another one only once, and transactions by their UUID.
+const POSTGRES_INDEXES: &str = "
+ALTER TABLE versions ADD COLUMN base BIGINT;
+ALTER TABLE versions ADD CONSTRAINT versions_by_base UNIQUE (database, container, base);
+CREATE INDEX commits_by_transaction ON commits (transaction_uuid);
 ";
 
 /// The tables of bytes that are durable here before they are in the database files: those of commits that have a

@@ -28,8 +28,17 @@ pub struct FederationHandle {
 #[pymethods]
 impl FederationHandle {
     #[staticmethod]
-    fn create(py: Python<'_>, path: FilePath, name: Text) -> PyResult<Self> {
-        let created = py.detach(|| Federation::create(&path, &name)).or_raise()?;
+    fn create(
+        py: Python<'_>,
+        path: FilePath,
+        name: Text,
+        catalogue: Option<Text>,
+    ) -> PyResult<Self> {
+        let create = || match &catalogue {
+            None => Federation::create(&path, &name),
+            Some(url) => Federation::create_in_postgres(&path, &name, url),
+        };
+        let created = py.detach(create).or_raise()?;
         Ok(Self::over(created, true))
     }
 

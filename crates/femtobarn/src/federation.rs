@@ -76,6 +76,17 @@ impl Federation {
         Ok(Self::here(LocalCatalogue::create(folder, name)?, &OpenOptions::default()))
     }
 
+    /// Creates a federation in `folder` with its catalogue in PostgreSQL, in a schema of its own of the database that the URL
+    /// names: `postgresql://user@host/database`.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); `Invalid` if the URL is not understood; `Unavailable` if the server does not
+    /// answer; `Denied` if it refuses the log-in, or a schema.
+    pub fn create_in_postgres(folder: &Path, name: &str, url: &str) -> Result<Self> {
+        let catalogue = LocalCatalogue::create_in_postgres(folder, name, url)?;
+        Ok(Self::here(catalogue, &OpenOptions::default()))
+    }
+
     /// Opens the federation in `folder`.
     ///
     /// # Errors

@@ -45,9 +45,18 @@ def _reader(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--csn", type=int, help="as of this commit instead of the newest")
 
 
-def _create_arguments(sub: argparse.ArgumentParser) -> None:
+def _rebuild_arguments(sub: argparse.ArgumentParser) -> None:
     _federation(sub)
     sub.add_argument("--name", help="name of the federation, by default that of the folder")
+
+
+def _create_arguments(sub: argparse.ArgumentParser) -> None:
+    _rebuild_arguments(sub)
+    sub.add_argument(
+        "--catalogue",
+        metavar="URL",
+        help="keep the catalogue in PostgreSQL, in the database of this URL: postgresql://user@host/database",
+    )
 
 
 def _ls_arguments(sub: argparse.ArgumentParser) -> None:
@@ -273,7 +282,7 @@ ALL = (
     Command("check", "check catalogue, files, pages, links", _check_arguments, upkeep.check),
     Command("doctor", "tell what is wrong and what to do", doctor.arguments, doctor.run),
     Command("repair", "repair what a check finds", _repair_arguments, upkeep.repair),
-    Command("rebuild-catalogue", "rebuild the catalogue from files", _create_arguments, upkeep.rebuild),
+    Command("rebuild-catalogue", "rebuild the catalogue from files", _rebuild_arguments, upkeep.rebuild),
     Command("retention", "show or set the history that is kept", _retention_arguments, upkeep.retention),
     Command("vacuum", "remove what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
     Command("compact", "merge small clusters", _compact_arguments, upkeep.compact),

@@ -21,7 +21,7 @@ CAT_BATCH_ENTRIES = 1000
 
 def create(options: argparse.Namespace) -> None:
     """Make a federation."""
-    federation = _federations.create(options.federation, name=options.name)
+    federation = _federations.create(options.federation, name=options.name, catalogue=options.catalogue)
     facts = {"name": federation.name, "path": federation.path, "uuid": federation.uuid}
     emit(options, facts, f"created federation {federation.name} at {federation.path}")
 

@@ -1,6 +1,5 @@
 //! The statements of one commit, in the order of the protocol.
 
-use rusqlite::{Connection, OptionalExtension, params};
 use uuid::Uuid;
 
 use super::name_changes::{begin_names, end_names, name_container, name_database};
@@ -15,11 +14,25 @@ use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{ClassRow, VersionRow};
-use crate::sql::{SqlFailure, SqlResult};
+use crate::sql::{OptionalExtension, SqlConnection, SqlFailure, SqlResult, params};
+
+/// SQLite numbers the row itself, by the same rule.
+const INSERT_COMMIT: &str = "INSERT INTO commits (transaction_uuid, time_us, message, user_name, host, pid) \
+    VALUES (?1, max(?2, coalesce((SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1), ?2)), ?3, ?4, ?5, ?6)";
+/// For PostgreSQL, in a transaction that has the lock of the catalogue since an earlier statement: this one sees all
+/// commits, then.
+const INSERT_COMMIT_WITH_CSN: &str = "INSERT INTO commits \
+    (csn, transaction_uuid, time_us, message, user_name, host, pid) \
+    SELECT coalesce(max(csn), 0) + 1, ?1, \
+    greatest(?2, (SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1)), ?3, ?4, ?5, ?6 FROM commits RETURNING csn";
 
 /// Applies `commit` in the transaction that is open on `connection`. `is_checked` says that the caller knows that the
 /// versions may follow those that they do, as of the newest state.
-pub(crate) fn apply(connection: &Connection, commit: &Commit, is_checked: bool) -> SqlResult<Csn> {
+pub(crate) fn apply(
+    connection: &SqlConnection,
+    commit: &Commit,
+    is_checked: bool,
+) -> SqlResult<Csn> {
     let csn = insert_commit(connection, commit)?;
     commit.new_classes.iter().try_for_each(|class| insert_class(connection, csn, class))?;
     end_names(connection, csn, commit)?;
@@ -35,7 +48,7 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit, is_checked: bool) 
             let status = ContainerStatus::find(connection, version.database, version.container)?;
             status.check_writable(connection, csn, version.base)?;
         }
-        insert_version_row(connection, &version.to_row(csn))?;
+        insert_version_row(connection, &version.to_row(csn), Some(version.base))?;
     }
     if !commit.writes.is_empty() {
         log_slots::insert_writes(connection, csn, &commit.writes)?;
@@ -53,26 +66,29 @@ pub(crate) fn apply(connection: &Connection, commit: &Commit, is_checked: bool) 
 }
 
 /// The clock may step back; the times of commits may not, because snapshots are found by them.
-fn insert_commit(connection: &Connection, commit: &Commit) -> SqlResult<Csn> {
+fn insert_commit(connection: &SqlConnection, commit: &Commit) -> SqlResult<Csn> {
     let author = commit.author.as_ref();
-    connection
-        .prepare_cached(
-            "INSERT INTO commits (transaction_uuid, time_us, message, user_name, host, pid) \
-             VALUES (?1, max(?2, coalesce((SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1), \
-             ?2)), ?3, ?4, ?5, ?6)",
-        )?
-        .execute(params![
-            commit.transaction.as_bytes(),
-            clock::utc_us(),
-            commit.message,
-            author.map_or(host::user_name(), |author| &author.user),
-            author.map_or(host::host_name(), |author| &author.host),
-            author.map_or_else(host::process_id, |author| author.pid),
-        ])?;
-    Ok(Csn(unsigned(connection.last_insert_rowid())))
+    let row = params![
+        commit.transaction.as_bytes(),
+        clock::utc_us(),
+        commit.message,
+        author.map_or(host::user_name(), |author| &author.user),
+        author.map_or(host::host_name(), |author| &author.host),
+        author.map_or_else(host::process_id, |author| author.pid),
+    ];
+    match connection.sqlite() {
+        Some(sqlite) => {
+            sqlite.prepare_cached(INSERT_COMMIT)?.execute(row)?;
+            Ok(Csn(unsigned(sqlite.last_insert_rowid())))
+        }
+        None => {
+            let csn = connection.query_row(INSERT_COMMIT_WITH_CSN, row, |row| row.get(0))?;
+            Ok(Csn(unsigned(csn)))
+        }
+    }
 }
 
-fn insert_class(connection: &Connection, csn: Csn, class: &ClassRow) -> SqlResult<()> {
+fn insert_class(connection: &SqlConnection, csn: Csn, class: &ClassRow) -> SqlResult<()> {
     let existing: Option<String> = connection
         .prepare_cached("SELECT definition FROM classes WHERE name = ?1 AND version = ?2")?
         .query_row(params![class.name, class.version], |row| row.get(0))
@@ -96,7 +112,7 @@ fn insert_class(connection: &Connection, csn: Csn, class: &ClassRow) -> SqlResul
     }
 }
 
-fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> SqlResult<()> {
+fn insert_database(connection: &SqlConnection, csn: Csn, new: &NewDatabase) -> SqlResult<()> {
     let taken: Option<u32> = connection
         .prepare_cached(
             "SELECT id FROM databases WHERE id = ?2 OR uuid = ?1 AND dropped IS NULL LIMIT 1",
@@ -122,7 +138,7 @@ fn insert_database(connection: &Connection, csn: Csn, new: &NewDatabase) -> SqlR
     name_database(connection, csn, new.id, &new.name)
 }
 
-fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> SqlResult<()> {
+fn insert_container(connection: &SqlConnection, csn: Csn, new: &NewContainer) -> SqlResult<()> {
     check_open(connection, csn, new.database)?;
     let taken = connection
         .prepare_cached("SELECT 1 FROM containers WHERE database = ?1 AND id = ?2")?
@@ -148,40 +164,53 @@ fn insert_container(connection: &Connection, csn: Csn, new: &NewContainer) -> Sq
     name_container(connection, csn, new.database, new.id, &new.name)
 }
 
-/// Inserts the row of a version without any check.
-pub(crate) fn insert_version_row(connection: &Connection, row: &VersionRow) -> SqlResult<()> {
-    connection
-        .prepare_cached(
-            "INSERT INTO versions (database, container, csn, \
-             header_offset, header_size, header_length, \
-             footer_offset, footer_size, footer_length, annex_offset, annex_size, \
-             record_offset, record_size, class_version, entries, deleted, bytes) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-        )?
-        .execute(params![
-            row.database.0,
-            row.container.0,
-            signed(row.csn.0),
-            signed(row.header.offset),
-            signed(row.header.size),
-            signed(row.header.length),
-            signed(row.footer.offset),
-            signed(row.footer.size),
-            signed(row.footer.length),
-            signed(row.annex.offset),
-            signed(row.annex.size),
-            signed(row.record.offset),
-            signed(row.record.size),
-            row.class_version,
-            signed(row.entries),
-            signed(row.deleted),
-            signed(row.bytes),
-        ])?;
-    Ok(())
+/// Inserts the row of a version without any check. PostgreSQL's table has the version before it as `base`, 0 for none, of
+/// which no two versions may have the same; null for one that was not committed here.
+pub(crate) fn insert_version_row(
+    connection: &SqlConnection,
+    row: &VersionRow,
+    base: Option<Option<Csn>>,
+) -> SqlResult<()> {
+    let values = params![
+        row.database.0,
+        row.container.0,
+        signed(row.csn.0),
+        signed(row.header.offset),
+        signed(row.header.size),
+        signed(row.header.length),
+        signed(row.footer.offset),
+        signed(row.footer.size),
+        signed(row.footer.length),
+        signed(row.annex.offset),
+        signed(row.annex.size),
+        signed(row.record.offset),
+        signed(row.record.size),
+        row.class_version,
+        signed(row.entries),
+        signed(row.deleted),
+        signed(row.bytes),
+        base.map(|base| signed(base.unwrap_or_default().0)),
+    ];
+    match connection.sqlite() {
+        Some(sqlite) => {
+            sqlite.prepare_cached(INSERT_VERSION)?.execute(&values[..values.len() - 1])?;
+            Ok(())
+        }
+        None => connection.prepare_cached(INSERT_VERSION_WITH_BASE)?.execute_with_next(values),
+    }
 }
 
+const INSERT_VERSION: &str = "INSERT INTO versions (database, container, csn, \
+    header_offset, header_size, header_length, footer_offset, footer_size, footer_length, \
+    annex_offset, annex_size, record_offset, record_size, class_version, entries, deleted, bytes) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
+const INSERT_VERSION_WITH_BASE: &str = "INSERT INTO versions (database, container, csn, \
+    header_offset, header_size, header_length, footer_offset, footer_size, footer_length, \
+    annex_offset, annex_size, record_offset, record_size, class_version, entries, deleted, bytes, base) \
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
+
 fn append_link_targets(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     database: DatabaseId,
     container: ContainerId,
@@ -209,7 +238,7 @@ fn append_link_targets(
     Ok(())
 }
 
-fn move_database(connection: &Connection, database: DatabaseId, path: &str) -> SqlResult<()> {
+fn move_database(connection: &SqlConnection, database: DatabaseId, path: &str) -> SqlResult<()> {
     let changed = connection
         .prepare_cached("UPDATE databases SET path = ?2 WHERE id = ?1")?
         .execute(params![database.0, path])?;
@@ -221,7 +250,7 @@ fn move_database(connection: &Connection, database: DatabaseId, path: &str) -> S
 
 /// Refuses a database that is sealed, attached or dropped, or has changed since commit `seen`.
 fn seal_database(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     database: DatabaseId,
     seen: Csn,

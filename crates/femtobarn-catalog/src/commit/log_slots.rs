@@ -14,13 +14,12 @@
 //!    later commit has bytes that may not be durable in their files.
 //! 2. Bytes from a slot never panic.
 
-use rusqlite::{Connection, params};
-
 use super::FileWrite;
+use crate::error::Error;
 use crate::ids::{Csn, DatabaseId};
 use crate::numbers::signed;
 use crate::schema::{FORMAT_WITH_LOG_SLOTS, LOG_SLOTS_TABLES, has_log_slots, raise_format};
-use crate::sql::SqlResult;
+use crate::sql::{SqlConnection, SqlResult, params};
 
 /// Slots of a catalogue.
 pub(crate) const SLOTS: u64 = 512;
@@ -42,10 +41,14 @@ const HEAD_BYTES: usize = 16;
 
 /// Adds the bytes of commit `csn`.
 pub(super) fn insert_writes(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     writes: &[FileWrite],
 ) -> SqlResult<()> {
+    if connection.postgres().is_some() {
+        let what = "a catalogue in PostgreSQL takes no bytes of files; sync them before the commit";
+        return Err(Error::invalid(what).into());
+    }
     let insert = || match encode(writes) {
         Some(bytes) if fill_slot(connection, csn, &bytes)? => Ok(()),
         _ => writes.iter().try_for_each(|write| insert_row(connection, write)),
@@ -62,7 +65,7 @@ pub(super) fn insert_writes(
 }
 
 /// Whether the bytes are in the slot of `csn` now. Not if that is taken.
-fn fill_slot(connection: &Connection, csn: Csn, bytes: &[u8]) -> SqlResult<bool> {
+fn fill_slot(connection: &SqlConnection, csn: Csn, bytes: &[u8]) -> SqlResult<bool> {
     let (slot, csn) = (signed(csn.0 % SLOTS), signed(csn.0));
     let filled = connection
         .prepare_cached(
@@ -80,7 +83,7 @@ fn fill_slot(connection: &Connection, csn: Csn, bytes: &[u8]) -> SqlResult<bool>
 }
 
 /// Forgets the bytes of a database; a slot that has no others is free.
-pub(crate) fn forget_database(connection: &Connection, database: DatabaseId) -> SqlResult<()> {
+pub(crate) fn forget_database(connection: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if !has_log_slots(connection)? {
         return Ok(());
     }
@@ -105,7 +108,7 @@ pub(crate) fn forget_database(connection: &Connection, database: DatabaseId) -> 
     })
 }
 
-fn insert_row(connection: &Connection, write: &FileWrite) -> SqlResult<()> {
+fn insert_row(connection: &SqlConnection, write: &FileWrite) -> SqlResult<()> {
     connection
         .prepare_cached("INSERT INTO logged_writes (database, start, bytes) VALUES (?1, ?2, ?3)")?
         .execute(params![write.database.0, signed(write.offset), write.bytes])?;

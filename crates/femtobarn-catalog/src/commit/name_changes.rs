@@ -1,8 +1,6 @@
 //! The names that a commit gives and ends. Names end before others begin, so that one commit can pass a name from
 //! one database or container to another, or swap two.
 
-use rusqlite::{Connection, OptionalExtension, params};
-
 use super::status::{
     ContainerStatus, check_database_unchanged, check_open, container_path, database_name,
     live_database,
@@ -11,10 +9,10 @@ use super::{Commit, DroppedDatabase};
 use crate::error::Error;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::numbers::signed;
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, SqlConnection, SqlResult, params};
 
 /// Ends the names of all renamed and dropped databases and containers.
-pub(super) fn end_names(connection: &Connection, csn: Csn, commit: &Commit) -> SqlResult<()> {
+pub(super) fn end_names(connection: &SqlConnection, csn: Csn, commit: &Commit) -> SqlResult<()> {
     for (database, seen, _) in &commit.renamed_databases {
         end_database_name(connection, csn, *database, *seen)?;
     }
@@ -34,7 +32,7 @@ pub(super) fn end_names(connection: &Connection, csn: Csn, commit: &Commit) -> S
 }
 
 /// Gives all renamed databases and containers their new names.
-pub(super) fn begin_names(connection: &Connection, csn: Csn, commit: &Commit) -> SqlResult<()> {
+pub(super) fn begin_names(connection: &SqlConnection, csn: Csn, commit: &Commit) -> SqlResult<()> {
     for (database, _, name) in &commit.renamed_databases {
         name_database(connection, csn, *database, name)?;
     }
@@ -46,7 +44,7 @@ pub(super) fn begin_names(connection: &Connection, csn: Csn, commit: &Commit) ->
 
 /// Names a database; refuses a name that another one has.
 pub(super) fn name_database(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     database: DatabaseId,
     name: &str,
@@ -68,7 +66,7 @@ pub(super) fn name_database(
 
 /// Names a container; refuses a name that another container of the database has.
 pub(super) fn name_container(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     database: DatabaseId,
     container: ContainerId,
@@ -97,7 +95,7 @@ fn taken_name(what: &'static str, name: &str, advice: &str) -> Error {
     Error::Exists { what, name: name.to_owned(), advice: advice.to_owned() }
 }
 
-fn drop_database(connection: &Connection, csn: Csn, dropped: &DroppedDatabase) -> SqlResult<()> {
+fn drop_database(connection: &SqlConnection, csn: Csn, dropped: &DroppedDatabase) -> SqlResult<()> {
     live_database(connection, dropped.id)?.check_not_dropped(connection, csn)?;
     check_database_unchanged(connection, csn, dropped.id, dropped.seen)?;
     end_database_name(connection, csn, dropped.id, dropped.seen)?;
@@ -108,7 +106,7 @@ fn drop_database(connection: &Connection, csn: Csn, dropped: &DroppedDatabase) -
 }
 
 fn end_database_name(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     database: DatabaseId,
     seen: Csn,
@@ -126,7 +124,7 @@ fn end_database_name(
 }
 
 fn end_container_name(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     database: DatabaseId,
     container: ContainerId,

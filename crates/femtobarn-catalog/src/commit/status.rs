@@ -3,13 +3,11 @@
 //!
 //! Names are looked up for error messages only, so that a commit does not pay for them.
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
-
 use crate::error::Error;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::numbers::{signed, unsigned};
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, Row, RowResult, SqlConnection, SqlResult, params};
 
 /// The committed state of a container that a commit writes or has read.
 pub(super) struct ContainerStatus {
@@ -21,7 +19,7 @@ pub(super) struct ContainerStatus {
 
 impl ContainerStatus {
     pub(super) fn find(
-        connection: &Connection,
+        connection: &SqlConnection,
         database: DatabaseId,
         container: ContainerId,
     ) -> SqlResult<Self> {
@@ -38,7 +36,7 @@ impl ContainerStatus {
                     database: DatabaseStatus::decode(row)?,
                     container,
                     dropped: row.get(5)?,
-                    head: row.get::<_, Option<i64>>(6)?.map(|csn| Csn(unsigned(csn))),
+                    head: row.get::<Option<i64>>(6)?.map(|csn| Csn(unsigned(csn))),
                 })
             })
             .optional()?;
@@ -49,7 +47,7 @@ impl ContainerStatus {
     /// Refuses a new version after `base` by `csn`, the commit that is being applied.
     pub(super) fn check_writable(
         &self,
-        connection: &Connection,
+        connection: &SqlConnection,
         csn: Csn,
         base: Option<Csn>,
     ) -> SqlResult<()> {
@@ -67,7 +65,7 @@ impl ContainerStatus {
     /// it has read.
     pub(super) fn check_read(
         &self,
-        connection: &Connection,
+        connection: &SqlConnection,
         csn: Csn,
         base: Option<Csn>,
     ) -> SqlResult<()> {
@@ -83,7 +81,7 @@ impl ContainerStatus {
     /// dropped or has a newer version.
     pub(super) fn check_unchanged(
         &self,
-        connection: &Connection,
+        connection: &SqlConnection,
         csn: Csn,
         seen: Csn,
     ) -> SqlResult<()> {
@@ -94,19 +92,19 @@ impl ContainerStatus {
     }
 
     /// The version check: the newest version must be `base`.
-    fn check_base(&self, connection: &Connection, base: Option<Csn>) -> SqlResult<()> {
+    fn check_base(&self, connection: &SqlConnection, base: Option<Csn>) -> SqlResult<()> {
         if self.head == base {
             return Ok(());
         }
         Err(Error::Conflict { container: self.path(connection)?, base, head: self.head }.into())
     }
 
-    fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> SqlResult<()> {
+    fn check_not_dropped(&self, connection: &SqlConnection, csn: Csn) -> SqlResult<()> {
         let Some(dropped) = self.dropped else { return Ok(()) };
         Err(is_dropped(&format!("container {:?}", self.path(connection)?), dropped, csn).into())
     }
 
-    fn path(&self, connection: &Connection) -> SqlResult<String> {
+    fn path(&self, connection: &SqlConnection) -> SqlResult<String> {
         container_path(connection, self.database.id, self.container)
     }
 }
@@ -114,7 +112,7 @@ impl ContainerStatus {
 /// Refuses a database in which, after commit `seen`, a commit other than `csn` created, renamed or dropped a
 /// container, or gave one a version.
 pub(super) fn check_database_unchanged(
-    connection: &Connection,
+    connection: &SqlConnection,
     csn: Csn,
     database: DatabaseId,
     seen: Csn,
@@ -137,12 +135,12 @@ pub(super) fn check_database_unchanged(
     }
     let named = connection
         .prepare_cached(
-            "SELECT container, max(since, coalesce(until, 0)) FROM container_names \
+            "SELECT container, CASE WHEN until > since THEN until ELSE since END FROM container_names \
              WHERE database = ?1 AND (since > ?2 AND since < ?3 OR until > ?2 AND until < ?3) \
              LIMIT 1",
         )?
         .query_row(params![database.0, signed(seen.0), signed(csn.0)], |row| {
-            Ok((ContainerId(row.get(0)?), row.get::<_, i64>(1)?))
+            Ok((ContainerId(row.get(0)?), row.get::<i64>(1)?))
         })
         .optional()?;
     let Some((container, by)) = named else { return Ok(()) };
@@ -152,13 +150,17 @@ pub(super) fn check_database_unchanged(
 }
 
 /// Refuses a database that takes no commits: sealed, attached or dropped.
-pub(super) fn check_open(connection: &Connection, csn: Csn, database: DatabaseId) -> SqlResult<()> {
+pub(super) fn check_open(
+    connection: &SqlConnection,
+    csn: Csn,
+    database: DatabaseId,
+) -> SqlResult<()> {
     live_database(connection, database)?.check_open(connection, csn)
 }
 
 /// The committed state of a database.
 pub(super) fn live_database(
-    connection: &Connection,
+    connection: &SqlConnection,
     database: DatabaseId,
 ) -> SqlResult<DatabaseStatus> {
     let found = connection
@@ -170,7 +172,7 @@ pub(super) fn live_database(
 }
 
 /// The last name of a database, for error messages.
-pub(super) fn database_name(connection: &Connection, database: DatabaseId) -> SqlResult<String> {
+pub(super) fn database_name(connection: &SqlConnection, database: DatabaseId) -> SqlResult<String> {
     let name = connection
         .prepare_cached(
             "SELECT name FROM database_names WHERE database = ?1 ORDER BY since DESC LIMIT 1",
@@ -182,7 +184,7 @@ pub(super) fn database_name(connection: &Connection, database: DatabaseId) -> Sq
 
 /// The last name of a container with that of its database, for error messages.
 pub(super) fn container_path(
-    connection: &Connection,
+    connection: &SqlConnection,
     database: DatabaseId,
     container: ContainerId,
 ) -> SqlResult<String> {
@@ -207,7 +209,7 @@ pub(super) struct DatabaseStatus {
 }
 
 impl DatabaseStatus {
-    fn decode(row: &Row<'_>) -> rusqlite::Result<Self> {
+    fn decode(row: &Row<'_>) -> RowResult<Self> {
         Ok(DatabaseStatus {
             id: DatabaseId(row.get(0)?),
             attached: row.get_ref(1)?.as_str()? == "attached",
@@ -218,7 +220,7 @@ impl DatabaseStatus {
     }
 
     /// An attached database takes changes only from the commit that attaches it.
-    fn check_open(&self, connection: &Connection, csn: Csn) -> SqlResult<()> {
+    fn check_open(&self, connection: &SqlConnection, csn: Csn) -> SqlResult<()> {
         self.check_not_dropped(connection, csn)?;
         if let Some(sealed) = self.sealed {
             let name = database_name(connection, self.id)?;
@@ -239,7 +241,7 @@ impl DatabaseStatus {
         Ok(())
     }
 
-    pub(super) fn check_not_dropped(&self, connection: &Connection, csn: Csn) -> SqlResult<()> {
+    pub(super) fn check_not_dropped(&self, connection: &SqlConnection, csn: Csn) -> SqlResult<()> {
         let Some(dropped) = self.dropped else { return Ok(()) };
         let what = format!("database {:?}", database_name(connection, self.id)?);
         Err(is_dropped(&what, dropped, csn).into())

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::OpenFlags;
 
 use super::LocalCatalogue;
 use super::creation::sync_folder;
@@ -42,6 +42,11 @@ impl LocalCatalogue {
 
     fn copy(&self, path: &Path, target: &str) -> Result<Csn> {
         self.read(|sql| {
+            let sql = sql.sqlite().ok_or_else(|| Error::Unsupported {
+                what: "a catalogue in PostgreSQL is copied by PostgreSQL's own means, such as pg_dump or \
+                       pg_basebackup; copy the folder of the databases after it"
+                    .to_owned(),
+            })?;
             // A query-only connection refuses every write, even to another file.
             sql.pragma_update(None, "query_only", false)?;
             let copied = sql.execute("VACUUM INTO ?1", [target]);
@@ -75,7 +80,7 @@ impl LocalCatalogue {
 /// Gives the copy a write-ahead log, which `VACUUM INTO` leaves out, and returns its newest commit.
 fn finish(path: &Path) -> SqlResult<Csn> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let sql = Connection::open_with_flags(path, flags)?;
+    let sql = rusqlite::Connection::open_with_flags(path, flags)?;
     schema::use_write_ahead_log(&sql)?;
     let csn: i64 =
         sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;

@@ -6,8 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::Row;
-
 use super::LocalCatalogue;
 use super::decode::{commit_row, database_state, number};
 use super::lookup::COMMIT;
@@ -15,6 +13,7 @@ use crate::error::Result;
 use crate::ids::Csn;
 use crate::numbers::signed;
 use crate::rows::{CommitAction, CommitChange, CommitRow, ContainerSummary, GrowthPoint};
+use crate::sql::{Row, RowResult};
 
 /// `?1` is the snapshot.
 const CONTAINERS: &str = "SELECT m.name, \
@@ -33,9 +32,9 @@ const CONTAINERS: &str = "SELECT m.name, \
 const CHANGED_CONTAINERS: &str = "SELECT m.name, n.name, c.class, \
     CASE WHEN ?1 IN (c.dropped, d.dropped) THEN 'dropped' WHEN c.created = ?1 THEN 'created' \
      WHEN n.since = ?1 THEN 'renamed' ELSE 'changed' END, \
-    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 AND d.dropped IS NOT ?1 THEN 0 \
+    CASE WHEN v.csn IS NULL AND c.dropped IS DISTINCT FROM ?1 AND d.dropped IS DISTINCT FROM ?1 THEN 0 \
      ELSE coalesce(v.entries - v.deleted, 0) - coalesce(p.entries - p.deleted, 0) END, \
-    CASE WHEN v.csn IS NULL AND c.dropped IS NOT ?1 AND d.dropped IS NOT ?1 THEN 0 \
+    CASE WHEN v.csn IS NULL AND c.dropped IS DISTINCT FROM ?1 AND d.dropped IS DISTINCT FROM ?1 THEN 0 \
      ELSE coalesce(v.bytes, 0) - coalesce(p.bytes, 0) END \
     FROM containers c JOIN databases d ON d.id = c.database \
     JOIN container_names n ON n.database = c.database AND n.container = c.id AND n.since <= ?1 \
@@ -52,6 +51,9 @@ const CHANGED_DATABASES: &str = "SELECT m.name, '', '', \
     FROM databases d JOIN database_names m ON m.database = d.id AND m.since <= ?1 \
      AND (m.until IS NULL OR m.until > ?1 OR (m.until = ?1 AND d.dropped = ?1)) \
     WHERE m.since = ?1 OR d.dropped = ?1 OR d.sealed = ?1 ORDER BY d.id";
+
+/// Commits that are looked through at a time.
+const COMMITS_AT_ONCE: i64 = 256;
 
 const SETTINGS: &str = "SELECT key, value FROM federation";
 
@@ -94,13 +96,16 @@ impl LocalCatalogue {
                 || row.message.to_lowercase().contains(&text)
                 || format!("{}@{}", row.user, row.host).to_lowercase().contains(&text)
         };
-        self.read(|sql| {
-            let commits = format!("{COMMIT} WHERE csn <= ?1 ORDER BY csn DESC");
-            let mut statement = sql.prepare_cached(&commits)?;
-            let rows = statement.query_map([signed(at.0)], commit_row)?;
-            let found = rows.filter(|row| row.as_ref().map_or(true, has_text)).take(limit);
-            Ok(found.collect::<rusqlite::Result<_>>()?)
-        })
+        let (mut found, mut before) = (vec![], signed(at.0).saturating_add(1));
+        let commits = format!("{COMMIT} WHERE csn < ?1 ORDER BY csn DESC LIMIT ?2");
+        while found.len() < limit {
+            let some = self.all(&commits, [before, COMMITS_AT_ONCE], commit_row)?;
+            let Some(last) = some.last() else { break };
+            before = signed(last.csn.0);
+            found.extend(some.into_iter().filter(has_text));
+        }
+        found.truncate(limit);
+        Ok(found)
     }
 
     /// What a commit did to databases and containers.
@@ -125,7 +130,7 @@ impl LocalCatalogue {
             let mut statement = sql.prepare_cached(SIZES)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                let (size, dropped) = size_row(row)?;
+                let (size, dropped) = size_row(&row)?;
                 growth.add_version(size, dropped);
             }
             Ok(())
@@ -153,13 +158,13 @@ struct SizeRow {
     container: (u32, u32),
 }
 
-fn size_row(row: &Row<'_>) -> rusqlite::Result<(SizeRow, Option<u64>)> {
+fn size_row(row: &Row<'_>) -> RowResult<(SizeRow, Option<u64>)> {
     let size = SizeRow {
         csn: number(row, 0)?,
         sizes: (row.get(1)?, row.get(2)?),
         container: (row.get(3)?, row.get(4)?),
     };
-    Ok((size, row.get::<_, Option<i64>>(5)?.map(crate::numbers::unsigned)))
+    Ok((size, row.get::<Option<i64>>(5)?.map(crate::numbers::unsigned)))
 }
 
 /// What the commits of each span added to the federation, however many versions there are.
@@ -205,7 +210,7 @@ impl GrowthSums {
     }
 }
 
-fn change(row: &Row<'_>) -> rusqlite::Result<CommitChange> {
+fn change(row: &Row<'_>) -> RowResult<CommitChange> {
     let kind: String = row.get(3)?;
     Ok(CommitChange {
         database: row.get(0)?,

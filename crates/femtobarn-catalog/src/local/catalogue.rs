@@ -8,9 +8,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use super::connections::ProcessConnections;
 use super::creation::{self, AllowedContent};
 use super::logged_writes::{self, FileLog};
+use super::process_connections::ProcessConnections;
 use super::role::{Role, role};
 use super::target_names::CatalogueNames;
 use crate::commit::Commit;
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LockTable, LockTarget, SnapshotPins, TargetNames};
 use crate::schema::FederationIdentity;
+use crate::sql::params;
 
 /// The catalogue of a federation whose folder is on this host, or mounted here.
 pub struct LocalCatalogue {
@@ -44,6 +45,17 @@ impl LocalCatalogue {
         Self::open(folder)
     }
 
+    /// Creates a federation in `folder`, as [`create`](Self::create) does, with its catalogue in PostgreSQL, in a schema of
+    /// its own of the database that the URL names.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); [`Error::Invalid`] for a bad URL; [`Error::Unavailable`] if the server does not
+    /// answer; [`Error::Denied`] if it refuses the log-in or a new schema.
+    pub fn create_in_postgres(folder: &Path, name: &str, url: &str) -> Result<Self> {
+        creation::create_in_postgres(folder, name, Uuid::new_v4(), url)?;
+        Self::open(folder)
+    }
+
     /// Creates the catalogue of a lost one anew, in a folder that still has the database files.
     /// [`LocalCatalogue::restore`] fills it.
     ///
@@ -67,7 +79,6 @@ impl LocalCatalogue {
     /// [`Error::Unsupported`] if its format is not known, or if the machine crashed and the files cannot be written
     /// here; [`Error::Io`] or [`Error::Denied`] if it cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
-        creation::check_present(folder)?;
         let folder = std::path::absolute(folder)
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (connections, identity) = ProcessConnections::open(&folder)?;
@@ -103,6 +114,11 @@ impl LocalCatalogue {
     /// The federation's folder, as an absolute path.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// Whether the catalogue is in PostgreSQL.
+    pub fn is_in_postgres(&self) -> bool {
+        self.connections.is_postgres()
     }
 
     /// Whether the catalogue can only be read here, as on a read-only medium and at a follower.
@@ -215,7 +231,7 @@ impl LocalCatalogue {
                 .prepare_cached(
                     "UPDATE sequences SET last = last + ?2 WHERE name = ?1 RETURNING last",
                 )?
-                .query_row(rusqlite::params![sequence, count], |row| row.get(0))?;
+                .query_row(params![sequence, count], |row| row.get(0))?;
             // The largest number stays unused, so that `first + count` cannot overflow.
             if last >= i64::from(u32::MAX) {
                 let what = format!(

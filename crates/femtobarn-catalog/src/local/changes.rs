@@ -1,11 +1,10 @@
 //! What differs between two snapshots, for readers that keep what they know of the earlier one.
 
-use rusqlite::{Row, params};
-
 use super::LocalCatalogue;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::numbers::signed;
+use crate::sql::{Row, params};
 
 /// Each container is looked up once in the versions, whose number does not matter, then.
 const CONTAINERS: &str = "SELECT DISTINCT n.database, n.container FROM container_names n \

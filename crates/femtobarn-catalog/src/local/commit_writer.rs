@@ -7,8 +7,6 @@
 use std::cell::Cell;
 use std::path::Path;
 
-use rusqlite::Connection;
-
 use super::connection::CatalogueConnection;
 use super::log::SharedLog;
 use super::wal_index::{is_next, log_state};
@@ -16,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ids::Csn;
 use crate::locks::{CommitTurns, LogState, RecentChanges, RecentPage, TouchedRows};
 use crate::paths::LOCKS_FOLDER;
-use crate::sql::{SqlFailure, SqlResult};
+use crate::sql::{SqlConnection, SqlFailure, SqlResult};
 
 /// The writing connection of a process.
 pub(super) struct CommitWriter {
@@ -77,7 +75,7 @@ impl CommitWriter {
     /// Runs `change` in the process's turn to commit, frees the turn, and then makes the change durable.
     pub(super) fn run<T>(
         &self,
-        change: impl FnOnce(&Connection) -> SqlResult<T>,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
         effect: impl FnOnce(&T) -> Effect,
     ) -> std::result::Result<Changed<T>, ChangeFailure> {
         let not_committed =
@@ -89,14 +87,15 @@ impl CommitWriter {
         if numbers.is_torn {
             self.log.mend(sql).map_err(not_committed)?;
         }
-        let changes = sql.total_changes();
+        let total_changes = || sql.sqlite().map_or(0, rusqlite::Connection::total_changes);
+        let changes = total_changes();
         let before = Cell::new(None);
         let value = transact(sql, |sql| {
             before.set(log_state(sql));
             change(sql)
         })?;
         // SQLite does not count changes of the schema; the sync of the next commit has them, too.
-        if sql.total_changes() == changes {
+        if total_changes() == changes {
             return Ok(Changed { value, recent: None });
         }
         let recent = self.note_recent(before.get(), || effect(&value));
@@ -137,15 +136,15 @@ impl CommitWriter {
 }
 
 fn transact<T>(
-    sql: &Connection,
-    change: impl FnOnce(&Connection) -> SqlResult<T>,
+    sql: &SqlConnection,
+    change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
 ) -> std::result::Result<T, ChangeFailure> {
     let run = |statement: &str| sql.prepare_cached(statement).and_then(|mut s| s.execute([]));
     let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
-    run("BEGIN IMMEDIATE").map_err(|error| not_committed(error.into()))?;
+    run("BEGIN IMMEDIATE").map_err(not_committed)?;
     let outcome = change(sql).map_err(not_committed).and_then(|value| match run("COMMIT") {
         Ok(_) => Ok(value),
-        Err(error) => Err(ChangeFailure { failure: error.into(), is_in_doubt: true }),
+        Err(failure) => Err(ChangeFailure { failure, is_in_doubt: true }),
     });
     if !sql.is_autocommit() {
         // The first error is the one that matters; the caller notices an open transaction if this fails, too.

@@ -8,17 +8,20 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use nix::unistd::{AccessFlags, access};
+use rusqlite::OpenFlags;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
 
 use super::wal_index::log_state;
 use crate::error::{Error, ErrorKind, Result};
 use crate::locks::LogState;
 use crate::paths::log_path;
-use crate::schema::{self, FORMAT_VERSION, FORMAT_WITH_LOG_SLOTS, FederationIdentity};
-use crate::sql::{AtPath, BUSY_WAIT};
+use crate::schema::{
+    self, FORMAT_VERSION, FORMAT_WITH_LOG_SLOTS, FederationIdentity, POSTGRES_TABLES_VERSION,
+};
+use crate::sql::{AtPath, BUSY_WAIT, PostgresAddress, PostgresConnection, SqlConnection};
 
 /// Pages of the log (of 4 KiB) after which SQLite checkpoints it into the tables. Checkpoints are rarer than with
 /// SQLite's default of 1,000, and the log is at most 16 MiB long.
@@ -29,7 +32,7 @@ const WRITER_CACHE_KIB: i64 = 4096;
 
 /// A connection, and how it was opened.
 pub(super) struct CatalogueConnection {
-    pub(super) sql: Connection,
+    pub(super) sql: SqlConnection,
     immutable: bool,
     /// Whether it reads the log. One that is not immutable does not if the catalogue comes from another program, such
     /// as a shell, and nobody has changed it since.
@@ -47,6 +50,39 @@ impl CatalogueConnection {
         })
     }
 
+    /// Opens a connection to PostgreSQL for look-ups.
+    pub(super) fn open_postgres_reader(
+        path: &Path,
+        address: &Arc<PostgresAddress>,
+    ) -> Result<(Self, FederationIdentity)> {
+        let handle = Self::new_to_postgres(address);
+        let identity = handle.identify(path)?;
+        Ok((handle, identity))
+    }
+
+    /// The first connection to PostgreSQL, which its first statement makes, or fails.
+    pub(super) fn new_to_postgres(address: &Arc<PostgresAddress>) -> Self {
+        let sql = SqlConnection::Postgres(PostgresConnection::new(Arc::clone(address)));
+        CatalogueConnection { sql, immutable: false, has_log: false }
+    }
+
+    /// A connection to PostgreSQL, which its first statement makes, and waits for while the server restarts.
+    pub(super) fn to_postgres(address: &Arc<PostgresAddress>) -> Self {
+        let postgres = PostgresConnection::new(Arc::clone(address));
+        postgres.be_patient();
+        CatalogueConnection {
+            sql: SqlConnection::Postgres(postgres),
+            immutable: false,
+            has_log: false,
+        }
+    }
+
+    /// Makes the connection to PostgreSQL.
+    pub(super) fn connect(&self, path: &Path) -> Result<()> {
+        let connected = self.sql.postgres().map_or(Ok(()), PostgresConnection::connect);
+        connected.map_err(|failure| failure.into_error(path))
+    }
+
     /// Opens a connection for commits. Its COMMIT does not sync the log; [`super::log`] does that.
     pub(super) fn open_writer(path: &Path) -> Result<Self> {
         let sql = open_shared(path)?;
@@ -56,19 +92,26 @@ impl CatalogueConnection {
         sql.pragma_update(None, "cache_size", -WRITER_CACHE_KIB).at(path)?;
         // Checkpoints still sync.
         sql.pragma_update(None, "synchronous", "normal").at(path)?;
-        Ok(CatalogueConnection { sql, immutable: false, has_log: true })
+        Ok(CatalogueConnection { sql: SqlConnection::Sqlite(sql), immutable: false, has_log: true })
     }
 
     /// Disables the checkpoint that closing this connection would run: less of the log may be on the disk than can
     /// be read.
     pub(super) fn disable_checkpoint_on_close(&self) {
         let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        // Cannot fail on an open connection.
-        let _ = self.sql.set_db_config(no_checkpoint, true);
+        if let Some(sqlite) = self.sql.sqlite() {
+            // Cannot fail on an open connection.
+            let _ = sqlite.set_db_config(no_checkpoint, true);
+        }
     }
 
     pub(super) fn is_read_only(&self) -> bool {
-        self.immutable || self.sql.is_readonly(rusqlite::MAIN_DB).unwrap_or(true)
+        match &self.sql {
+            SqlConnection::Sqlite(sqlite) => {
+                self.immutable || sqlite.is_readonly(rusqlite::MAIN_DB).unwrap_or(true)
+            }
+            SqlConnection::Postgres(postgres) => postgres.is_read_only(),
+        }
     }
 
     /// The state of the log, if this connection reads it.
@@ -78,15 +121,18 @@ impl CatalogueConnection {
 
     /// Whether this connection may miss newer commits.
     pub(super) fn is_stale(&self, path: &Path) -> bool {
-        !self.has_log && log_size(path) > 0
+        !self.has_log && self.sql.sqlite().is_some() && log_size(path) > 0
     }
 
     fn open_shared_reader(path: &Path) -> Result<(Self, FederationIdentity)> {
         let sql = open_shared(path)?;
+        let has_log = schema::has_write_ahead_log(&sql);
+        let query_only = sql.pragma_update(None, "query_only", true);
+        let sql = SqlConnection::Sqlite(sql);
         let mut handle = CatalogueConnection { sql, immutable: false, has_log: false };
         let identity = handle.identify(path)?;
-        handle.has_log = schema::has_write_ahead_log(&handle.sql).at(path)?;
-        handle.sql.pragma_update(None, "query_only", true).at(path)?;
+        handle.has_log = has_log.at(path)?;
+        query_only.at(path)?;
         Ok((handle, identity))
     }
 
@@ -104,7 +150,8 @@ impl CatalogueConnection {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_URI
             | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let sql = Connection::open_with_flags(immutable_uri(path), flags).at(path)?;
+        let sql = rusqlite::Connection::open_with_flags(immutable_uri(path), flags).at(path)?;
+        let sql = SqlConnection::Sqlite(sql);
         let handle = CatalogueConnection { sql, immutable: true, has_log: false };
         let identity = handle.identify(path)?;
         Ok((handle, identity))
@@ -130,12 +177,23 @@ impl CatalogueConnection {
                     identity.format
                 ),
             }),
+            Ok(Some(FederationIdentity { tables: Some(version), .. }))
+                if version > POSTGRES_TABLES_VERSION =>
+            {
+                Err(Error::Unsupported {
+                    what: format!(
+                        "the catalogue that {} names has tables of version {version}, and this release \
+                         reads up to version {POSTGRES_TABLES_VERSION}; upgrade femtobarn",
+                        path.display()
+                    ),
+                })
+            }
             Ok(Some(identity)) => Ok(identity),
             Ok(None) => Err(Error::corrupt(
                 path,
                 "its federation table lacks the UUID, the name or the format",
             )),
-            Err(Error::Internal { .. }) => {
+            Err(Error::Internal { .. }) if self.sql.sqlite().is_some() => {
                 Err(Error::corrupt(path, "it is an SQLite database, but not a catalogue"))
             }
             Err(error) => Err(error),
@@ -144,10 +202,10 @@ impl CatalogueConnection {
 }
 
 /// Opens for reading and writing; SQLite falls back to reading by itself.
-fn open_shared(path: &Path) -> Result<Connection> {
+fn open_shared(path: &Path) -> Result<rusqlite::Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = || -> rusqlite::Result<Connection> {
-        let sql = Connection::open_with_flags(path, flags)?;
+    let open = || -> rusqlite::Result<rusqlite::Connection> {
+        let sql = rusqlite::Connection::open_with_flags(path, flags)?;
         sql.busy_timeout(BUSY_WAIT)?;
         sql.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
         // Otherwise SQLite parses a cached statement again for each new parameter value.

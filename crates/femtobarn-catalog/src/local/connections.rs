@@ -7,20 +7,18 @@
 //! 4. Nothing else in this process opens the catalogue's file or its shared memory: by the rules of POSIX, closing
 //!    it would free the locks that SQLite holds on it.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use rusqlite::Connection;
 
+use super::catalogue_place::CataloguePlace;
 use super::commit_queue::CommitQueue;
 use super::commit_writer::{ChangeFailure, Changed, CommitWriter, Effect};
 use super::connection::CatalogueConnection;
 use super::known_rows::{self, KnownRows};
 use super::log::SharedLog;
+use super::postgres_writer::{PostgresWriter, apply_in_savepoint};
 use super::role;
 use super::wal_index::log_state;
 use crate::commit::{self, Commit};
@@ -28,59 +26,20 @@ use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::Csn;
 use crate::locks::{LogState, RecentChanges};
-use crate::paths::{CATALOGUE_FILE, LOCKS_FOLDER};
+use crate::paths::LOCKS_FOLDER;
 use crate::schema::FederationIdentity;
-use crate::sql::{AtPath, SqlResult};
+use crate::sql::{AtPath, SqlConnection, SqlResult};
 
 /// Idle reader connections that the pool keeps.
 const READERS_MAX: usize = 8;
 
-/// The connections of the current process, opened anew after a fork.
-pub(super) struct ProcessConnections {
-    folder: PathBuf,
-    read_only: bool,
-    current: Mutex<Arc<Connections>>,
-}
-
-impl ProcessConnections {
-    pub(super) fn open(folder: &Path) -> Result<(Self, FederationIdentity)> {
-        let connections = Connections::new(folder)?;
-        let (reader, identity) = CatalogueConnection::open_reader(&connections.path)?;
-        let read_only = reader.is_read_only();
-        connections.keep(reader);
-        let current = Mutex::new(Arc::new(connections));
-        Ok((ProcessConnections { folder: folder.to_owned(), read_only, current }, identity))
-    }
-
-    pub(super) fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    pub(super) fn current(&self) -> Result<Arc<Connections>> {
-        let mut current = self.current.lock();
-        if current.pid != host::process_id() {
-            let inherited =
-                std::mem::replace(&mut *current, Arc::new(Connections::new(&self.folder)?));
-            inherited.leave_to_parent();
-        }
-        Ok(Arc::clone(&current))
-    }
-
-    pub(super) fn disconnect(&self) {
-        let current = self.current.lock();
-        if current.pid == host::process_id() {
-            current.disconnect();
-        }
-    }
-}
-
 /// The connections that one process opened.
 pub(super) struct Connections {
-    path: PathBuf,
+    place: CataloguePlace,
     pid: u32,
     inode: (u64, u64),
     readers: Mutex<Vec<CatalogueConnection>>,
-    writer: Mutex<Option<CommitWriter>>,
+    writer: Mutex<Option<Writer>>,
     /// The log as readers use it, who do not wait for the writer of this process.
     readers_log: Mutex<Option<SharedLog>>,
     queue: CommitQueue,
@@ -92,12 +51,18 @@ pub(super) struct Connections {
     are_others_committing: AtomicBool,
 }
 
+/// The connection that changes the catalogue.
+enum Writer {
+    Sqlite(CommitWriter),
+    Postgres(PostgresWriter),
+}
+
 impl Connections {
-    fn new(folder: &Path) -> Result<Self> {
-        let path = folder.join(CATALOGUE_FILE);
-        let inode = inode(&path).map_err(|error| Error::io("cannot look at", &path, error))?;
+    pub(super) fn new(place: CataloguePlace) -> Result<Self> {
+        let inode = place.inode();
+        let inode = inode.map_err(|error| Error::io("cannot look at", &place.path, error))?;
         Ok(Connections {
-            path,
+            place,
             pid: host::process_id(),
             inode,
             readers: Mutex::default(),
@@ -111,11 +76,19 @@ impl Connections {
         })
     }
 
+    /// The process that opened them.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Runs a look-up. It sees a consistent catalogue only within one statement.
-    pub(super) fn read<T>(&self, look_up: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+    pub(super) fn read<T>(
+        &self,
+        look_up: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
         self.check_in_place()?;
         let reader = self.reader()?;
-        let found = look_up(&reader.sql).at(&self.path);
+        let found = look_up(&reader.sql).at(&self.place.path);
         self.keep(reader);
         found
     }
@@ -160,7 +133,7 @@ impl Connections {
     fn recent(&self) -> Option<Arc<RecentChanges>> {
         let mut recent = self.recent.lock();
         if recent.is_none() {
-            let locks = self.path.with_file_name(LOCKS_FOLDER);
+            let locks = self.place.path.with_file_name(LOCKS_FOLDER);
             *recent = RecentChanges::open_if_there(&locks).map(Arc::new);
         }
         recent.clone()
@@ -175,7 +148,10 @@ impl Connections {
     }
 
     /// Runs a change of the catalogue's users in a transaction of its own; it is durable when this returns.
-    pub(super) fn write<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+    pub(super) fn write<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
         self.write_as_anyone(|sql| {
             role::check_leader(sql)?;
             change(sql)
@@ -185,7 +161,7 @@ impl Connections {
     /// As [`write`](Self::write), for what a follower receives from its leader.
     pub(super) fn write_as_follower<T>(
         &self,
-        change: impl FnOnce(&Connection) -> SqlResult<T>,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
         self.write_as_anyone(|sql| {
             role::check_follower(sql)?;
@@ -196,7 +172,7 @@ impl Connections {
     /// As [`write`](Self::write), whoever may change the catalogue.
     pub(super) fn write_as_anyone<T>(
         &self,
-        change: impl FnOnce(&Connection) -> SqlResult<T>,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
         let changed = self.run(change, Effect::unknown, |failed| self.record_failure(failed))?;
         Ok(changed.value)
@@ -205,7 +181,7 @@ impl Connections {
     /// As [`write_as_anyone`](Self::write_as_anyone), for rows that no process keeps.
     pub(super) fn write_aside<T>(
         &self,
-        it: impl FnOnce(&Connection) -> SqlResult<T>,
+        it: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<()> {
         self.run(it, Effect::none, |failed| self.record_failure(failed)).map(drop)
     }
@@ -214,14 +190,14 @@ impl Connections {
     /// it is one of the schema, the next commit makes it durable.
     pub(super) fn write_optional(
         &self,
-        change: impl FnOnce(&Connection) -> SqlResult<()>,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<()>,
     ) -> Result<()> {
-        self.run(change, Effect::unknown, |failed| failed.failure.at(&self.path)).map(drop)
+        self.run(change, Effect::unknown, |failed| failed.failure.at(&self.place.path)).map(drop)
     }
 
     fn run<T>(
         &self,
-        change: impl FnOnce(&Connection) -> SqlResult<T>,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
         effect: impl FnOnce(&T) -> Effect,
         refused: impl FnOnce(ChangeFailure) -> Error,
     ) -> Result<Changed<T>> {
@@ -230,6 +206,10 @@ impl Connections {
         let writer = match &mut *slot {
             Some(writer) => writer,
             empty => empty.insert(self.open_writer()?),
+        };
+        let writer = match writer {
+            Writer::Sqlite(writer) => writer,
+            Writer::Postgres(writer) => return writer.run(change).map_err(refused),
         };
         let result = writer.run(change, effect).map_err(refused);
         self.are_others_committing.store(writer.has_waited(), Ordering::Relaxed);
@@ -245,10 +225,15 @@ impl Connections {
 
     /// Waits until everything that look-ups have returned so far is durable. On a read-only medium there is no log
     /// that this process could sync, and this does nothing.
+    ///
+    /// PostgreSQL shows nothing that is not.
     pub(super) fn wait_durable(&self) {
+        if self.place.postgres.is_some() {
+            return;
+        }
         let mut log = self.readers_log.lock();
         if log.is_none() {
-            *log = SharedLog::open(&self.path).ok();
+            *log = SharedLog::open(&self.place.path).ok();
         }
         if let Some(log) = &*log {
             log.wait_durable();
@@ -274,13 +259,18 @@ impl Connections {
     }
 
     fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
+        if self.place.postgres.is_some() {
+            let published = self.publish_to_postgres(group);
+            return published.unwrap_or_else(|error| vec![Err(error); group.len()]);
+        }
         let applied = self.run(
             |sql| {
                 self.check_leader(sql)?;
                 match group {
                     [one] => Ok(vec![Ok(commit::apply(sql, one, self.is_checked(sql, one))?)]),
                     several => {
-                        several.iter().map(|each| self.apply_in_savepoint(sql, each)).collect()
+                        let apply = |each| apply_in_savepoint(sql, &self.place.path, each);
+                        several.iter().map(apply).collect()
                     }
                 }
             },
@@ -300,7 +290,7 @@ impl Connections {
     }
 
     /// As [`role::check_leader`], in the transaction that is open on `sql`.
-    fn check_leader(&self, sql: &Connection) -> SqlResult<()> {
+    fn check_leader(&self, sql: &SqlConnection) -> SqlResult<()> {
         let state = log_state(sql);
         if self.with_known(state, |known| known.leads()) != Some(true) {
             role::check_leader(sql)?;
@@ -310,34 +300,43 @@ impl Connections {
     }
 
     /// Whether the rows that this process knows admit the commit, in the transaction that is open on `sql`.
-    fn is_checked(&self, sql: &Connection, commit: &Commit) -> bool {
+    fn is_checked(&self, sql: &SqlConnection, commit: &Commit) -> bool {
         self.with_known(log_state(sql), |known| known.admits(commit)) == Some(true)
     }
 
-    fn apply_in_savepoint(&self, sql: &Connection, commit: &Commit) -> SqlResult<Result<Csn>> {
-        sql.prepare_cached("SAVEPOINT one")?.execute([])?;
-        let applied = commit::apply(sql, commit, false);
-        if applied.is_err() {
-            if sql.is_autocommit() {
-                // SQLite has rolled back the whole transaction, as it does when the disk is full.
-                return applied.map(Ok);
-            }
-            sql.prepare_cached("ROLLBACK TO one")?.execute([])?;
+    fn publish_to_postgres(&self, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
+        let mut slot = self.writer.lock();
+        self.check_writable()?;
+        let writer = match &mut *slot {
+            Some(writer) => writer,
+            empty => empty.insert(self.open_writer()?),
+        };
+        match writer {
+            Writer::Postgres(writer) => writer.publish(&self.place.path, group),
+            Writer::Sqlite(_) => Err(Error::internal("the writer is not PostgreSQL's")),
         }
-        sql.prepare_cached("RELEASE one")?.execute([])?;
-        Ok(applied.at(&self.path))
     }
 
     fn reader(&self) -> Result<CatalogueConnection> {
         while let Some(reader) = self.readers.lock().pop() {
-            if !reader.is_stale(&self.path) {
+            if !reader.is_stale(&self.place.path) {
                 return Ok(reader);
             }
         }
-        Ok(CatalogueConnection::open_reader(&self.path)?.0)
+        match &self.place.postgres {
+            None => Ok(self.open_reader()?.0),
+            Some(address) => Ok(CatalogueConnection::to_postgres(address)),
+        }
     }
 
-    fn keep(&self, reader: CatalogueConnection) {
+    pub(super) fn open_reader(&self) -> Result<(CatalogueConnection, FederationIdentity)> {
+        match &self.place.postgres {
+            None => CatalogueConnection::open_reader(&self.place.path),
+            Some(address) => CatalogueConnection::open_postgres_reader(&self.place.path, address),
+        }
+    }
+
+    pub(super) fn keep(&self, reader: CatalogueConnection) {
         if self.failed.load(Ordering::Acquire) {
             reader.disable_checkpoint_on_close();
         }
@@ -351,20 +350,24 @@ impl Connections {
         self.are_others_committing.load(Ordering::Relaxed)
     }
 
-    fn open_writer(&self) -> Result<CommitWriter> {
+    fn open_writer(&self) -> Result<Writer> {
         let reader = self.reader()?;
+        reader.connect(&self.place.path)?;
         let read_only = reader.is_read_only();
+        if !read_only && self.place.postgres.is_some() {
+            return Ok(Writer::Postgres(PostgresWriter { connection: reader }));
+        }
         self.keep(reader);
         if read_only {
             return Err(Error::denied(format!(
                 "catalogue {} is read-only here; nothing was committed",
-                self.path.display()
+                self.place.path.display()
             )));
         }
-        let writer = CommitWriter::open(&self.path)?;
+        let writer = CommitWriter::open(&self.place.path)?;
         // The log's entry in the folder is new. SQLite syncs the folder, too, but ignores a failure.
-        sync_folder(&self.path)?;
-        Ok(writer)
+        self.place.sync_folder()?;
+        Ok(Writer::Sqlite(writer))
     }
 
     fn check_writable(&self) -> Result<()> {
@@ -377,35 +380,36 @@ impl Connections {
             return Err(Error::closed(format!(
                 "an earlier commit to catalogue {} failed in the operating system; \
                  open the federation again and check which transactions it has",
-                self.path.display()
+                self.place.path.display()
             )));
         }
         Ok(())
     }
 
     fn check_in_place(&self) -> Result<()> {
-        match inode(&self.path) {
+        match self.place.inode() {
             Ok(found) if found == self.inode => Ok(()),
             Ok(_) => Err(self.gone("was replaced by another file")),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err(self.gone("was deleted"))
             }
-            Err(error) => Err(Error::io("cannot look at", &self.path, error)),
+            Err(error) => Err(Error::io("cannot look at", &self.place.path, error)),
         }
     }
 
     fn gone(&self, what: &str) -> Error {
         Error::closed(format!(
             "catalogue {} {what} while it was open; put it back, or open the federation again",
-            self.path.display()
+            self.place.path.display()
         ))
     }
 
     /// Refuses all later commits if this one may be on the disk: its COMMIT or its sync failed in the operating
     /// system.
     fn record_failure(&self, failed: ChangeFailure) -> Error {
-        match failed.failure.at(&self.path) {
-            Error::Io { what, source } if failed.is_in_doubt => {
+        let ChangeFailure { failure, is_in_doubt } = failed;
+        match failure.at(&self.place.path) {
+            Error::Io { what, source } if is_in_doubt => {
                 self.failed.store(true, Ordering::Release);
                 self.readers
                     .lock()
@@ -414,11 +418,14 @@ impl Connections {
                 let what = format!("whether the commit is durable is not known, {what}");
                 Error::Io { what, source }
             }
+            Error::Unavailable { what } if is_in_doubt => Error::Unavailable {
+                what: format!("whether the change was made is not known, {what}"),
+            },
             error => error,
         }
     }
 
-    fn disconnect(&self) {
+    pub(super) fn disconnect(&self) {
         *self.readers_log.lock() = None;
         self.readers.lock().clear();
         *self.writer.lock() = None;
@@ -426,7 +433,7 @@ impl Connections {
 
     /// In a forked child: closes the inherited connections that were idle. Those that another thread of the parent
     /// was using stay locked for ever, because that thread does not exist in the child.
-    fn leave_to_parent(self: Arc<Self>) {
+    pub(super) fn leave_to_parent(self: Arc<Self>) {
         if let Some(mut readers) = self.readers.try_lock() {
             readers.clear();
         }
@@ -435,16 +442,4 @@ impl Connections {
         }
         std::mem::forget(self);
     }
-}
-
-/// Makes the entries of a file's folder durable.
-fn sync_folder(path: &Path) -> Result<()> {
-    let folder = path.parent().unwrap_or(path);
-    let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| Error::io("cannot sync the folder", folder, error))
-}
-
-fn inode(path: &Path) -> std::io::Result<(u64, u64)> {
-    let metadata = fs::metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
 }

@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -23,7 +22,7 @@ use crate::rows::{
     ClassRow, CommitRow, ContainerRecord, DatabaseRecord, DatabaseState, NameRow, Retention,
     TagRow, VersionRow,
 };
-use crate::sql::{SqlFailure, SqlResult};
+use crate::sql::{SqlConnection, SqlFailure, SqlResult, params};
 
 /// All rows of a catalogue but the free ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,12 +63,7 @@ pub struct LinkTargets {
 impl LocalCatalogue {
     /// All rows, as of one moment.
     pub fn contents(&self) -> Result<Contents> {
-        self.read(|sql| {
-            sql.execute_batch("BEGIN")?;
-            let contents = read(sql);
-            sql.execute_batch("ROLLBACK")?;
-            contents
-        })
+        self.read(|sql| sql.in_one_state(read))
     }
 
     /// Inserts rows with the numbers that they have, all or none. Later ids follow the largest of them.
@@ -91,19 +85,18 @@ impl LocalCatalogue {
 
 /// A violated constraint is a mistake in the rows, not a bug.
 fn inconsistent(failure: SqlFailure) -> SqlFailure {
-    match failure {
-        SqlFailure::Sqlite(error)
-            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation) =>
-        {
-            let what =
-                format!("these rows contradict each other, or rows of the catalogue: {error}");
-            SqlFailure::Refused(Error::invalid(what))
-        }
-        other => other,
+    if !failure.is_constraint() {
+        return failure;
     }
+    let why = match &failure {
+        SqlFailure::Sqlite(error) => format!(": {error}"),
+        _ => String::new(),
+    };
+    let what = format!("these rows contradict each other, or rows of the catalogue{why}");
+    SqlFailure::Refused(Error::invalid(what))
 }
 
-fn read(sql: &Connection) -> SqlResult<Contents> {
+fn read(sql: &SqlConnection) -> SqlResult<Contents> {
     let databases = survey::databases(sql)?;
     let mut containers = Vec::new();
     for record in &databases {
@@ -135,7 +128,7 @@ fn read(sql: &Connection) -> SqlResult<Contents> {
     })
 }
 
-fn write(sql: &Connection, contents: &Contents) -> SqlResult<()> {
+fn write(sql: &SqlConnection, contents: &Contents) -> SqlResult<()> {
     write_commits(sql, &contents.commits)?;
     for (class, created) in &contents.classes {
         sql.prepare_cached(
@@ -150,7 +143,7 @@ fn write(sql: &Connection, contents: &Contents) -> SqlResult<()> {
     }
     contents.databases.iter().try_for_each(|record| write_database(sql, record))?;
     contents.containers.iter().try_for_each(|record| write_container(sql, record))?;
-    contents.versions.iter().try_for_each(|row| insert_version_row(sql, row))?;
+    contents.versions.iter().try_for_each(|row| insert_version_row(sql, row, None))?;
     contents.link_targets.iter().try_for_each(|list| write_link_targets(sql, list))?;
     for tag in &contents.tags {
         sql.prepare_cached(
@@ -177,7 +170,7 @@ fn write(sql: &Connection, contents: &Contents) -> SqlResult<()> {
 }
 
 /// Inserts commits with times that never go back, because snapshots are found by time.
-fn write_commits(sql: &Connection, commits: &[CommitRow]) -> SqlResult<()> {
+fn write_commits(sql: &SqlConnection, commits: &[CommitRow]) -> SqlResult<()> {
     let mut commits: Vec<_> = commits.iter().collect();
     commits.sort_by_key(|row| row.csn);
     let mut time_us = i64::MIN;
@@ -200,7 +193,7 @@ fn write_commits(sql: &Connection, commits: &[CommitRow]) -> SqlResult<()> {
     Ok(())
 }
 
-fn write_database(sql: &Connection, record: &DatabaseRecord) -> SqlResult<()> {
+fn write_database(sql: &SqlConnection, record: &DatabaseRecord) -> SqlResult<()> {
     let row = &record.row;
     // The table has the sealing commit instead of the state `sealed`.
     let state = match row.state {
@@ -241,7 +234,7 @@ fn write_database(sql: &Connection, record: &DatabaseRecord) -> SqlResult<()> {
     Ok(())
 }
 
-fn write_container(sql: &Connection, record: &ContainerRecord) -> SqlResult<()> {
+fn write_container(sql: &SqlConnection, record: &ContainerRecord) -> SqlResult<()> {
     let row = &record.row;
     sql.prepare_cached(
         "INSERT INTO containers (database, id, class, class_version, options, created, dropped) \
@@ -280,7 +273,7 @@ fn names_of(names: &[NameRow], only: &str, created: Csn, dropped: Option<Csn>) -
     }
 }
 
-fn write_link_targets(sql: &Connection, list: &LinkTargets) -> SqlResult<()> {
+fn write_link_targets(sql: &SqlConnection, list: &LinkTargets) -> SqlResult<()> {
     for (position, (target, csn)) in (0_i64..).zip(&list.targets) {
         sql.prepare_cached(
             "INSERT INTO link_targets (database, container, position, target, csn) \
@@ -298,7 +291,7 @@ fn write_link_targets(sql: &Connection, list: &LinkTargets) -> SqlResult<()> {
 }
 
 /// Containers of attached files keep the ids of another federation, which do not count.
-fn continue_sequences(sql: &Connection, contents: &Contents) -> SqlResult<()> {
+fn continue_sequences(sql: &SqlConnection, contents: &Contents) -> SqlResult<()> {
     let attached: HashMap<DatabaseId, bool> = contents
         .databases
         .iter()
@@ -308,7 +301,7 @@ fn continue_sequences(sql: &Connection, contents: &Contents) -> SqlResult<()> {
     let own = own.filter(|row| attached.get(&row.database) == Some(&false));
     let database = contents.databases.iter().map(|record| record.row.id.0).max();
     for (name, last) in [("database", database), ("container", own.map(|row| row.id.0).max())] {
-        sql.prepare_cached("UPDATE sequences SET last = max(last, ?2) WHERE name = ?1")?
+        sql.prepare_cached("UPDATE sequences SET last = ?2 WHERE name = ?1 AND last < ?2")?
             .execute(params![name, last.unwrap_or(0)])?;
     }
     Ok(())

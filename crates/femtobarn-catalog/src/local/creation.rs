@@ -1,20 +1,29 @@
-//! Creation of a federation's folder, and the check that a folder is one.
+//! Creation of a federation's folder.
 //!
-//! The catalogue is built as a draft under a temporary name and hard-linked into place when it is complete.
+//! The catalogue is built as a draft under a temporary name and hard-linked into place when it is complete. In PostgreSQL, the
+//! tables are made in one transaction, and then the file is linked into place that names them.
 //!
 //! 1. Of two processes that create the same federation one succeeds. On a file system without hard links the draft is
 //!    renamed, and for a moment both may succeed.
-//! 2. A crash leaves no incomplete catalogue. It may leave drafts and empty folders, which a later creation accepts.
+//! 2. A crash leaves no incomplete catalogue. It may leave drafts and empty folders, which a later creation accepts, and in
+//!    PostgreSQL a schema that nothing names.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::catalogue_place::{address_file, schema_of};
+use super::connection::CatalogueConnection;
+use super::postgres_writer::PostgresWriter;
 use crate::error::{Error, Result};
-use crate::paths::{CATALOGUE_FILE, DATABASES_FOLDER, LOCKS_FOLDER, log_path};
-use crate::sql::{AtPath, SqlResult};
+use crate::paths::{
+    CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, DATABASES_FOLDER, LOCKS_FOLDER, log_path,
+};
+use crate::sql::{AtPath, PostgresAddress, SqlResult};
 use crate::{names, schema};
 
 /// What a folder may hold before a federation is created in it, beside the remains of an interrupted creation.
@@ -31,42 +40,60 @@ pub(super) enum AllowedContent {
 /// # Errors
 /// [`Error::Exists`] if the folder holds more; [`Error::Invalid`] for a bad name.
 pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, allowed: AllowedContent) -> Result<()> {
-    names::check("federation", name)?;
-    let folder = &std::path::absolute(folder)
-        .map_err(|error| Error::io("cannot find the folder", folder, error))?;
-    fs::create_dir_all(folder).map_err(|e| Error::io("cannot create the folder", folder, e))?;
-    check_content(folder, allowed)?;
-    for sub in [LOCKS_FOLDER, DATABASES_FOLDER] {
-        let path = folder.join(sub);
-        fs::create_dir_all(&path).map_err(|e| Error::io("cannot create the folder", &path, e))?;
-    }
-    let draft = folder.join(draft_prefix() + &Uuid::new_v4().to_string());
-    let published = write_draft(&draft, name, uuid).and_then(|()| publish(&draft, folder));
+    let folder = &prepare(folder, name, allowed)?;
+    let draft = draft_in(folder);
+    let written = write_draft(&draft, name, uuid);
+    let published = written.and_then(|()| publish(&draft, folder, CATALOGUE_FILE));
     remove_draft(&draft);
     published
 }
 
-/// Checks that a folder holds a catalogue.
+/// Creates a federation in an empty folder, with its catalogue in PostgreSQL.
 ///
 /// # Errors
-/// [`Error::NoFederation`] with what is missing.
-pub(super) fn check_present(folder: &Path) -> Result<()> {
-    let path = folder.join(CATALOGUE_FILE);
-    let reason = match fs::metadata(&path) {
-        Ok(metadata) if metadata.is_file() => return Ok(()),
-        Ok(_) => format!("{CATALOGUE_FILE} is not a file"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.is_dir() => {
-            format!("the folder holds no {CATALOGUE_FILE}; check the path, or create a federation")
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            "the folder does not exist; check the path, or create a federation".to_owned()
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            "this is a file, and a federation is a folder; check the path".to_owned()
-        }
-        Err(error) => return Err(Error::io("cannot look at", &path, error)),
+/// As [`create`], and those of the server.
+pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &str) -> Result<()> {
+    let schema = schema_of(uuid);
+    let address = Arc::new(PostgresAddress::parse(url, &schema)?);
+    let folder = &prepare(folder, name, AllowedContent::Nothing)?;
+    let named = folder.join(CATALOGUE_ADDRESS_FILE);
+    let connection = CatalogueConnection::new_to_postgres(&address);
+    let writer = PostgresWriter { connection };
+    let made = writer.run(|sql| schema::create_in_postgres(sql, &schema, name, uuid));
+    made.map_err(|failed| failed.failure.at(&named))?;
+    let draft = draft_in(folder);
+    // A password is for the eyes of its owner.
+    let mode = if address.has_password() { 0o600 } else { 0o644 };
+    let write = || -> io::Result<()> {
+        let mut file = File::options().write(true).create_new(true).mode(mode).open(&draft)?;
+        file.write_all(address_file(url, &schema).as_bytes())?;
+        file.sync_all()
     };
-    Err(Error::NoFederation { folder: folder.to_owned(), reason })
+    let written = write().map_err(|error| Error::io("cannot write", &draft, error));
+    let published = written.and_then(|()| publish(&draft, folder, CATALOGUE_ADDRESS_FILE));
+    remove_draft(&draft);
+    published.inspect_err(|_| {
+        // Nothing names the schema. If it cannot be dropped, it does no harm.
+        drop(writer.run(|sql| sql.execute_batch(&format!("DROP SCHEMA \"{schema}\" CASCADE"))));
+    })
+}
+
+/// Makes the folders of a federation; its absolute path.
+fn prepare(folder: &Path, name: &str, allowed: AllowedContent) -> Result<PathBuf> {
+    names::check("federation", name)?;
+    let folder = std::path::absolute(folder)
+        .map_err(|error| Error::io("cannot find the folder", folder, error))?;
+    fs::create_dir_all(&folder).map_err(|e| Error::io("cannot create the folder", &folder, e))?;
+    check_content(&folder, allowed)?;
+    for sub in [LOCKS_FOLDER, DATABASES_FOLDER] {
+        let path = folder.join(sub);
+        fs::create_dir_all(&path).map_err(|e| Error::io("cannot create the folder", &path, e))?;
+    }
+    Ok(folder)
+}
+
+fn draft_in(folder: &Path) -> PathBuf {
+    folder.join(draft_prefix() + &Uuid::new_v4().to_string())
 }
 
 /// Refuses a folder that holds more than is `allowed`: a folder with databases and no catalogue must be rebuilt, not
@@ -76,7 +103,7 @@ fn check_content(folder: &Path, allowed: AllowedContent) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let file_name = entry.map_err(cannot)?.file_name();
         let file_name = file_name.to_string_lossy();
-        if file_name == CATALOGUE_FILE {
+        if file_name == CATALOGUE_FILE || file_name == CATALOGUE_ADDRESS_FILE {
             return Err(federation_exists(folder));
         }
         // SQLite would read a log without its catalogue as that of the new one.
@@ -130,8 +157,8 @@ fn write_draft(draft: &Path, name: &str, uuid: Uuid) -> Result<()> {
     written().at(draft)
 }
 
-fn publish(draft: &Path, folder: &Path) -> Result<()> {
-    let path = folder.join(CATALOGUE_FILE);
+fn publish(draft: &Path, folder: &Path, name: &str) -> Result<()> {
+    let path = folder.join(name);
     match fs::hard_link(draft, &path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

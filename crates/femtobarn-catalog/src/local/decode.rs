@@ -1,7 +1,5 @@
 //! Decodes the rows of SQL queries.
 
-use rusqlite::Row;
-use rusqlite::types::FromSql;
 use uuid::Uuid;
 
 use crate::ids::{ContainerId, Csn, DatabaseId};
@@ -10,8 +8,9 @@ use crate::rows::{
     BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, DatabaseState, EnvelopeRange,
     VersionRow,
 };
+use crate::sql::{FromSql, Row, RowResult};
 
-pub(super) fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
+pub(super) fn database_row(row: &Row<'_>) -> RowResult<DatabaseRow> {
     Ok(DatabaseRow {
         id: DatabaseId(row.get(0)?),
         uuid: uuid(row, 1)?,
@@ -23,20 +22,20 @@ pub(super) fn database_row(row: &Row<'_>) -> rusqlite::Result<DatabaseRow> {
     })
 }
 
-pub(super) fn database_state(row: &Row<'_>, column: usize) -> rusqlite::Result<DatabaseState> {
-    Ok(match row.get::<_, String>(column)?.as_str() {
+pub(super) fn database_state(row: &Row<'_>, column: usize) -> RowResult<DatabaseState> {
+    Ok(match row.get::<String>(column)?.as_str() {
         "sealed" => DatabaseState::Sealed,
         "attached" => DatabaseState::Attached,
         _ => DatabaseState::Open,
     })
 }
 
-pub(super) fn container_row(row: &Row<'_>) -> rusqlite::Result<ContainerRow> {
+pub(super) fn container_row(row: &Row<'_>) -> RowResult<ContainerRow> {
     container_at(row, 0)
 }
 
 /// Decodes a container from the columns that begin at `first`.
-pub(super) fn container_at(row: &Row<'_>, first: usize) -> rusqlite::Result<ContainerRow> {
+pub(super) fn container_at(row: &Row<'_>, first: usize) -> RowResult<ContainerRow> {
     Ok(ContainerRow {
         database: DatabaseId(row.get(first)?),
         id: ContainerId(row.get(first + 1)?),
@@ -48,12 +47,12 @@ pub(super) fn container_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Cont
     })
 }
 
-pub(super) fn version_row(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
+pub(super) fn version_row(row: &Row<'_>) -> RowResult<VersionRow> {
     version_at(row, 0)
 }
 
 /// Decodes a version from the columns that begin at `first`.
-pub(super) fn version_at(row: &Row<'_>, first: usize) -> rusqlite::Result<VersionRow> {
+pub(super) fn version_at(row: &Row<'_>, first: usize) -> RowResult<VersionRow> {
     Ok(VersionRow {
         database: DatabaseId(row.get(first)?),
         container: ContainerId(row.get(first + 1)?),
@@ -69,7 +68,7 @@ pub(super) fn version_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Versio
     })
 }
 
-fn envelope_range(row: &Row<'_>, first: usize) -> rusqlite::Result<EnvelopeRange> {
+fn envelope_range(row: &Row<'_>, first: usize) -> RowResult<EnvelopeRange> {
     Ok(EnvelopeRange {
         offset: number(row, first)?,
         size: number(row, first + 1)?,
@@ -77,15 +76,15 @@ fn envelope_range(row: &Row<'_>, first: usize) -> rusqlite::Result<EnvelopeRange
     })
 }
 
-fn blob_range(row: &Row<'_>, first: usize) -> rusqlite::Result<BlobRange> {
+fn blob_range(row: &Row<'_>, first: usize) -> RowResult<BlobRange> {
     Ok(BlobRange { offset: number(row, first)?, size: number(row, first + 1)? })
 }
 
-pub(super) fn class_row(row: &Row<'_>) -> rusqlite::Result<ClassRow> {
+pub(super) fn class_row(row: &Row<'_>) -> RowResult<ClassRow> {
     Ok(ClassRow { name: row.get(0)?, version: row.get(1)?, definition: row.get(2)? })
 }
 
-pub(super) fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
+pub(super) fn commit_row(row: &Row<'_>) -> RowResult<CommitRow> {
     Ok(CommitRow {
         csn: Csn(number(row, 0)?),
         transaction: uuid(row, 1)?,
@@ -97,11 +96,11 @@ pub(super) fn commit_row(row: &Row<'_>) -> rusqlite::Result<CommitRow> {
     })
 }
 
-pub(super) fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn number(row: &Row<'_>, column: usize) -> RowResult<u64> {
     row.get(column).map(unsigned)
 }
 
-pub(super) fn uuid(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+pub(super) fn uuid(row: &Row<'_>, column: usize) -> RowResult<Uuid> {
     <[u8; 16]>::column_result(row.get_ref(column)?).map(Uuid::from_bytes).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(
             column,

@@ -8,8 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, ToSql, params, params_from_iter};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -19,14 +17,16 @@ use super::lookup::all;
 use super::retention::{set, setting};
 use super::role::{LEADER, Role, SUCCESSOR, check_follower, role};
 use super::{replicas, vacuum};
+use crate::clock;
 use crate::copied_tables::{COPIED_SETTINGS, CopiedTable};
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::numbers::signed;
-use crate::paths::is_database_path;
+use crate::paths::{is_database_path, is_federation};
 use crate::replication::{LeaderRows, SqlValue, Successor, path_of_copy};
 use crate::schema::{FORMAT_WITH_ROLES, raise_format};
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, RowResult, SqlConnection, SqlResult, ToSql, ValueRef, params};
+use rusqlite::types::ToSqlOutput;
 
 /// The setting that has the mark of the undated rows that the leader sent last.
 const MARK: &str = "leader_mark";
@@ -65,7 +65,7 @@ impl LocalCatalogue {
     /// As [`LocalCatalogue::create`]; [`Error::Exists`] if the folder has another federation, or one that does not
     /// follow.
     pub fn prepare_follower(folder: &Path, name: &str, uuid: Uuid) -> Result<(Self, bool)> {
-        let is_new = !folder.join(crate::CATALOGUE_FILE).exists();
+        let is_new = !is_federation(folder);
         if is_new {
             Self::create_empty(folder, name, uuid)?;
         }
@@ -89,6 +89,10 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Denied`] if it is changed by its own users, or was succeeded.
     pub fn follow(&self, leader: &str, is_new: bool) -> Result<()> {
+        if self.is_in_postgres() {
+            let what = "a catalogue in PostgreSQL does not follow another one; make the copy in a new folder";
+            return Err(Error::Unsupported { what: what.to_owned() });
+        }
         // From now on, files get the leader's bytes.
         self.write_back()?;
         self.connections.current()?.write_as_anyone(|sql| {
@@ -220,9 +224,9 @@ impl LocalCatalogue {
             set(sql, GENERATION, Some(successor.generation))?;
             // Nobody writes to the others, whose bytes stay as they are.
             sql.execute(
-                "UPDATE databases SET epoch = max(epoch + 1, unixepoch()) \
+                "UPDATE databases SET epoch = CASE WHEN epoch < ?1 THEN ?1 ELSE epoch + 1 END \
                  WHERE state = 'open' AND sealed IS NULL",
-                [],
+                [clock::utc_us() / 1_000_000],
             )?;
             Ok(())
         })
@@ -269,7 +273,7 @@ impl LocalCatalogue {
 }
 
 /// Makes a catalogue that was restored its own users', whatever it was before.
-pub(super) fn begin_anew(sql: &Connection) -> SqlResult<()> {
+pub(super) fn begin_anew(sql: &SqlConnection) -> SqlResult<()> {
     for key in [
         LEADER,
         MARK,
@@ -287,7 +291,7 @@ pub(super) fn begin_anew(sql: &Connection) -> SqlResult<()> {
     Ok(())
 }
 
-fn remove(sql: &Connection, own: &OwnChanges) -> SqlResult<()> {
+fn remove(sql: &SqlConnection, own: &OwnChanges) -> SqlResult<()> {
     for (database, container, csn) in &own.versions {
         sql.prepare_cached(
             "DELETE FROM versions WHERE database = ?1 AND container = ?2 AND csn = ?3",
@@ -300,7 +304,7 @@ fn remove(sql: &Connection, own: &OwnChanges) -> SqlResult<()> {
     own.databases.iter().try_for_each(|database| vacuum::delete_database(sql, *database))
 }
 
-fn apply(sql: &Connection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<()> {
+fn apply(sql: &SqlConnection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<()> {
     if rows.has_undated {
         sql.execute("DELETE FROM tags", [])?;
         sql.execute("DELETE FROM kept_snapshots", [])?;
@@ -324,7 +328,9 @@ fn apply(sql: &Connection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<()>
         let mut insert = sql.prepare_cached(&insert)?;
         for row in table.rows(&rows.cells)? {
             let Some(row) = checked(sql, table.name, row, own)? else { continue };
-            insert.execute(params_from_iter(row.iter().map(ValueParameter)))?;
+            let values: Vec<_> = row.iter().map(ValueParameter).collect();
+            let values: Vec<&dyn ToSql> = values.iter().map(|value| value as &dyn ToSql).collect();
+            insert.execute(&*values)?;
         }
     }
     Ok(())
@@ -335,7 +341,7 @@ fn apply(sql: &Connection, rows: &LeaderRows, own: &OwnChanges) -> SqlResult<()>
 /// # Errors
 /// [`Error::Invalid`] if a follower does not take this from its leader.
 fn checked(
-    sql: &Connection,
+    sql: &SqlConnection,
     table: &str,
     row: &[SqlValue],
     own: &OwnChanges,
@@ -371,7 +377,7 @@ fn checked(
 struct ValueParameter<'a>(&'a SqlValue);
 
 impl ToSql for ValueParameter<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+    fn to_sql(&self) -> RowResult<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match self.0 {
             SqlValue::Null => ValueRef::Null,
             SqlValue::Integer(value) => ValueRef::Integer(*value),

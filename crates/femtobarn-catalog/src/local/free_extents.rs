@@ -7,15 +7,13 @@
 //!    back, so that one hole is punched for all.
 //! 3. The cost of taking or adding a range does not depend on how many there are.
 
-use rusqlite::{Connection, OptionalExtension, params};
-
 use super::LocalCatalogue;
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::BlobRange;
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, SqlConnection, SqlResult, params};
 
 /// Whether bytes `?2..?3` overlap a free range. Of ranges that do not overlap, the last to begin is the last to end, so
 /// one row is looked at, however many there are.
@@ -25,7 +23,7 @@ const OVERLAPS: &str = "SELECT start + size > ?2 FROM free_extents WHERE databas
 /// Takes out the ranges that end at byte `?2` or begin at byte `?3`; only released ones unless `?4` is null.
 const TAKE_NEIGHBOURS: &str = "DELETE FROM free_extents WHERE database = ?1 AND start IN \
     (?3, (SELECT max(start) FROM free_extents WHERE database = ?1 AND start < ?2)) \
-    AND (start = ?3 OR start + size = ?2) AND (?4 IS NULL OR epoch IS NOT NULL) RETURNING start, start + size";
+    AND (start = ?3 OR start + size = ?2) AND (CAST(?4 AS INTEGER) IS NULL OR epoch IS NOT NULL) RETURNING start, start + size";
 
 /// A free range of a database's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +90,7 @@ impl LocalCatalogue {
             let taken = sql.prepare_cached(&take)?.query_row(wanted, |row| {
                 Ok(BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) })
             });
-            Ok(taken.optional()?)
+            taken.optional()
         })
     }
 
@@ -124,7 +122,7 @@ impl LocalCatalogue {
 
 /// Adds a range; without an epoch, it is not released yet.
 pub(super) fn insert_free(
-    sql: &Connection,
+    sql: &SqlConnection,
     database: DatabaseId,
     range: BlobRange,
     epoch: Option<i64>,

@@ -3,9 +3,6 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Params, params};
-
 use super::LocalCatalogue;
 use super::replicas;
 use super::retention::{set, setting};
@@ -18,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::ids::{Csn, DatabaseId};
 use crate::numbers::{signed, unsigned};
 use crate::replication::{LeaderRows, SqlValue, Successor, TableRows};
-use crate::schema::{FORMAT_WITH_ROLES, raise_format};
-use crate::sql::SqlResult;
+use crate::schema::{FORMAT_WITH_ROLES, has_index, raise_format};
+use crate::sql::{OptionalExtension, Params, SqlConnection, SqlResult, ValueRef, params};
 
 /// Commits in one answer at most, unless the leader's horizon is farther away and the follower has snapshots.
 const COMMITS_MAX: u64 = 20_000;
@@ -53,8 +50,7 @@ impl LocalCatalogue {
         is_beginning: bool,
     ) -> Result<LeaderRows> {
         self.index_by_commit();
-        self.read(|sql| {
-            let _same_state = sql.unchecked_transaction()?;
+        let look_up = |sql: &SqlConnection| {
             let is_indexed = is_indexed_by_commit(sql)?;
             let head = head(sql)?;
             if since > head {
@@ -81,7 +77,8 @@ impl LocalCatalogue {
             }
             rows.tables.retain(|table| !table.cells.is_empty());
             Ok(rows)
-        })
+        };
+        self.read(|sql| sql.in_one_state(look_up))
     }
 
     /// Makes the indexes by commit, unless they are there, or this process may not write. If they cannot be made, the
@@ -97,7 +94,7 @@ impl LocalCatalogue {
         // Commits pass in between.
         let mut all = INDEXES_BY_COMMIT.iter();
         let made = all.try_for_each(|index| {
-            self.connections.current()?.write_optional(|sql| Ok(sql.execute_batch(index)?))
+            self.connections.current()?.write_optional(|sql| sql.execute_batch(index))
         });
         *self.indexing_failed.lock() = made.is_err().then(clock::now);
     }
@@ -105,8 +102,7 @@ impl LocalCatalogue {
     /// All rows of a database's contents up to commit `at`, which a follower compares with its own when the
     /// database's epoch has changed.
     pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
-        self.read(|sql| {
-            let _same_state = sql.unchecked_transaction()?;
+        let look_up = |sql: &SqlConnection| {
             let mut rows = LeaderRows { at, head: head(sql)?, ..LeaderRows::default() };
             for name in OF_A_DATABASE {
                 let table = CopiedTable::of(name)?;
@@ -119,7 +115,8 @@ impl LocalCatalogue {
                 rows.tables.push(read(sql, table, &of, params![database.0, signed(at.0)])?);
             }
             Ok(rows)
-        })
+        };
+        self.read(|sql| sql.in_one_state(look_up))
     }
 
     /// How often a follower became the leader in the history of this catalogue.
@@ -163,7 +160,7 @@ impl LocalCatalogue {
 }
 
 /// The commit up to which the rows after `since` go into one answer.
-fn last_in_answer(sql: &Connection, since: Csn, is_indexed: bool) -> SqlResult<Csn> {
+fn last_in_answer(sql: &SqlConnection, since: Csn, is_indexed: bool) -> SqlResult<Csn> {
     let mut last = since.0.saturating_add(COMMITS_MAX);
     for (table, commit) in LARGE_TABLES.iter().filter(|_| is_indexed) {
         let beyond = format!(
@@ -177,7 +174,7 @@ fn last_in_answer(sql: &Connection, since: Csn, is_indexed: bool) -> SqlResult<C
 }
 
 /// The undated rows as of a commit; all rows of databases are among them, for their paths and epochs.
-fn undated(sql: &Connection, at: Csn) -> SqlResult<Vec<TableRows>> {
+fn undated(sql: &SqlConnection, at: Csn) -> SqlResult<Vec<TableRows>> {
     let range = params![0, signed(at.0)];
     let mut all = vec![];
     let databases = CopiedTable::of("databases")?;
@@ -196,15 +193,12 @@ fn undated(sql: &Connection, at: Csn) -> SqlResult<Vec<TableRows>> {
     Ok(all)
 }
 
-fn is_indexed_by_commit(sql: &Connection) -> SqlResult<bool> {
-    let mut found = sql.prepare_cached(
-        "SELECT 1 FROM sqlite_schema WHERE type = 'index' AND name = 'versions_by_csn'",
-    )?;
-    Ok(found.exists([])?)
+fn is_indexed_by_commit(sql: &SqlConnection) -> SqlResult<bool> {
+    has_index(sql, "versions_by_csn")
 }
 
 fn read(
-    sql: &Connection,
+    sql: &SqlConnection,
     table: &CopiedTable,
     from: &str,
     parameters: impl Params,
@@ -227,20 +221,20 @@ fn read(
     Ok(TableRows { table: table.name.to_owned(), cells })
 }
 
-pub(super) fn head(sql: &Connection) -> SqlResult<Csn> {
+pub(super) fn head(sql: &SqlConnection) -> SqlResult<Csn> {
     let head: i64 =
         sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
     Ok(Csn(unsigned(head)))
 }
 
 /// A text among the federation's settings.
-pub(super) fn text(sql: &Connection, key: &str) -> SqlResult<Option<String>> {
+pub(super) fn text(sql: &SqlConnection, key: &str) -> SqlResult<Option<String>> {
     let mut found = sql.prepare_cached("SELECT value FROM federation WHERE key = ?1")?;
-    Ok(found.query_row([key], |row| row.get(0)).optional()?)
+    found.query_row([key], |row| row.get(0)).optional()
 }
 
 /// Sets a text among the federation's settings, or removes it.
-pub(super) fn set_text(sql: &Connection, key: &str, value: Option<&str>) -> SqlResult<()> {
+pub(super) fn set_text(sql: &SqlConnection, key: &str, value: Option<&str>) -> SqlResult<()> {
     sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
     if let Some(value) = value {
         sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?

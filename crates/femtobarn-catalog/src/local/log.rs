@@ -24,13 +24,11 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rusqlite::Connection;
-
 use super::wal_index::{log_end, log_state};
 use crate::error::{Error, Result};
 use crate::locks::{LogNumbers, LogProgress};
 use crate::paths::{LOCKS_FOLDER, log_path};
-use crate::sql::AtPath;
+use crate::sql::{AtPath, SqlConnection};
 
 /// Bytes that are rewritten at a time.
 const PIECE_BYTES: usize = 1 << 20;
@@ -78,7 +76,7 @@ impl SharedLog {
 
     /// Writes zeros behind the log if SQLite has used up the earlier ones. The caller has the turn to commit; `sql`
     /// locks out programs that do not take it. Without zeros syncs take longer, that is all.
-    pub(super) fn write_ahead(&self, sql: &Connection) {
+    pub(super) fn write_ahead(&self, sql: &SqlConnection) {
         let is_longer = log_state(sql).is_none_or(|state| log_end(&state) > self.known_size.get());
         if !is_longer || !self.read_size().is_ok_and(|size| !size.is_multiple_of(AHEAD_BYTES)) {
             return;
@@ -140,7 +138,7 @@ impl SharedLog {
 
     /// Rewrites the log from what can be read of it. The caller has the turn to commit; `sql` locks out programs that
     /// do not take it.
-    pub(super) fn mend(&self, sql: &Connection) -> Result<()> {
+    pub(super) fn mend(&self, sql: &SqlConnection) -> Result<()> {
         let run = |statement| sql.execute_batch(statement).at(&self.path);
         run("BEGIN IMMEDIATE")?;
         let mended = self.progress.begin_sync().and_then(|()| {

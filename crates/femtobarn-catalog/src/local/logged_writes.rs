@@ -20,10 +20,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, ffi, params};
 
 use super::LocalCatalogue;
-use super::connections::ProcessConnections;
+use super::process_connections::ProcessConnections;
 use crate::commit::log_slots::{self, SLOTS, WAITING_SLOTS, WRITTEN_BACK};
 use crate::commit::{Commit, FileWrite};
 use crate::error::{Error, Result};
@@ -34,7 +33,8 @@ use crate::numbers::{signed, unsigned};
 use crate::paths::LOCKS_FOLDER;
 use crate::rows::DatabaseState;
 use crate::schema::{has_log_slots, has_logged_writes};
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, SqlConnection, SqlResult, params};
+use rusqlite::ffi;
 
 /// Bytes of one commit that are worth a place in the log instead of a sync of their file.
 pub const LOGGED_COMMIT_BYTES_MAX: usize = 32 << 10;
@@ -84,7 +84,7 @@ impl LocalCatalogue {
     /// While other processes commit, those of one page: they sync their files at the same time, but log one after the
     /// other.
     pub fn log_room(&self) -> usize {
-        if self.file_log.is_stuck.load(Ordering::Relaxed) {
+        if self.file_log.is_stuck.load(Ordering::Relaxed) || self.connections.is_postgres() {
             return 0;
         }
         let connections = self.connections.current();
@@ -100,7 +100,8 @@ impl LocalCatalogue {
     /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file;
     /// [`Error::NotFound`], [`Error::Full`] or [`Error::Io`] if it cannot be written.
     pub fn write_now(&self, writes: Vec<FileWrite>) -> Result<Vec<FileWrite>> {
-        let is_stuck = self.file_log.is_stuck.load(Ordering::Relaxed);
+        let is_stuck =
+            self.file_log.is_stuck.load(Ordering::Relaxed) || self.connections.is_postgres();
         for write in &writes {
             let row = self.database_by_id(write.database, Csn::MAX)?;
             if row.state != DatabaseState::Open {
@@ -297,7 +298,7 @@ impl FileLog {
         Ok(())
     }
 
-    fn read<T>(&self, look_up: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+    fn read<T>(&self, look_up: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
         self.connections.current()?.read(look_up)
     }
 
@@ -347,7 +348,7 @@ pub(super) fn bytes_of(commit: &Commit) -> u64 {
 }
 
 /// Forgets the bytes of a database that is deleted.
-pub(super) fn forget_database(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+pub(super) fn forget_database(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if has_logged_writes(sql)? {
         sql.execute("DELETE FROM logged_writes WHERE database = ?1", [database.0])?;
     }
@@ -355,7 +356,7 @@ pub(super) fn forget_database(sql: &Connection, database: DatabaseId) -> SqlResu
 }
 
 /// What the catalogue has before this process adds to it.
-fn known_log(sql: &Connection) -> SqlResult<KnownLog> {
+fn known_log(sql: &SqlConnection) -> SqlResult<KnownLog> {
     if !has_logged_writes(sql)? {
         return Ok(KnownLog::default());
     }
@@ -365,7 +366,7 @@ fn known_log(sql: &Connection) -> SqlResult<KnownLog> {
 }
 
 /// The newest commit up to which all slots were written back.
-fn written_back(sql: &Connection) -> SqlResult<Csn> {
+fn written_back(sql: &SqlConnection) -> SqlResult<Csn> {
     if !has_log_slots(sql)? {
         return Ok(Csn::ZERO);
     }
@@ -375,7 +376,7 @@ fn written_back(sql: &Connection) -> SqlResult<Csn> {
 }
 
 /// What slots have that was not written back, up to their newest commit; none if there is nothing.
-fn waiting_slots(sql: &Connection) -> SqlResult<Option<(Csn, LoggedFiles)>> {
+fn waiting_slots(sql: &SqlConnection) -> SqlResult<Option<(Csn, LoggedFiles)>> {
     if !has_log_slots(sql)? {
         return Ok(None);
     }
@@ -406,16 +407,16 @@ fn damaged_slot() -> rusqlite::Error {
 }
 
 /// The id of the last row; none if there is no row.
-fn last_row(sql: &Connection) -> SqlResult<Option<i64>> {
+fn last_row(sql: &SqlConnection) -> SqlResult<Option<i64>> {
     if !has_logged_writes(sql)? {
         return Ok(None);
     }
     let last = "SELECT max(id) FROM logged_writes";
-    Ok(sql.prepare_cached(last)?.query_row([], |row| row.get(0))?)
+    sql.prepare_cached(last)?.query_row([], |row| row.get(0))
 }
 
 /// What the first rows after row `after` have, and the last of these; none if there is no such row.
-fn rows_after(sql: &Connection, after: i64) -> SqlResult<Option<(i64, LoggedFiles)>> {
+fn rows_after(sql: &SqlConnection, after: i64) -> SqlResult<Option<(i64, LoggedFiles)>> {
     if !has_logged_writes(sql)? {
         return Ok(None);
     }

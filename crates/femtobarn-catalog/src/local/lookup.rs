@@ -1,7 +1,5 @@
 //! Look-ups. Those with an argument `at` see the federation as of that commit.
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use uuid::Uuid;
 
 use super::LocalCatalogue;
@@ -16,7 +14,9 @@ use crate::locks::NewestRows;
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{ClassRow, CommitRow, ContainerRow, DatabaseRow, VersionRow};
-use crate::sql::SqlResult;
+use crate::sql::{
+    OptionalExtension, Params, Row, RowResult, SqlConnection, SqlResult, ValueRef, params,
+};
 
 /// `?1` is the CSN of the snapshot, here and in [`CONTAINER`].
 const DATABASE: &str = "SELECT d.id, d.uuid, n.name, d.path, \
@@ -64,7 +64,7 @@ pub(super) const COMMIT: &str =
 impl LocalCatalogue {
     /// The newest commit; [`Csn::ZERO`] before the first one.
     pub fn head(&self) -> Result<Csn> {
-        let look_up = |sql: &Connection| {
+        let look_up = |sql: &SqlConnection| {
             let csn = "SELECT coalesce(max(csn), 0) FROM commits";
             Ok(Csn(sql.prepare_cached(csn)?.query_row([], |row| number(row, 0))?))
         };
@@ -304,7 +304,7 @@ impl LocalCatalogue {
     /// A version of a class, or its newest one.
     pub fn class(&self, name: &str, version: Option<u32>) -> Result<ClassRow> {
         let sql = "SELECT name, version, definition FROM classes \
-                   WHERE name = ?1 AND (?2 IS NULL OR version = ?2) ORDER BY version DESC LIMIT 1";
+                   WHERE name = ?1 AND (CAST(?2 AS INTEGER) IS NULL OR version = ?2) ORDER BY version DESC LIMIT 1";
         let found = self.connections.current()?.recall(
             |known| known.class(name, version).cloned().map(Some),
             || self.one(sql, params![name, version], class_row),
@@ -364,7 +364,10 @@ impl LocalCatalogue {
         self.read(|sql| Ok(Csn(unsigned(newest_until(sql, time_us)?))))
     }
 
-    pub(super) fn read<T>(&self, look_up: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+    pub(super) fn read<T>(
+        &self,
+        look_up: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
         self.connections.current()?.read(look_up)
     }
 
@@ -372,18 +375,16 @@ impl LocalCatalogue {
         &self,
         statement: &str,
         parameters: impl Params,
-        decode: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+        decode: impl FnOnce(&Row<'_>) -> RowResult<T>,
     ) -> Result<Option<T>> {
-        self.read(|sql| {
-            Ok(sql.prepare_cached(statement)?.query_row(parameters, decode).optional()?)
-        })
+        self.read(|sql| sql.prepare_cached(statement)?.query_row(parameters, decode).optional())
     }
 
     pub(super) fn all<T>(
         &self,
         statement: &str,
         parameters: impl Params,
-        decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+        decode: impl FnMut(&Row<'_>) -> RowResult<T>,
     ) -> Result<Vec<T>> {
         self.read(|sql| all(sql, statement, parameters, decode))
     }
@@ -398,19 +399,19 @@ fn keep_database(known: &mut KnownRows, found: &Option<DatabaseRow>, at: Csn) {
 
 /// All rows of a statement, decoded.
 pub(super) fn all<T>(
-    sql: &Connection,
+    sql: &SqlConnection,
     statement: &str,
     parameters: impl Params,
-    decode: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    decode: impl FnMut(&Row<'_>) -> RowResult<T>,
 ) -> SqlResult<Vec<T>> {
     let mut statement = sql.prepare_cached(statement)?;
     let rows = statement.query_map(parameters, decode)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<RowResult<_>>()?)
 }
 
 /// The newest commit not later than `time_us`. Times ascend with the CSN, so bisection finds it without an index that
 /// every commit would have to update. Sequence numbers may have gaps.
-fn newest_until(sql: &Connection, time_us: i64) -> SqlResult<i64> {
+fn newest_until(sql: &SqlConnection, time_us: i64) -> SqlResult<i64> {
     let max = sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
     let mut next = sql
         .prepare_cached("SELECT csn, time_us FROM commits WHERE csn >= ?1 ORDER BY csn LIMIT 1")?;

@@ -1,11 +1,11 @@
-//! The catalogue in this host's file system: create, open, look up, commit, tag, pin, vacuum, copy, restore.
+//! The catalogue in this host's file system, or in PostgreSQL: create, open, look up, commit, tag, pin, vacuum, copy, restore.
 //!
 //! Invariants:
 //! 1. A [`LocalCatalogue`] may be shared by threads. Readers never wait for a commit: they have connections of
-//!    their own, and SQLite's write-ahead log keeps the two apart.
+//!    their own, and SQLite's write-ahead log, or PostgreSQL, keeps the two apart.
 //! 2. A folder holds a complete catalogue or none: a new one is built under another name.
 //! 3. A catalogue file that was deleted or replaced while open is noticed at the next use.
-//! 4. After a commit that failed in the operating system no more commits are taken until the catalogue is opened
+//! 4. In SQLite, after a commit that failed in the operating system no more commits are taken until the catalogue is opened
 //!    again, because the state of the disk is unknown.
 //! 5. A forked child opens connections of its own at its first use.
 //! 6. A look-up answers from what this process knows only if the log is in a state in which that is still the newest.
@@ -15,7 +15,9 @@
 //!
 //! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one SQLite connection; `role`,
 //! who may write; `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups;
-//! `commit_queue`, group commit within a process; `connections`, all connections of a process; `target_names`;
+//! `commit_queue`, group commit within a process; `catalogue_place`, which file or server; `postgres_writer` over
+//! `postgres_group`, which publishes many small commits at once;
+//! `connections`, all connections of a process; `process_connections`; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
 //! `changes`, `browsing` (for people), `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
 //! `logged_writes` (bytes of files that are durable here first), `backup`, `leading` and `following` (copies at other servers); `creation` makes the folder.
@@ -23,6 +25,7 @@
 mod backup;
 mod browsing;
 mod catalogue;
+mod catalogue_place;
 mod changes;
 mod commit_queue;
 mod commit_writer;
@@ -38,6 +41,9 @@ mod leading;
 mod log;
 mod logged_writes;
 mod lookup;
+mod postgres_group;
+mod postgres_writer;
+mod process_connections;
 mod relocation;
 mod replicas;
 mod retention;

@@ -1,12 +1,11 @@
 //! Versions whose bytes were moved within their database's file.
 
-use rusqlite::params;
-
 use super::{LocalCatalogue, replicas};
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
 use crate::numbers::signed;
 use crate::rows::VersionRow;
+use crate::sql::params;
 
 /// Sets where the parts of a version lie.
 const RELOCATE: &str = "UPDATE versions SET header_offset = ?4, header_size = ?5, header_length = ?6, \

@@ -13,7 +13,6 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::LocalCatalogue;
@@ -25,8 +24,10 @@ use crate::names;
 use crate::numbers::signed;
 use crate::residence::{DiskState, FilePin, ReplicaRow, ReplicaState, Residence, StoredObject};
 use crate::rows::DatabaseRow;
-use crate::schema::{ARCHIVE_SETTING, FORMAT_WITH_REPLICAS, REPLICA_TABLES, raise_format};
-use crate::sql::SqlResult;
+use crate::schema::{
+    ARCHIVE_SETTING, FORMAT_WITH_REPLICAS, REPLICA_TABLES, has_table, raise_format,
+};
+use crate::sql::{Row, RowResult, SqlConnection, SqlResult, params};
 
 const REPLICA: &str = "SELECT database, store, key, state, size, checksum, as_of, changed_us, \
     tape, position FROM replicas";
@@ -34,19 +35,13 @@ const REPLICA: &str = "SELECT database, store, key, state, size, checksum, as_of
 impl LocalCatalogue {
     /// Where a database's file is.
     pub fn residence(&self, database: DatabaseId) -> Result<Residence> {
-        let found = self.read(|sql| {
-            let _same_state = sql.unchecked_transaction()?;
-            residences(sql, Some(database))
-        });
+        let found = self.read(|sql| sql.in_one_state(|sql| residences(sql, Some(database))));
         Ok(found?.into_values().next().unwrap_or_default())
     }
 
     /// Where the files of databases are; those that are only on the disk, and not pinned, are left out.
     pub fn residences(&self) -> Result<BTreeMap<DatabaseId, Residence>> {
-        self.read(|sql| {
-            let _same_state = sql.unchecked_transaction()?;
-            residences(sql, None)
-        })
+        self.read(|sql| sql.in_one_state(|sql| residences(sql, None)))
     }
 
     /// Records a copy, or its new state. The object of an earlier copy in the same store is discarded.
@@ -58,13 +53,16 @@ impl LocalCatalogue {
             check_exists(sql, replica.database)?;
             let of = params![replica.database.0, replica.store, replica.key];
             sql.execute(
-                "INSERT OR IGNORE INTO discarded_objects (store, key) SELECT store, key FROM replicas \
-                 WHERE database = ?1 AND store = ?2 AND key <> ?3",
+                "INSERT INTO discarded_objects (store, key) SELECT store, key FROM replicas \
+                 WHERE database = ?1 AND store = ?2 AND key <> ?3 ON CONFLICT DO NOTHING",
                 of,
             )?;
             sql.execute(
-                "INSERT OR REPLACE INTO replicas (database, store, key, state, size, checksum, as_of, \
-                 changed_us, tape, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                "INSERT INTO replicas (database, store, key, state, size, checksum, as_of, \
+                 changed_us, tape, position) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) \
+                 ON CONFLICT (database, store) DO UPDATE SET key = excluded.key, state = excluded.state, \
+                 size = excluded.size, checksum = excluded.checksum, as_of = excluded.as_of, \
+                 changed_us = excluded.changed_us, tape = excluded.tape, position = excluded.position",
                 params![
                     replica.database.0,
                     replica.store,
@@ -101,8 +99,8 @@ impl LocalCatalogue {
                 return Err(Error::denied(what).into());
             }
             sql.execute(
-                "INSERT OR IGNORE INTO discarded_objects (store, key) SELECT store, key FROM replicas \
-                 WHERE database = ?1 AND store = ?2",
+                "INSERT INTO discarded_objects (store, key) SELECT store, key FROM replicas \
+                 WHERE database = ?1 AND store = ?2 ON CONFLICT DO NOTHING",
                 params![database.0, store],
             )?;
             let gone = params![database.0, store];
@@ -167,7 +165,8 @@ impl LocalCatalogue {
         self.change_own(|sql| {
             check_exists(sql, database)?;
             sql.execute(
-                "INSERT OR REPLACE INTO file_pins (database, holder, until_us) VALUES (?1, ?2, ?3)",
+                "INSERT INTO file_pins (database, holder, until_us) VALUES (?1, ?2, ?3) \
+                 ON CONFLICT (database, holder) DO UPDATE SET until_us = excluded.until_us",
                 params![database.0, pin.holder, pin.until_us],
             )?;
             Ok(())
@@ -182,8 +181,9 @@ impl LocalCatalogue {
             let ended = "DELETE FROM file_pins WHERE database = ?1 AND until_us <= ?2";
             let mut ended = sql.prepare_cached(ended)?;
             let mut insert = sql.prepare_cached(
-                "INSERT OR REPLACE INTO file_pins (database, holder, until_us) \
-                 SELECT id, ?2, ?3 FROM databases WHERE id = ?1",
+                "INSERT INTO file_pins (database, holder, until_us) \
+                 SELECT id, ?2, CAST(?3 AS INTEGER) FROM databases WHERE id = ?1 \
+                 ON CONFLICT (database, holder) DO UPDATE SET until_us = excluded.until_us",
             )?;
             for database in databases {
                 ended.execute(params![database.0, now])?;
@@ -229,7 +229,7 @@ impl LocalCatalogue {
             }
             let known = "SELECT 1 FROM replicas WHERE store = ?1 \
                          UNION ALL SELECT 1 FROM discarded_objects WHERE store = ?1";
-            Ok(sql.prepare_cached(known)?.exists([store])?)
+            sql.prepare_cached(known)?.exists([store])
         })
     }
 
@@ -243,7 +243,7 @@ impl LocalCatalogue {
                 "SELECT store FROM replicas UNION SELECT store FROM discarded_objects ORDER BY store",
             )?;
             let rows = rows.query_map([], |row| row.get(0))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(rows.collect::<RowResult<_>>()?)
         })
     }
 
@@ -256,7 +256,7 @@ impl LocalCatalogue {
             let mut rows = sql.prepare_cached("SELECT store, key FROM discarded_objects")?;
             let rows = rows
                 .query_map([], |row| Ok(StoredObject { store: row.get(0)?, key: row.get(1)? }))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(rows.collect::<RowResult<_>>()?)
         })
     }
 
@@ -282,7 +282,7 @@ impl LocalCatalogue {
     }
 
     /// Changes the tables, which are made first if there are none.
-    fn change<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+    fn change<T>(&self, change: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
         self.connections.current()?.write(|sql| {
             make_tables(sql)?;
             change(sql)
@@ -290,7 +290,7 @@ impl LocalCatalogue {
     }
 
     /// The same for what each copy of the catalogue has for itself: whether a file is on its disk.
-    fn change_own<T>(&self, change: impl FnOnce(&Connection) -> SqlResult<T>) -> Result<T> {
+    fn change_own<T>(&self, change: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
         self.connections.current()?.write_as_anyone(|sql| {
             make_tables(sql)?;
             change(sql)
@@ -299,7 +299,7 @@ impl LocalCatalogue {
 }
 
 /// Makes the tables if there are none.
-pub(super) fn make_tables(sql: &Connection) -> SqlResult<()> {
+pub(super) fn make_tables(sql: &SqlConnection) -> SqlResult<()> {
     if has_tables(sql)? {
         return Ok(());
     }
@@ -311,7 +311,7 @@ pub(super) fn make_tables(sql: &Connection) -> SqlResult<()> {
 }
 
 /// Forgets the copies, and what is discarded, in whose place come those of the leader.
-pub(super) fn forget_copies(sql: &Connection) -> SqlResult<()> {
+pub(super) fn forget_copies(sql: &SqlConnection) -> SqlResult<()> {
     if has_tables(sql)? {
         sql.execute("DELETE FROM replicas", [])?;
         sql.execute("DELETE FROM discarded_objects", [])?;
@@ -320,7 +320,11 @@ pub(super) fn forget_copies(sql: &Connection) -> SqlResult<()> {
 }
 
 /// Records whether the file of a database is on the disk of a follower.
-pub(super) fn set_on_disk(sql: &Connection, database: DatabaseId, is_here: bool) -> SqlResult<()> {
+pub(super) fn set_on_disk(
+    sql: &SqlConnection,
+    database: DatabaseId,
+    is_here: bool,
+) -> SqlResult<()> {
     if !is_here {
         make_tables(sql)?;
         return set_disk_state(sql, database, DiskState::Evicted);
@@ -332,26 +336,27 @@ pub(super) fn set_on_disk(sql: &Connection, database: DatabaseId, is_here: bool)
 }
 
 /// Gives the catalogue an id of its own, with which the names of new objects begin.
-pub(super) fn begin_archive(sql: &Connection) -> SqlResult<()> {
+pub(super) fn begin_archive(sql: &SqlConnection) -> SqlResult<()> {
     let id = Uuid::new_v4().to_string();
-    let set = "INSERT OR REPLACE INTO federation (key, value) VALUES (?1, ?2)";
+    let set = "INSERT INTO federation (key, value) VALUES (?1, ?2) \
+               ON CONFLICT (key) DO UPDATE SET value = excluded.value";
     sql.execute(set, [ARCHIVE_SETTING, &id])?;
     Ok(())
 }
 
 /// As [`begin_archive`], if the catalogue has copies: it was restored, and shares them with another one.
-pub(super) fn begin_archive_anew(sql: &Connection) -> SqlResult<()> {
+pub(super) fn begin_archive_anew(sql: &SqlConnection) -> SqlResult<()> {
     if has_tables(sql)? { begin_archive(sql) } else { Ok(()) }
 }
 
 /// Discards all copies of a database, whose file has changed.
-pub(super) fn discard_all(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+pub(super) fn discard_all(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if !has_tables(sql)? {
         return Ok(());
     }
     sql.execute(
-        "INSERT OR IGNORE INTO discarded_objects (store, key) SELECT store, key FROM replicas \
-         WHERE database = ?1",
+        "INSERT INTO discarded_objects (store, key) SELECT store, key FROM replicas \
+         WHERE database = ?1 ON CONFLICT DO NOTHING",
         [database.0],
     )?;
     sql.execute("DELETE FROM replicas WHERE database = ?1", [database.0])?;
@@ -359,7 +364,7 @@ pub(super) fn discard_all(sql: &Connection, database: DatabaseId) -> SqlResult<(
 }
 
 /// Removes what is known of a purged database; its objects are discarded.
-pub(super) fn purge(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+pub(super) fn purge(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if !has_tables(sql)? {
         return Ok(());
     }
@@ -370,21 +375,21 @@ pub(super) fn purge(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
     Ok(())
 }
 
-pub(super) fn has_tables(sql: &Connection) -> SqlResult<bool> {
-    let table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'replicas'";
-    Ok(sql.prepare_cached(table)?.exists([])?)
+pub(super) fn has_tables(sql: &SqlConnection) -> SqlResult<bool> {
+    has_table(sql, "replicas")
 }
 
-fn check_exists(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+fn check_exists(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if sql.prepare_cached("SELECT 1 FROM databases WHERE id = ?1")?.exists([database.0])? {
         return Ok(());
     }
     Err(names::not_found("database", &database.to_string(), vec![]).into())
 }
 
-fn set_disk_state(sql: &Connection, database: DatabaseId, state: DiskState) -> SqlResult<()> {
+fn set_disk_state(sql: &SqlConnection, database: DatabaseId, state: DiskState) -> SqlResult<()> {
     sql.execute(
-        "INSERT OR REPLACE INTO disk_states (database, state, changed_us) VALUES (?1, ?2, ?3)",
+        "INSERT INTO disk_states (database, state, changed_us) VALUES (?1, ?2, ?3) \
+         ON CONFLICT (database) DO UPDATE SET state = excluded.state, changed_us = excluded.changed_us",
         params![database.0, state.name(), clock::utc_us()],
     )?;
     Ok(())
@@ -392,14 +397,18 @@ fn set_disk_state(sql: &Connection, database: DatabaseId, state: DiskState) -> S
 
 /// What the tables have of one database, or of all.
 fn residences(
-    sql: &Connection,
+    sql: &SqlConnection,
     database: Option<DatabaseId>,
 ) -> SqlResult<BTreeMap<DatabaseId, Residence>> {
     let mut found: BTreeMap<DatabaseId, Residence> = BTreeMap::new();
     if !has_tables(sql)? {
         return Ok(found);
     }
-    let chosen = if database.is_some() { "WHERE database = ?1" } else { "WHERE ?1 IS NULL" };
+    let chosen = if database.is_some() {
+        "WHERE database = ?1"
+    } else {
+        "WHERE CAST(?1 AS INTEGER) IS NULL"
+    };
     let of = params![database.map(|id| id.0)];
     let mut rows = sql.prepare_cached(&format!("{REPLICA} {chosen} ORDER BY database, store"))?;
     for replica in rows.query_map(of, replica_row)? {
@@ -423,7 +432,7 @@ fn residences(
     Ok(found)
 }
 
-fn replica_row(row: &Row<'_>) -> rusqlite::Result<ReplicaRow> {
+fn replica_row(row: &Row<'_>) -> RowResult<ReplicaRow> {
     let state: String = row.get(3)?;
     let (tape, position): (Option<String>, _) = (row.get(8)?, number(row, 9)?);
     Ok(ReplicaRow {

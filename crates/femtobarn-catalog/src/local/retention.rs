@@ -15,8 +15,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rusqlite::{Connection, OptionalExtension, Row, params};
-
 use super::LocalCatalogue;
 use super::known_rows::KnownRows;
 use crate::clock;
@@ -27,7 +25,7 @@ use crate::locks::PinGuard;
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{Retention, TagRow};
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, Row, RowResult, SqlConnection, SqlResult, params};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) const TAG: &str = "SELECT name, csn, created_us, message, user_name FROM tags";
@@ -74,9 +72,10 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::NotFound`] with similar names if there is no such tag.
     pub fn drop_tag(&self, name: &str) -> Result<()> {
-        let dropped = self.connections.current()?.write(|sql| {
-            Ok(sql.prepare_cached("DELETE FROM tags WHERE name = ?1")?.execute([name])?)
-        })?;
+        let dropped = self
+            .connections
+            .current()?
+            .write(|sql| sql.prepare_cached("DELETE FROM tags WHERE name = ?1")?.execute([name]))?;
         match dropped {
             0 => Err(self.no_tag(name)?),
             _ => Ok(()),
@@ -253,7 +252,7 @@ impl KeptSnapshots {
     }
 }
 
-fn insert_tag(sql: &Connection, tag: &TagRow) -> SqlResult<()> {
+fn insert_tag(sql: &SqlConnection, tag: &TagRow) -> SqlResult<()> {
     let taken = sql.prepare_cached("SELECT 1 FROM tags WHERE name = ?1")?.exists([&tag.name])?;
     if taken {
         let advice = "drop it first, or choose another name".to_owned();
@@ -274,12 +273,12 @@ fn insert_tag(sql: &Connection, tag: &TagRow) -> SqlResult<()> {
     Ok(())
 }
 
-fn exists(sql: &Connection, at: Csn) -> SqlResult<bool> {
-    Ok(sql.prepare_cached(EXISTS)?.query_row([signed(at.0)], |row| row.get(0))?)
+fn exists(sql: &SqlConnection, at: Csn) -> SqlResult<bool> {
+    sql.prepare_cached(EXISTS)?.query_row([signed(at.0)], |row| row.get(0))
 }
 
 /// A number among the federation's settings.
-pub(super) fn setting(sql: &Connection, key: &str) -> SqlResult<Option<u64>> {
+pub(super) fn setting(sql: &SqlConnection, key: &str) -> SqlResult<Option<u64>> {
     let text: Option<String> = sql
         .prepare_cached("SELECT value FROM federation WHERE key = ?1")?
         .query_row([key], |row| row.get(0))
@@ -287,7 +286,7 @@ pub(super) fn setting(sql: &Connection, key: &str) -> SqlResult<Option<u64>> {
     Ok(text.and_then(|text| text.parse().ok()))
 }
 
-pub(super) fn set(sql: &Connection, key: &str, value: Option<u64>) -> SqlResult<()> {
+pub(super) fn set(sql: &SqlConnection, key: &str, value: Option<u64>) -> SqlResult<()> {
     sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
     if let Some(value) = value {
         sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?
@@ -296,7 +295,7 @@ pub(super) fn set(sql: &Connection, key: &str, value: Option<u64>) -> SqlResult<
     Ok(())
 }
 
-pub(super) fn tag_row(row: &Row<'_>) -> rusqlite::Result<TagRow> {
+pub(super) fn tag_row(row: &Row<'_>) -> RowResult<TagRow> {
     Ok(TagRow {
         name: row.get(0)?,
         csn: Csn(unsigned(row.get(1)?)),
@@ -306,6 +305,6 @@ pub(super) fn tag_row(row: &Row<'_>) -> rusqlite::Result<TagRow> {
     })
 }
 
-fn csn(row: &Row<'_>) -> rusqlite::Result<Csn> {
+fn csn(row: &Row<'_>) -> RowResult<Csn> {
     row.get(0).map(|csn| Csn(unsigned(csn)))
 }

@@ -1,9 +1,7 @@
 //! Who may change a catalogue: its own users, its leader's rows, or nobody.
 
-use rusqlite::{Connection, OptionalExtension};
-
 use crate::error::Error;
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, SqlConnection, SqlResult};
 
 /// The setting that says whom this catalogue follows.
 pub(super) const LEADER: &str = "follows";
@@ -28,7 +26,7 @@ pub enum Role {
 }
 
 /// Checks that the users of a catalogue may change it.
-pub(super) fn check_leader(sql: &Connection) -> SqlResult<()> {
+pub(super) fn check_leader(sql: &SqlConnection) -> SqlResult<()> {
     match role(sql)? {
         Role::Leader => Ok(()),
         Role::Follower { of } => {
@@ -46,7 +44,7 @@ pub(super) fn check_leader(sql: &Connection) -> SqlResult<()> {
 }
 
 /// Checks that rows of a leader may change a catalogue.
-pub(super) fn check_follower(sql: &Connection) -> SqlResult<()> {
+pub(super) fn check_follower(sql: &SqlConnection) -> SqlResult<()> {
     match role(sql)? {
         Role::Follower { .. } => Ok(()),
         Role::Leader | Role::Succeeded { .. } => {
@@ -55,7 +53,7 @@ pub(super) fn check_follower(sql: &Connection) -> SqlResult<()> {
     }
 }
 
-pub(super) fn role(sql: &Connection) -> SqlResult<Role> {
+pub(super) fn role(sql: &SqlConnection) -> SqlResult<Role> {
     let mut found = sql.prepare_cached(
         "SELECT key, value FROM federation WHERE key IN ('follows', 'successor') \
          ORDER BY key DESC LIMIT 1",

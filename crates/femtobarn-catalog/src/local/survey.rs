@@ -3,7 +3,6 @@
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-use rusqlite::{Connection, Row, params};
 use uuid::Uuid;
 
 use super::LocalCatalogue;
@@ -16,7 +15,7 @@ use crate::numbers::unsigned;
 use crate::rows::{
     ClassRow, ContainerRecord, Counts, DatabaseRecord, DatabaseRow, NameRow, VersionRow,
 };
-use crate::sql::SqlResult;
+use crate::sql::{Row, RowResult, SqlConnection, SqlResult, params};
 
 /// Each database with its last name.
 const DATABASES: &str = "SELECT d.id, d.uuid, \
@@ -77,7 +76,7 @@ impl LocalCatalogue {
             (SELECT count(*) FROM containers), (SELECT count(*) FROM versions), \
             (SELECT count(*) FROM commits), (SELECT count(*) FROM classes), \
             (SELECT count(*) FROM tags), \
-            (SELECT coalesce(sum(size), 0) FROM free_extents)";
+            (SELECT CAST(coalesce(sum(size), 0) AS INTEGER) FROM free_extents)";
         let counts = self.one(sql, params![], |row| {
             let containers = number(row, 2)?;
             Ok(Counts {
@@ -96,7 +95,7 @@ impl LocalCatalogue {
     }
 }
 
-pub(super) fn databases(sql: &Connection) -> SqlResult<Vec<DatabaseRecord>> {
+pub(super) fn databases(sql: &SqlConnection) -> SqlResult<Vec<DatabaseRecord>> {
     let mut records = all(sql, &format!("{DATABASES} ORDER BY d.id"), [], |row| {
         Ok(DatabaseRecord {
             row: database_row(row)?,
@@ -116,7 +115,7 @@ pub(super) fn databases(sql: &Connection) -> SqlResult<Vec<DatabaseRecord>> {
 }
 
 pub(super) fn containers(
-    sql: &Connection,
+    sql: &SqlConnection,
     database: DatabaseId,
 ) -> SqlResult<Vec<ContainerRecord>> {
     let mut records = all(sql, CONTAINERS, [database.0], |row| {
@@ -134,13 +133,13 @@ pub(super) fn containers(
     Ok(records)
 }
 
-pub(super) fn classes(sql: &Connection) -> SqlResult<Vec<(ClassRow, Csn)>> {
+pub(super) fn classes(sql: &SqlConnection) -> SqlResult<Vec<(ClassRow, Csn)>> {
     let classes = "SELECT name, version, definition, created FROM classes ORDER BY name, version";
     all(sql, classes, [], |row| Ok((class_row(row)?, Csn(number(row, 3)?))))
 }
 
 pub(super) fn link_targets(
-    sql: &Connection,
+    sql: &SqlConnection,
     database: DatabaseId,
     container: ContainerId,
 ) -> SqlResult<Vec<(Uuid, Csn)>> {
@@ -156,12 +155,12 @@ fn of_one<I: Ord>(names: &mut Peekable<IntoIter<(I, NameRow)>>, id: I) -> Vec<Na
     std::iter::from_fn(|| names.next_if(|(of, _)| *of == id)).map(|(_, name)| name).collect()
 }
 
-fn name_row(row: &Row<'_>) -> rusqlite::Result<NameRow> {
+fn name_row(row: &Row<'_>) -> RowResult<NameRow> {
     Ok(NameRow { name: row.get(1)?, since: Csn(number(row, 2)?), until: csn(row, 3)? })
 }
 
-fn csn(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Csn>> {
-    Ok(row.get::<_, Option<i64>>(column)?.map(|csn| Csn(unsigned(csn))))
+fn csn(row: &Row<'_>, column: usize) -> RowResult<Option<Csn>> {
+    Ok(row.get::<Option<i64>>(column)?.map(|csn| Csn(unsigned(csn))))
 }
 
 #[cfg(test)]
@@ -174,7 +173,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let catalog = LocalCatalogue::create(&folder.path().join("test.fed"), "test").unwrap();
         let plan = format!("EXPLAIN QUERY PLAN {IS_A_FILE}");
-        let steps = catalog.all(&plan, ["databases/run7.root"], |row| row.get::<_, String>(3));
+        let steps = catalog.all(&plan, ["databases/run7.root"], |row| row.get::<String>(3));
         let steps = steps.unwrap();
         assert!(steps.iter().any(|step| step.starts_with("SEARCH databases")), "{steps:?}");
         assert!(!steps.iter().any(|step| step.starts_with("SCAN databases")), "{steps:?}");

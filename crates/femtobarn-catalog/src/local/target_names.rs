@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rusqlite::OptionalExtension;
-
-use super::connections::ProcessConnections;
+use super::process_connections::ProcessConnections;
 use crate::locks::{LockTarget, TargetNames};
+use crate::sql::{OptionalExtension, Row, params};
 
 /// The newest names of a database and of a container in it, if they have any.
 const NAMES: &str = "SELECT d.name, (SELECT c.name FROM container_names c \
@@ -29,9 +28,9 @@ impl CatalogueNames {
         let container = target.container().map(|id| id.0);
         let connections = self.connections.current().ok()?;
         let found = connections.read(|sql| {
-            let names = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let names = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
             let mut statement = sql.prepare_cached(NAMES)?;
-            Ok(statement.query_row(rusqlite::params![database.0, container], names).optional()?)
+            statement.query_row(params![database.0, container], names).optional()
         });
         let (name, inner): (String, Option<String>) = found.ok().flatten()?;
         Some(match target {

@@ -1,7 +1,7 @@
 //! Tests that the work of SQLite for a look-up, a commit or a freed range does not grow with the catalogue. It is counted
 //! in steps of SQLite's virtual machine, of which a step down a tree of any height is one.
 
-use rusqlite::{Connection, ffi};
+use rusqlite::ffi;
 use tempfile::TempDir;
 use uuid::Uuid;
 
@@ -10,6 +10,7 @@ use crate::commit::{Commit, DroppedDatabase, NewContainer, NewDatabase, NewVersi
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::rows::{BlobRange, ClassRow, DatabaseState, EnvelopeRange};
+use crate::sql::SqlConnection;
 
 const RUN: DatabaseId = DatabaseId(1);
 const EVENTS: ContainerId = ContainerId(1);
@@ -83,7 +84,8 @@ impl Grown {
 }
 
 /// Steps that the statements which a connection keeps have taken.
-fn steps(sql: &Connection) -> i64 {
+fn steps(sql: &SqlConnection) -> i64 {
+    let sql = sql.sqlite().expect("a catalogue in a file");
     let mut total = 0;
     // SAFETY: the caller has the open connection for itself, and with it the statements that SQLite lists.
     unsafe {

@@ -16,18 +16,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, OptionalExtension, params};
-
 use super::LocalCatalogue;
 use super::free_extents::insert_free;
 use super::retention::{KeptSnapshots, setting};
 use super::{following, logged_writes, replicas};
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{BlobRange, DatabaseRecord, VersionRow};
-use crate::sql::SqlResult;
+use crate::sql::{OptionalExtension, SqlConnection, SqlResult, params};
 
 /// Containers that were dropped, alone or with their database, with the commits that did so.
 const DROPPED_CONTAINERS: &str = "SELECT c.database, c.id, c.created, c.dropped, d.dropped FROM containers c \
@@ -137,7 +136,7 @@ impl LocalCatalogue {
         &self,
         kept: &KeptSnapshots,
         rows: &[T],
-        delete: impl Fn(&Connection, &[T]) -> SqlResult<()>,
+        delete: impl Fn(&SqlConnection, &[T]) -> SqlResult<()>,
     ) -> Result<()> {
         rows.chunks(ROWS_AT_ONCE).try_for_each(|some| {
             self.connections.current()?.write(|sql| {
@@ -162,10 +161,10 @@ impl LocalCatalogue {
     /// be used twice, because clients key their caches by it. Objects of stores that the lost catalogue refers to, too, are
     /// not removed by this one.
     pub fn begin_new_epochs(&self) -> Result<()> {
-        let raise = "UPDATE databases SET epoch = max(epoch + 1, unixepoch())";
+        let raise = "UPDATE databases SET epoch = CASE WHEN epoch < ?1 THEN ?1 ELSE epoch + 1 END";
         self.connections.current()?.write_as_anyone(|sql| {
             following::begin_anew(sql)?;
-            sql.execute(raise, [])?;
+            sql.execute(raise, [clock::utc_us() / 1_000_000])?;
             replicas::begin_archive_anew(sql)
         })
     }
@@ -173,7 +172,7 @@ impl LocalCatalogue {
 
 /// Checks that no vacuum has run and no older snapshot was tagged since the horizon was raised. Raising it deletes the
 /// rows of `kept_snapshots`, and a vacuum that has run leaves rows there.
-fn check_kept(sql: &Connection, kept: &KeptSnapshots) -> SqlResult<()> {
+fn check_kept(sql: &SqlConnection, kept: &KeptSnapshots) -> SqlResult<()> {
     let horizon = setting(sql, "horizon")?.unwrap_or(0);
     let is_recorded = sql.prepare_cached("SELECT 1 FROM kept_snapshots")?.exists([])?;
     if horizon != kept.horizon.0 || is_recorded {
@@ -192,7 +191,7 @@ fn check_kept(sql: &Connection, kept: &KeptSnapshots) -> SqlResult<()> {
 
 /// Deletes versions, which are ordered by container.
 fn drop_versions(
-    sql: &Connection,
+    sql: &SqlConnection,
     kept: &KeptSnapshots,
     versions: &[(DatabaseId, ContainerId, Csn)],
 ) -> SqlResult<()> {
@@ -209,7 +208,7 @@ fn drop_versions(
 
 /// Deletes a version of a container that exists until commit `end`.
 fn drop_version(
-    sql: &Connection,
+    sql: &SqlConnection,
     kept: &KeptSnapshots,
     (database, container, csn): (DatabaseId, ContainerId, Csn),
     end: Option<Csn>,
@@ -235,7 +234,7 @@ fn drop_version(
 }
 
 fn purge_container(
-    sql: &Connection,
+    sql: &SqlConnection,
     kept: &KeptSnapshots,
     database: DatabaseId,
     container: ContainerId,
@@ -251,7 +250,7 @@ fn purge_container(
 
 /// Deletes the rows of a container.
 pub(super) fn delete_container(
-    sql: &Connection,
+    sql: &SqlConnection,
     database: DatabaseId,
     container: ContainerId,
 ) -> SqlResult<()> {
@@ -267,7 +266,11 @@ pub(super) fn delete_container(
     Ok(())
 }
 
-fn purge_database(sql: &Connection, kept: &KeptSnapshots, database: DatabaseId) -> SqlResult<()> {
+fn purge_database(
+    sql: &SqlConnection,
+    kept: &KeptSnapshots,
+    database: DatabaseId,
+) -> SqlResult<()> {
     let life = sql
         .prepare_cached("SELECT created, dropped FROM databases WHERE id = ?1")?
         .query_row([database.0], |row| Ok(Lifetime::new(row.get(0)?, row.get(1)?, None)))
@@ -280,7 +283,7 @@ fn purge_database(sql: &Connection, kept: &KeptSnapshots, database: DatabaseId) 
 }
 
 /// Deletes the rows of a database.
-pub(super) fn delete_database(sql: &Connection, database: DatabaseId) -> SqlResult<()> {
+pub(super) fn delete_database(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     for table in [
         "versions",
         "link_targets",
@@ -315,7 +318,7 @@ impl Lifetime {
 }
 
 fn lifetime(
-    sql: &Connection,
+    sql: &SqlConnection,
     database: DatabaseId,
     container: ContainerId,
 ) -> SqlResult<Option<Lifetime>> {
@@ -327,7 +330,7 @@ fn lifetime(
         .query_row([database.0, container.0], |row| {
             Ok(Lifetime::new(row.get(0)?, row.get(1)?, row.get(2)?))
         });
-    Ok(life.optional()?)
+    life.optional()
 }
 
 /// The earlier of two commits; `None` is later than all.

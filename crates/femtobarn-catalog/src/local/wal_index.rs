@@ -8,17 +8,18 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rusqlite::{Connection, MAIN_DB, ffi};
+use rusqlite::{MAIN_DB, ffi};
 
 use crate::locks::{LOG_STATE_WORDS, LogState};
+use crate::sql::SqlConnection;
 
 /// Bytes of the first part of the index, which SQLite maps as a whole.
 const PART_BYTES: i32 = 32 << 10;
 
 /// The state of the log now, of a connection that reads it; `None` while it is being written, before the index is in
-/// use, and where there is none, as on a read-only medium.
-pub(super) fn log_state(connection: &Connection) -> Option<LogState> {
-    let [first, second] = headers(connection)?;
+/// use, and where there is none, as on a read-only medium and in PostgreSQL.
+pub(super) fn log_state(connection: &SqlConnection) -> Option<LogState> {
+    let [first, second] = headers(connection.sqlite()?)?;
     let read = |header: &[AtomicU64; LOG_STATE_WORDS]| {
         header.each_ref().map(|word| word.load(Ordering::Relaxed))
     };
@@ -50,7 +51,7 @@ pub(super) fn is_next(before: &LogState, after: &LogState) -> bool {
 
 /// Both copies of the header, in the memory of a connection that reads the log; any other would open the index, and
 /// never close it.
-fn headers(connection: &Connection) -> Option<&[[AtomicU64; LOG_STATE_WORDS]; 2]> {
+fn headers(connection: &rusqlite::Connection) -> Option<&[[AtomicU64; LOG_STATE_WORDS]; 2]> {
     let mut file: *mut ffi::sqlite3_file = null_mut();
     let mut part: *mut c_void = null_mut();
     // SAFETY: the connection is open while it is borrowed. SQLite writes a pointer to its own file object, whose

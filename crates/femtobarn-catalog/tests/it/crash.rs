@@ -22,6 +22,8 @@ fn a_process_killed_in_a_commit_leaves_a_whole_commit_or_none() {
         while let Some(csn) = player.hear() {
             acknowledged = Csn(csn.parse().unwrap());
         }
+        // A server ends what the process had sent; this waits for it, as every change does.
+        fed.catalog.reserve_database().unwrap();
         let head = fed.catalog.head().unwrap();
         assert!(head >= acknowledged, "round {round}: commit {acknowledged} was lost");
         let all = |container| fed.catalog.versions(fed.database, container).unwrap();

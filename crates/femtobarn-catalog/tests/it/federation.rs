@@ -16,12 +16,23 @@ pub(crate) struct Federation {
     pub keep: TempDir,
 }
 
+/// The variable with the URL of a database in PostgreSQL, where the catalogues of all tests are if it is set.
+pub(crate) const CATALOGUE_URL: &str = "FEMTOBARN_TEST_CATALOGUE";
+
+/// A new catalogue for tests that hold for all kinds.
+pub(crate) fn create(folder: &Path) -> LocalCatalogue {
+    match std::env::var(CATALOGUE_URL) {
+        Ok(url) => LocalCatalogue::create_in_postgres(folder, "lhc", &url).unwrap(),
+        Err(_) => LocalCatalogue::create(folder, "lhc").unwrap(),
+    }
+}
+
 impl Federation {
     /// A federation with the open database `run7`, and nothing in it.
     pub(crate) fn new() -> Self {
         let keep = tempfile::tempdir().unwrap();
         let folder = keep.path().join("lhc.fed");
-        let catalog = LocalCatalogue::create(&folder, "lhc").unwrap();
+        let catalog = create(&folder);
         let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
         Federation { catalog, database, folder, keep }
     }

@@ -18,6 +18,8 @@ mod logged_writes;
 mod lookups;
 mod model;
 mod names;
+mod on_postgres;
+mod postgres;
 mod restoring;
 mod retention;
 mod sharing;

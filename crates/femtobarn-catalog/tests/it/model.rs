@@ -8,7 +8,7 @@ use femtobarn_catalog::{
     Vacuumed,
 };
 
-use crate::federation::{container, database, version};
+use crate::federation::{container, create, database, version};
 
 /// Containers of a database by name: number, newest version, entries.
 type Containers = BTreeMap<String, (ContainerId, Option<Csn>, u64)>;
@@ -47,7 +47,7 @@ struct History {
 impl History {
     fn new(seed: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let catalog = LocalCatalogue::create(&folder.path().join("lhc.fed"), "lhc").unwrap();
+        let catalog = create(&folder.path().join("lhc.fed"));
         let states = vec![State::new()];
         let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let (pins, horizon, kept) = (vec![], Csn::ZERO, vec![]);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_archive::{Applied, Archive, Recaller, RuleKeeper};
-use femtobarn_catalog::{CATALOGUE_FILE, ErrorKind};
+use femtobarn_catalog::{ErrorKind, is_federation};
 use nix::errno::Errno;
 use xrd::client::Url;
 
@@ -70,7 +70,7 @@ pub(super) fn open(config: &Config) -> Result<OpenExports, StartError> {
     exported.membership = membership(config, &mut exported.exports);
     for export in &config.exports {
         let name = name_of(export)?;
-        let is_federation = export.cache.is_none() && export.folder.join(CATALOGUE_FILE).exists();
+        let is_federation = export.cache.is_none() && is_federation(&export.folder);
         let options = ExportOptions {
             // Opening a database may first have to synthesise parts of its file.
             is_quick: export.throttle.is_none() && export.cache.is_none() && !is_federation,

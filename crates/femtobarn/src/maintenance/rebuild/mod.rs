@@ -23,7 +23,9 @@ mod scanned_file;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use femtobarn_catalog::{CATALOGUE_FILE, Contents, Csn, DATABASES_FOLDER, LocalCatalogue, clock};
+use femtobarn_catalog::{
+    CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, Contents, Csn, DATABASES_FOLDER, LocalCatalogue, clock,
+};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
@@ -64,6 +66,13 @@ pub fn rebuild_catalogue(
     progress: &mut Watch<'_>,
 ) -> Result<RebuildReport> {
     let folder = std::path::absolute(folder).map_err(|error| Error::io("find", folder, error))?;
+    if folder.join(CATALOGUE_ADDRESS_FILE).exists() {
+        let what = format!(
+            "a catalogue in PostgreSQL is restored there, from its own backup; to make one in the folder from \
+             the files instead, move {CATALOGUE_ADDRESS_FILE} away"
+        );
+        return Err(femtobarn_catalog::Error::Unsupported { what }.into());
+    }
     let mut report = RebuildReport::default();
     let files = scan_all(&folder, &mut report, progress)?;
     let federation = federation_of(&files).ok_or_else(|| Error::NotFound {

@@ -1,7 +1,12 @@
-//! Errors of SQLite, as this crate's.
+//! SQL in two dialects: SQLite's, in a file of the federation's folder, and PostgreSQL's.
 //!
-//! A statement does not know which catalogue it runs on. It fails with a [`SqlFailure`], which the connection's
-//! owner completes with the catalogue's path.
+//! 1. A statement is written once, as SQLite takes it, with parameters `?1`, `?2`; `dialect` translates it for
+//!    PostgreSQL, which then sees `$1`, BIGINT for INTEGER and tables by the name of their schema.
+//! 2. Rows and parameters have the values of rusqlite: integers of 64 bits, text, bytes and null.
+//! 3. A statement does not know which catalogue it runs on. It fails with a [`SqlFailure`], which the connection's
+//!    owner completes with the catalogue's path.
+//!
+//! Modules, from below: `postgres`, the client of PostgreSQL's protocol; `dialect`; `connection`, the enums of two.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +18,18 @@ use rusqlite::ErrorCode;
 
 use crate::error::{Error, Result};
 
+mod connection;
+mod dialect;
+pub(crate) mod postgres;
+
+pub(crate) use connection::{OptionalExtension, Params, Row, RowResult, SqlConnection};
+pub(crate) use dialect::table_definitions;
+pub(crate) use postgres::{Parameters, PostgresAddress, PostgresConnection, PostgresFailure};
+pub(crate) use rusqlite::types::{FromSql, ValueRef};
+pub(crate) use rusqlite::{ToSql, params};
+
 /// How long SQLite itself waits for its locks. The turn to commit comes first, so SQLite waits only for
-/// programs that do not take it, such as the `sqlite3` shell.
+/// programs that do not take it, such as the `sqlite3` shell. PostgreSQL's lock is waited for as long.
 pub(crate) const BUSY_WAIT: Duration = Duration::from_secs(30);
 
 /// The result of running SQL.
@@ -25,6 +40,8 @@ pub(crate) type SqlResult<T> = std::result::Result<T, SqlFailure>;
 pub(crate) enum SqlFailure {
     /// SQLite's own error, without the path of the catalogue.
     Sqlite(rusqlite::Error),
+    /// PostgreSQL's own error, or that its server cannot be reached.
+    Postgres(PostgresFailure),
     /// An error of this crate, such as a conflict that a statement found.
     Refused(Error),
 }
@@ -34,8 +51,26 @@ impl SqlFailure {
     pub(crate) fn at(self, path: &Path) -> Error {
         match self {
             SqlFailure::Sqlite(source) => sqlite_error(path, source),
+            SqlFailure::Postgres(failure) => failure.into_error(path),
             SqlFailure::Refused(error) => error,
         }
+    }
+
+    /// Whether rows contradict a constraint of the tables.
+    pub(crate) fn is_constraint(&self) -> bool {
+        match self {
+            SqlFailure::Sqlite(error) => {
+                error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+            }
+            SqlFailure::Postgres(failure) => failure.is_constraint(),
+            SqlFailure::Refused(_) => false,
+        }
+    }
+}
+
+impl From<PostgresFailure> for SqlFailure {
+    fn from(failure: PostgresFailure) -> Self {
+        SqlFailure::Postgres(failure)
     }
 }
 
@@ -51,7 +86,7 @@ impl From<Error> for SqlFailure {
     }
 }
 
-/// Adds the path of the catalogue to SQLite's error.
+/// Adds the path of the catalogue to an error of SQL.
 pub(crate) trait AtPath<T> {
     /// The result, with an error of the catalogue at `path`.
     fn at(self, path: &Path) -> Result<T>;

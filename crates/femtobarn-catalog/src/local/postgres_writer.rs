@@ -1,0 +1,196 @@
+//! The connection that changes a catalogue in PostgreSQL.
+//!
+//! 1. Every change takes the lock of its catalogue, for its transaction, in a statement of its own. The statements after
+//!    it see all that earlier holders committed: so the newest commit plus 1 is a CSN that nobody else gives out, and CSNs
+//!    become visible in their order.
+//! 2. A change is acknowledged when PostgreSQL has committed it, which it does durably.
+//! 3. If the answer to a COMMIT is lost, the catalogue is asked over a new connection, in a transaction that has the lock:
+//!    the lost one has ended, then, and what it committed can be seen.
+
+use std::path::Path;
+
+use super::commit_writer::{ChangeFailure, Changed};
+use super::connection::CatalogueConnection;
+use super::postgres_group::apply_together;
+use super::role;
+use crate::commit::{self, Commit};
+use crate::error::{Error, Result};
+use crate::ids::Csn;
+use crate::numbers::signed;
+use crate::sql::{
+    AtPath, PostgresConnection, PostgresFailure, SqlConnection, SqlFailure, SqlResult, params,
+};
+
+/// How a transaction waits: for locks as long as SQLite does, and for its own client less long than that, so that a client
+/// that vanished does not block others. COMMIT may wait for a standby as long as it takes: if it were ended, the commit
+/// would be there without the standby having it. A server that does not flush commits does so for these.
+const SETTINGS: &str = "SELECT set_config('lock_timeout', '30s', true), \
+    set_config('idle_in_transaction_session_timeout', '20s', true), \
+    set_config('statement_timeout', '0', true), \
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
+    WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
+const LOCK: &str = "SELECT pg_advisory_xact_lock(?1)";
+/// How often a change is tried that others were in the way of, or that lost its connection before its end.
+const ATTEMPTS: u32 = 5;
+
+/// The writing connection of a process.
+pub(super) struct PostgresWriter {
+    pub(super) connection: CatalogueConnection,
+}
+
+impl PostgresWriter {
+    /// Runs `change` in a transaction that has the lock of the catalogue.
+    pub(super) fn run<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> std::result::Result<Changed<T>, ChangeFailure> {
+        let sql = &self.connection.sql;
+        let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
+        let Some(postgres) = sql.postgres() else {
+            let error = Error::internal("a writer of PostgreSQL with another connection");
+            return Err(not_committed(error.into()));
+        };
+        match begin(sql, postgres).and_then(|()| change(sql)) {
+            Ok(value) => match postgres.commit() {
+                Ok(()) => Ok(Changed { value, recent: None }),
+                Err(failed) => {
+                    postgres.roll_back();
+                    let (failure, is_in_doubt) = (failed.failure.into(), failed.is_in_doubt);
+                    Err(ChangeFailure { failure, is_in_doubt })
+                }
+            },
+            Err(failure) => {
+                postgres.roll_back();
+                Err(not_committed(failure))
+            }
+        }
+    }
+
+    /// Publishes commits in one transaction; each succeeds or fails by itself, unless the transaction fails.
+    pub(super) fn publish(&self, path: &Path, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let mut results = vec![];
+            let ran = self.run(|sql| {
+                results = match apply_together(sql, group)? {
+                    Some(csns) => csns.into_iter().map(Ok).collect(),
+                    None => {
+                        role::check_leader(sql)?;
+                        apply_all(sql, path, group)?
+                    }
+                };
+                Ok(())
+            });
+            match ran {
+                Ok(_) => return Ok(results),
+                Err(failed) if failed.is_in_doubt => match self.was_published(group, &results) {
+                    Ok(true) => return Ok(results),
+                    Ok(false) if attempts < ATTEMPTS => {}
+                    Ok(false) => return Err(failed.failure.at(path)),
+                    Err(failure) => return Err(unknown(failure.at(path), group)),
+                },
+                Err(failed) if attempts < ATTEMPTS && may_succeed_again(&failed.failure) => {}
+                Err(failed) => return Err(failed.failure.at(path)),
+            }
+        }
+    }
+
+    /// Whether the commits of a group that got these results were published.
+    fn was_published(&self, group: &[Commit], results: &[Result<Csn>]) -> SqlResult<bool> {
+        let find = "SELECT 1 FROM commits WHERE csn = ?1 AND transaction_uuid = ?2";
+        let published = group.iter().zip(results);
+        let first =
+            published.filter_map(|(commit, result)| Some((commit, result.as_ref().ok()?))).next();
+        let Some((commit, csn)) = first else { return Ok(true) };
+        for _ in 1..ATTEMPTS {
+            let found = self.run(|sql| {
+                let of = params![signed(csn.0), commit.transaction.as_bytes()];
+                sql.prepare_cached(find)?.exists(of)
+            });
+            match found {
+                Ok(found) => return Ok(found.value),
+                Err(failed) if may_succeed_again(&failed.failure) => {}
+                Err(failed) => return Err(failed.failure),
+            }
+        }
+        Ok(self
+            .run(|sql| {
+                let of = params![signed(csn.0), commit.transaction.as_bytes()];
+                sql.prepare_cached(find)?.exists(of)
+            })
+            .map_err(|failed| failed.failure)?
+            .value)
+    }
+}
+
+/// Whether the same change may succeed if it is tried again.
+fn may_succeed_again(failure: &SqlFailure) -> bool {
+    let is_passing = |failure: &PostgresFailure| failure.is_lost() || failure.is_contention();
+    matches!(failure, SqlFailure::Postgres(failure) if is_passing(failure))
+}
+
+fn unknown(error: Error, group: &[Commit]) -> Error {
+    let transaction = group.first().map(|commit| commit.transaction).unwrap_or_default();
+    Error::Unavailable {
+        what: format!(
+            "whether transaction {transaction} was committed is not known, because its answer was lost, and \
+             {error}"
+        ),
+    }
+}
+
+/// Queues the beginning of a transaction and the lock of the catalogue.
+fn begin(sql: &SqlConnection, postgres: &PostgresConnection) -> SqlResult<()> {
+    postgres.begin("BEGIN")?;
+    sql.prepare_cached(SETTINGS)?.execute_with_next([])?;
+    sql.prepare_cached(LOCK)?.execute_with_next([lock_of(postgres.address().schema())])
+}
+
+/// The number of a catalogue's lock, which is the same in all processes and releases: FNV-1a of its schema. Two catalogues
+/// of a database that share one only wait for each other.
+fn lock_of(schema: &str) -> i64 {
+    let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    schema.bytes().fold(0xcbf2_9ce4_8422_2325, add).cast_signed()
+}
+
+fn apply_all(sql: &SqlConnection, path: &Path, group: &[Commit]) -> SqlResult<Vec<Result<Csn>>> {
+    match group {
+        [one] => Ok(vec![Ok(commit::apply(sql, one, false)?)]),
+        several => several.iter().map(|each| apply_in_savepoint(sql, path, each)).collect(),
+    }
+}
+
+/// Applies one of several commits, all of which the transaction publishes but for those that are refused.
+pub(super) fn apply_in_savepoint(
+    sql: &SqlConnection,
+    path: &Path,
+    commit: &Commit,
+) -> SqlResult<Result<Csn>> {
+    sql.prepare_cached("SAVEPOINT one")?.execute_with_next([])?;
+    let release = || sql.prepare_cached("RELEASE one")?.execute([]);
+    // What is queued has succeeded, or not, before the commit has a result.
+    let applied = commit::apply(sql, commit, false).and_then(|csn| release().map(|_| csn));
+    if applied.is_err() {
+        let is_lost = matches!(&applied, Err(SqlFailure::Postgres(failure)) if failure.is_lost());
+        if sql.is_autocommit() || is_lost {
+            // SQLite has rolled back the whole transaction, as it does when the disk is full.
+            return applied.map(Ok);
+        }
+        sql.prepare_cached("ROLLBACK TO one")?.execute([])?;
+        release()?;
+    }
+    Ok(applied.at(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes of all releases must take the same lock.
+    #[test]
+    fn the_lock_of_a_catalogue_has_the_same_number_for_ever() {
+        assert_eq!(lock_of(""), 0xcbf2_9ce4_8422_2325_u64.cast_signed());
+        assert_eq!(lock_of("a"), 0xaf63_dc4c_8601_ec8c_u64.cast_signed());
+    }
+}

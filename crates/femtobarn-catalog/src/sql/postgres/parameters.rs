@@ -1,0 +1,114 @@
+//! Values of parameters, and the messages of a statement that has them.
+
+use bytes::{BufMut, BytesMut};
+use postgres_protocol::Oid;
+use postgres_protocol::message::frontend;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+
+/// Types of columns and parameters.
+pub(super) mod oid {
+    use postgres_protocol::Oid;
+
+    pub(crate) const UNKNOWN: Oid = 0;
+    pub(crate) const BOOL: Oid = 16;
+    pub(crate) const BYTEA: Oid = 17;
+    pub(crate) const INT8: Oid = 20;
+    pub(crate) const INT2: Oid = 21;
+    pub(crate) const INT4: Oid = 23;
+    pub(crate) const TEXT: Oid = 25;
+    pub(crate) const BYTEA_ARRAY: Oid = 1001;
+    pub(crate) const TEXT_ARRAY: Oid = 1009;
+    pub(crate) const INT8_ARRAY: Oid = 1016;
+}
+
+/// Values of parameters in PostgreSQL's binary form.
+pub(crate) struct Parameters {
+    types: Vec<Oid>,
+    /// Each with its length in front.
+    values: BytesMut,
+}
+
+impl Parameters {
+    /// No values.
+    pub(crate) fn none() -> Self {
+        Parameters { types: vec![], values: BytesMut::new() }
+    }
+
+    /// Adds a value.
+    pub(crate) fn add(&mut self, value: &ToSqlOutput<'_>) {
+        let value = match value {
+            ToSqlOutput::Borrowed(value) => *value,
+            ToSqlOutput::Owned(value) => ValueRef::from(value),
+            _ => ValueRef::Null,
+        };
+        let (kind, bytes) = match &value {
+            ValueRef::Integer(number) => (oid::INT8, &number.to_be_bytes()[..]),
+            ValueRef::Text(text) => (oid::TEXT, *text),
+            ValueRef::Blob(bytes) => (oid::BYTEA, *bytes),
+            // No statement has numbers of other kinds.
+            ValueRef::Null | ValueRef::Real(_) => {
+                self.types.push(oid::UNKNOWN);
+                self.values.put_i32(-1);
+                return;
+            }
+        };
+        self.types.push(kind);
+        self.values.put_i32(bytes.len() as i32);
+        self.values.put_slice(bytes);
+    }
+
+    /// Adds an array of integers.
+    pub(crate) fn add_integers(&mut self, values: impl Iterator<Item = i64>) {
+        self.add_array(oid::INT8_ARRAY, oid::INT8, values.map(i64::to_be_bytes));
+    }
+
+    /// Adds an array of texts.
+    pub(crate) fn add_texts<'a>(&mut self, values: impl Iterator<Item = &'a str>) {
+        self.add_array(oid::TEXT_ARRAY, oid::TEXT, values);
+    }
+
+    /// Adds an array of bytes.
+    pub(crate) fn add_blobs<'a>(&mut self, values: impl Iterator<Item = &'a [u8]>) {
+        self.add_array(oid::BYTEA_ARRAY, oid::BYTEA, values);
+    }
+
+    /// Adds an array: its length in bytes, one dimension, no nulls, the type of elements, their number, the number of the
+    /// first, and each with its length.
+    fn add_array(&mut self, kind: Oid, of: Oid, values: impl Iterator<Item = impl AsRef<[u8]>>) {
+        self.types.push(kind);
+        let begin = self.values.len();
+        [0, 1, 0, of as i32, 0, 1].iter().for_each(|number| self.values.put_i32(*number));
+        let mut count = 0_i32;
+        for value in values {
+            count += 1;
+            self.values.put_i32(value.as_ref().len() as i32);
+            self.values.put_slice(value.as_ref());
+        }
+        let length = (self.values.len() - begin - 4) as i32;
+        self.values[begin..begin + 4].copy_from_slice(&length.to_be_bytes());
+        self.values[begin + 16..begin + 20].copy_from_slice(&count.to_be_bytes());
+    }
+}
+
+/// Encodes the messages of a statement without a name.
+pub(super) fn encode(
+    statement: &str,
+    parameters: &Parameters,
+    into: &mut BytesMut,
+) -> std::io::Result<()> {
+    const BINARY: i16 = 1;
+    frontend::parse("", statement, parameters.types.iter().copied(), into)?;
+    // Bind: names of portal and statement, the form of all parameters, these, and the form of all columns.
+    let length = 4 + 1 + 1 + 4 + 2 + parameters.values.len() + 4;
+    into.put_u8(b'B');
+    into.put_i32(i32::try_from(length).map_err(std::io::Error::other)?);
+    into.put_slice(b"\0\0");
+    into.put_i16(1);
+    into.put_i16(BINARY);
+    into.put_i16(parameters.types.len() as i16);
+    into.put_slice(&parameters.values);
+    into.put_i16(1);
+    into.put_i16(BINARY);
+    frontend::describe(b'P', "", into)?;
+    frontend::execute("", 0, into)
+}

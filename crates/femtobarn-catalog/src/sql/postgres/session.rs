@@ -1,0 +1,332 @@
+//! Statements over a connection that is made when it is needed, and made again when it was lost.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use postgres_protocol::Oid;
+use postgres_protocol::message::backend::DataRowBody;
+use rusqlite::types::ValueRef;
+
+use super::address::PostgresAddress;
+use super::failure::{Cause, PostgresFailure};
+use super::parameters::{Parameters, encode, oid};
+use super::wire::{PostgresWire, StatementAnswer};
+use crate::clock;
+
+/// How long a new connection is waited for if an earlier one was lost: a server restarts, or its standby is promoted.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The same for the first connection.
+const FIRST_PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(100);
+/// Statements whose translations are kept.
+const STATEMENTS_MAX: usize = 512;
+const LOST_IN_TRANSACTION: &str =
+    "the connection was lost in the middle of a transaction, which was not committed";
+
+type PgResult<T> = Result<T, PostgresFailure>;
+
+/// A connection to the catalogue.
+pub(crate) struct PostgresConnection {
+    address: Arc<PostgresAddress>,
+    /// None before the first statement, and after the connection was lost.
+    wire: RefCell<Option<PostgresWire>>,
+    /// Statements that are not sent yet.
+    queued: RefCell<BytesMut>,
+    transaction: Cell<TransactionPhase>,
+    was_connected: Cell<bool>,
+    is_read_only: Cell<bool>,
+    translated: RefCell<HashMap<String, Arc<str>>>,
+}
+
+/// How far a transaction is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TransactionPhase {
+    /// There is none: each statement is one.
+    None,
+    /// Its beginning is queued.
+    Queued,
+    /// The server has its beginning.
+    Sent,
+}
+
+/// A COMMIT that failed.
+pub(crate) struct CommitFailure {
+    pub(crate) failure: PostgresFailure,
+    /// Whether the server may have committed nevertheless.
+    pub(crate) is_in_doubt: bool,
+}
+
+/// A row of an answer.
+pub(crate) struct PostgresRow {
+    columns: Arc<[Oid]>,
+    body: DataRowBody,
+    cells: Vec<Option<Range<usize>>>,
+}
+
+impl PostgresConnection {
+    /// A connection to this server, which is made by the first statement.
+    pub(crate) fn new(address: Arc<PostgresAddress>) -> Self {
+        PostgresConnection {
+            address,
+            wire: RefCell::default(),
+            queued: RefCell::default(),
+            transaction: Cell::new(TransactionPhase::None),
+            was_connected: Cell::new(false),
+            is_read_only: Cell::new(false),
+            translated: RefCell::default(),
+        }
+    }
+
+    /// Connects, if that was not done yet.
+    pub(crate) fn connect(&self) -> PgResult<()> {
+        self.with_wire(|_| Ok(()))
+    }
+
+    /// Lets the next connection be waited for as long as for one that was lost.
+    pub(crate) fn be_patient(&self) {
+        self.was_connected.set(true);
+    }
+
+    pub(crate) fn address(&self) -> &PostgresAddress {
+        &self.address
+    }
+
+    /// Whether the server takes no changes, as a standby.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.is_read_only.get()
+    }
+
+    /// Whether a transaction is open.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.transaction.get() != TransactionPhase::None
+    }
+
+    /// The statement as PostgreSQL takes it.
+    pub(crate) fn translated(&self, sql: &str, translate: impl FnOnce() -> String) -> Arc<str> {
+        if let Some(known) = self.translated.borrow().get(sql) {
+            return Arc::clone(known);
+        }
+        let translation: Arc<str> = translate().into();
+        let mut translated = self.translated.borrow_mut();
+        if translated.len() >= STATEMENTS_MAX {
+            translated.clear();
+        }
+        translated.insert(sql.to_owned(), Arc::clone(&translation));
+        translation
+    }
+
+    /// Queues the beginning of a transaction, which the statement `begin` is.
+    pub(crate) fn begin(&self, begin: &str) -> PgResult<()> {
+        self.queued.borrow_mut().clear();
+        self.transaction.set(TransactionPhase::Queued);
+        self.queue(begin, &Parameters::none())
+    }
+
+    /// Queues a statement whose answer nobody looks at. Its failure is that of the next one.
+    pub(crate) fn queue(&self, statement: &str, parameters: &Parameters) -> PgResult<()> {
+        let encoded = encode(statement, parameters, &mut self.queued.borrow_mut());
+        encoded.map_err(|error| self.failure(Cause::Malformed(error.to_string())))
+    }
+
+    /// Runs a statement behind those that are queued; its rows, and how many it changed.
+    pub(crate) fn run(
+        &self,
+        statement: &str,
+        parameters: &Parameters,
+    ) -> PgResult<(Vec<PostgresRow>, usize)> {
+        self.queue(statement, parameters)?;
+        let messages = self.queued.borrow_mut().split();
+        let mut ran = self.send(&messages);
+        if self.transaction.get() != TransactionPhase::Sent && is_lost(&ran) {
+            ran = self.send(&messages);
+        }
+        if self.is_in_transaction() {
+            self.transaction.set(TransactionPhase::Sent);
+        }
+        let answer = ran?;
+        let changed = answer.changed();
+        Ok((self.rows(answer)?, changed))
+    }
+
+    /// Runs statements without parameters, which semicolons separate, in the transaction that is open, or in one of their
+    /// own.
+    pub(crate) fn run_script(&self, script: &str) -> PgResult<()> {
+        if self.transaction.get() == TransactionPhase::Queued {
+            self.run("SELECT 1", &Parameters::none())?;
+        }
+        self.with_wire(|wire| wire.run_script(script)).map(drop)
+    }
+
+    /// Ends the transaction.
+    pub(crate) fn commit(&self) -> Result<(), CommitFailure> {
+        let not_sent = |failure| CommitFailure { failure, is_in_doubt: false };
+        self.queue("COMMIT", &Parameters::none()).map_err(not_sent)?;
+        let messages = self.queued.borrow_mut().split();
+        let is_connected =
+            self.transaction.get() != TransactionPhase::Sent || self.wire.borrow().is_some();
+        let ended = self.send(&messages);
+        self.transaction.set(TransactionPhase::None);
+        match ended {
+            Ok(answer) if answer.tag == "COMMIT" => Ok(()),
+            // The server rolls a transaction back in which a statement failed.
+            Ok(_) => Err(not_sent(self.failure(Cause::Lost(LOST_IN_TRANSACTION.to_owned())))),
+            Err(failure) => {
+                let is_in_doubt = is_connected && failure.is_lost();
+                Err(CommitFailure { failure, is_in_doubt })
+            }
+        }
+    }
+
+    /// Undoes the transaction. If that cannot be said to the server, the connection is closed, with the same effect.
+    pub(crate) fn roll_back(&self) {
+        self.queued.borrow_mut().clear();
+        let before = self.transaction.replace(TransactionPhase::None);
+        let mut wire = self.wire.borrow_mut();
+        if before == TransactionPhase::Sent
+            && let Some(connected) = wire.as_mut()
+            && (connected.run_script("ROLLBACK").is_err() || connected.is_in_transaction())
+        {
+            *wire = None;
+        }
+    }
+
+    /// Sends messages, and returns the answer to the last statement.
+    fn send(&self, messages: &[u8]) -> PgResult<StatementAnswer> {
+        self.with_wire(|wire| {
+            wire.queue(messages);
+            wire.finish()
+        })
+    }
+
+    fn with_wire<T>(&self, run: impl FnOnce(&mut PostgresWire) -> PgResult<T>) -> PgResult<T> {
+        let mut slot = self.wire.borrow_mut();
+        let wire = match &mut *slot {
+            Some(wire) => wire,
+            None if self.transaction.get() == TransactionPhase::Sent => {
+                return Err(self.failure(Cause::Lost(LOST_IN_TRANSACTION.to_owned())));
+            }
+            empty => empty.insert(self.connected()?),
+        };
+        let ran = run(wire);
+        if is_lost(&ran) {
+            *slot = None;
+        }
+        ran
+    }
+
+    /// A new connection. While the server starts, or none of them takes changes, it waits.
+    fn connected(&self) -> PgResult<PostgresWire> {
+        let patience = if self.was_connected.get() { PATIENCE } else { FIRST_PATIENCE };
+        let began = clock::now();
+        loop {
+            match self.try_hosts() {
+                Ok((wire, is_read_only)) => {
+                    self.was_connected.set(true);
+                    self.is_read_only.set(is_read_only);
+                    return Ok(wire);
+                }
+                Err(failure) if failure.is_passing() && began.elapsed() < patience => {
+                    thread::sleep(PAUSE);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Connects to the first host that is fit; returns whether it takes no changes.
+    fn try_hosts(&self) -> PgResult<(PostgresWire, bool)> {
+        let mut last = None;
+        for (host, port) in &self.address.hosts {
+            let connected =
+                PostgresWire::connect(&self.address, host, *port).and_then(|mut wire| {
+                    let answer = wire.run_script("SHOW transaction_read_only")?;
+                    let is_read_only = answer.rows.iter().any(|row| row.buffer().ends_with(b"on"));
+                    Ok((wire, is_read_only))
+                });
+            match connected {
+                Ok((_, true)) if self.address.must_be_writable => {
+                    let what = "it is a standby, which takes no changes".to_owned();
+                    last = Some(self.failure(Cause::Lost(what)));
+                }
+                Ok(fit) => return Ok(fit),
+                // Of several failures, that which passes says what to do: wait.
+                Err(failure) if last.as_ref().is_none_or(|last| !last.is_passing()) => {
+                    last = Some(failure);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(last.unwrap_or_else(|| self.failure(Cause::Lost("its URL names no host".to_owned()))))
+    }
+
+    fn rows(&self, answer: StatementAnswer) -> PgResult<Vec<PostgresRow>> {
+        let StatementAnswer { columns, rows, .. } = answer;
+        let row = |body: DataRowBody| {
+            let cells = cells(body.buffer(), columns.len())?;
+            Some(PostgresRow { columns: Arc::clone(&columns), body, cells })
+        };
+        let rows: Option<Vec<PostgresRow>> = rows.into_iter().map(row).collect();
+        rows.ok_or_else(|| self.failure(Cause::Malformed("a row that ends too early".to_owned())))
+    }
+
+    fn failure(&self, cause: Cause) -> PostgresFailure {
+        PostgresFailure { server: Arc::clone(&self.address.shown), cause }
+    }
+}
+
+fn is_lost<T>(result: &PgResult<T>) -> bool {
+    result.as_ref().is_err_and(PostgresFailure::is_lost)
+}
+
+/// Where the cells of a row are in its bytes; none if they do not fit.
+fn cells(row: &[u8], count: usize) -> Option<Vec<Option<Range<usize>>>> {
+    let (mut cells, mut at) = (Vec::with_capacity(count), 0_usize);
+    for _ in 0..count {
+        let length = row.get(at..at.checked_add(4)?)?;
+        let length = i32::from_be_bytes(length.try_into().ok()?);
+        at += 4;
+        let Ok(length) = usize::try_from(length) else {
+            cells.push(None);
+            continue;
+        };
+        let end = at.checked_add(length).filter(|end| *end <= row.len())?;
+        cells.push(Some(at..end));
+        at = end;
+    }
+    Some(cells)
+}
+
+impl PostgresRow {
+    /// The value of a column; none if there is no such column.
+    pub(crate) fn value(&self, column: usize) -> Option<ValueRef<'_>> {
+        let Some(range) = self.cells.get(column)? else { return Some(ValueRef::Null) };
+        let bytes = &self.body.buffer()[range.clone()];
+        Some(match *self.columns.get(column)? {
+            oid::INT8 => ValueRef::Integer(i64::from_be_bytes(bytes.try_into().ok()?)),
+            oid::INT4 => ValueRef::Integer(i32::from_be_bytes(bytes.try_into().ok()?).into()),
+            oid::INT2 => ValueRef::Integer(i16::from_be_bytes(bytes.try_into().ok()?).into()),
+            oid::BOOL => ValueRef::Integer((bytes != [0]).into()),
+            oid::BYTEA => ValueRef::Blob(bytes),
+            _ => ValueRef::Text(bytes),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_end_too_early_are_refused() {
+        let row = [0, 0, 0, 2, 7, 7, 255, 255, 255, 255];
+        assert_eq!(cells(&row, 2).unwrap(), [Some(4..6), None]);
+        assert_eq!(cells(&row, 3), None);
+        assert_eq!(cells(&row[..5], 1), None);
+        assert_eq!(cells(&[127, 255, 255, 255, 0], 1), None);
+    }
+}

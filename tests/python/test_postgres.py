@@ -1,0 +1,105 @@
+"""Federations whose catalogue is in PostgreSQL: they do what those with SQLite do, also behind a pooler,
+through a server, and after crashes of writers and of PostgreSQL."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from followed import Changes, Hit, contents, put, serve, url_of
+from postgres_servers import POOLER_PORT, PORT, Postgres
+
+import femtobarn as fb
+from femtobarn.cli import main
+
+WRITER = """
+import sys
+import femtobarn as fb
+
+with fb.open(sys.argv[1]) as fed:
+    for number in range(10_000):
+        with fed.transaction() as txn:
+            txn.database("run7").container("hits").extend({"x": [float(number)], "hits": [[number]]})
+        print(number, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+def test_all_kinds_of_changes_give_what_they_give_with_sqlite(postgres: Postgres, tmp_path: Path) -> None:
+    shown = []
+    for kind, url in {"sqlite": None, "postgresql": postgres.url()}.items():
+        with fb.create(tmp_path / f"{kind}.fed", catalogue=url) as fed:
+            changes = Changes(fed, 3, tmp_path / kind)
+            for _ in range(60):
+                changes.make()
+            tags = [(tag["name"], tag["csn"]) for tag in fed.tags()]
+            history = [(row["csn"], row["message"].replace(f"/{kind}/", "/")) for row in fed.history()]
+            shown.append((contents(fed.snapshot()), tags, history))
+            assert fed.check(full=True).sound
+        with fb.open(tmp_path / f"{kind}.fed") as again:
+            assert contents(again.snapshot()) == shown[-1][0]
+    assert shown[0] == shown[1]
+
+
+def test_a_server_and_its_clients_need_not_know(postgres: Postgres, tmp_path: Path) -> None:
+    path = str(tmp_path / "lhc.fed")
+    assert main(["create", path, "--catalogue", postgres.url()]) == 0
+    with fb.open(path) as fed, serve(fed) as server, fb.open(url_of(server)) as remote:
+        put(remote, "run7/hits", 1000)
+        for number in range(5):
+            put(remote, "run8/hits", 10, seed=number)
+        assert contents(remote.snapshot()) == contents(fed.snapshot())
+        assert len(fed["run8/hits"]) == 50
+
+
+def test_a_pooler_may_stand_between(postgres: Postgres, tmp_path: Path) -> None:
+    postgres.start_pooler()
+    with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url(POOLER_PORT)) as fed:
+        put(fed, "run7/hits", 100)
+        with fed.transaction() as txn:
+            txn.database("run7").container("hits").delete(where="x < 0.5")
+        fed.tag("first")
+        fed.vacuum()
+        assert len(fed["run7/hits"]) == len(fed.snapshot(tag="first")["run7/hits"])
+
+
+@pytest.mark.parametrize("victim", ["writer", "postgresql"])
+def test_what_was_acknowledged_survives(postgres: Postgres, tmp_path: Path, victim: str) -> None:
+    with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url()) as fed:
+        with fed.transaction() as txn:
+            txn.database("run7", create=True).container("hits", Hit, create=True)
+        command = [sys.executable, "-c", WRITER, fed.path]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None
+            for _ in range(20):
+                acknowledged = int(writer.stdout.readline())
+            if victim == "postgresql":
+                postgres.crash(PORT)
+                postgres.start()
+                for _ in range(20):
+                    acknowledged = int(writer.stdout.readline())
+            writer.kill()
+            acknowledged += len(writer.stdout.read().split())
+        numbers = [int(number) for number in fed["run7/hits"].arrays("x").x]
+        assert numbers == list(range(len(numbers)))
+        assert acknowledged < len(numbers) <= acknowledged + 2
+        put(fed, "run7/hits", 10)
+        assert fed.check(full=True).sound
+
+
+def test_what_a_catalogue_in_postgresql_lacks_is_refused(postgres: Postgres, tmp_path: Path) -> None:
+    with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url()) as fed:
+        with pytest.raises(fb.UnsupportedError, match="pg_dump"):
+            fed.backup(tmp_path / "backup")
+        with pytest.raises(fb.UnsupportedError, match=r"catalogue\.toml"):
+            fb.rebuild_catalogue(fed.path)
+    with pytest.raises(fb.InvalidError, match="postgresql://"):
+        fb.create(tmp_path / "other.fed", catalogue="mysql://host/database")
