@@ -82,7 +82,11 @@ class Postgres:
         return f"postgresql://postgres@/postgres?host={self.folder}&port={port}"
 
     def _serve(self, port: int, command: list[str]) -> None:
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": self.folder}
+        quiet: dict[str, Any] = {
+            "stdout": subprocess.DEVNULL,
+            "stderr": subprocess.DEVNULL,
+            "cwd": self.folder,
+        }
         self.processes[port] = subprocess.Popen(command, **quiet, **as_server())
         wait_for(lambda: self._is_ready(port))
 

@@ -1,13 +1,14 @@
 //! How many commits a second the catalogue takes, next to what the disk allows.
 //!
 //! ```text
-//! cargo run --release -p femtobarn-catalog --example commit_speed -- [seconds] [folder]
+//! cargo run --release -p femtobarn-catalog --example commit_speed -- [seconds] [folder] [URL of PostgreSQL]
 //! ```
 //!
 //! One, 4 and 16 processes commit as fast as they can, each to a container of its own; then 16
 //! threads of one process, whose commits share durable writes. `max/min` is the ratio of the most
 //! to the least commits of one committer. The last rows show that neither a commit nor a look-up
-//! gets slower with what is already committed.
+//! gets slower with what is already committed. With a URL the catalogues are in that database, in
+//! schemas that stay there.
 //!
 //! The disk's limit is measured in the same folder, right before and right after each row, since
 //! a shared disk changes from one second to the next: one process that appends 4 KiB and calls
@@ -39,6 +40,7 @@ fn main() -> Outcome<()> {
     let seconds: f64 = arguments.first().map_or(Ok(3.0), |word| word.parse())?;
     let parent = arguments.get(1).map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = tempfile::tempdir_in(parent)?;
+    let url = arguments.get(2).map(String::as_str);
     let time = Duration::from_secs_f64(seconds);
     println!(
         "{:<28}{:>10}{:>9}{:>15}{:>15}{:>11}",
@@ -46,10 +48,10 @@ fn main() -> Outcome<()> {
     );
     for processes in [1, 4, 16] {
         print_row(folder.path(), time, &format!("{processes} processes"), || {
-            processes_commit(folder.path(), processes, time)
+            processes_commit(folder.path(), processes, time, url)
         })?;
     }
-    let catalog = LocalCatalogue::create(&folder.path().join("threads"), "speed")?;
+    let catalog = create(&folder.path().join("threads"), url)?;
     prepare(&catalog, 16)?;
     print_row(folder.path(), time, "1 process, 16 threads", || threads_commit(&catalog, 16, time))?;
     let old = format!("1 process, after {} commits", catalog.head()?);
@@ -112,9 +114,21 @@ fn syncs_per_second(path: &Path, time: Duration, blocks: u64) -> Outcome<f64> {
     Ok(count as f64 / started.elapsed().as_secs_f64())
 }
 
-fn processes_commit(folder: &Path, processes: u32, time: Duration) -> Outcome<Vec<u64>> {
+fn create(folder: &Path, url: Option<&str>) -> Outcome<LocalCatalogue> {
+    Ok(match url {
+        Some(url) => LocalCatalogue::create_in_postgres(folder, "speed", url)?,
+        None => LocalCatalogue::create(folder, "speed")?,
+    })
+}
+
+fn processes_commit(
+    folder: &Path,
+    processes: u32,
+    time: Duration,
+    url: Option<&str>,
+) -> Outcome<Vec<u64>> {
     let federation = folder.join(format!("{processes}-processes"));
-    let catalog = LocalCatalogue::create(&federation, "speed")?;
+    let catalog = create(&federation, url)?;
     prepare(&catalog, processes)?;
     let start = SystemTime::now() + START_DELAY;
     let start_us = start.duration_since(UNIX_EPOCH)?.as_micros();
