@@ -1,5 +1,6 @@
 //! All rows, including dropped ones, for maintenance, dumps and statistics.
 
+use std::collections::HashMap;
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
@@ -11,7 +12,7 @@ use super::lookup::{VERSION, all};
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
-use crate::numbers::unsigned;
+use crate::numbers::{signed, unsigned};
 use crate::rows::{
     ClassRow, ContainerRecord, Counts, DatabaseRecord, DatabaseRow, NameRow, VersionRow,
 };
@@ -33,6 +34,32 @@ impl LocalCatalogue {
     /// All databases that vacuum has not purged, with their last names and newest states, ordered by id.
     pub fn every_database(&self) -> Result<Vec<DatabaseRecord>> {
         self.read(databases)
+    }
+
+    /// The commits of those transactions that made one, each after the commit that is given with it. However many there
+    /// are, commits are searched once.
+    pub fn find_commits(&self, of: &HashMap<Uuid, Csn>) -> Result<HashMap<Uuid, Csn>> {
+        let Some(first) = of.values().min() else { return Ok(HashMap::new()) };
+        self.connections.current()?.wait_durable();
+        self.read(|sql| {
+            let mut statement = sql.prepare_cached(
+                "SELECT csn, transaction_uuid FROM commits WHERE csn > ?1 ORDER BY csn",
+            )?;
+            let mut rows = statement.query([signed(first.0)])?;
+            let mut found = HashMap::new();
+            while let Some(row) = rows.next()? {
+                // A transaction that is not one of these may have any bytes.
+                let Ok(transaction) = uuid(row, 1) else { continue };
+                let csn = Csn(number(row, 0)?);
+                if of.get(&transaction).is_some_and(|after| csn > *after) {
+                    found.entry(transaction).or_insert(csn);
+                }
+                if found.len() == of.len() {
+                    break;
+                }
+            }
+            Ok(found)
+        })
     }
 
     /// Whether a path is the file of a database, dropped or not, that vacuum has not purged.

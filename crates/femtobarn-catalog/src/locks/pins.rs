@@ -85,16 +85,22 @@ impl SnapshotPins {
     /// # Errors
     /// [`Error::Io`](crate::Error::Io) if the lock file cannot be inspected.
     pub fn pinned_below(&self, horizon: Csn) -> Result<Vec<Csn>> {
-        if !self.kernel.path.exists() {
-            return Ok(vec![]);
-        }
-        // The kernel does not report the locks of the open file description that asks, so this opens another.
-        let probe = LockFile::open_read_only(&self.kernel.path)?;
-        let mut pinned: Vec<Csn> = probe
-            .locked_between(0, horizon.0)?
-            .into_iter()
-            .flat_map(|locked| locked.bytes.map(Csn))
-            .collect();
+        let state = self.kernel.state.lock();
+        let own = state.file.as_ref().filter(|_| state.pid == host::process_id());
+        // The kernel names one lock for each question, after passing all before it, so as few as possible are left to
+        // it. It does not report those of the open file description that asks.
+        let opened;
+        let (probe, own) = match own {
+            Some(file) => (file, state.counts.range(..horizon).map(|(csn, _)| *csn).collect()),
+            None if !self.kernel.path.exists() => return Ok(vec![]),
+            None => {
+                opened = LockFile::open_read_only(&self.kernel.path)?;
+                (&opened, vec![])
+            }
+        };
+        let others = probe.locked_between(0, horizon.0)?;
+        let others = others.into_iter().flat_map(|locked| locked.bytes.map(Csn));
+        let mut pinned: Vec<Csn> = own.into_iter().chain(others).collect();
         pinned.sort_unstable();
         pinned.dedup();
         Ok(pinned)

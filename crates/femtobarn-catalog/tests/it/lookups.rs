@@ -112,6 +112,12 @@ fn a_transaction_whose_answer_was_lost_can_be_looked_up() {
     assert_eq!(fed.catalog.find_commit(transaction, start).unwrap(), Some(csn));
     assert_eq!(fed.catalog.find_commit(transaction, csn).unwrap(), None);
     assert_eq!(fed.catalog.find_commit(Uuid::new_v4(), start).unwrap(), None);
+    let other = Uuid::new_v4();
+    let commit = femtobarn_catalog::Commit { transaction: other, ..Default::default() };
+    let next = fed.catalog.commit(commit).unwrap();
+    let of = [(transaction, csn), (other, start), (Uuid::new_v4(), start)];
+    let found = fed.catalog.find_commits(&of.into_iter().collect()).unwrap();
+    assert_eq!(found, [(other, next)].into_iter().collect(), "each after its own commit");
 }
 
 #[test]

@@ -68,8 +68,15 @@ impl Vacuum<'_, '_> {
         for range in garbage.iter() {
             scan::records_in(&source, range, &mut |_| true, &mut |record| found.push(record))?;
         }
+        found.retain(|found| {
+            let record = &found.record;
+            record.database == row.uuid && record.federation == self.inner.catalog.uuid()
+        });
+        let records = found.iter().map(|found| (found.record.transaction, found.record.after));
+        let commits = self.inner.local()?.find_commits(&records.collect())?;
         for found in found {
-            if self.is_needed(row, &found.record, &versions, made)? {
+            let commit = commits.get(&found.record.transaction);
+            if commit.is_some_and(|csn| is_needed(&found.record, &versions, made.contains(csn))) {
                 garbage.remove(inventory::blob(found.range)?);
             }
         }
@@ -77,34 +84,20 @@ impl Vacuum<'_, '_> {
         assert_disjoint(&garbage, &live);
         Ok(garbage)
     }
+}
 
-    /// Whether a rebuild needs a commit record beside those of the kept versions.
-    fn is_needed(
-        &self,
-        row: &DatabaseRow,
-        record: &CommitRecord,
-        kept: &[VersionRow],
-        made: &HashSet<Csn>,
-    ) -> Result<bool> {
-        let catalog = &self.inner.catalog;
-        if record.database != row.uuid || record.federation != catalog.uuid() {
-            return Ok(false);
-        }
-        let Some(csn) = catalog.find_commit(record.transaction, record.after)? else {
-            return Ok(false);
-        };
-        let follows = |(container, base): (ContainerId, Option<Csn>)| {
-            base.is_some_and(|base| has_version(kept, container, base))
-        };
-        let is_alone = record.containers.is_empty()
-            || record.is_whole
-            || record.end.is_some()
-            || !record.renamed.is_empty()
-            || !record.dropped.is_empty();
-        Ok(is_alone
-            || record.containers.iter().any(|it| follows((it.id, it.base)))
-            || made.contains(&csn))
-    }
+/// Whether a rebuild needs a committed record beside those of the kept versions. `made_kept`: its commit made a kept
+/// version.
+fn is_needed(record: &CommitRecord, kept: &[VersionRow], made_kept: bool) -> bool {
+    let follows = |(container, base): (ContainerId, Option<Csn>)| {
+        base.is_some_and(|base| has_version(kept, container, base))
+    };
+    let is_alone = record.containers.is_empty()
+        || record.is_whole
+        || record.end.is_some()
+        || !record.renamed.is_empty()
+        || !record.dropped.is_empty();
+    is_alone || record.containers.iter().any(|it| follows((it.id, it.base))) || made_kept
 }
 
 /// Whether a container has a version of a commit, among versions that are ordered by container and commit.

@@ -342,15 +342,11 @@ impl Vacuum<'_, '_> {
         };
         let freed = large_enough(&garbage);
         let bytes: u64 = freed.iter().map(|range| range.size).sum();
-        if self.options.dry_run {
-            self.report.garbage_bytes += bytes.saturating_sub(self.report.version_bytes);
-            return Ok(());
-        }
-        if bytes > 0 {
+        self.report.garbage_bytes += bytes;
+        if bytes > 0 && !self.options.dry_run {
             catalog.note_garbage(row.id, &freed)?;
             self.release(row)?;
         }
-        self.report.garbage_bytes += bytes;
         drop(lock);
         Ok(())
     }
