@@ -19,6 +19,7 @@ UNITS = {
     "gi": 2**30,
     "ti": 2**40,
 }
+SIZE_END = 2.0**64
 
 
 def bytes_of_size(text: str) -> int:
@@ -31,10 +32,10 @@ def bytes_of_size(text: str) -> int:
     """
     if not isinstance(text, str):
         raise WrongTypeError(f'{text!r} is not a size; write one such as "64 MB"')
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([kmgt]i?|)b?\s*", text.lower())
+    match = re.fullmatch(r"\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kmgt]i?|)b?\s*", text.lower())
     if match is None:
         raise InvalidError(f'{text!r} cannot be read as a size; write one such as "64 MB"')
-    size = int(float(match[1]) * UNITS[match[2]])
-    if size < 1:
-        raise InvalidError(f"invalid size {text!r}: must be 1 byte or more")
-    return size
+    size = float(match[1]) * UNITS[match[2]]
+    if not 1 <= size < SIZE_END:
+        raise InvalidError(f"invalid size {text!r}: must be 1 byte or more, and less than 16 EiB")
+    return int(size)

@@ -236,8 +236,10 @@ class Upkeep:
             Age in days up to which commits are kept.
         """
         for name, number in (("keep_commits", keep_commits), ("keep_days", keep_days)):
-            if number is not None and number < 0:
-                raise InvalidError(f"invalid {name} {number}: must be 0 or more, or None")
+            if number is not None and not 0 <= number < 2**64:
+                raise InvalidError(
+                    f"invalid {name} {number}: must be an integer of 64 bits, 0 or more, or None"
+                )
         self._handle.upkeep().set_retention(keep_commits, keep_days)
 
     def vacuum(

@@ -57,6 +57,22 @@ def test_tags_hold_snapshots_that_retention_gives_up(location: str) -> None:
             fed.snapshot(tag="winter26")
 
 
+@pytest.mark.parametrize("number", [2**64, 10**30])
+def test_numbers_of_more_than_64_bits_are_invalid(location: str, number: int) -> None:
+    # They were bare OverflowErrors, which the command line showed as tracebacks.
+    with fb.open(location) as fed:
+        for call in (
+            lambda: fed.set_retention(keep_days=number),
+            lambda: fed.set_retention(keep_commits=number),
+            lambda: fed.vacuum(keep_from=number),
+            lambda: fed["run7/hits"].advise(sample=f"{number}"),
+        ):
+            with pytest.raises(fb.InvalidError, match=str(number)):
+                call()
+        with pytest.raises(fb.InvalidError, match="cannot be read as a size"):
+            fed["run7/hits"].advise(sample="1.2.3 MB")
+
+
 def test_an_open_snapshot_is_not_vacuumed(location: str) -> None:
     with fb.open(location) as fed:
         snapshot = fed.snapshot(csn=4)

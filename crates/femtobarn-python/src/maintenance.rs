@@ -1,12 +1,13 @@
 //! Vacuum, compaction, and rebuilding the catalogue.
 
 use femtobarn::{
-    CompactOptions, Compacted, Csn, PackedField, RebuildReport, VacuumOptions, VacuumReport,
+    CompactOptions, Compacted, PackedField, RebuildReport, VacuumOptions, VacuumReport,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::containers::profile_of;
+use crate::csn::CsnArgument;
 use crate::durations::lock_wait_of;
 use crate::error::OrRaise;
 use crate::progress::watched;
@@ -19,7 +20,7 @@ use crate::upkeep::UpkeepHandle;
 pub(crate) fn vacuum<'py>(
     py: Python<'py>,
     of: &UpkeepHandle,
-    keep_from: Option<u64>,
+    keep_from: Option<CsnArgument>,
     dry_run: bool,
     lock_wait: f64,
     progress: Option<Py<PyAny>>,
@@ -113,12 +114,12 @@ pub(crate) fn rebuild_catalogue(
 }
 
 fn vacuum_options(
-    keep_from: Option<u64>,
+    keep_from: Option<CsnArgument>,
     dry_run: bool,
     lock_wait: f64,
 ) -> PyResult<VacuumOptions> {
     let lock_wait = lock_wait_of(lock_wait)?;
-    Ok(VacuumOptions { dry_run, keep_from: keep_from.map(Csn), lock_wait })
+    Ok(VacuumOptions { dry_run, keep_from: keep_from.map(|csn| csn.0), lock_wait })
 }
 
 fn compact_options(
