@@ -23,7 +23,7 @@ use femtobarn_rpc::v1::{
     PublishRequest, Question,
 };
 use http::header::AUTHORIZATION;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinSet, spawn_blocking};
 use tonic::metadata::MetadataMap;
 use tonic::server::NamedService;
@@ -163,25 +163,30 @@ impl Service {
         }
     }
 
-    /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads. A task of its own waits for that thread:
-    /// calls of a client that does not read its replies are not polled, and must keep no thread from others.
+    /// Runs work that may wait for a disk on one of [`BLOCKING_MAX`] threads. If none is free, a task of its own waits for
+    /// one: calls of a client that does not read its replies are not polled, and must keep no thread from others.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let stopped = |what: String| Error::Internal { what };
         let threads = Arc::clone(&self.state.blocking);
+        let run = |permit: OwnedSemaphorePermit| {
+            spawn_blocking(move || {
+                let done = work();
+                drop(permit);
+                done
+            })
+        };
+        if let Ok(permit) = Arc::clone(&threads).try_acquire_owned() {
+            return run(permit).await.unwrap_or_else(|error| Err(stopped(error.to_string())));
+        }
         // It is aborted if the call is dropped.
         let mut task = JoinSet::new();
         task.spawn(async move {
             let permit = threads.acquire_owned().await;
             let permit = permit.map_err(|error| stopped(error.to_string()))?;
-            let work = move || {
-                let done = work();
-                drop(permit);
-                done
-            };
-            spawn_blocking(work).await.unwrap_or_else(|error| Err(stopped(error.to_string())))
+            run(permit).await.unwrap_or_else(|error| Err(stopped(error.to_string())))
         });
         let done = task.join_next().await.unwrap_or_else(|| Ok(Err(stopped("no task".to_owned()))));
         done.unwrap_or_else(|error| Err(stopped(error.to_string())))
