@@ -20,6 +20,7 @@ use rntuple::{ByteSource, PageList, WrittenPart};
 use uuid::Uuid;
 
 use super::container::range;
+use super::fetched_blobs::FetchedBlobs;
 use super::receipt::{
     ForkPlan, ForkedContainer, ForkedDatabase, OpenFork, ReceivedPart, ReceivedParts, decode_parts,
 };
@@ -29,6 +30,9 @@ use crate::error::{Error, Result};
 use crate::read::statistics;
 use crate::schema::class::Class;
 use crate::storage::file::DatabaseFile;
+
+/// Bytes of page lists and statistics that are read at once, unless one part has more.
+const FETCHED_BYTES_MAX: u64 = 4 << 20;
 
 impl Transaction {
     /// Lets tasks write to containers that the transaction has open.
@@ -127,13 +131,14 @@ impl Transaction {
     pub fn merge(&mut self, receipts: &[Receipt]) -> Result<u64> {
         self.check_open()?;
         let chosen = self.choose(receipts)?;
-        let mut parts = vec![];
-        for receipt in &chosen {
-            for received in &*self.parts_of(receipt)? {
-                self.check_forked(receipt, received)?;
-                parts.push((received.key(), self.read_part(receipt, received)?));
+        let mut named = vec![];
+        for &receipt in &chosen {
+            for part in self.parts_of(receipt)?.into_owned() {
+                self.check_forked(receipt, &part)?;
+                named.push((receipt, part));
             }
         }
+        let parts = self.read_parts(&named)?;
         for (key, part) in parts {
             self.append_part(key, part)?;
         }
@@ -222,15 +227,54 @@ impl Transaction {
         Ok(file)
     }
 
-    /// Reads and checks what a task wrote to a container.
-    fn read_part(&self, receipt: &Receipt, received: &ReceivedPart) -> Result<WrittenPart> {
+    /// Reads and checks what tasks wrote, in the order of their receipts: from each file at once, but for what is more
+    /// than [`FETCHED_BYTES_MAX`].
+    fn read_parts(
+        &self,
+        named: &[(&Receipt, ReceivedPart)],
+    ) -> Result<Vec<(ContainerKey, WrittenPart)>> {
+        let mut read = BTreeMap::new();
+        for (id, open) in &self.databases {
+            let of_database = |(_, (_, part)): &(usize, &(_, ReceivedPart))| part.database == *id;
+            let mut left = named.iter().enumerate().filter(of_database).peekable();
+            if left.peek().is_none() {
+                continue;
+            }
+            let file = self.file_to_read(*id)?;
+            let size = DatabaseFile::size(&file)?;
+            while left.peek().is_some() {
+                let mut bytes = 0_u64;
+                let mut group = vec![];
+                while let Some(next) = left.next_if(|(_, (_, part))| {
+                    bytes = bytes.saturating_add(part.stored_bytes());
+                    group.is_empty() || bytes <= FETCHED_BYTES_MAX
+                }) {
+                    group.push(next);
+                }
+                let blobs = group.iter().flat_map(|(_, (_, part))| part.blobs());
+                let fetched = FetchedBlobs::fetch(&file, size, blobs)
+                    .map_err(Error::storage(format!("database {}", open.row.name)))?;
+                for (place, (receipt, part)) in group {
+                    read.insert(place, (part.key(), self.read_part(receipt, part, &fetched)?));
+                }
+            }
+        }
+        // Those of containers that are not open were refused before.
+        assert_eq!(read.len(), named.len(), "the databases of open containers are open");
+        Ok(read.into_values().collect())
+    }
+
+    /// Checks what a task wrote to a container.
+    fn read_part(
+        &self,
+        receipt: &Receipt,
+        received: &ReceivedPart,
+        source: &FetchedBlobs<'_>,
+    ) -> Result<WrittenPart> {
         let open = self.containers.get(&received.key()).ok_or_else(unopened)?;
         let database = self.databases.get(&received.database).ok_or_else(unopened)?;
         let what =
             format!("task {:?} of container {}/{}", receipt.task, database.row.name, open.row.name);
-        let file = self.file_to_read(received.database)?;
-        let size = DatabaseFile::size(&file)?;
-        let source: &dyn ByteSource = &*file;
         let page_list = PageList::decode(&received.page_list.read(source)?);
         let page_list = page_list.map_err(Error::storage(what.clone()))?;
         let paths = open.appender.column_paths();
@@ -245,6 +289,7 @@ impl Transaction {
                 ),
             });
         }
+        let size = source.size().map_err(Error::storage(what.clone()))?;
         open.appender.check_part(&part, size).map_err(Error::storage(what))?;
         Ok(part)
     }

@@ -24,6 +24,7 @@ mod containers;
 mod databases;
 mod delete;
 mod evolve;
+mod fetched_blobs;
 mod fork;
 mod indexes;
 mod names;

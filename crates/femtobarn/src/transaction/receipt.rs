@@ -179,6 +179,15 @@ impl ReceivedPart {
     pub(super) fn key(&self) -> ContainerKey {
         ContainerKey { database: self.database, container: self.container }
     }
+
+    pub(super) fn blobs(&self) -> [&Blob; 2] {
+        [&self.page_list, &self.statistics]
+    }
+
+    /// Bytes of its blobs, which nobody has checked.
+    pub(super) fn stored_bytes(&self) -> u64 {
+        self.page_list.size.saturating_add(self.statistics.size)
+    }
 }
 
 /// Reads a framed value, whose magic ends with the version of its form.

@@ -97,6 +97,33 @@ fn a_transaction_that_reads_what_it_writes_asks_for_its_rows_with_the_pin() {
     assert!(numbers(&federation, "run7/events").into_iter().eq(0..10));
 }
 
+/// It took three round trips for each receipt.
+#[test]
+fn a_merge_asks_a_server_as_much_for_many_receipts_as_for_one() {
+    let (_folder, local, server) = served();
+    let remote = open(server.address().port());
+    let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
+    let run7 = transaction.database("run7").unwrap();
+    let key = transaction.container(run7, "events").unwrap();
+    let fork = transaction.fork(&[key], &[]).unwrap();
+    let receipts: Vec<_> = (0..9_u64)
+        .map(|task| {
+            let mut writer = local.begin_task(&fork, &task.to_string()).unwrap();
+            writer.extend(0, events(10 * task..10 * task + 10)).unwrap();
+            writer.finish().unwrap()
+        })
+        .collect();
+    let asked = [&receipts[..1], &receipts[1..]].map(|receipts| {
+        let before = messages(&server)[1];
+        assert_eq!(transaction.merge(receipts).unwrap(), receipts.len() as u64);
+        messages(&server)[1] - before
+    });
+    assert_eq!(asked, [asked[0]; 2]);
+    assert!(asked[0] <= 2, "{asked:?}: the size of the file, and what the receipts name");
+    transaction.commit().unwrap();
+    assert!(numbers(&local, "run7/events").into_iter().eq(0..90));
+}
+
 /// Locks a stage's database and container in one turn.
 fn lock_both(stage: &Stage, owner: &LockOwner) -> Result<Option<NewestRows>> {
     let locks = [
