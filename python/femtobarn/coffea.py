@@ -46,6 +46,11 @@ class Column:
     is_count: bool = False
 
 
+FORMS_MAX = 64
+"""Classes whose columns a process remembers."""
+_known_forms: dict[tuple[Definition, str], tuple[dict[str, Column], str]] = {}
+
+
 @dataclass(frozen=True)
 class FailedPartition:
     """A partition that a processor failed at; see :func:`run`."""
@@ -103,8 +108,9 @@ def events(
     """
     found = view.view if isinstance(view, Partition) else view
     joint = "." if issubclass(schemaclass, PHYSLITESchema) else "_"
-    mapping = _ViewMapping(found, _columns(found.definition, joint), access_log)
-    form = _base_form(found, mapping.columns)
+    columns, text = _columns_and_form(found, joint)
+    mapping = _ViewMapping(found, columns, access_log)
+    form = json.loads(text)
     form["parameters"] = {"__doc__": found.name, "metadata": dict(metadata or {})}
     key = tuple_to_key((found.snapshot.federation.uuid, found.name, f"0-{len(found)}"))
     # Arrays hold their factory, not the other way round.
@@ -313,7 +319,8 @@ class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
 
     @classmethod
     def _extract_base_form(cls, source: View) -> dict[str, Any]:
-        return _base_form(source, _columns(source.definition))
+        form: dict[str, Any] = json.loads(_columns_and_form(source)[1])
+        return form
 
     def key_root(self) -> str:
         return "FemtobarnMapping:"
@@ -382,6 +389,19 @@ def _columns(definition: Definition, joint: str = "_") -> dict[str, Column]:
         else:
             add(field.name, field.name, field.description)
     return columns
+
+
+def _columns_and_form(view: View, joint: str = "_") -> tuple[dict[str, Column], str]:
+    """Return the columns of a view and their form as JSON, for which a process remembers those of a class."""
+    key = view.definition, joint
+    known = _known_forms.get(key)
+    if known is None:
+        columns = _columns(view.definition, joint)
+        known = columns, json.dumps(_base_form(view, columns))
+        if len(_known_forms) >= FORMS_MAX:
+            _known_forms.clear()
+        _known_forms[key] = known
+    return known
 
 
 def _base_form(view: View, columns: Mapping[str, Column]) -> dict[str, Any]:
