@@ -95,14 +95,18 @@ def FromFemtobarn(
         If ROOT is not installed, or too old for the data source.
     """
     from ._federations import open as open_federation
+    from ._snapshots import Snapshot
     from ._views.view import View
 
     if isinstance(federation, View):
         if container is not None or tag is not None or csn is not None:
             raise InvalidError("a view has its container and its commit: do not pass others")
-        if len(federation._window) != federation._handle.entries or federation._recast_to is not None:
+        is_plain = type(federation) is View and type(federation.snapshot) is Snapshot
+        is_whole = is_plain and len(federation._window) == federation._handle.entries
+        if not is_whole or federation._recast_to is not None:
             raise InvalidError(
-                "a data frame shows whole containers: pass the view of one, and use Range or Filter"
+                "a data frame shows whole containers as of a commit: "
+                "pass the view of one, and use Range or Filter"
             )
         return _frame(federation, where)
     if tag is not None and csn is not None:

@@ -56,6 +56,18 @@ pub(crate) unsafe fn list<'a, T>(name: &str, list: *const T, count: usize) -> Re
     }
 }
 
+/// A structure that is only read, maybe by several threads.
+///
+/// # Errors
+/// `Invalid` if it is NULL.
+///
+/// # Safety
+/// It is NULL or lives, unchanged, for `'a`.
+pub(crate) unsafe fn given<'a, T>(name: &str, given: *const T) -> Result<&'a T> {
+    // SAFETY: the caller's.
+    unsafe { given.as_ref() }.ok_or_else(|| invalid(format!("the argument {name} is NULL")))
+}
+
 /// The place of a result.
 ///
 /// # Errors

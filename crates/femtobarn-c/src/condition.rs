@@ -92,6 +92,9 @@ impl Sign {
     }
 }
 
+/// Entries that statistics do not exclude, and the places of those that meet the conditions among their objects.
+type MatchedPart = (Range<u64>, Vec<Range<usize>>);
+
 impl FieldConditions {
     /// # Errors
     /// `Invalid` if a constant of the header is unknown, or a text is NULL or not UTF-8.
@@ -152,12 +155,34 @@ impl FieldConditions {
         Ok(matches)
     }
 
+    /// Ranges of entries with matches, and the places of these among the objects of their range.
+    ///
+    /// # Errors
+    /// As [`matches`](Self::matches).
+    pub(crate) fn matches_by_candidates(
+        &self,
+        view: &View,
+        entries: Range<u64>,
+    ) -> Result<Vec<MatchedPart>> {
+        let mut found = vec![];
+        for candidates in self.candidates(view, entries)? {
+            let places = true_runs(&self.mask(view, candidates.clone())?);
+            if !places.is_empty() {
+                found.push((candidates, places));
+            }
+        }
+        Ok(found)
+    }
+
     /// The entries of a range that statistics do not exclude.
     fn candidates(&self, view: &View, entries: Range<u64>) -> Result<Vec<Range<u64>>> {
-        let mut left = vec![entries];
+        let mut left = vec![entries.clone()];
         for comparison in &self.0 {
             let clusters = view.statistics(&comparison.path)?;
-            let excluded = clusters.iter().filter(|cluster| !comparison.may_hold(cluster));
+            // Only those of the range: a stream asks for one cluster after the other.
+            let first = clusters.partition_point(|it| it.first_entry + it.entries <= entries.start);
+            let near = clusters[first..].iter().take_while(|it| it.first_entry < entries.end);
+            let excluded = near.filter(|cluster| !comparison.may_hold(cluster));
             for cluster in excluded {
                 let gap = cluster.first_entry..cluster.first_entry + cluster.entries;
                 left = left.into_iter().flat_map(|part| without(part, &gap)).collect();

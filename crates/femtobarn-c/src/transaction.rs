@@ -10,7 +10,7 @@ use femtobarn::{
 use parking_lot::Mutex;
 use rntuple::Array;
 
-use crate::argument::{list, place, text};
+use crate::argument::{given, list, text};
 use crate::arrow::abi::{ArrowArray, ArrowSchema};
 use crate::arrow::import::imported;
 use crate::federation::CFederation;
@@ -128,8 +128,7 @@ pub unsafe extern "C" fn fb_transaction_append(
         // SAFETY: the caller's.
         let mut pending = unsafe { Owned::get(transaction) }?.lock();
         // SAFETY: the caller's.
-        let (schema, array) =
-            unsafe { (place("schema", schema.cast_mut())?, place("array", array.cast_mut())?) };
+        let (schema, array) = unsafe { (given("schema", schema)?, given("array", array)?) };
         // SAFETY: the caller's.
         let (transaction, key, form) = pending.container(unsafe { text("path", path) }?)?;
         // SAFETY: the caller's.

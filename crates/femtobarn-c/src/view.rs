@@ -6,7 +6,7 @@ use std::ops::Range;
 use femtobarn::{Result, Selection, View};
 use rntuple::Array;
 
-use crate::argument::{list, place, text, texts};
+use crate::argument::{place, text, texts};
 use crate::arrow::abi::{ArrowArray, ArrowArrayStream, ArrowSchema};
 use crate::arrow::export::exported;
 use crate::arrow::schema::schema_of;
@@ -174,15 +174,18 @@ fn read_matching(
     entries: Range<u64>,
     conditions: &FieldConditions,
 ) -> Result<Array> {
-    if conditions.is_empty() {
+    if conditions.is_empty() || entries.is_empty() {
         return view.read(selection, entries);
     }
-    let matches = conditions.matches(view, entries.clone())?;
-    if matches.is_empty() {
+    let mut parts = vec![];
+    for (candidates, matches) in conditions.matches_by_candidates(view, entries.clone())? {
+        let read = view.read(selection, candidates)?;
+        parts.push(read.take_runs(&matches).map_err(|error| invalid(error.to_string()))?);
+    }
+    if parts.is_empty() {
         return view.read(selection, entries.start..entries.start);
     }
-    let read = view.read(selection, entries)?;
-    read.take_runs(&matches).map_err(|error| invalid(error.to_string()))
+    Array::concatenate(&parts).map_err(|error| invalid(error.to_string()))
 }
 
 /// For each entry of a range, the place of its object in what `fb_view_read` returns for the range without conditions; -1
@@ -207,11 +210,17 @@ pub unsafe extern "C" fn fb_view_rows(
         // This also checks the range.
         let live = view.live_runs(first..end)?;
         let count = (end - first) as usize;
+        if count == 0 {
+            return Ok(());
+        }
+        if rows.is_null() {
+            return Err(invalid("the argument rows is NULL"));
+        }
+        // They are written before there is a reference to them, which must not show uninitialised memory.
         // SAFETY: the caller's.
-        unsafe { list("rows", rows.cast_const(), count) }?;
+        (0..count).for_each(|at| unsafe { rows.add(at).write(-1) });
         // SAFETY: the caller's; no other reference to them exists.
         let rows = unsafe { std::slice::from_raw_parts_mut(rows, count) };
-        rows.fill(-1);
         let objects: Vec<usize> =
             live.into_iter().flatten().map(|entry| (entry - first) as usize).collect();
         let all = 0..objects.len();
@@ -246,10 +255,12 @@ pub unsafe extern "C" fn fb_view_stream(
         // SAFETY: the caller's.
         let selection = unsafe { selection(&view, paths, path_count) }?;
         let empty = view.read(&selection, 0..0)?;
-        let mut clusters = view.cluster_sizes(&selection)?.into_iter();
+        let mut clusters = view.cluster_sizes(&selection)?.into_iter().peekable();
         let next: NextArray = Box::new(move || {
-            for (entries, _) in clusters.by_ref() {
-                let array = read_matching(&view, &selection, entries, &conditions)?;
+            while let Some((entries, _)) = clusters.peek() {
+                let array = read_matching(&view, &selection, entries.clone(), &conditions)?;
+                // Not before it was read: whoever calls again after an error gets it, not the next one.
+                clusters.next();
                 if !array.is_empty() {
                     return Ok(Some(array));
                 }

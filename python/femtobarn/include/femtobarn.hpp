@@ -5,6 +5,7 @@
 #ifndef FEMTOBARN_HPP
 #define FEMTOBARN_HPP
 
+#include <cerrno>
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
@@ -44,11 +45,19 @@ struct Deleter {
 template <typename T, void (*Free)(T *)>
 using Handle = std::unique_ptr<T, Deleter<T, Free>>;
 
+/// A text for C, which would end at a NUL in it: then it would be another text.
+inline const char *Text(const std::string &text)
+{
+   if (text.find('\0') != std::string::npos)
+      throw Error(FB_INVALID, "a text has a NUL in it");
+   return text.c_str();
+}
+
 inline std::vector<const char *> Pointers(const std::vector<std::string> &texts)
 {
    std::vector<const char *> pointers;
    for (const auto &text : texts)
-      pointers.push_back(text.c_str());
+      pointers.push_back(Text(text));
    return pointers;
 }
 
@@ -92,12 +101,12 @@ public:
    {
       std::vector<fb_condition> all;
       for (const auto &condition : fConditions) {
-         fb_condition one{condition.fPath.c_str(), condition.fComparison, std::int32_t(condition.fValue.index()), {}};
+         fb_condition one{Internal::Text(condition.fPath), condition.fComparison, std::int32_t(condition.fValue.index()), {}};
          switch (condition.fValue.index()) {
          case FB_INTEGER: one.value.integer = std::get<FB_INTEGER>(condition.fValue); break;
          case FB_UNSIGNED: one.value.unsigned_integer = std::get<FB_UNSIGNED>(condition.fValue); break;
          case FB_REAL: one.value.real = std::get<FB_REAL>(condition.fValue); break;
-         default: one.value.text = std::get<FB_TEXT>(condition.fValue).c_str();
+         default: one.value.text = Internal::Text(std::get<FB_TEXT>(condition.fValue));
          }
          all.push_back(one);
       }
@@ -179,7 +188,7 @@ class Stream {
    {
       if (status != 0) {
          const auto *text = fStream.Get()->get_last_error(fStream.Get());
-         throw Error(FB_IO, text ? text : "the stream failed");
+         throw Error(status == EINVAL ? FB_INVALID : FB_IO, text ? text : "the stream failed");
       }
    }
 
@@ -290,14 +299,14 @@ public:
    std::vector<std::string> Containers(const std::string &database) const
    {
       fb_names *names = nullptr;
-      Internal::Check(fb_snapshot_containers(fHandle.get(), database.c_str(), &names));
+      Internal::Check(fb_snapshot_containers(fHandle.get(), Internal::Text(database), &names));
       return Listed(names);
    }
 
    View Open(const std::string &path) const
    {
       fb_view *view = nullptr;
-      Internal::Check(fb_view_open(fHandle.get(), path.c_str(), &view));
+      Internal::Check(fb_view_open(fHandle.get(), Internal::Text(path), &view));
       return View(view);
    }
 };
@@ -312,20 +321,20 @@ public:
    /// Creates a container of a class, which is JSON.
    void Create(const std::string &path, const std::string &definition)
    {
-      Internal::Check(fb_transaction_create(fHandle.get(), path.c_str(), definition.c_str()));
+      Internal::Check(fb_transaction_create(fHandle.get(), Internal::Text(path), Internal::Text(definition)));
    }
 
    /// Appends objects; returns the entry of the first.
    std::uint64_t Append(const std::string &path, const Schema &schema, const Array &array)
    {
       std::uint64_t first = 0;
-      Internal::Check(fb_transaction_append(fHandle.get(), path.c_str(), schema.Get(), array.Get(), &first));
+      Internal::Check(fb_transaction_append(fHandle.get(), Internal::Text(path), schema.Get(), array.Get(), &first));
       return first;
    }
 
    void Delete(const std::string &path, const std::vector<std::uint64_t> &entries)
    {
-      Internal::Check(fb_transaction_delete(fHandle.get(), path.c_str(), entries.data(), entries.size()));
+      Internal::Check(fb_transaction_delete(fHandle.get(), Internal::Text(path), entries.data(), entries.size()));
    }
 
    /// Commits, and ends; returns the number of the commit.
@@ -348,14 +357,14 @@ public:
    static Federation Open(const std::string &place, const fb_options &options = {})
    {
       fb_federation *federation = nullptr;
-      Internal::Check(fb_open(place.c_str(), &options, &federation));
+      Internal::Check(fb_open(Internal::Text(place), &options, &federation));
       return Federation(federation);
    }
 
    static Federation Create(const std::string &folder, const std::string &name)
    {
       fb_federation *federation = nullptr;
-      Internal::Check(fb_create(folder.c_str(), name.c_str(), &federation));
+      Internal::Check(fb_create(Internal::Text(folder), Internal::Text(name), &federation));
       return Federation(federation);
    }
 
@@ -376,14 +385,14 @@ public:
    Snapshot Tagged(const std::string &tag) const
    {
       fb_snapshot *snapshot = nullptr;
-      Internal::Check(fb_snapshot_tagged(fHandle.get(), tag.c_str(), &snapshot));
+      Internal::Check(fb_snapshot_tagged(fHandle.get(), Internal::Text(tag), &snapshot));
       return Snapshot(snapshot);
    }
 
    Transaction Begin(const std::string &message)
    {
       fb_transaction *transaction = nullptr;
-      Internal::Check(fb_transaction_begin(fHandle.get(), message.c_str(), &transaction));
+      Internal::Check(fb_transaction_begin(fHandle.get(), Internal::Text(message), &transaction));
       return Transaction(transaction);
    }
 };

@@ -46,12 +46,12 @@ struct Column {
    std::string fItem;         ///< C++ type of a value
    unsigned fLists = 0;       ///< lists around it
    bool fIsOptional = false;
-   bool fIsSize = false;      ///< the number of items of the outermost list
+   bool fIsSize = false;      ///< the number of items of the innermost list
 
    std::string TypeName() const
    {
       auto name = fIsSize ? "std::size_t" : fItem;
-      for (unsigned list = 0; list < fLists && !fIsSize; ++list)
+      for (unsigned list = fIsSize ? 1 : 0; list < fLists; ++list)
          name = "ROOT::VecOps::RVec<" + name + ">";
       return fIsOptional ? "std::optional<" + name + ">" : name;
    }
@@ -123,8 +123,10 @@ class ColumnList {
          ++outer.fLists;
          return AddField(*type.children[0], path, outer, aliases);
       }
-      if (outer.fLists > 0) // Its size, with the path that was set where the list began.
+      if (outer.fLists == 1) // Its size, with the path that was set where the list began.
          Add("R_rdf_sizeof_" + path, {outer.fPath, "", 1, false, true}, false);
+      else if (outer.fLists == 2) // As in ROOT: the sizes of the inner lists.
+         Add("R_rdf_sizeof_" + path, {path, "", 2, false, true}, false);
       if (format == "+s") {
          for (std::int64_t child = 0; child < type.n_children; ++child)
             AddField(*type.children[child], path + "." + type.children[child]->name, outer, aliases);
@@ -256,7 +258,7 @@ protected:
             fLevels[level++] = {nullptr, std::stoul(format.substr(3))};
          else if (format != "+s")
             return SetValues(format[0], *array);
-         if (type->n_children == 0 || (fColumn.fIsSize && level > 0))
+         if (type->n_children == 0 || (fColumn.fIsSize && level == fColumn.fLists))
             return;
          type = type->children[0];
          array = array->children[0];
@@ -388,6 +390,23 @@ public:
    using Reader::Reader;
 };
 
+/// The numbers of items of the lists in a list.
+class SizesReader final : public Reader {
+   ROOT::RVec<std::size_t> fValue;
+
+   void *GetImpl(Long64_t entry) final
+   {
+      const auto lists = Items(Row(entry));
+      fValue.clear();
+      for (auto list = lists.fFirst; list < lists.fEnd; ++list)
+         fValue.push_back(Items(list, 1).Size());
+      return &fValue;
+   }
+
+public:
+   using Reader::Reader;
+};
+
 /// A text, or one that may be missing, or a list of texts.
 template <typename Value>
 class TextReader final : public Reader {
@@ -458,8 +477,10 @@ public:
       std::unique_ptr<Reader> made;
       const auto &item = fColumn.fItem;
       if (fColumn.fIsSize) {
-         if (fWanted == typeid(std::size_t))
+         if (fColumn.fLists == 1 && fWanted == typeid(std::size_t))
             made = std::make_unique<SizeReader>(fSlot, fColumn);
+         else if (fColumn.fLists == 2 && fWanted == typeid(ROOT::RVec<std::size_t>))
+            made = std::make_unique<SizesReader>(fSlot, fColumn);
       } else if (item == "std::string") {
          MakeText(made);
       } else if (item == "bool") {
@@ -515,9 +536,10 @@ class RFemtobarnDS final : public ROOT::RDF::RDataSource {
       const auto whole = std::make_pair(ULong64_t(0), ULong64_t(fView->Entries()));
       const auto wanted = fGlobalEntryRange.value_or(whole);
       std::uint64_t first = wanted.first;
+      const auto behind = std::min(wanted.second, whole.second);
       for (const auto cluster : fClusters) {
-         const auto end = std::min<std::uint64_t>(cluster, wanted.second);
-         if (end > first && (end - first >= least || end == wanted.second)) {
+         const auto end = std::min<std::uint64_t>(cluster, behind);
+         if (end > first && (end - first >= least || end == behind)) {
             ranges.emplace_back(first, end);
             first = end;
          }

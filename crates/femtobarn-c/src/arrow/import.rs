@@ -1,7 +1,7 @@
 //! Arrays from Arrow's C structures, as a class stores them. All values are copied, so the structures stay their owner's.
 //!
 //! What is expected decides: integers, reals and texts must have the field's type; `utf8` and `list` with 32-bit offsets are
-//! taken, too. Buffers cannot be checked, but lengths, offsets, formats and nulls are.
+//! taken, too. Buffers cannot be checked, but lengths, offsets, formats and nulls are; what is below a null does not count.
 
 use std::ffi::{CStr, c_char};
 
@@ -46,7 +46,7 @@ pub(crate) unsafe fn imported(
         path: String::new(),
     };
     // SAFETY: the caller's.
-    unsafe { part.as_expected(expected, false) }
+    unsafe { part.as_expected(expected, None) }
 }
 
 fn number(value: i64) -> Result<usize> {
@@ -57,10 +57,18 @@ fn number(value: i64) -> Result<usize> {
 impl ArrowPart<'_> {
     /// # Safety
     /// As that of [`imported`], here and in all functions below.
-    unsafe fn as_expected(&self, expected: &Array, may_be_null: bool) -> Result<Array> {
-        if !matches!(expected, Array::List { optional: true, .. }) && !may_be_null {
-            // SAFETY: the caller's.
-            if let Some(at) = unsafe { self.present() }?.iter().position(|present| !present) {
+    ///
+    /// `counted` says which values count, since nothing above them is null; none stands for all.
+    unsafe fn as_expected(&self, expected: &Array, counted: Option<&[bool]>) -> Result<Array> {
+        if !self.schema.dictionary.is_null() || !self.array.dictionary.is_null() {
+            return Err(self.unfit("it is encoded with a dictionary: decode it before"));
+        }
+        let may_be_null = matches!(expected, Array::List { optional: true, .. });
+        // SAFETY: the caller's.
+        let present = if may_be_null { None } else { unsafe { self.present() }? };
+        if let Some(present) = present {
+            let is_missing = |at: &usize| !present[*at] && counted.is_none_or(|it| it[*at]);
+            if let Some(at) = (0..self.length).find(is_missing) {
                 return Err(
                     self.unfit(format!("value {at} is null, and the field is not optional"))
                 );
@@ -71,10 +79,10 @@ impl ArrowPart<'_> {
             match expected {
                 Array::Primitive { primitive, .. } => self.numbers(*primitive),
                 Array::String { .. } => self.texts(),
-                Array::List { content, optional: true, .. } => self.optional(content),
-                Array::List { content, .. } => self.lists(content),
-                Array::Fixed { size, content, .. } => self.fixed(*size, content),
-                Array::Record { members, .. } => self.record(members),
+                Array::List { content, optional: true, .. } => self.optional(content, counted),
+                Array::List { content, .. } => self.lists(content, counted),
+                Array::Fixed { size, content, .. } => self.fixed(*size, content, counted),
+                Array::Record { members, .. } => self.record(members, counted),
                 Array::Variant { contents, .. } => self.variant(contents),
             }
         }
@@ -153,23 +161,19 @@ impl ArrowPart<'_> {
         Ok((self.first..self.first + self.length).map(bit).collect())
     }
 
-    /// Which values are not null.
-    unsafe fn present(&self) -> Result<Vec<bool>> {
-        let is_null_type = self.format()? == "n";
-        let is_union = self.format()?.starts_with("+u");
+    /// Which values are not null; none if all are, so that a length which nothing has checked allocates nothing.
+    unsafe fn present(&self) -> Result<Option<Vec<bool>>> {
+        let has_validity = !matches!(self.format()?, "n" | "") && !self.format()?.starts_with("+u");
         let buffers = usize::try_from(self.array.n_buffers).unwrap_or(0);
-        if is_null_type {
-            return Ok(vec![false; self.length]);
-        }
         // SAFETY: there is such a buffer.
         let has_bits = buffers > 0
             && !self.array.buffers.is_null()
             && !unsafe { (*self.array.buffers).is_null() };
-        if is_union || self.array.null_count == 0 || !has_bits {
-            return Ok(vec![true; self.length]);
+        if !has_validity || self.array.null_count == 0 || !has_bits {
+            return Ok(None);
         }
         // SAFETY: the caller's.
-        unsafe { self.bits(0) }
+        Ok(Some(unsafe { self.bits(0) }?))
     }
 
     /// A part of a child.
@@ -187,6 +191,9 @@ impl ArrowPart<'_> {
         let (Some(schema), Some(array)) = (schema, array) else {
             return Err(self.unfit("a child is NULL"));
         };
+        if schema.release.is_none() || array.release.is_none() {
+            return Err(self.unfit(format!("its child {index} was released or moved before")));
+        }
         // SAFETY: the interface demands a text or NULL.
         let name = unsafe { c_str(schema.name) }.unwrap_or("");
         let path =
@@ -242,28 +249,42 @@ impl ArrowPart<'_> {
         unsafe {
             let (offsets, first) = self.offsets()?;
             let bytes = self.copied(2, first, offsets[self.length] as usize, 1)?;
-            if std::str::from_utf8(&bytes).is_err() {
+            let is_text = std::str::from_utf8(&bytes)
+                .is_ok_and(|all| offsets.iter().all(|at| all.is_char_boundary(*at as usize)));
+            if !is_text {
                 return Err(self.unfit("a text is not UTF-8"));
             }
             Ok(Array::String { offsets: bytes_of(offsets), bytes })
         }
     }
 
-    unsafe fn lists(&self, content: &Array) -> Result<Array> {
+    unsafe fn lists(&self, content: &Array, counted: Option<&[bool]>) -> Result<Array> {
         self.expect_format(&["+L", "+l"])?;
         // SAFETY: the caller's.
         unsafe {
             let (offsets, first) = self.offsets()?;
             let items = self.child(0, first, offsets[self.length] as usize)?;
-            let content = items.as_expected(content, false)?.into();
+            let size = |at: usize| (offsets[at + 1] - offsets[at]) as usize;
+            let counted = counted.map(|it| spread(it, size));
+            let content = items.as_expected(content, counted.as_deref())?.into();
             Ok(Array::List { offsets: bytes_of(offsets), content, optional: false })
         }
     }
 
     /// The values that are not null, each a list of one.
-    unsafe fn optional(&self, content: &Array) -> Result<Array> {
+    unsafe fn optional(&self, content: &Array, counted: Option<&[bool]>) -> Result<Array> {
         // SAFETY: the caller's.
-        let (present, all) = unsafe { (self.present()?, self.as_expected(content, true)?) };
+        let present = unsafe { self.present() }?;
+        let needed: Option<Vec<bool>> = match (&present, counted) {
+            (Some(present), Some(counted)) => {
+                Some(present.iter().zip(counted).map(|(a, b)| *a && *b).collect())
+            }
+            (Some(only), None) => Some(only.clone()),
+            (None, counted) => counted.map(<[bool]>::to_vec),
+        };
+        // SAFETY: the caller's.
+        let all = unsafe { self.as_expected(content, needed.as_deref()) }?;
+        let present = present.unwrap_or_else(|| vec![true; self.length]);
         let mut offsets = vec![0_i64];
         let mut places = vec![];
         for (place, _) in present.iter().enumerate().filter(|(_, present)| **present) {
@@ -275,7 +296,7 @@ impl ArrowPart<'_> {
         Ok(Array::List { offsets: bytes_of(offsets), content, optional: true })
     }
 
-    unsafe fn fixed(&self, size: u64, content: &Array) -> Result<Array> {
+    unsafe fn fixed(&self, size: u64, content: &Array, counted: Option<&[bool]>) -> Result<Array> {
         self.expect_format(&[&format!("+w:{size}")])?;
         let width = size as usize;
         let (first, count) = (self.first.checked_mul(width), self.length.checked_mul(width));
@@ -283,14 +304,21 @@ impl ArrowPart<'_> {
             return Err(self.unfit("it is too long"));
         };
         // SAFETY: the caller's.
-        let content = unsafe { self.child(0, first, count)?.as_expected(content, false)? };
+        let items = unsafe { self.child(0, first, count) }?;
+        let counted = counted.map(|it| spread(it, |_| width));
+        // SAFETY: the caller's.
+        let content = unsafe { items.as_expected(content, counted.as_deref()) }?;
         Ok(Array::Fixed { size, length: self.length, content: content.into() })
     }
 
-    unsafe fn record(&self, members: &[(String, Array)]) -> Result<Array> {
+    unsafe fn record(
+        &self,
+        members: &[(String, Array)],
+        counted: Option<&[bool]>,
+    ) -> Result<Array> {
         self.expect_format(&["+s"])?;
         let children = number(self.schema.n_children)?;
-        let mut found = Vec::with_capacity(children);
+        let mut found: Vec<(String, ArrowPart<'_>)> = vec![];
         for index in 0..children {
             // SAFETY: the caller's.
             let child = unsafe { self.child(index, self.first, self.length) }?;
@@ -299,13 +327,16 @@ impl ArrowPart<'_> {
             if !members.iter().any(|(member, _)| *member == name) {
                 return Err(self.unfit(format!("the class has no field {name:?}")));
             }
+            if found.iter().any(|(other, _)| *other == name) {
+                return Err(self.unfit(format!("it has {name:?} twice")));
+            }
             found.push((name, child));
         }
         let import = |(name, expected): &(String, Array)| {
             let child = found.iter().find(|(member, _)| member == name);
             let (_, child) = child.ok_or_else(|| self.unfit(format!("{name:?} is missing")))?;
             // SAFETY: the caller's.
-            Ok((name.clone(), unsafe { child.as_expected(expected, false) }?))
+            Ok((name.clone(), unsafe { child.as_expected(expected, counted) }?))
         };
         let members = members.iter().map(import).collect::<Result<_>>()?;
         Ok(Array::Record { length: self.length, members })
@@ -319,6 +350,18 @@ impl ArrowPart<'_> {
         let Some(Ok(codes)) = codes else {
             return Err(self.unfit(format!("it has Arrow's format {format:?}, not a dense union")));
         };
+        let fits = match codes.len().checked_sub(alternatives.len()) {
+            Some(0) => true,
+            // SAFETY: the caller's.
+            Some(1) => unsafe { self.child(alternatives.len(), 0, 0) }?.format()? == "n",
+            _ => false,
+        };
+        if !fits {
+            let count = alternatives.len();
+            return Err(
+                self.unfit(format!("its union has not the {count} alternatives of the field"))
+            );
+        }
         // SAFETY: the caller's.
         let (tags, positions) = unsafe {
             (
@@ -338,11 +381,17 @@ impl ArrowPart<'_> {
             // SAFETY: the caller's.
             let length = unsafe { self.child(index, 0, 0) }?.array.length;
             // SAFETY: the caller's.
-            unsafe { self.child(index, 0, number(length)?)?.as_expected(expected, false) }
+            unsafe { self.child(index, 0, number(length)?)?.as_expected(expected, None) }
         });
         let contents = contents.collect::<Result<_>>()?;
         Ok(Array::Variant { tags: bytes_of(tags), positions: bytes_of(positions), contents })
     }
+}
+
+/// For each item what its list has, which has so many items.
+fn spread(of_lists: &[bool], size: impl Fn(usize) -> usize) -> Vec<bool> {
+    let lists = of_lists.iter().enumerate();
+    lists.flat_map(|(at, counts)| std::iter::repeat_n(*counts, size(at))).collect()
 }
 
 fn whole<T: bytemuck::Pod>(bytes: &[u8]) -> Result<&[T]> {

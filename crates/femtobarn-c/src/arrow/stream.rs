@@ -1,9 +1,9 @@
 //! Streams: what a function returns, call by call, as arrays of one type.
 
 use std::ffi::{CString, c_char, c_int};
-use std::ptr;
+use std::{process, ptr};
 
-use femtobarn::{ErrorKind, Result};
+use femtobarn::{Error, ErrorKind, Result};
 use rntuple::Array;
 
 use super::abi::{ArrowArray, ArrowArrayStream, ArrowSchema};
@@ -19,11 +19,13 @@ struct ExportedStream {
     empty: Array,
     next: NextArray,
     last_error: Option<CString>,
+    /// As handles, it is used and dropped only in the process that made it.
+    process: u32,
 }
 
 /// A stream of arrays of the type of `empty`.
 pub(crate) fn stream_of(empty: Array, next: NextArray) -> ArrowArrayStream {
-    let state = Box::new(ExportedStream { empty, next, last_error: None });
+    let state = Box::new(ExportedStream { empty, next, last_error: None, process: process::id() });
     ArrowArrayStream {
         get_schema: Some(get_schema),
         get_next: Some(get_next),
@@ -79,9 +81,15 @@ unsafe extern "C" fn get_schema(stream: *mut ArrowArrayStream, out: *mut ArrowSc
 unsafe extern "C" fn get_next(stream: *mut ArrowArrayStream, out: *mut ArrowArray) -> c_int {
     // SAFETY: the interface passes its own stream.
     let state = unsafe { ExportedStream::of(stream) };
-    let next = caught(|| match (state.next)()? {
-        Some(array) => exported(array),
-        None => Ok(ArrowArray::released()),
+    let next = caught(|| {
+        if state.process != process::id() {
+            let what = "the stream was opened before this process was forked; open it again";
+            return Err(Error::Closed { what: what.to_owned() });
+        }
+        match (state.next)()? {
+            Some(array) => exported(array),
+            None => Ok(ArrowArray::released()),
+        }
     });
     state.finish(next, out)
 }
@@ -95,7 +103,16 @@ unsafe extern "C" fn get_last_error(stream: *mut ArrowArrayStream) -> *const c_c
 unsafe extern "C" fn release(stream: *mut ArrowArrayStream) {
     // SAFETY: the interface calls it with the stream that it is in, once.
     unsafe {
-        drop(Box::from_raw((*stream).private_data.cast::<ExportedStream>()));
+        let state = Box::from_raw((*stream).private_data.cast::<ExportedStream>());
         (*stream).release = None;
+        if state.process == process::id() {
+            // A panic ends here.
+            drop(caught(|| {
+                drop(state);
+                Ok(())
+            }));
+        } else {
+            std::mem::forget(state);
+        }
     }
 }
