@@ -23,6 +23,7 @@ use rusqlite::ffi;
 use uuid::Uuid;
 
 use crate::clock;
+use crate::error::Error;
 use crate::sql::{SqlConnection, SqlFailure, SqlResult, params, table_definitions};
 
 /// The version of the tables that this crate writes.
@@ -72,6 +73,14 @@ pub(crate) fn create_in_postgres(
     name: &str,
     uuid: Uuid,
 ) -> SqlResult<()> {
+    let encoding: String =
+        connection.query_row("SELECT current_setting('server_encoding')", [], |row| row.get(0))?;
+    if encoding != "UTF8" {
+        let what = format!(
+            "the database has the encoding {encoding}, which cannot hold every name; make one with              CREATE DATABASE ... ENCODING 'UTF8' TEMPLATE template0"
+        );
+        return Err(Error::invalid(what).into());
+    }
     let tables = table_definitions(&format!("{TABLES}{REPLICA_TABLES}"));
     connection.execute_batch(&format!("CREATE SCHEMA \"{schema}\"; {tables}{POSTGRES_INDEXES}"))?;
     let more = [

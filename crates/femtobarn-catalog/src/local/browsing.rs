@@ -99,7 +99,8 @@ impl LocalCatalogue {
         let (mut found, mut before) = (vec![], signed(at.0).saturating_add(1));
         let commits = format!("{COMMIT} WHERE csn < ?1 ORDER BY csn DESC LIMIT ?2");
         while found.len() < limit {
-            let some = self.all(&commits, [before, COMMITS_AT_ONCE], commit_row)?;
+            let wanted = if text.is_empty() { signed(limit as u64) } else { COMMITS_AT_ONCE };
+            let some = self.all(&commits, [before, wanted.min(COMMITS_AT_ONCE)], commit_row)?;
             let Some(last) = some.last() else { break };
             before = signed(last.csn.0);
             found.extend(some.into_iter().filter(has_text));

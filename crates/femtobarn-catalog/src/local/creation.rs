@@ -72,7 +72,11 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
     let written = write().map_err(|error| Error::io("cannot write", &draft, error));
     let published = written.and_then(|()| publish(&draft, folder, CATALOGUE_ADDRESS_FILE));
     remove_draft(&draft);
-    published.inspect_err(|_| {
+    published.inspect_err(|error| {
+        // If the folder could not be synced, the file may be there, and others may have committed by now.
+        if named.exists() && !matches!(error, Error::Exists { .. }) {
+            return;
+        }
         // Nothing names the schema. If it cannot be dropped, it does no harm.
         drop(writer.run(|sql| sql.execute_batch(&format!("DROP SCHEMA \"{schema}\" CASCADE"))));
     })

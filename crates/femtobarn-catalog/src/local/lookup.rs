@@ -353,10 +353,17 @@ impl LocalCatalogue {
     /// The commit that a transaction made, if it did, for a client that lost the answer. Searches only commits after
     /// `after`: pass the snapshot that the transaction started from.
     pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
-        self.connections.current()?.wait_durable();
-        let sql = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
+        let connections = self.connections.current()?;
+        connections.wait_durable();
+        let find = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
         let csn = |row: &Row<'_>| number(row, 0).map(Csn);
-        self.one(sql, params![signed(after.0), transaction.as_bytes()], csn)
+        let of = params![signed(after.0), transaction.as_bytes()];
+        if self.is_in_postgres() && !self.connections.is_read_only() {
+            // A process that has ended may have left a COMMIT under way there, which has the lock until it can be seen.
+            return connections
+                .write_as_anyone(|sql| sql.prepare_cached(find)?.query_row(of, csn).optional());
+        }
+        self.one(find, of, csn)
     }
 
     /// The newest commit made no later than `time_us`, in microseconds since 1970; 0 if there is none.

@@ -17,7 +17,7 @@ use crate::sql::{Parameters, Row, RowResult, SqlConnection, SqlResult};
 
 /// For each container its newest version, 0 for none, or null if it takes no versions; with the newest commit, its time, and
 /// whether the users of the catalogue may change it.
-const STATE: &str = "SELECT CASE WHEN c.dropped IS NULL AND d.dropped IS NULL AND d.sealed IS NULL \
+const STATE: &str = "SELECT CASE WHEN c.id IS NOT NULL AND c.dropped IS NULL AND d.dropped IS NULL AND d.sealed IS NULL \
     AND d.state = 'open' THEN coalesce((SELECT v.csn FROM versions v WHERE v.database = k.database \
     AND v.container = k.container ORDER BY v.csn DESC LIMIT 1), 0) END, \
     (SELECT coalesce(max(csn), 0) FROM commits), \

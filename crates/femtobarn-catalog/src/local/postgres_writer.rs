@@ -13,12 +13,14 @@ use super::commit_writer::{ChangeFailure, Changed};
 use super::connection::CatalogueConnection;
 use super::postgres_group::apply_together;
 use super::role;
+use crate::clock;
 use crate::commit::{self, Commit};
 use crate::error::{Error, Result};
 use crate::ids::Csn;
 use crate::numbers::signed;
 use crate::sql::{
-    AtPath, PostgresConnection, PostgresFailure, SqlConnection, SqlFailure, SqlResult, params,
+    AtPath, BUSY_WAIT, PostgresConnection, PostgresFailure, SqlConnection, SqlFailure, SqlResult,
+    params,
 };
 
 /// How a transaction waits: for locks as long as SQLite does, and for its own client less long than that, so that a client
@@ -68,12 +70,13 @@ impl PostgresWriter {
 
     /// Publishes commits in one transaction; each succeeds or fails by itself, unless the transaction fails.
     pub(super) fn publish(&self, path: &Path, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
-        let mut attempts = 0;
+        let (mut attempts, mut is_together, began) = (0, true, clock::now());
         loop {
             attempts += 1;
             let mut results = vec![];
             let ran = self.run(|sql| {
-                results = match apply_together(sql, group)? {
+                let together = if is_together { apply_together(sql, group)? } else { None };
+                results = match together {
                     Some(csns) => csns.into_iter().map(Ok).collect(),
                     None => {
                         role::check_leader(sql)?;
@@ -90,7 +93,20 @@ impl PostgresWriter {
                     Ok(false) => return Err(failed.failure.at(path)),
                     Err(failure) => return Err(unknown(failure.at(path), group)),
                 },
-                Err(failed) if attempts < ATTEMPTS && may_succeed_again(&failed.failure) => {}
+                // A server that cannot be reached was waited for already.
+                Err(failed)
+                    if attempts < ATTEMPTS
+                        && began.elapsed() < BUSY_WAIT
+                        && may_succeed_again(&failed.failure) => {}
+                // The server refused a row of one of them, such as for a NUL in its message, which is not for the others.
+                Err(failed)
+                    if is_together
+                        && group.len() > 1
+                        && !results.is_empty()
+                        && !may_succeed_again(&failed.failure) =>
+                {
+                    is_together = false;
+                }
                 Err(failed) => return Err(failed.failure.at(path)),
             }
         }
@@ -103,24 +119,19 @@ impl PostgresWriter {
         let first =
             published.filter_map(|(commit, result)| Some((commit, result.as_ref().ok()?))).next();
         let Some((commit, csn)) = first else { return Ok(true) };
-        for _ in 1..ATTEMPTS {
+        let began = clock::now();
+        loop {
             let found = self.run(|sql| {
                 let of = params![signed(csn.0), commit.transaction.as_bytes()];
                 sql.prepare_cached(find)?.exists(of)
             });
             match found {
                 Ok(found) => return Ok(found.value),
-                Err(failed) if may_succeed_again(&failed.failure) => {}
+                Err(failed)
+                    if may_succeed_again(&failed.failure) && began.elapsed() < BUSY_WAIT => {}
                 Err(failed) => return Err(failed.failure),
             }
         }
-        Ok(self
-            .run(|sql| {
-                let of = params![signed(csn.0), commit.transaction.as_bytes()];
-                sql.prepare_cached(find)?.exists(of)
-            })
-            .map_err(|failed| failed.failure)?
-            .value)
     }
 }
 
@@ -142,7 +153,8 @@ fn unknown(error: Error, group: &[Commit]) -> Error {
 
 /// Queues the beginning of a transaction and the lock of the catalogue.
 fn begin(sql: &SqlConnection, postgres: &PostgresConnection) -> SqlResult<()> {
-    postgres.begin("BEGIN")?;
+    // Others would see for all statements what the first one saw, before it had the lock.
+    postgres.begin("BEGIN ISOLATION LEVEL READ COMMITTED")?;
     sql.prepare_cached(SETTINGS)?.execute_with_next([])?;
     sql.prepare_cached(LOCK)?.execute_with_next([lock_of(postgres.address().schema())])
 }

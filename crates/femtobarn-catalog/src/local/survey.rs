@@ -49,8 +49,8 @@ impl LocalCatalogue {
             let mut found = HashMap::new();
             while let Some(row) = rows.next()? {
                 // A transaction that is not one of these may have any bytes.
-                let Ok(transaction) = uuid(row, 1) else { continue };
-                let csn = Csn(number(row, 0)?);
+                let Ok(transaction) = uuid(&row, 1) else { continue };
+                let csn = Csn(number(&row, 0)?);
                 if of.get(&transaction).is_some_and(|after| csn > *after) {
                     found.entry(transaction).or_insert(csn);
                 }

@@ -78,6 +78,9 @@ impl PostgresAddress {
             .iter()
             .find_map(|scheme| url.strip_prefix(scheme))
             .ok_or_else(|| invalid("it must begin with postgresql://"))?;
+        if url.chars().any(char::is_control) {
+            return Err(invalid("it has a control character"));
+        }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -298,6 +301,7 @@ mod tests {
             "postgresql://anna:secret@db/lhc?sslmode=often",
             "postgresql://anna:secret@db/lhc?service=x",
             "postgresql://anna:secret@db/lhc?password",
+            "postgresql://anna:secret@db/lhc\n",
             "postgresql://anna:secret@db/lhc?target_session_attrs=write",
             "postgresql:///lhc?host=a,b,c&port=1,2",
         ] {

@@ -141,8 +141,10 @@ impl PostgresConnection {
     ) -> PgResult<(Vec<PostgresRow>, usize)> {
         self.queue(statement, parameters)?;
         let messages = self.queued.borrow_mut().split();
+        // A connection that could not be made was waited for.
+        let was_connected = self.wire.borrow().is_some();
         let mut ran = self.send(&messages);
-        if self.transaction.get() != TransactionPhase::Sent && is_lost(&ran) {
+        if was_connected && self.transaction.get() != TransactionPhase::Sent && is_lost(&ran) {
             ran = self.send(&messages);
         }
         if self.is_in_transaction() {
@@ -182,13 +184,14 @@ impl PostgresConnection {
         }
     }
 
-    /// Undoes the transaction. If that cannot be said to the server, the connection is closed, with the same effect.
+    /// Undoes the transaction, also one in which a statement that was sent with COMMIT has failed: the server passes COMMIT
+    /// over then. If that cannot be said to the server, the connection is closed, with the same effect.
     pub(crate) fn roll_back(&self) {
         self.queued.borrow_mut().clear();
-        let before = self.transaction.replace(TransactionPhase::None);
+        self.transaction.set(TransactionPhase::None);
         let mut wire = self.wire.borrow_mut();
-        if before == TransactionPhase::Sent
-            && let Some(connected) = wire.as_mut()
+        if let Some(connected) = wire.as_mut()
+            && connected.is_in_transaction()
             && (connected.run_script("ROLLBACK").is_err() || connected.is_in_transaction())
         {
             *wire = None;

@@ -63,6 +63,11 @@ impl Stream {
         Err(last)
     }
 
+    /// Whether nobody between here and the server can read what is sent.
+    pub(super) fn is_private(&self) -> bool {
+        !matches!(self, Stream::Tcp(_))
+    }
+
     /// Gives the server the time for statements.
     pub(super) fn end_log_in(&self) -> io::Result<()> {
         match self {

@@ -12,7 +12,7 @@ use postgres_protocol::Oid;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
 use postgres_protocol::message::backend::{
-    AuthenticationSaslBody, DataRowBody, ErrorResponseBody, Message, RowDescriptionBody,
+    AuthenticationSaslBody, DataRowBody, ErrorResponseBody, Header, Message, RowDescriptionBody,
 };
 use postgres_protocol::message::frontend;
 
@@ -21,6 +21,9 @@ use super::failure::{Cause, PostgresFailure};
 use super::stream::Stream;
 
 const CHUNK_BYTES: usize = 16 << 10;
+/// Bytes of a message at most: before the log-in has ended, when the server may be anybody, and after that.
+const LOG_IN_BYTES_MAX: usize = 64 << 10;
+const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 /// What the server answered to one statement.
 pub(super) struct StatementAnswer {
@@ -48,6 +51,7 @@ pub(super) struct PostgresWire {
     server: Arc<str>,
     incoming: BytesMut,
     outgoing: BytesMut,
+    message_bytes_max: usize,
     /// The transaction's state as of the last answer: `I` without one, `T` in one, `E` in one that has failed.
     state: u8,
 }
@@ -71,8 +75,11 @@ impl PostgresWire {
             PostgresFailure { server: Arc::clone(&server), cause }
         })?;
         let (incoming, outgoing) = (BytesMut::new(), BytesMut::new());
-        let mut wire = PostgresWire { stream, server, incoming, outgoing, state: b'I' };
+        let message_bytes_max = LOG_IN_BYTES_MAX;
+        let mut wire =
+            PostgresWire { stream, server, incoming, outgoing, message_bytes_max, state: b'I' };
         wire.log_in(address, host, port)?;
+        wire.message_bytes_max = MESSAGE_BYTES_MAX;
         wire.stream.end_log_in().map_err(|error| wire.lost(error))?;
         Ok(wire)
     }
@@ -145,6 +152,13 @@ impl PostgresWire {
     /// The next message that belongs to an answer.
     fn receive(&mut self) -> Result<Message, PostgresFailure> {
         loop {
+            // The parser makes room for as much as the head of a message says.
+            let head = Header::parse(&self.incoming).map_err(|error| self.malformed(error))?;
+            if let Some(head) = head
+                && usize::try_from(head.len()).is_ok_and(|length| length > self.message_bytes_max)
+            {
+                return Err(self.malformed(format!("a message of {} bytes", head.len())));
+            }
             let parsed = Message::parse(&mut self.incoming);
             match parsed.map_err(|error| self.malformed(error))? {
                 Some(
@@ -198,6 +212,11 @@ impl PostgresWire {
         loop {
             match self.receive()? {
                 Message::AuthenticationOk => break,
+                Message::AuthenticationCleartextPassword if !self.stream.is_private() => {
+                    let what =
+                        "it wants the password as it is, and the connection is not encrypted";
+                    return Err(self.log_in_refused(what));
+                }
                 Message::AuthenticationCleartextPassword => {
                     let password = self.password(address, host, port)?;
                     self.send_password(password.as_bytes())?;

@@ -307,6 +307,11 @@ impl FederationService {
         OperationOutcome { number, result }
     }
 
+    async fn still_exists(self: &Arc<Self>, target: LockTarget) -> bool {
+        let here = Arc::clone(self);
+        spawn_blocking(move || here.database_exists(&target)).await.unwrap_or(false)
+    }
+
     /// Takes a lock again that a session held before; fails if another session may have held it in between.
     pub(super) async fn reacquire(
         self: &Arc<Self>,
@@ -333,7 +338,7 @@ impl FederationService {
         let held = HeldBy { in_kernel, epoch };
         let is_same = locked == Some(epoch)
             && !self.is_being_vacuumed(&request.target)
-            && self.database_exists(&request.target);
+            && self.still_exists(request.target).await;
         let is_held = is_same && {
             let mut state = session.lock();
             let is_current = !state.is_over && state.generation == request.generation;

@@ -38,7 +38,8 @@ pub(super) async fn answers(
     if matches!(of, Of::Head(_)) {
         let exports = &service.state.exports;
         let (running, read_us) = (exports.requests_running(), exports.recent_read_us());
-        let head = answer(federation.catalog(), of)?;
+        let head = head_of(service, &federation).await?;
+        let head = Answer { csn: Some(head.0), ..Answer::default() };
         let load = Answer { running: Some(running), read_us: Some(read_us), ..head };
         return Ok(vec![load]);
     }
@@ -50,7 +51,7 @@ pub(super) async fn answers(
             move || federation.catalog().rows_of_database(DatabaseId(it.database), Csn(it.at));
         return service.blocking(rows).await.map(answers_of);
     }
-    if is_short(&of) {
+    if is_short(&of) && !federation.catalog().is_in_postgres() {
         return answer(federation.catalog(), of).map(|answer| vec![answer]);
     }
     service.blocking(move || answer(federation.catalog(), of).map(split)).await
@@ -63,7 +64,8 @@ pub(super) fn answers_with_operation(
     questions: Vec<Question>,
     pinned: Csn,
 ) -> Vec<Answer> {
-    let is_immediate = |of: &Of| is_short(of) || matches!(of, Of::Head(_));
+    let is_immediate =
+        |of: &Of| !catalog.is_in_postgres() && (is_short(of) || matches!(of, Of::Head(_)));
     let reply = |question: Question| {
         let of = question.of.filter(is_immediate).map(|of| as_of_pin(of, pinned));
         of.and_then(|of| answer(catalog, of).ok()).unwrap_or_default()
@@ -85,7 +87,16 @@ fn as_of_pin(mut of: Of, pinned: Csn) -> Of {
     of
 }
 
-/// Whether the look-up reads at most one row of each kind and does not block. [`Of::Database`] and the like are not
+/// The newest commit. PostgreSQL answers from elsewhere, and is waited for while it restarts.
+async fn head_of(service: &Service, federation: &Arc<FederationService>) -> Result<Csn> {
+    if !federation.catalog().is_in_postgres() {
+        return federation.catalog().head();
+    }
+    let of = Arc::clone(federation);
+    service.blocking(move || of.catalog().head()).await
+}
+
+/// Whether the look-up reads at most one row of each kind and does not block, if the catalogue is a file. [`Of::Database`] and the like are not
 /// short: for a name that does not exist they search all names for similar ones.
 fn is_short(of: &Of) -> bool {
     matches!(
@@ -182,7 +193,7 @@ async fn rows_since(
             return Ok(answers_of(rows));
         }
         let next_look = deadline.min(clock::now() + UNDATED_INTERVAL);
-        while federation.catalog().head()? <= since && clock::now() < next_look {
+        while head_of(service, federation).await? <= since && clock::now() < next_look {
             tokio::time::sleep(HEAD_INTERVAL).await;
         }
     }
