@@ -189,7 +189,7 @@ impl Transaction {
         match &receipt.parts {
             ReceivedParts::Here(parts) => Ok(Cow::Borrowed(parts)),
             ReceivedParts::Stored(database, list) => {
-                let file = self.file_to_read(*database)?;
+                let (file, _) = self.file_to_read(*database)?;
                 Ok(Cow::Owned(decode_parts(&list.read(&*file)?)?))
             }
         }
@@ -217,14 +217,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// A database's file with what other processes have written to it by now.
-    fn file_to_read(&self, id: DatabaseId) -> Result<Arc<DatabaseFile>> {
+    /// A database's file with what other processes have written to it by now, and its size.
+    fn file_to_read(&self, id: DatabaseId) -> Result<(Arc<DatabaseFile>, u64)> {
         let database = self.databases.get(&id).ok_or_else(unopened)?;
         let file = database.extents.file().clone();
         file.known.iter().for_each(|known| known.forget_size());
         let size = DatabaseFile::size(&file)?;
         file.known.iter().for_each(|known| known.note_end(size));
-        Ok(file)
+        Ok((file, size))
     }
 
     /// Reads and checks what tasks wrote, in the order of their receipts: from each file at once, but for what is more
@@ -240,8 +240,7 @@ impl Transaction {
             if left.peek().is_none() {
                 continue;
             }
-            let file = self.file_to_read(*id)?;
-            let size = DatabaseFile::size(&file)?;
+            let (file, size) = self.file_to_read(*id)?;
             while left.peek().is_some() {
                 let mut bytes = 0_u64;
                 let mut group = vec![];
