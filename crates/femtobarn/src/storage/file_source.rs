@@ -114,18 +114,18 @@ impl ByteSource for FileSource {
 
     fn read_many(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         let file = self.file()?;
-        if let Some(remote) = &self.remote {
-            if let Some(passed) = self.passed(&file) {
-                let read = passed.read_many(requests);
-                // If the session has ended meanwhile, what was read may be another version's.
-                if self.files.has_session() {
-                    remote.server.add_hits(requests.len() as u64, total(requests));
-                    return read;
-                }
+        if let (Some(remote), Some(passed)) = (&self.remote, self.passed(&file)) {
+            let read = passed.read_many(requests);
+            // If the session has ended meanwhile, what was read may be another version's.
+            if self.files.has_session() {
+                remote.server.add_hits(requests.len() as u64, total(requests));
+                return read;
             }
-            return remote.read_many(file, requests, self.version_end());
         }
-        let read = file.read_many(requests);
+        let read = match &self.remote {
+            None => file.read_many(requests),
+            Some(remote) => remote.read_many(file, requests, self.version_end()),
+        };
         if read.is_err() && self.files.are_local() {
             // The disk, or another store, may have it meanwhile.
             self.files.close(self.database);
