@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakValueDictionary
 
-from ._addresses import microseconds, paths_of
 from ._bars import Told
 from ._containers import Containers
 from ._exceptions import InvalidError, check_text
 from ._exchange.imports import Imports
 from ._femtobarn import FederationHandle, count_fork
+from ._lazy import LazyModule
 from ._objects.objects import Object
 from ._query.paths import Expressions
 from ._query.selection import Where
@@ -33,8 +33,11 @@ from ._upkeep import Attached, Upkeep
 from ._upkeep import seconds as _seconds
 
 if TYPE_CHECKING:
+    from . import _addresses as addresses
     from ._conditions.global_tags import Conditions
     from .datamodel import Model
+else:
+    addresses = LazyModule("femtobarn._addresses")
 
 __all__ = ["Federation", "create", "open"]
 
@@ -138,7 +141,7 @@ def open(
     UnsupportedError
         If a newer release made it, in a format that this release does not know.
     """
-    paths = paths_of(path)
+    paths = addresses.paths_of(path)
     handle = FederationHandle.open(
         ",".join(paths),
         cache_bytes,
@@ -207,7 +210,7 @@ class Federation(Containers, Upkeep, Storage, Imports):
             check_text(tag, "tag")
             return Snapshot(self, self._handle.upkeep().tagged(tag))
         if time is not None:
-            return Snapshot(self, self._handle.upkeep().at_time(microseconds(time)))
+            return Snapshot(self, self._handle.upkeep().at_time(addresses.microseconds(time)))
         return Snapshot(self, self._handle.snapshot(csn))
 
     def transaction(

@@ -34,6 +34,7 @@ EXTRAS = {
     "polars": "lazy frames of Polars",
     "dask": "Dask: data frames, and tasks that write",
     "mqtt": "recording from MQTT",
+    "plan": "simulated sites",
 }
 """The extras for users, and what each is for; the other ones are for developers."""
 
