@@ -57,7 +57,7 @@ impl TransactionHandle {
         Ok(lock(py, &self.open)?.transaction.is_open())
     }
 
-    /// OpenTransaction a database, or create it with `create`; return its number.
+    /// Open a database, or create it with `create`; return its number.
     fn database(
         &self,
         py: Python<'_>,
@@ -90,7 +90,7 @@ impl TransactionHandle {
         py.detach(|| transaction.declare_class(&class)).or_raise()
     }
 
-    /// OpenTransaction a container, or create it with `create`, and lock it.
+    /// Open a container, or create it with `create`, and lock it.
     #[expect(clippy::too_many_arguments, reason = "the facade passes them by position")]
     fn container(
         &self,
