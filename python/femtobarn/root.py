@@ -76,14 +76,15 @@ def FromFemtobarn(
     Parameters
     ----------
     federation
-        A folder or URL, or a view of a whole container instead of all other arguments but `where`.
+        A folder or URL, or a view of a whole container instead of all other arguments but `where`. The frame
+        opens the federation again as that of the view was opened, with its caches and time-outs.
     container
         The path of the container, such as ``"run7/events"``.
     tag, csn
         The name of a tag, or the number of a commit; without either the newest commit.
     where
-        Comparisons of fields with constants, joined by ``and``: ``"nMuon >= 2 and MET.pt > 20"``. Clusters
-        whose statistics exclude a match are not read. All else is for ``Filter``.
+        Comparisons of fields with constants, joined by ``and``: ``"nMuon >= 2 and MET.pt > 20"``. They
+        are not read in clusters whose statistics exclude a match. All else is for ``Filter``.
 
     Raises
     ------
@@ -123,9 +124,8 @@ def _frame(view: View, where: str | None) -> Any:
     for path, sign, value in _comparisons(where, view.definition):
         conditions.push_back(root.femtobarn.Condition(path, sign, value))
     snapshot = view.snapshot
-    return root.RDF.FromFemtobarn(
-        str(snapshot.federation.path), view.name, "", snapshot.csn, root.femtobarn.Conditions(conditions)
-    )
+    address = snapshot.federation._handle.view_for_c(view.name, snapshot.csn)
+    return root.femtobarn.Internal.FrameOf(address, root.femtobarn.Conditions(conditions))
 
 
 def _comparisons(where: str | None, definition: Definition) -> list[tuple[str, int, int | float | str]]:

@@ -4,7 +4,8 @@
 
 {"file", "ntuple": the complete file; "place", "container": the same at Femtobarn; "skipped": columns that
 ROOT's frame has otherwise; "pairs": [[arguments of FromFemtobarn, filter of ROOT's frame], ...]; "counted":
-filters of ours; "snippets": C++ to run}. Prints a report as JSON.
+filters of ours; "snippets": C++ to run; "url", "cache": the federation at a server, and a folder;
+"damaged": a federation of damaged_files.py}. Prints a report as JSON.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ def main() -> None:
     report["counted"] = [int(frame.Filter(each).Count().GetValue()) for each in job["counted"]]
     copied = frame.Snapshot("events", "copied.root", ["number", "MET_pt", "Muon_pt", "name"])
     report["copied"] = [copied.Sum(each).GetValue() for each in ("number", "MET_pt", "Muon_pt")]
+    report["cached"] = cached(job)
+    late = fb.root.FromFemtobarn(job["damaged"], "d/marked", where="number >= 1500")
+    report["late"] = int(late.Define("place", "marker & 0xffff").Sum("place").GetValue())
     root.EnableImplicitMT(2)
     report["two"] = values(root, job, job["pairs"][:4:3])
     print(json.dumps(report))
@@ -77,6 +81,20 @@ def values(root: Any, job: dict[str, Any], pairs: list[Any]) -> list[dict[str, l
     return reports
 
 
+def cached(job: dict[str, Any]) -> list[int]:
+    """The bytes in the disk cache of a view before and after its frame has read a column."""
+    fed = fb.open(job["url"], disk_cache=job["cache"])
+    frame = fb.root.FromFemtobarn(fed[job["container"]])
+    before = stored(Path(job["cache"]))
+    assert frame.Sum("Muon_pt").GetValue() > 0
+    return [before, stored(Path(job["cache"]))]
+
+
+def stored(folder: Path) -> int:
+    """The bytes on the disk of all files in a folder."""
+    return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
+
+
 def errors(root: Any, job: dict[str, Any]) -> list[str]:
     """What mistakes are answered with."""
     place, container = job["place"], job["container"]
@@ -85,6 +103,7 @@ def errors(root: Any, job: dict[str, Any]) -> list[str]:
         lambda: fb.root.FromFemtobarn(place, container, where="sum(weights) > 3"),
         lambda: fb.root.FromFemtobarn(place, container, where="Muon.pt > 3").Count().GetValue(),
         lambda: fb.root.FromFemtobarn(place, container).Sum["int"]("mass").GetValue(),
+        lambda: fb.root.FromFemtobarn(job["damaged"], "d/marked").Sum("marker").GetValue(),
     ]
     found = []
     for mistake in mistakes:

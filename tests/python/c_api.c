@@ -72,6 +72,7 @@ static void write_runs(fb_federation *federation)
    CHECK(fb_transaction_create(transaction, "run7/events", "{}") == FB_INVALID);
    CHECK(fb_transaction_create(transaction, "run7/events", CLASS) == FB_OK);
    CHECK(fb_transaction_create(transaction, "run7/events", CLASS) == FB_EXISTS);
+   CHECK(fb_transaction_create(transaction, "run8/", CLASS) == FB_INVALID); /* and no database, see list_names */
    CHECK(append(transaction, 7, "ruin") == FB_INVALID && strstr(fb_last_error(), "\"ruin\""));
    CHECK(append(transaction, 7, "run") == FB_OK && append(transaction, 8, "run") == FB_OK);
    const uint64_t gone[] = {3, 150};
@@ -127,6 +128,11 @@ static void select_rows(const fb_view *view)
    CHECK(fb_view_rows(view, 0, 6, conditions, 1, rows) == FB_INVALID);
    conditions[1].path = "pt";
    CHECK(fb_view_rows(view, 0, 6, conditions + 1, 1, rows) == FB_INVALID);
+   /* Also where statistics exclude all, and where nothing is read. */
+   conditions[0] = (fb_condition){"run", FB_GREATER, FB_INTEGER, {.integer = 1000}};
+   CHECK(fb_view_rows(view, 0, 6, conditions, 1, rows) == FB_OK && fb_view_rows(view, 0, 6, conditions, 2, rows) == FB_INVALID);
+   CHECK(fb_view_read(view, NULL, 0, 6, 6, conditions, 2, &array) == FB_INVALID && array.release == NULL);
+   CHECK(fb_view_stream(view, NULL, 0, conditions, 2, &stream) == FB_INVALID && stream.release == NULL);
    CHECK(fb_view_rows(view, 0, 6, NULL, 1, rows) == FB_INVALID && fb_view_rows(view, 0, 6, NULL, 0, NULL) == FB_INVALID);
    size_t clusters = 0;
    uint64_t ends[4];

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damaged_files import damaged
 
 import femtobarn as fb
 from femtobarn import _femtobarn
@@ -257,6 +258,38 @@ def test_what_pyarrow_holds_is_appended(written: fb.Federation, handles: Handles
     copies = streamed(handles.made("fb_view_open", "view", snapshot, b"d/all")).slice(117)
     for name in FIELDS:
         assert copies.column(name).to_pylist() == batch.column(name).to_pylist(), name
+
+
+class Constant(ctypes.Union):
+    _fields_ = [("integer", ctypes.c_int64), ("text", ctypes.c_char_p)]
+
+
+class Condition(ctypes.Structure):
+    _fields_ = [
+        ("path", ctypes.c_char_p),
+        ("comparison", ctypes.c_int32),
+        ("kind", ctypes.c_int32),
+        ("value", Constant),
+    ]
+
+
+def test_clusters_that_statistics_exclude_are_not_read(tmp_path: Path, handles: Handles) -> None:
+    with damaged(tmp_path) as fed:
+        _, snapshot = opened(handles, fed)
+        view = handles.made("fb_view_open", "view", snapshot, b"d/marked")
+        late = Condition(b"number", 3, 0, Constant(integer=1500))
+        array, rows = (ctypes.c_byte * 80)(), (ctypes.c_int64 * 2000)()
+        paths = (ctypes.c_char_p * 1)(b"marker")
+        everything = (view, paths, ctypes.c_size_t(1), ctypes.c_uint64(0), ctypes.c_uint64(2000))
+        assert library.fb_view_read(*everything, None, ctypes.c_size_t(0), array) == 8, "corrupt"
+        done(library.fb_view_read(*everything, ctypes.byref(late), ctypes.c_size_t(1), array))
+        assert ctypes.c_int64.from_buffer(array).value == 500
+        release = ctypes.c_void_p.from_buffer(array, 64).value
+        assert release is not None
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(release)(ctypes.addressof(array))
+        range_of_rows = (view, ctypes.c_uint64(0), ctypes.c_uint64(2000))
+        done(library.fb_view_rows(*range_of_rows, ctypes.byref(late), ctypes.c_size_t(1), rows))
+        assert list(rows) == [-1] * 1500 + list(range(1500, 2000))
 
 
 def appended(transaction: ctypes.c_void_p, batch: Any) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from damaged_files import damaged
 from followed import serve, url_of
 
 import femtobarn as fb
@@ -114,7 +115,11 @@ def test_data_frames_are_those_of_the_complete_file(tmp_path: Path) -> None:
             "counted": ["best.has_value() && *best > 700", "maybe.x && *maybe.x == 900"],
             "pairs": PAIRS,
             "snippets": [*snippets(str(fed.path)), *snippets(url_of(server))],
+            "url": url_of(server),
+            "cache": str(tmp_path / "cache"),
+            "damaged": str(tmp_path / "damaged.fed"),
         }
+        damaged(tmp_path).close()
         (tmp_path / "jobs.json").write_text(json.dumps(job))
         command = [
             sys.executable,
@@ -136,6 +141,8 @@ def test_data_frames_are_those_of_the_complete_file(tmp_path: Path) -> None:
         muons = [muon["pt"] for each in kept for muon in each["Muon"]]
         sums = [sum(each["number"] for each in kept), sum(each["MET"]["pt"] for each in kept), sum(muons)]
         assert report["copied"] == sums
+        assert report["cached"][0] < report["cached"][1]
+        assert report["late"] == sum(range(1500, 2000))
         assert report["counted"] == [sum(i % 2 == 0 and i not in GONE for i in range(2801, 3000)), 1]
     # Names of NanoAOD work without being listed, so that what is written by Snapshot has each column once.
     assert report["types"].pop("") == []
@@ -144,11 +151,30 @@ def test_data_frames_are_those_of_the_complete_file(tmp_path: Path) -> None:
         "_deleted": ["bool", "missing"],
         "maybe.x": [lists, "std::optional<std::int32_t>"],
     }
-    absent, refused, inside, wrong_type = report["errors"]
+    absent, refused, inside, wrong_type, corrupt = report["errors"]
     assert "did you mean" in absent or "events" in absent
     assert "use Filter" in refused
     assert "inside a collection" in inside
     assert "the column mass has the type float, not int" in wrong_type
+    assert "checksum" in corrupt or "damaged" in corrupt
+
+
+@pytest.mark.judge
+@pytest.mark.skipif(find_spec("ROOT") is None, reason="the extra `judge` is not installed")
+def test_frames_that_dask_distributes_read_one_commit(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+    # Otherwise ROOT opens files of a server on this machine as local files, in every process.
+    (tmp_path / ".rootrc").write_text("Path.ForceRemote: 1\n")
+    with written(tmp_path) as fed, serve(fed) as server:
+        url = f"{url_of(server)}/run7.root?fb.csn=1"
+        command = [sys.executable, str(HERE.parent / "judges" / "root_distributed.py")]
+        done = subprocess.run(
+            [*command, url, "events", "number"], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert "_distrdf" in report["class"]
+    assert (report["count"], report["sum"]) == (1500, sum(range(1500)))
 
 
 def snippets(place: str) -> list[str]:

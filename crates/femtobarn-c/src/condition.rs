@@ -96,12 +96,19 @@ impl Sign {
 type MatchedPart = (Range<u64>, Vec<Range<usize>>);
 
 impl FieldConditions {
+    /// Conditions on the fields of a view. Whether they fit these does not depend on what statistics exclude.
+    ///
     /// # Errors
-    /// `Invalid` if a constant of the header is unknown, or a text is NULL or not UTF-8.
+    /// `Invalid` if a constant of the header is unknown, a text is NULL or not UTF-8, or a field has no such values;
+    /// `NotFound` if a field does not exist.
     ///
     /// # Safety
     /// `conditions` is NULL or has `count` conditions, whose texts are NULL or end with NUL.
-    pub(crate) unsafe fn of(conditions: *const CCondition, count: usize) -> Result<Self> {
+    pub(crate) unsafe fn of(
+        view: &View,
+        conditions: *const CCondition,
+        count: usize,
+    ) -> Result<Self> {
         // SAFETY: the caller's.
         let given = unsafe { list("conditions", conditions, count) }?;
         let comparison = |given: &CCondition| {
@@ -122,7 +129,11 @@ impl FieldConditions {
             };
             Ok(FieldComparison { path, sign: Sign::of(given.comparison)?, constant })
         };
-        Ok(FieldConditions(given.iter().map(comparison).collect::<Result<_>>()?))
+        let conditions = FieldConditions(given.iter().map(comparison).collect::<Result<_>>()?);
+        if !conditions.is_empty() {
+            conditions.mask(view, 0..0)?;
+        }
+        Ok(conditions)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -132,7 +143,7 @@ impl FieldConditions {
     /// The places of objects that meet the conditions among the objects of a range of entries that are not deleted.
     ///
     /// # Errors
-    /// `NotFound` if a field does not exist; `Invalid` if it has no such values; those of reading.
+    /// Those of reading.
     pub(crate) fn matches(&self, view: &View, entries: Range<u64>) -> Result<Vec<Range<usize>>> {
         let live = view.live_runs(entries.clone())?;
         let mut matches: Vec<Range<usize>> = vec![];

@@ -27,6 +27,8 @@ mod federation;
 mod form;
 mod owned;
 mod status;
+#[cfg(test)]
+mod tests;
 mod transaction;
 mod view;
 
@@ -44,5 +46,5 @@ pub use transaction::{
 };
 pub use view::{
     CView, fb_view_clusters, fb_view_definition, fb_view_entries, fb_view_free, fb_view_objects,
-    fb_view_open, fb_view_read, fb_view_rows, fb_view_schema, fb_view_stream,
+    fb_view_open, fb_view_read, fb_view_rows, fb_view_schema, fb_view_stream, view_for_c,
 };

@@ -29,9 +29,14 @@ impl<T> Owned<T> {
         // SAFETY: the caller's.
         let out = unsafe { place("for the result", out) }?;
         *out = std::ptr::null_mut();
-        let owned = Owned { value: ManuallyDrop::new(make()?), process: process::id() };
-        *out = Box::into_raw(Box::new(owned));
+        *out = Self::boxed(make()?);
         Ok(())
+    }
+
+    /// A pointer to a value, for [`free`](Self::free).
+    pub(crate) fn boxed(value: T) -> *mut Self {
+        let owned = Owned { value: ManuallyDrop::new(value), process: process::id() };
+        Box::into_raw(Box::new(owned))
     }
 
     /// The value.

@@ -96,15 +96,22 @@ pub unsafe extern "C" fn fb_transaction_create(
         let (path, definition) = unsafe { (text("path", path)?, text("definition", definition)?) };
         let class = Class::from_json(definition)?;
         let transaction = pending.open()?;
-        let (database, name) = parts_of(path)?;
-        let database = match transaction.database(database) {
+        let (database_name, name) = parts_of(path)?;
+        let (database, is_new) = match transaction.database(database_name) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                transaction.create_database(database)?
+                (transaction.create_database(database_name)?, true)
             }
-            found => found?,
+            found => (found?, false),
         };
         let options = ContainerOptions::default();
-        let key = transaction.create_container(database, name, &class, options)?;
+        let key = match transaction.create_container(database, name, &class, options) {
+            Err(error) if is_new => {
+                // The caller asked for a container; a commit must not publish an empty database instead.
+                transaction.drop_database(database_name)?;
+                return Err(error);
+            }
+            created => created?,
+        };
         let form = form_of(transaction.class(key)?);
         pending.containers.insert(path.to_owned(), (key, form));
         Ok(())

@@ -25,6 +25,13 @@ pub struct OpenView {
     definition: CString,
 }
 
+impl OpenView {
+    fn new(view: View) -> Self {
+        let definition = c_text(&view.class().to_json());
+        OpenView { view, definition }
+    }
+}
+
 /// Opens the container with a path such as `run7/events`.
 ///
 /// # Safety
@@ -35,14 +42,15 @@ pub unsafe extern "C" fn fb_view_open(
     path: *const c_char,
     view: *mut *mut CView,
 ) -> c_int {
-    let open = || {
-        // SAFETY: the caller's.
-        let view = unsafe { Owned::get(snapshot)?.view(text("path", path)?) }?;
-        let definition = c_text(&view.class().to_json());
-        Ok(OpenView { view, definition })
-    };
+    // SAFETY: the caller's.
+    let open = || unsafe { Owned::get(snapshot)?.view(text("path", path)?) }.map(OpenView::new);
     // SAFETY: the caller's.
     run(|| unsafe { Owned::give(view, open) })
+}
+
+/// A handle on a view for C, as one of [`fb_view_open`]: `fb_view_free` releases it.
+pub fn view_for_c(view: View) -> *mut CView {
+    Owned::boxed(OpenView::new(view))
 }
 
 /// Number of entries, including deleted ones; 0 for NULL.
@@ -159,7 +167,7 @@ pub unsafe extern "C" fn fb_view_read(
         // SAFETY: the caller's.
         let view = unsafe { &Owned::get(view)?.view };
         // SAFETY: the caller's.
-        let conditions = unsafe { FieldConditions::of(conditions, condition_count) }?;
+        let conditions = unsafe { FieldConditions::of(view, conditions, condition_count) }?;
         // SAFETY: the caller's.
         let selection = unsafe { selection(view, paths, path_count) }?;
         *array = exported(read_matching(view, &selection, first..end, &conditions)?)?;
@@ -206,7 +214,7 @@ pub unsafe extern "C" fn fb_view_rows(
         // SAFETY: the caller's.
         let view = unsafe { &Owned::get(view)?.view };
         // SAFETY: the caller's.
-        let conditions = unsafe { FieldConditions::of(conditions, condition_count) }?;
+        let conditions = unsafe { FieldConditions::of(view, conditions, condition_count) }?;
         // This also checks the range.
         let live = view.live_runs(first..end)?;
         let count = (end - first) as usize;
@@ -251,7 +259,7 @@ pub unsafe extern "C" fn fb_view_stream(
         // SAFETY: the caller's.
         let view = unsafe { Owned::get(view)?.view.clone() };
         // SAFETY: the caller's.
-        let conditions = unsafe { FieldConditions::of(conditions, condition_count) }?;
+        let conditions = unsafe { FieldConditions::of(&view, conditions, condition_count) }?;
         // SAFETY: the caller's.
         let selection = unsafe { selection(&view, paths, path_count) }?;
         let empty = view.read(&selection, 0..0)?;

@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use femtobarn::{Federation, Isolation, OpenOptions, TierStatistics, TransactionOptions};
+use femtobarn::{
+    Csn, Federation, Isolation, OpenOptions, Result, TierStatistics, TransactionOptions,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -23,6 +25,8 @@ use crate::upkeep::UpkeepHandle;
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct FederationHandle {
     federation: ForkGuard<Federation>,
+    /// What it was opened with.
+    options: OpenOptions,
 }
 
 #[pymethods]
@@ -39,7 +43,7 @@ impl FederationHandle {
             Some(url) => Federation::create_in_postgres(&path, &name, url),
         };
         let created = py.detach(create).or_raise()?;
-        Ok(Self::over(created, true))
+        Ok(Self::over(created, OpenOptions::default(), true))
     }
 
     #[staticmethod]
@@ -69,11 +73,19 @@ impl FederationHandle {
             memcached: strings(memcached),
             timeout: timeout.map_or(Ok(usual.timeout), server_timeout)?,
         };
-        let open = || match path.to_str().filter(|text| text.contains("://")) {
-            Some(text) => Federation::open_urls(&urls(text), options),
-            None => Federation::open_with(&path, options),
-        };
-        Ok(Self::over(py.detach(open).or_raise()?, stage))
+        let opened = py.detach(|| opened(&path, options.clone())).or_raise()?;
+        Ok(Self::over(opened, options, stage))
+    }
+
+    /// The address of a container's `fb_view` as of a commit, which its taker releases. The federation is opened again
+    /// for it, as it was opened here but for one thread: its reader has threads of its own. These may not wait for the
+    /// interpreter, which the thread that started them may hold, so nothing is staged.
+    fn view_for_c(&self, py: Python<'_>, container: Text, csn: u64) -> PyResult<usize> {
+        let folder = self.federation.get()?.folder();
+        let options = OpenOptions { threads: 1, ..self.options.clone() };
+        let open = || opened(folder, options)?.snapshot(Some(Csn(csn)))?.view(&container);
+        let view = py.detach(open).or_raise()?;
+        Ok(femtobarn_c::view_for_c(view) as usize)
     }
 
     #[getter]
@@ -228,11 +240,19 @@ impl FederationHandle {
     }
 
     /// A handle on a federation that was just opened; `stages`: whether readers bring back what is in stores alone.
-    fn over(federation: Federation, stages: bool) -> Self {
+    fn over(federation: Federation, options: OpenOptions, stages: bool) -> Self {
         if stages {
             stage_for_readers(&federation);
         }
-        Self { federation: ForkGuard::new(federation, &HandleGroup::new()) }
+        Self { federation: ForkGuard::new(federation, &HandleGroup::new()), options }
+    }
+}
+
+/// Opens a federation in a folder or, if the path is a URL or several, at servers.
+fn opened(path: &Path, options: OpenOptions) -> Result<Federation> {
+    match path.to_str().filter(|text| text.contains("://")) {
+        Some(text) => Federation::open_urls(&urls(text), options),
+        None => Federation::open_with(path, options),
     }
 }
 
@@ -260,5 +280,5 @@ pub(crate) fn restore(
     let backups: Vec<&Path> = backups.iter().map(|path| &**path).collect();
     let restored =
         watched(py, progress, |watch| femtobarn::restore(&backups, &folder, watch).or_raise())?;
-    Ok(FederationHandle::over(restored, true))
+    Ok(FederationHandle::over(restored, OpenOptions::default(), true))
 }

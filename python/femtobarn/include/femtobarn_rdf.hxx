@@ -6,8 +6,8 @@
 // NanoAOD: "MET_pt", "Muon_pt", "nMuon". Lists of lists of lists, optional values in lists, and variants are not shown.
 //
 // 1. A column is read when an action or a filter first uses it in a block of entries, and only then.
-// 2. Entries are those of the container. Deleted objects, and those that do not meet the conditions, are passed over; a range
-//    of entries whose statistics exclude a match is not read.
+// 2. Entries are those of the container. Deleted objects, and those that do not meet the conditions, are passed over. Of a
+//    block, the other columns are read from the first entry that meets the conditions to the last one.
 // 3. Each slot has its own state and its own readers; they share the view alone.
 //
 // It is interpreted (`#include` in ROOT's prompt) or compiled, with ROOT 6.40 or newer, and needs the functions of
@@ -37,8 +37,11 @@
 namespace femtobarn {
 namespace Internal {
 
-/// Most entries that are read at once: then the values of a column stay in the processor's cache.
-constexpr std::uint64_t kBlockEntries = 1 << 16;
+/// Most values of a column that are read at once: then they stay in the processor's cache, also beside other columns.
+constexpr std::uint64_t kBlockValues = 1 << 16;
+
+/// Entries of a slot's first block, before it is known how many values an entry has.
+constexpr std::uint64_t kFirstEntries = 1 << 10;
 
 /// A column of the data frame.
 struct Column {
@@ -171,22 +174,39 @@ struct Slot {
    bool fIsPlain = true;           ///< no entry is passed over
    std::uint64_t fFirst = 0;       ///< of the block
    std::uint64_t fCount = 0;
+   std::uint64_t fReadFirst = 0;   ///< of the block's entries that are read: from the first selected one
+   std::uint64_t fReadEnd = 0;     ///< to the last one
+   std::int64_t fRowsBefore = 0;   ///< objects of the block before those
    std::uint64_t fBlock = 0;       ///< changes with the block
+   std::uint64_t fMostEntries = kFirstEntries; ///< of the next block
+   std::uint64_t fEntryValues = 0; ///< most values that an entry of the block has in a column, on average
    std::vector<std::int64_t> fRows;
 
    /// Begins a block; `end` is the end of its range.
    void BeginBlock(std::uint64_t first, std::uint64_t end)
    {
-      fFirst = first;
-      fCount = std::min(end - first, kBlockEntries);
+      if (const auto values = std::exchange(fEntryValues, 0))
+         fMostEntries = std::max<std::uint64_t>(kBlockValues / values, 1);
+      fFirst = fReadFirst = first;
+      fCount = std::min(end - first, fMostEntries);
+      fReadEnd = fFirst + fCount;
       ++fBlock;
-      if (!fIsPlain)
-         fRows = fView->Rows(fFirst, fFirst + fCount, *fWhere);
+      if (fIsPlain)
+         return;
+      fRows = fView->Rows(fFirst, fReadEnd, *fWhere);
+      const auto isSelected = [](std::int64_t row) { return row >= 0; };
+      const auto least = std::find_if(fRows.begin(), fRows.end(), isSelected);
+      if (least == fRows.end())
+         return; // No column is read.
+      const auto behind = std::find_if(fRows.rbegin(), fRows.rend(), isSelected).base();
+      fReadFirst = fFirst + (least - fRows.begin());
+      fReadEnd = fFirst + (behind - fRows.begin());
+      fRowsBefore = *least;
    }
 
    bool HasEntry(std::uint64_t entry) const { return entry - fFirst < fCount; }
    bool IsSelected(std::uint64_t entry) const { return fIsPlain || fRows[entry - fFirst] >= 0; }
-   std::size_t Row(std::uint64_t entry) const { return fIsPlain ? entry - fFirst : fRows[entry - fFirst]; }
+   std::size_t Row(std::uint64_t entry) const { return fIsPlain ? entry - fFirst : fRows[entry - fFirst] - fRowsBefore; }
 };
 
 /// Reads a column for a slot, block by block. Those derived from it turn a row into a value.
@@ -243,7 +263,7 @@ protected:
 
    void Load()
    {
-      fArray = fSlot->fView->Read({fColumn.fPath}, fSlot->fFirst, fSlot->fFirst + fSlot->fCount);
+      fArray = fSlot->fView->Read({fColumn.fPath}, fSlot->fReadFirst, fSlot->fReadEnd);
       fBlock = fSlot->fBlock;
       fPresent.clear();
       const auto *type = fType->children[0];
@@ -256,8 +276,11 @@ protected:
             fLevels[level++] = {static_cast<const std::int64_t *>(array->buffers[1]), 0};
          else if (format[0] == '+' && format[1] == 'w')
             fLevels[level++] = {nullptr, std::stoul(format.substr(3))};
-         else if (format != "+s")
+         else if (format != "+s") {
+            const auto rows = std::max<std::int64_t>(fArray->length, 1);
+            fSlot->fEntryValues = std::max<std::uint64_t>(fSlot->fEntryValues, (array->length + rows - 1) / rows);
             return SetValues(format[0], *array);
+         }
          if (type->n_children == 0 || (fColumn.fIsSize && level == fColumn.fLists))
             return;
          type = type->children[0];
@@ -625,6 +648,12 @@ protected:
 namespace ROOT {
 namespace RDF {
 
+/// The objects of a view.
+inline RDataFrame FromFemtobarn(femtobarn::View view, const femtobarn::Conditions &where = {})
+{
+   return RDataFrame(std::make_unique<femtobarn::RFemtobarnDS>(std::move(view), where));
+}
+
 /// The objects of a container, as of a tag, or of a commit by its number, or newest. `federation` is a folder or a URL.
 inline RDataFrame FromFemtobarn(const std::string &federation, const std::string &container, const std::string &tag = "",
                                 std::int64_t csn = -1, const femtobarn::Conditions &where = {})
@@ -633,10 +662,22 @@ inline RDataFrame FromFemtobarn(const std::string &federation, const std::string
    options.threads = 1; // The data frame has its own.
    const auto opened = femtobarn::Federation::Open(federation, options);
    const auto snapshot = !tag.empty() ? opened.Tagged(tag) : csn >= 0 ? opened.At(csn) : opened.Newest();
-   return RDataFrame(std::make_unique<femtobarn::RFemtobarnDS>(snapshot.Open(container), where));
+   return FromFemtobarn(snapshot.Open(container), where);
 }
 
 } // namespace RDF
 } // namespace ROOT
+
+namespace femtobarn {
+namespace Internal {
+
+/// The objects of a view that Python opened and gives away by its address.
+inline ROOT::RDataFrame FrameOf(std::uintptr_t address, const Conditions &where)
+{
+   return ROOT::RDF::FromFemtobarn(View(reinterpret_cast<fb_view *>(address)), where);
+}
+
+} // namespace Internal
+} // namespace femtobarn
 
 #endif
