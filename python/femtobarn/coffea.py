@@ -1,7 +1,8 @@
 """Events for coffea: NanoEvents over views, whose columns are read when they are used; executors, filesets.
 
 A container shows the names of NanoAOD, whether it was imported from there or not: ``nMuon`` is the number of
-items of the collection ``Muon``, ``Muon_pt`` the member ``pt`` of these, ``MET_pt`` that of a record.
+items of the collection ``Muon``, ``Muon_pt`` the member ``pt`` of these, ``MET_pt`` that of a record. For the
+schemas of PHYSLITE and EDM4hep it shows the names of those.
 """
 
 from __future__ import annotations
@@ -17,15 +18,14 @@ from uuid import UUID
 import awkward as ak
 import cloudpickle
 import numpy as np
-from coffea.nanoevents import NanoAODSchema, NanoEventsFactory, PHYSLITESchema
+from coffea.nanoevents import EDM4HEPSchema, NanoAODSchema, NanoEventsFactory, PHYSLITESchema
 from coffea.nanoevents.mapping.base import BaseSourceMapping
-from coffea.nanoevents.util import quote, tuple_to_key
+from coffea.nanoevents.util import tuple_to_key
 from coffea.processor import ProcessorABC, accumulate
 from coffea.processor.executor import WorkItem
 
-from ._data.plain_layouts import as_plain
 from ._exceptions import InvalidError
-from ._schema.types import Definition, List, Record
+from ._views.coffea_columns import NANOAOD, PHYSLITE, PODIO, Column, columns_and_form, podio_types
 from ._views.partitions import Partition, ranges
 
 if TYPE_CHECKING:
@@ -35,20 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["FailedPartition", "events", "fileset", "run", "work_items"]
 
 Dataset: TypeAlias = "View | Partition | Sequence[Partition]"
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of NanoAOD: the field that it is, or ``nX`` for the number of items of X."""
-
-    path: str
-    description: str
-    is_count: bool = False
-
-
-FORMS_MAX = 64
-"""Classes whose columns a process remembers."""
-_known_forms: dict[tuple[Definition, str], tuple[dict[str, Column], str]] = {}
 
 
 @dataclass(frozen=True)
@@ -75,8 +61,8 @@ def events(
     view
         A view of events, or a partition of one.
     schemaclass
-        A schema of coffea: ``NanoAODSchema``, ``BaseSchema``, or ``PHYSLITESchema`` for what was imported
-        from such a file.
+        A schema of coffea: ``NanoAODSchema``, ``BaseSchema``, or ``PHYSLITESchema`` or ``EDM4HEPSchema`` for
+        what was imported from such a file.
     metadata
         What ``events.metadata`` is to be.
     access_log
@@ -107,10 +93,11 @@ def events(
     ([1, 0], [[31.5], []])
     """
     found = view.view if isinstance(view, Partition) else view
-    joint = "." if issubclass(schemaclass, PHYSLITESchema) else "_"
-    columns, text = _columns_and_form(found, joint)
+    is_podio = issubclass(schemaclass, EDM4HEPSchema)
+    naming = PODIO if is_podio else PHYSLITE if issubclass(schemaclass, PHYSLITESchema) else NANOAOD
+    columns, text = columns_and_form(found, naming)
     mapping = _ViewMapping(found, columns, access_log)
-    form = json.loads(text)
+    form = json.loads(text) | (podio_types(found) if is_podio else {})
     form["parameters"] = {"__doc__": found.name, "metadata": dict(metadata or {})}
     key = tuple_to_key((found.snapshot.federation.uuid, found.name, f"0-{len(found)}"))
     # Arrays hold their factory, not the other way round.
@@ -319,7 +306,7 @@ class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
 
     @classmethod
     def _extract_base_form(cls, source: View) -> dict[str, Any]:
-        form: dict[str, Any] = json.loads(_columns_and_form(source)[1])
+        form: dict[str, Any] = json.loads(columns_and_form(source, NANOAOD)[1])
         return form
 
     def key_root(self) -> str:
@@ -339,7 +326,7 @@ class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
             return ak.contents.IndexedOptionArray(missing, ak.contents.NumpyArray(np.empty(0, np.bool_)))
         if self._last is None or self._last[0] != columnhandle:
             # The offsets and the values of a column are asked for one after the other.
-            self._last = columnhandle, _read(self._view, self.columns[columnhandle])
+            self._last = columnhandle, self.columns[columnhandle].read(self._view)
         return self._last[1]
 
     def __len__(self) -> int:
@@ -347,93 +334,3 @@ class _ViewMapping(BaseSourceMapping):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.columns)
-
-
-def _read(view: View, column: Column) -> ak.Array:
-    """Return a column of all objects of a view."""
-    return _member(view.arrays(column.path), column)
-
-
-def _member(array: ak.Array, column: Column) -> ak.Array:
-    """Return a column of an array of objects."""
-    for name in column.path.split("."):
-        array = array[name]
-    return ak.values_astype(array, np.int64) if column.is_count else ak.Array(as_plain(array.layout))
-
-
-def _columns(definition: Definition, joint: str = "_") -> dict[str, Column]:
-    """Return the columns of a class by NanoAOD's names, or with another joint before the names of members."""
-    columns: dict[str, Column] = {}
-
-    def add(name: str, path: str, description: str, is_count: bool = False) -> None:
-        if columns.setdefault(name, Column(path, description, is_count)).path != path:
-            raise InvalidError(
-                f"fields {columns[name].path!r} and {path!r} would both be {name!r} in NanoAOD"
-            )
-
-    def add_members(record: Record, name: str, path: str) -> None:
-        for member in record.fields:
-            inner, below = f"{name}{joint}{member.name}", f"{path}.{member.name}"
-            if isinstance(member.type, Record):
-                add_members(member.type, inner, below)
-            else:
-                add(inner, below, member.description)
-
-    for field in definition.record.fields:
-        node = field.type
-        if isinstance(node, List) and not (node.is_map or node.is_bytes):
-            add(f"n{field.name}", f"n{field.name}", f"number of items of {field.name}", is_count=True)
-        inner = node.item if isinstance(node, List) and not node.is_map else node
-        if isinstance(inner, Record):
-            add_members(inner, field.name, field.name)
-        else:
-            add(field.name, field.name, field.description)
-    return columns
-
-
-def _columns_and_form(view: View, joint: str = "_") -> tuple[dict[str, Column], str]:
-    """Return the columns of a view and their form as JSON, for which a process remembers those of a class."""
-    key = view.definition, joint
-    known = _known_forms.get(key)
-    if known is None:
-        columns = _columns(view.definition, joint)
-        known = columns, json.dumps(_base_form(view, columns))
-        if len(_known_forms) >= FORMS_MAX:
-            _known_forms.clear()
-        _known_forms[key] = known
-    return known
-
-
-def _base_form(view: View, columns: Mapping[str, Column]) -> dict[str, Any]:
-    """Return the form of all columns in coffea's terms."""
-    forms = {}
-    empty, counted = view.arrays(entry_stop=0), ak.Array(np.empty(0, np.int64))
-    for name, column in columns.items():
-        array = counted if column.is_count else _member(empty, column)
-        form = json.loads(array.layout.form.to_json())
-        loaded = _with_keys(form, f"{name},!load")
-        if loaded is not None:
-            loaded["parameters"] = {**loaded.get("parameters", {}), "__doc__": column.description}
-            forms[name] = loaded
-    return {"class": "RecordArray", "fields": list(forms), "contents": list(forms.values()), "form_key": None}
-
-
-def _with_keys(form: Any, prefix: str) -> dict[str, Any] | None:
-    """Return a form with the keys by which coffea asks for its buffers; None if it cannot have them."""
-    kind = form["class"]
-    if kind not in ("NumpyArray", "ListOffsetArray", "RegularArray", "IndexedOptionArray", "RecordArray"):
-        return None
-    keyed = {**form, "form_key": None if kind in ("RegularArray", "RecordArray") else quote(prefix)}
-    if kind == "IndexedOptionArray":
-        keyed["form_key"] = quote(f"{prefix},!index")  # coffea adds the names of other buffers itself.
-    if "content" in form:
-        keyed["content"] = _with_keys(form["content"], f"{prefix},!content")
-        return keyed if keyed["content"] is not None else None
-    if kind == "RecordArray":
-        names = form["fields"] or [str(number) for number in range(len(form["contents"]))]
-        members = [
-            _with_keys(each, f"{prefix},{name},!item")
-            for name, each in zip(names, form["contents"], strict=True)
-        ]
-        return None if None in members else {**keyed, "contents": members}
-    return keyed

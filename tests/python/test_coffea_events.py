@@ -16,7 +16,7 @@ pytest.importorskip("coffea", reason="the extra `judge` is not installed")
 
 import uproot
 from coffea.dataset_tools.filespec import DatasetSpec
-from coffea.nanoevents import BaseSchema, NanoAODSchema, NanoEventsFactory, PHYSLITESchema
+from coffea.nanoevents import BaseSchema, EDM4HEPSchema, NanoAODSchema, NanoEventsFactory, PHYSLITESchema
 from coffea.processor import FuturesExecutor, IterativeExecutor, ParslExecutor, ProcessorABC, Runner
 
 import femtobarn as fb
@@ -76,6 +76,50 @@ def test_events_of_atlas_have_the_collections_that_their_schema_makes(
     np.testing.assert_allclose(
         ak.flatten((pairs["0"] + pairs["1"]).mass), ak.flatten((expected["0"] + expected["1"]).mass)
     )
+
+
+def test_events_of_edm4hep_have_the_collections_and_relations_that_their_schema_makes(
+    files: Samples, fed: fb.Federation
+) -> None:
+    path = files.path("edm4hep_ILD_mumuH_v01-00_podio_v01-07_10ev.root")
+    fed.import_trees(path, database="ild")
+    schema = EDM4HEPSchema.version("01-00")
+    theirs = NanoEventsFactory.from_root({str(path): "events"}, schemaclass=schema).events()
+    events = fb.coffea.events(fed["ild/events"], schema)
+    assert set(events.fields) == set(theirs.fields)
+    for name in events.fields:
+        assert set(events[name].fields) == set(theirs[name].fields), name
+    # Vector members, components, relations to one and to many, links, parts of other collections.
+    compared = (
+        "EventHeader MCParticles SiTracks_Refitted BuildUpVertices_V0_RP VertexJets_PID_yth RecoMCTruthLink "
+        "PFOsFromJets_objIdx GPStringValues"
+    )
+    for name in compared.split():
+        ours, expected = events[name], theirs[name]
+        assert ak.parameters(ours).get("__record__") == ak.parameters(expected).get("__record__")
+        for member in ours.fields:
+            assert ak.array_equal(ours[member], expected[member], check_parameters=False), (name, member)
+    parents = events.MCParticles.Map_Relation("parents", "MCParticles")
+    assert parents.PDG.to_list() == theirs.MCParticles.Map_Relation("parents", "MCParticles").PDG.to_list()
+    linked = events.RecoMCTruthLink.Link_to_MCParticles.index
+    assert linked.to_list() == theirs.RecoMCTruthLink.Link_to_MCParticles.index.to_list()
+    log: list[Any] = []
+    ak.sum(fb.coffea.events(fed["ild/events"][2:7], schema, access_log=log).MCParticles.mass)
+    assert {each.branch for each in log} <= {"MCParticles/MCParticles.mass", "MCParticles/MCParticles.PDG"}
+
+
+def test_objects_of_a_data_model_are_not_podio_events(fed: fb.Federation) -> None:
+    model = fed.define({"datatypes": {"edm4hep::Hit": {"Members": ["float energy"]}}})
+    form = {
+        "name": "Event",
+        "fields": [{"name": "hits", "type": {"list": model.Hit.__femtobarn__.record().to_json()}}],
+    }
+    with fed.transaction() as txn:
+        writer = txn.database("d", create=True).container("events", form, create=True)
+        writer.extend({"hits": [[{"energy": 1.5}]]})
+    assert fb.coffea.events(fed["d/events"], BaseSchema).hits_energy.to_list() == [[1.5]]
+    with pytest.raises(fb.InvalidError, match="collection 'hits' of d/events has objects of edm4hep::Hit"):
+        fb.coffea.events(fed["d/events"], EDM4HEPSchema)
 
 
 def test_columns_that_are_not_touched_are_not_read(view: fb.View) -> None:

@@ -19,7 +19,7 @@ from .requests import Request
 if TYPE_CHECKING:
     from .columns import Columns
 
-__all__ = ["categories", "check_layout", "export_podio"]
+__all__ = ["categories", "check_layout", "export_podio", "metadata_of"]
 
 LAYOUTS = ("podio",)
 
@@ -78,7 +78,7 @@ def export_podio(
     path, expressions, where, step_size, progress
         As for :meth:`femtobarn.View.export`.
     """
-    metadata = PodioMetadata.of(row for view, _ in events.values() for row in _metadata_of(view))
+    metadata = PodioMetadata.of(row for view, _ in events.values() for row in metadata_of(view))
     exported, layouts = {}, {}
     for category, (view, part) in events.items():
         layout = metadata.layout(category, view.definition, expressions, view.stored_fields)
@@ -89,8 +89,14 @@ def export_podio(
     return export_objects(exported, path, format="root", progress=progress) - 1
 
 
-def _metadata_of(view: Columns) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the metadata of the files that the objects of a container came from."""
+def metadata_of(view: Columns) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the metadata of the files that the objects of a container came from.
+
+    Raises
+    ------
+    NotFoundError
+        If there is no container of such metadata.
+    """
     for snapshot, name in zip(view.snapshots, view.container_names, strict=True):
         container = f"{name.partition('/')[0]}/{METADATA}"
         if container not in snapshot:
