@@ -7,20 +7,20 @@ are added up as if they ran at once, and the wanted margin stays free. docs/plan
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from femtobarn import InvalidError, NotFoundError
+from femtobarn import InvalidError
 
 from .costs import TERMS, Costs, Work, between_computations, moved_bytes
-from .toml_parser import Parser, suggestion
+from .toml_files import BundledFiles, read_toml
+from .toml_parser import Parser
 
-__all__ = ["Activity", "Experiment", "Hardware", "Need", "bundled_experiments", "load_experiment", "plan"]
+__all__ = ["EXPERIMENTS", "Activity", "Experiment", "Hardware", "Need", "load_experiment", "plan"]
 
-SHIPPED = Path(__file__).parent / "experiments"
+EXPERIMENTS = BundledFiles("experiment", Path(__file__).parent / "experiments", "femtobarn plan --list")
 YEAR_SECONDS = 365.25 * 86_400
 
 
@@ -77,32 +77,6 @@ class Need:
     formula: str
 
 
-def bundled_experiments() -> dict[str, Path]:
-    """Return the files of the experiments in this package, by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
-
-
-def experiment_path(experiment: str | Path) -> Path:
-    """Return the file of an experiment, or of a bundled experiment by its name.
-
-    Raises
-    ------
-    NotFoundError
-        If it does not exist.
-    """
-    path, known = Path(experiment), bundled_experiments()
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise NotFoundError(f"file {path} does not exist")
-        return path
-    if str(experiment) not in known:
-        hint = suggestion(str(experiment), known)
-        raise NotFoundError(
-            f"experiment {str(experiment)!r} does not exist{hint}; `femtobarn plan --list` shows all"
-        )
-    return known[str(experiment)]
-
-
 def load_experiment(experiment: str | Path) -> Experiment:
     """Read an experiment from a file, or a bundled experiment by its name.
 
@@ -113,11 +87,8 @@ def load_experiment(experiment: str | Path) -> Experiment:
     InvalidError
         If the file is not a valid experiment; the text names the table and the key.
     """
-    path = experiment_path(experiment)
-    try:
-        top = Parser(str(path), tomllib.loads(path.read_text()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path} is not TOML: {error}") from error
+    path = EXPERIMENTS.path_of(experiment)
+    top = Parser(str(path), read_toml(path))
     title, _ = top.text("title"), top.text("about", "")
     duty, margin = top.number("duty", 1.0, above=0.0), top.number("margin", 0.3)
     if duty > 1:

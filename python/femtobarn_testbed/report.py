@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from femtobarn import InvalidError, UnsupportedError
+from femtobarn import InvalidError
+
+from .drawing import missing_matplotlib_told
 
 __all__ = ["write_report"]
 
@@ -30,14 +32,8 @@ def write_report(runs: Sequence[Mapping[str, Any]], out: Path) -> Path:
     for run in runs:
         if not run["points"]:
             raise InvalidError(f"the run of {run['workload']} has no points")
-    try:
+    with missing_matplotlib_told():
         from .report_page import page_of
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] != "matplotlib":
-            raise
-        raise UnsupportedError(
-            "pictures need Matplotlib, which is not installed: pip install 'femtobarn[plots]'"
-        ) from error
     out.mkdir(parents=True, exist_ok=True)
     page = out / "report.html"
     page.write_text(page_of(runs, out), encoding="utf-8")

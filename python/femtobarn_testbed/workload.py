@@ -7,7 +7,6 @@ scenarios.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +16,12 @@ from femtobarn import InvalidError, NotFoundError
 
 from .scenario import Commit, Content, Data, Kind, Scenario, SimulatedDisks, Simulation, Step, Stream, Sweep
 from .studies import STUDIES, Study, study_of
+from .toml_files import BundledFiles, read_toml
 from .toml_parser import Parser, suggestion
 
 __all__ = ["Workload", "bundled_workloads", "load", "scenarios_of"]
 
-FOLDER = Path(__file__).parent / "workloads"
+WORKLOADS = BundledFiles("workload", Path(__file__).parent / "workloads", "femtobarn testbed list")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _named(workload: str, variants: Iterable[Variant], name: str) -> Variant:
 
 def bundled_workloads() -> dict[str, Path]:
     """Return the files of the workloads in this package, by name."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.toml"))}
+    return WORKLOADS.by_name()
 
 
 def load(
@@ -95,11 +95,8 @@ def load(
     InvalidError
         If the file is not a valid workload; the text names the table and the key.
     """
-    path = _path_of(workload)
-    try:
-        raw = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path} is not TOML: {error}") from error
+    path = WORKLOADS.path_of(workload)
+    raw = read_toml(path)
     given = dict(settings or {})
     raw["sweep"] = dict(raw.get("sweep", {})) | {k: v for k, v in (sweep or {}).items() if v is not None}
     declared = raw.get("settings", {})
@@ -132,21 +129,6 @@ def scenarios_of(run: Mapping[str, Any]) -> dict[str, Scenario]:
         raise InvalidError(f"the run of {run['workload']} {study.did} and has no scenarios of clients")
     scenarios = [_scenario(f"the run of {run['workload']}", raw, variant) for variant in raw["variant"]]
     return {scenario.name: scenario for scenario in scenarios}
-
-
-def _path_of(workload: str | Path) -> Path:
-    path = Path(workload)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise NotFoundError(f"file {path} does not exist")
-        return path
-    known = bundled_workloads()
-    if str(workload) not in known:
-        hint = suggestion(str(workload), known)
-        raise NotFoundError(
-            f"workload {str(workload)!r} does not exist{hint}; `femtobarn testbed list` shows all"
-        )
-    return known[str(workload)]
 
 
 def _variant(

@@ -13,7 +13,7 @@ from femtobarn.cli import main
 from femtobarn_testbed import load
 from femtobarn_testbed.costs import RESOURCES, TERMS, Costs, fit, work_of
 from femtobarn_testbed.disk import written_bytes_per_second
-from femtobarn_testbed.planning import bundled_experiments, load_experiment, plan
+from femtobarn_testbed.planning import EXPERIMENTS, load_experiment, plan
 from femtobarn_testbed.prediction import bounded_throughput, predict
 
 SECONDS = {
@@ -239,7 +239,7 @@ def test_unknown_experiment_suggests_the_closest_name() -> None:
         load_experiment("lhc1998")
 
 
-@pytest.mark.parametrize("name", bundled_experiments())
+@pytest.mark.parametrize("name", EXPERIMENTS.by_name())
 def test_bundled_experiments_can_be_planned(name: str) -> None:
     done = plan(load_experiment(name), TRUE)
     assert all(need["needed"] > 0 for need in done["needs"])

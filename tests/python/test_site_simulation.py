@@ -22,7 +22,7 @@ from femtobarn_testbed.prediction import bounded_throughput
 from femtobarn_testbed.simulation.model import Window, simulate
 from femtobarn_testbed.simulation.queueing import queued_throughput
 from femtobarn_testbed.simulation.recalls import simulate_recalls
-from femtobarn_testbed.simulation.site_file import SiteFile, bundled_sites, load_site
+from femtobarn_testbed.simulation.site_file import SITES, SiteFile, load_site
 from femtobarn_testbed.simulation.stations import Link, Pool, Turns
 from femtobarn_testbed.simulation.study import study
 
@@ -208,7 +208,7 @@ def test_recall_takes_a_visit_if_drives_are_free(site: SiteFile) -> None:
     ],
 )
 def test_load_site_names_table_and_key_when_invalid(tmp_path: Path, old: str, new: str, text: str) -> None:
-    path, whole = tmp_path / "mine.toml", bundled_sites()["hllhc"].read_text()
+    path, whole = tmp_path / "mine.toml", SITES.by_name()["hllhc"].read_text()
     assert old in whole
     path.write_text(whole.replace(old, new))
     with pytest.raises(fb.InvalidError, match=text):
@@ -218,7 +218,7 @@ def test_load_site_names_table_and_key_when_invalid(tmp_path: Path, old: str, ne
 def test_plan_command_simulates_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     profile, mine = tmp_path / "profile-20260101T000000.json", tmp_path / "mine.toml"
     profile.write_text(json.dumps(made_up()))
-    whole = bundled_sites()["hllhc"].read_text()
+    whole = SITES.by_name()["hllhc"].read_text()
     text = whole[: whole.index("[[scenario]]")].replace(
         "loads = [0.25, 0.5, 0.75, 1.0, 2.0, 4.0]", "loads = [0.2, 1.0]"
     )

@@ -58,19 +58,19 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
-    from femtobarn_testbed.planning import bundled_experiments, load_experiment
+    from femtobarn_testbed.planning import EXPERIMENTS, load_experiment
 
-    titles = {name: load_experiment(path).title for name, path in bundled_experiments().items()}
+    titles = {name: load_experiment(path).title for name, path in EXPERIMENTS.by_name().items()}
     facts = [{"name": name, "title": title} for name, title in titles.items()]
     emit(options, facts, table(["experiment", "title"], [[n, t] for n, t in titles.items()]))
 
 
 def _show(options: argparse.Namespace) -> None:
-    from femtobarn_testbed.planning import experiment_path
+    from femtobarn_testbed.planning import EXPERIMENTS
 
     if options.experiment is None:
         raise InvalidError("--show needs an experiment")
-    text = experiment_path(options.experiment).read_text().rstrip()
+    text = EXPERIMENTS.path_of(options.experiment).read_text().rstrip()
     emit(options, {"file": text}, text)
 
 

@@ -15,20 +15,20 @@ __all__ = ["list_sites", "queued", "show_site", "simulate_site"]
 
 def list_sites(options: argparse.Namespace) -> None:
     """Print the bundled sites."""
-    from femtobarn_testbed.simulation.site_file import bundled_sites, load_site
+    from femtobarn_testbed.simulation.site_file import SITES, load_site
 
-    titles = {name: load_site(path).title for name, path in bundled_sites().items()}
+    titles = {name: load_site(path).title for name, path in SITES.by_name().items()}
     facts = [{"name": name, "title": title} for name, title in titles.items()]
     emit(options, facts, table(["site", "title"], [[n, t] for n, t in titles.items()]))
 
 
 def show_site(options: argparse.Namespace) -> None:
     """Print a site's file."""
-    from femtobarn_testbed.simulation.site_file import site_path
+    from femtobarn_testbed.simulation.site_file import SITES
 
     if options.experiment is None:
         raise InvalidError("--show needs a site")
-    text = site_path(options.experiment).read_text().rstrip()
+    text = SITES.path_of(options.experiment).read_text().rstrip()
     emit(options, {"file": text}, text)
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from femtobarn import UnsupportedError
 from femtobarn_reports.page import Picture, document, figures, grid, section, tiles
 
+from ..drawing import missing_matplotlib_told
 from .tables import loads_table, recalls_table, scenarios_table
 
 __all__ = ["write_site_report"]
@@ -27,16 +27,10 @@ def write_site_report(done: Mapping[str, Any], out: Path) -> Path:
     UnsupportedError
         If Matplotlib is not installed.
     """
-    try:
+    with missing_matplotlib_told():
         from femtobarn_reports.style import png, style
 
         from .plots import draw_latencies, draw_use
-    except ModuleNotFoundError as error:
-        if str(error.name).partition(".")[0] != "matplotlib":
-            raise
-        raise UnsupportedError(
-            "pictures need Matplotlib, which is not installed: pip install 'femtobarn[plots]'"
-        ) from error
     out.mkdir(parents=True, exist_ok=True)
     with style():
         use = png(draw_use(done), path=out / "site-use.png")

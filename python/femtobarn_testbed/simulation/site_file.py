@@ -5,29 +5,28 @@ Every number has a default only where it is no property of the site. docs/planni
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from femtobarn import InvalidError, NotFoundError
+from femtobarn import InvalidError
 
 from ..costs import TERMS, Work, between_computations
+from ..toml_files import BundledFiles, read_toml
 from ..toml_parser import Parser, suggestion
 
 __all__ = [
+    "SITES",
     "Catalogue",
     "ClientKind",
     "Machines",
     "SiteFile",
     "Tapes",
-    "bundled_sites",
     "load_site",
-    "site_path",
 ]
 
-SHIPPED = Path(__file__).parent.parent / "sites"
+SITES = BundledFiles("site", Path(__file__).parent.parent / "sites", "femtobarn plan --simulate --list")
 
 
 @dataclass(frozen=True)
@@ -164,32 +163,6 @@ class SiteFile:
         return replace(self, machines=machines, catalogue=catalogue)
 
 
-def bundled_sites() -> dict[str, Path]:
-    """Return the files of the sites in this package, by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
-
-
-def site_path(site: str | Path) -> Path:
-    """Return the file of a site, or of a bundled site by its name.
-
-    Raises
-    ------
-    NotFoundError
-        If it does not exist.
-    """
-    path, known = Path(site), bundled_sites()
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise NotFoundError(f"file {path} does not exist")
-        return path
-    if str(site) not in known:
-        hint = suggestion(str(site), known)
-        raise NotFoundError(
-            f"site {str(site)!r} does not exist{hint}; `femtobarn plan --simulate --list` shows all"
-        )
-    return known[str(site)]
-
-
 def load_site(site: str | Path) -> SiteFile:
     """Read a site from a file, or a bundled site by its name.
 
@@ -200,11 +173,8 @@ def load_site(site: str | Path) -> SiteFile:
     InvalidError
         If the file is not a valid site; the text names the table and the key.
     """
-    path = site_path(site)
-    try:
-        top = Parser(str(path), tomllib.loads(path.read_text()))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidError(f"{path} is not TOML: {error}") from error
+    path = SITES.path_of(site)
+    top = Parser(str(path), read_toml(path))
     title, _ = top.text("title"), top.text("about", "")
     loads = tuple(top.numbers("loads"))
     machines = _filled(Machines, top.table("machines"))
