@@ -8,6 +8,8 @@ pub(crate) struct CopiedTable {
     pub(crate) name: &'static str,
     /// How each column is read, as of commit `?2`: what happened later is not seen.
     pub(crate) columns: &'static [&'static str],
+    /// The columns of its primary key.
+    pub(crate) key: &'static [&'static str],
     /// What follows `FROM`, for the rows of the commits after `?1` up to `?2`.
     pub(crate) new: &'static str,
     /// The same for a catalogue with [`INDEXES_BY_COMMIT`], if it is other.
@@ -19,6 +21,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
     CopiedTable {
         name: "commits",
         columns: &["csn", "transaction_uuid", "time_us", "message", "user_name", "host", "pid"],
+        key: &["csn"],
         new: "commits t WHERE csn > ?1 AND csn <= ?2",
         new_by_commit: None,
     },
@@ -35,6 +38,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "keeps_file",
             "epoch",
         ],
+        key: &["id"],
         new: "databases t WHERE created > ?1 AND created <= ?2 OR sealed > ?1 AND sealed <= ?2 \
               OR dropped > ?1 AND dropped <= ?2",
         new_by_commit: None,
@@ -42,6 +46,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
     CopiedTable {
         name: "database_names",
         columns: &["database", "name", "since", "CASE WHEN until <= ?2 THEN until END"],
+        key: &["database", "since"],
         new: "database_names t WHERE since > ?1 AND since <= ?2 OR until > ?1 AND until <= ?2",
         new_by_commit: None,
     },
@@ -56,6 +61,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "created",
             "CASE WHEN dropped <= ?2 THEN dropped END",
         ],
+        key: &["database", "id"],
         new: "containers t WHERE created > ?1 AND created <= ?2 OR dropped > ?1 AND dropped <= ?2",
         new_by_commit: None,
     },
@@ -68,6 +74,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "since",
             "CASE WHEN until <= ?2 THEN until END",
         ],
+        key: &["database", "container", "since"],
         new: "container_names t WHERE since > ?1 AND since <= ?2 OR until > ?1 AND until <= ?2",
         new_by_commit: None,
     },
@@ -93,6 +100,7 @@ pub(crate) const TABLES: &[CopiedTable] = &[
             "bytes",
         ],
         // Through their containers.
+        key: &["database", "container", "csn"],
         new: "containers c CROSS JOIN versions t WHERE t.database = c.database \
               AND t.container = c.id AND t.csn > ?1 AND t.csn <= ?2",
         new_by_commit: Some("versions t WHERE t.csn > ?1 AND t.csn <= ?2"),
@@ -100,12 +108,14 @@ pub(crate) const TABLES: &[CopiedTable] = &[
     CopiedTable {
         name: "classes",
         columns: &["name", "version", "definition", "created"],
+        key: &["name", "version"],
         new: "classes t WHERE created > ?1 AND created <= ?2",
         new_by_commit: None,
     },
     CopiedTable {
         name: "link_targets",
         columns: &["database", "container", "position", "target", "csn"],
+        key: &["database", "container", "position"],
         new: "link_targets t WHERE csn > ?1 AND csn <= ?2",
         new_by_commit: None,
     },
@@ -127,19 +137,23 @@ pub(crate) const UNDATED: &[CopiedTable] = &[
     CopiedTable {
         name: "federation",
         columns: &["key", "value"],
+        key: &["key"],
         new: "federation t WHERE key IN \
-              ('horizon', 'keep_commits', 'keep_days', 'generation', 'archive', 'successor')",
+              ('horizon', 'keep_commits', 'keep_days', 'generation', 'archive') OR key = 'successor' \
+              AND NOT EXISTS (SELECT 1 FROM federation WHERE key = 'move')",
         new_by_commit: None,
     },
     CopiedTable {
         name: "tags",
         columns: &["name", "csn", "created_us", "message", "user_name"],
+        key: &["name"],
         new: "tags t WHERE csn <= ?2",
         new_by_commit: None,
     },
     CopiedTable {
         name: "kept_snapshots",
         columns: &["csn"],
+        key: &["csn"],
         new: "kept_snapshots t WHERE csn <= ?2",
         new_by_commit: None,
     },
@@ -162,6 +176,7 @@ pub(crate) const IN_STORES: &[CopiedTable] = &[
             "position",
             "changed_us",
         ],
+        key: &["database", "store"],
         new: "replicas t WHERE \
               EXISTS (SELECT 1 FROM databases d WHERE d.id = t.database AND d.created <= ?2)",
         new_by_commit: None,
@@ -169,12 +184,14 @@ pub(crate) const IN_STORES: &[CopiedTable] = &[
     CopiedTable {
         name: "discarded_objects",
         columns: &["store", "key"],
+        key: &["store", "key"],
         new: "discarded_objects t WHERE store <> ''",
         new_by_commit: None,
     },
     CopiedTable {
         name: "disk_states",
         columns: &["database"],
+        key: &["database"],
         new: "disk_states t WHERE state <> ''",
         new_by_commit: None,
     },
@@ -184,6 +201,7 @@ pub(crate) const IN_STORES: &[CopiedTable] = &[
 pub(crate) const SEQUENCES: CopiedTable = CopiedTable {
     name: "sequences",
     columns: &["name", "last"],
+    key: &["name"],
     new: "sequences t",
     new_by_commit: None,
 };
@@ -205,6 +223,16 @@ impl CopiedTable {
         let mut all = TABLES.iter().chain(UNDATED).chain(IN_STORES).chain([&SEQUENCES]);
         let unknown = || Error::invalid(format!("table {name:?} is none that followers copy"));
         all.find(|table| table.name == name).ok_or_else(unknown)
+    }
+
+    /// The names of the columns.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.columns.iter().map(|column| {
+            let column = column
+                .strip_suffix(" END")
+                .map_or(*column, |case| case.rsplit(' ').next().unwrap_or(case));
+            column.strip_prefix("t.").unwrap_or(column)
+        })
     }
 
     /// The rows in which `cells` are.

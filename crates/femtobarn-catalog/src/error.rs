@@ -149,6 +149,9 @@ pub enum Error {
         /// One text for each transaction of the cycle: who waits, and for which lock.
         cycle: Vec<String>,
     },
+    /// The catalogue is moving to another place, which whoever meets this waits for.
+    #[error("the catalogue is moving to another place; try again")]
+    Moving,
     /// The server of the federation cannot be reached.
     #[error("{what}")]
     Unavailable {
@@ -220,7 +223,7 @@ impl Error {
             Error::Conflict { .. } | Error::Changed { .. } | Error::Deadlock { .. } => {
                 ErrorKind::Conflict
             }
-            Error::Unavailable { .. } => ErrorKind::Unavailable,
+            Error::Moving | Error::Unavailable { .. } => ErrorKind::Unavailable,
             Error::Denied { .. } => ErrorKind::Denied,
             Error::NotFound { .. } | Error::NoFederation { .. } => ErrorKind::NotFound,
             Error::Exists { .. } => ErrorKind::Exists,

@@ -90,7 +90,7 @@ pub use holder::Holder;
 pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};
 pub use local::{
     ChangedContainers, Contents, FreeExtent, KeptSnapshots, LOGGED_COMMIT_BYTES_MAX, LinkTargets,
-    LocalCatalogue, OwnChanges, Purgeable, Role, Vacuumed,
+    LocalCatalogue, MoveWatch, MovedCatalogue, OwnChanges, Purgeable, Role, Vacuumed,
 };
 pub use locks::{
     HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockStep, LockTable,

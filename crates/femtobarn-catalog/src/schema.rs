@@ -149,6 +149,12 @@ pub(crate) fn has_table(connection: &SqlConnection, name: &str) -> SqlResult<boo
     connection.prepare_cached(find)?.exists([name])
 }
 
+/// Whether a database of PostgreSQL has a schema.
+pub(crate) fn has_schema(connection: &SqlConnection, name: &str) -> SqlResult<bool> {
+    let find = "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = ?1";
+    connection.prepare_cached(find)?.exists([name])
+}
+
 /// Whether the catalogue has an index.
 pub(crate) fn has_index(connection: &SqlConnection, name: &str) -> SqlResult<bool> {
     if let Some(postgres) = connection.postgres() {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::creation::{self, AllowedContent};
 use super::logged_writes::{self, FileLog};
 use super::process_connections::ProcessConnections;
-use super::role::{Role, role};
+use super::role::{Role, check_complete, role};
 use super::target_names::CatalogueNames;
 use crate::commit::Commit;
 use crate::error::{Error, Result};
@@ -75,13 +75,15 @@ impl LocalCatalogue {
     /// Opens the federation in `folder`, read-only if it cannot be written.
     ///
     /// # Errors
-    /// [`Error::NoFederation`] if the folder has no catalogue; [`Error::Corrupt`] if the catalogue is damaged;
+    /// [`Error::NoFederation`] if the folder has no catalogue; [`Error::Closed`] if that was moved, and where to is not
+    /// known; [`Error::Corrupt`] if the catalogue is damaged;
     /// [`Error::Unsupported`] if its format is not known, or if the machine crashed and the files cannot be written
     /// here; [`Error::Io`] or [`Error::Denied`] if it cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
         let folder = std::path::absolute(folder)
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (connections, identity) = ProcessConnections::open(&folder)?;
+        connections.current()?.read(check_complete)?;
         let pins = SnapshotPins::new(&folder);
         let is_copy = connections.current()?.read(role)? != Role::Leader;
         let connections = Arc::new(connections);
@@ -175,7 +177,7 @@ impl LocalCatalogue {
     pub fn commit(&self, commit: Commit) -> Result<Csn> {
         commit.validate()?;
         let logged = logged_writes::bytes_of(&commit);
-        let published = self.connections.current()?.commit(commit);
+        let published = self.connections.commit(commit);
         if let Ok(csn) = published {
             self.file_log.count(logged, csn);
         }
@@ -184,12 +186,8 @@ impl LocalCatalogue {
 
     /// Publishes several commits in one durable write. Each succeeds or fails by itself, unless the write fails.
     pub fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
-        let connections = match self.connections.current() {
-            Ok(connections) => connections,
-            Err(error) => return vec![Err(error); commits.len()],
-        };
         let logged = commits.iter().map(logged_writes::bytes_of).sum();
-        let published = connections.commit_all(commits);
+        let published = self.connections.commit_all(commits);
         if let Some(newest) = published.iter().flatten().max() {
             self.file_log.count(logged, *newest);
         }
@@ -226,7 +224,7 @@ impl LocalCatalogue {
 
     /// The first of `count` new numbers of a sequence.
     fn reserve(&self, sequence: &'static str, count: u32) -> Result<u32> {
-        self.connections.current()?.write(|connection| {
+        self.connections.write(|connection| {
             let last: i64 = connection
                 .prepare_cached(
                     "UPDATE sequences SET last = last + ?2 WHERE name = ?1 RETURNING last",

@@ -35,24 +35,19 @@ struct AddressFile {
 }
 
 impl CataloguePlace {
-    /// Finds the catalogue of a folder.
+    /// Finds the catalogue of a folder. If there is a file that names a server, that has it: a file of SQLite beside it is
+    /// what the catalogue was before it moved there, or is to be.
     ///
     /// # Errors
-    /// [`Error::NoFederation`] with what is missing; [`Error::Invalid`] if the folder has both files, or the one that
-    /// names a server is not understood.
+    /// [`Error::NoFederation`] with what is missing; [`Error::Invalid`] if the file that names a server is not understood.
     pub(super) fn find(folder: &Path) -> Result<Self> {
         let (own, named) = (folder.join(CATALOGUE_FILE), folder.join(CATALOGUE_ADDRESS_FILE));
         match (is_file(&own, folder)?, is_file(&named, folder)?) {
-            (true, false) => Ok(CataloguePlace { path: own, postgres: None }),
-            (false, true) => {
+            (_, true) => {
                 let postgres = Some(Arc::new(read_address(&named)?));
                 Ok(CataloguePlace { path: named, postgres })
             }
-            (true, true) => Err(Error::invalid(format!(
-                "{} has both {CATALOGUE_FILE} and {CATALOGUE_ADDRESS_FILE}; move the one away that is \
-                 not the catalogue",
-                folder.display()
-            ))),
+            (true, false) => Ok(CataloguePlace { path: own, postgres: None }),
             (false, false) => Err(Error::NoFederation {
                 folder: folder.to_owned(),
                 reason: if folder.is_dir() {

@@ -16,9 +16,11 @@ use super::catalogue_place::CataloguePlace;
 use super::commit_queue::CommitQueue;
 use super::commit_writer::{ChangeFailure, Changed, CommitWriter, Effect};
 use super::connection::CatalogueConnection;
+use super::file_writes::{self, path_of};
 use super::known_rows::{self, KnownRows};
 use super::log::SharedLog;
 use super::postgres_writer::{PostgresWriter, apply_in_savepoint};
+use super::reader_pool::ReaderPool;
 use super::role;
 use super::wal_index::log_state;
 use crate::commit::{self, Commit};
@@ -26,19 +28,16 @@ use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::Csn;
 use crate::locks::{LogState, RecentChanges};
-use crate::paths::LOCKS_FOLDER;
+use crate::paths::{CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::schema::FederationIdentity;
 use crate::sql::{AtPath, SqlConnection, SqlResult};
-
-/// Idle reader connections that the pool keeps.
-const READERS_MAX: usize = 8;
 
 /// The connections that one process opened.
 pub(super) struct Connections {
     place: CataloguePlace,
     pid: u32,
     inode: (u64, u64),
-    readers: Mutex<Vec<CatalogueConnection>>,
+    readers: ReaderPool,
     writer: Mutex<Option<Writer>>,
     /// The log as readers use it, who do not wait for the writer of this process.
     readers_log: Mutex<Option<SharedLog>>,
@@ -65,7 +64,7 @@ impl Connections {
             place,
             pid: host::process_id(),
             inode,
-            readers: Mutex::default(),
+            readers: ReaderPool::default(),
             writer: Mutex::default(),
             readers_log: Mutex::default(),
             queue: CommitQueue::default(),
@@ -81,12 +80,47 @@ impl Connections {
         self.pid
     }
 
+    pub(super) fn place(&self) -> &CataloguePlace {
+        &self.place
+    }
+
+    /// Whether the folder says by now that its catalogue is elsewhere.
+    pub(super) fn has_moved(&self) -> bool {
+        let folder = self.place.path.parent().unwrap_or(&self.place.path);
+        match (&self.place.postgres, self.place.inode()) {
+            (None, _) => folder.join(CATALOGUE_ADDRESS_FILE).exists(),
+            (Some(_), Ok(found)) => found != self.inode,
+            (Some(_), Err(_)) => folder.join(CATALOGUE_FILE).exists(),
+        }
+    }
+
+    pub(super) fn is_postgres(&self) -> bool {
+        self.place.postgres.is_some()
+    }
+
+    /// Whether PostgreSQL takes no changes now; none if it cannot be asked, or the catalogue is a file.
+    pub(super) fn is_read_only(&self) -> Option<bool> {
+        let address = self.place.postgres.as_ref()?;
+        if !address.is_read_only() {
+            return Some(false);
+        }
+        let _turn = self.readers.wait(&self.place.path).ok()?;
+        let reader = self.reader().ok()?;
+        let is_read_only = reader.is_read_only();
+        self.keep(reader);
+        Some(is_read_only)
+    }
+
     /// Runs a look-up. It sees a consistent catalogue only within one statement.
     pub(super) fn read<T>(
         &self,
         look_up: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
         self.check_in_place()?;
+        let _turn = match self.place.postgres {
+            None => None,
+            Some(_) => Some(self.readers.wait(&self.place.path)?),
+        };
         let reader = self.reader()?;
         let found = look_up(&reader.sql).at(&self.place.path);
         self.keep(reader);
@@ -141,36 +175,18 @@ impl Connections {
 
     /// The state of the log, if a connection is idle.
     fn log_state(&self) -> Option<LogState> {
-        let reader = self.readers.lock().pop()?;
+        if self.place.postgres.is_some() {
+            return None;
+        }
+        let reader = self.readers.take()?;
         let state = reader.log_state();
         self.keep(reader);
         state
     }
 
-    /// Runs a change of the catalogue's users in a transaction of its own; it is durable when this returns.
-    pub(super) fn write<T>(
-        &self,
-        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-    ) -> Result<T> {
-        self.write_as_anyone(|sql| {
-            role::check_leader(sql)?;
-            change(sql)
-        })
-    }
-
-    /// As [`write`](Self::write), for what a follower receives from its leader.
-    pub(super) fn write_as_follower<T>(
-        &self,
-        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-    ) -> Result<T> {
-        self.write_as_anyone(|sql| {
-            role::check_follower(sql)?;
-            change(sql)
-        })
-    }
-
-    /// As [`write`](Self::write), whoever may change the catalogue.
-    pub(super) fn write_as_anyone<T>(
+    /// Runs a change in a transaction of its own, whoever may change the catalogue, and wherever it is; the change is
+    /// durable when this returns.
+    pub(super) fn write_unchecked<T>(
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
@@ -178,7 +194,7 @@ impl Connections {
         Ok(changed.value)
     }
 
-    /// As [`write_as_anyone`](Self::write_as_anyone), for rows that no process keeps.
+    /// As [`write_unchecked`](Self::write_unchecked), for rows that no process keeps.
     pub(super) fn write_aside<T>(
         &self,
         it: impl FnOnce(&SqlConnection) -> SqlResult<T>,
@@ -240,25 +256,13 @@ impl Connections {
         }
     }
 
-    /// Publishes `commit` together with the commits of other threads that are waiting.
-    pub(super) fn commit(&self, commit: Commit) -> Result<Csn> {
-        self.queue.submit(commit, |group| self.publish(group))
+    /// The commits of threads that wait.
+    pub(super) fn queue(&self) -> &CommitQueue {
+        &self.queue
     }
 
-    /// Publishes several commits in one durable write. Invalid ones are refused first.
-    pub(super) fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
-        let checked: Vec<Result<()>> = commits.iter().map(Commit::validate).collect();
-        let valid = commits.into_iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
-        let valid: Vec<Commit> = valid.map(|(commit, _)| commit).collect();
-        let published = if valid.is_empty() { vec![] } else { self.publish(&valid) };
-        let mut published = published.into_iter();
-        let lost = || Err(Error::internal("a commit of a group has no result"));
-        let result =
-            |checked: Result<()>| checked.and_then(|()| published.next().unwrap_or_else(lost));
-        checked.into_iter().map(result).collect()
-    }
-
-    fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
+    /// Publishes several commits in one durable write.
+    pub(super) fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
         if self.place.postgres.is_some() {
             let published = self.publish_to_postgres(group);
             return published.unwrap_or_else(|error| vec![Err(error); group.len()]);
@@ -305,6 +309,8 @@ impl Connections {
     }
 
     fn publish_to_postgres(&self, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
+        let path = |id| self.read(|sql| path_of(sql, id));
+        let group = file_writes::made_durable(&self.place.path, group, path)?;
         let mut slot = self.writer.lock();
         self.check_writable()?;
         let writer = match &mut *slot {
@@ -312,13 +318,13 @@ impl Connections {
             empty => empty.insert(self.open_writer()?),
         };
         match writer {
-            Writer::Postgres(writer) => writer.publish(&self.place.path, group),
+            Writer::Postgres(writer) => writer.publish(&self.place.path, &group),
             Writer::Sqlite(_) => Err(Error::internal("the writer is not PostgreSQL's")),
         }
     }
 
     fn reader(&self) -> Result<CatalogueConnection> {
-        while let Some(reader) = self.readers.lock().pop() {
+        while let Some(reader) = self.readers.take() {
             if !reader.is_stale(&self.place.path) {
                 return Ok(reader);
             }
@@ -340,10 +346,7 @@ impl Connections {
         if self.failed.load(Ordering::Acquire) {
             reader.disable_checkpoint_on_close();
         }
-        let mut readers = self.readers.lock();
-        if readers.len() < READERS_MAX {
-            readers.push(reader);
-        }
+        self.readers.keep(reader);
     }
 
     pub(super) fn are_others_committing(&self) -> bool {
@@ -351,6 +354,7 @@ impl Connections {
     }
 
     fn open_writer(&self) -> Result<Writer> {
+        // Readers of PostgreSQL do not get it back.
         let reader = self.reader()?;
         reader.connect(&self.place.path)?;
         let read_only = reader.is_read_only();
@@ -411,10 +415,7 @@ impl Connections {
         match failure.at(&self.place.path) {
             Error::Io { what, source } if is_in_doubt => {
                 self.failed.store(true, Ordering::Release);
-                self.readers
-                    .lock()
-                    .iter()
-                    .for_each(CatalogueConnection::disable_checkpoint_on_close);
+                self.readers.each_idle(CatalogueConnection::disable_checkpoint_on_close);
                 let what = format!("whether the commit is durable is not known, {what}");
                 Error::Io { what, source }
             }
@@ -427,16 +428,14 @@ impl Connections {
 
     pub(super) fn disconnect(&self) {
         *self.readers_log.lock() = None;
-        self.readers.lock().clear();
+        self.readers.clear();
         *self.writer.lock() = None;
     }
 
     /// In a forked child: closes the inherited connections that were idle. Those that another thread of the parent
     /// was using stay locked for ever, because that thread does not exist in the child.
     pub(super) fn leave_to_parent(self: Arc<Self>) {
-        if let Some(mut readers) = self.readers.try_lock() {
-            readers.clear();
-        }
+        self.readers.clear_inherited();
         if let Some(mut writer) = self.writer.try_lock() {
             *writer = None;
         }

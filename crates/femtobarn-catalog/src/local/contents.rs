@@ -11,7 +11,8 @@ use uuid::Uuid;
 use super::LocalCatalogue;
 use super::decode::{commit_row, number, version_row};
 use super::lookup::{COMMIT, VERSION, all};
-use super::retention::{TAG, set, setting, tag_row};
+use super::retention::{TAG, tag_row};
+use super::settings::{set, setting};
 use super::survey;
 use crate::commit::insert_version_row;
 use crate::error::{Error, Result};
@@ -79,7 +80,7 @@ impl LocalCatalogue {
             let names = record.names.iter().map(|row| &row.name).chain([&record.row.name]);
             names.into_iter().try_for_each(|name| names::check_existing_container_name(name))?;
         }
-        self.connections.current()?.write(|sql| write(sql, contents).map_err(inconsistent))
+        self.connections.write(|sql| write(sql, contents).map_err(inconsistent))
     }
 }
 

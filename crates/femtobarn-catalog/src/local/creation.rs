@@ -40,12 +40,7 @@ pub(super) enum AllowedContent {
 /// # Errors
 /// [`Error::Exists`] if the folder holds more; [`Error::Invalid`] for a bad name.
 pub(super) fn create(folder: &Path, name: &str, uuid: Uuid, allowed: AllowedContent) -> Result<()> {
-    let folder = &prepare(folder, name, allowed)?;
-    let draft = draft_in(folder);
-    let written = write_draft(&draft, name, uuid);
-    let published = written.and_then(|()| publish(&draft, folder, CATALOGUE_FILE));
-    remove_draft(&draft);
-    published
+    create_beside(&prepare(folder, name, allowed)?, name, uuid)
 }
 
 /// Creates a federation in an empty folder, with its catalogue in PostgreSQL.
@@ -62,14 +57,7 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
     let made = writer.run(|sql| schema::create_in_postgres(sql, &schema, name, uuid));
     made.map_err(|failed| failed.failure.at(&named))?;
     let draft = draft_in(folder);
-    // A password is for the eyes of its owner.
-    let mode = if address.has_password() { 0o600 } else { 0o644 };
-    let write = || -> io::Result<()> {
-        let mut file = File::options().write(true).create_new(true).mode(mode).open(&draft)?;
-        file.write_all(address_file(url, &schema).as_bytes())?;
-        file.sync_all()
-    };
-    let written = write().map_err(|error| Error::io("cannot write", &draft, error));
+    let written = write_address(&draft, url, &address);
     let published = written.and_then(|()| publish(&draft, folder, CATALOGUE_ADDRESS_FILE));
     remove_draft(&draft);
     published.inspect_err(|error| {
@@ -80,6 +68,27 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
         // Nothing names the schema. If it cannot be dropped, it does no harm.
         drop(writer.run(|sql| sql.execute_batch(&format!("DROP SCHEMA \"{schema}\" CASCADE"))));
     })
+}
+
+/// Writes the draft of a file that names a server, durably.
+pub(super) fn write_address(draft: &Path, url: &str, address: &PostgresAddress) -> Result<()> {
+    // A password is for the eyes of its owner.
+    let mode = if address.has_password() { 0o600 } else { 0o644 };
+    let write = || -> io::Result<()> {
+        let mut file = File::options().write(true).create_new(true).mode(mode).open(draft)?;
+        file.write_all(address_file(url, address.schema()).as_bytes())?;
+        file.sync_all()
+    };
+    write().map_err(|error| Error::io("cannot write", draft, error))
+}
+
+/// Makes an empty catalogue in a file. If there is one that names a server, this one is not used.
+pub(super) fn create_beside(folder: &Path, name: &str, uuid: Uuid) -> Result<()> {
+    let draft = draft_in(folder);
+    let written = write_draft(&draft, name, uuid);
+    let published = written.and_then(|()| publish(&draft, folder, CATALOGUE_FILE));
+    remove_draft(&draft);
+    published
 }
 
 /// Makes the folders of a federation; its absolute path.
@@ -96,7 +105,7 @@ fn prepare(folder: &Path, name: &str, allowed: AllowedContent) -> Result<PathBuf
     Ok(folder)
 }
 
-fn draft_in(folder: &Path) -> PathBuf {
+pub(super) fn draft_in(folder: &Path) -> PathBuf {
     folder.join(draft_prefix() + &Uuid::new_v4().to_string())
 }
 
@@ -188,7 +197,7 @@ pub(super) fn sync_folder(folder: &Path) -> Result<()> {
 
 /// Removes the draft, which by now is a second name of the catalogue, or the remains of a failed attempt. A failure is
 /// ignored: a draft that stays does no harm.
-fn remove_draft(draft: &Path) {
+pub(super) fn remove_draft(draft: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut path = draft.as_os_str().to_owned();
         path.push(suffix);

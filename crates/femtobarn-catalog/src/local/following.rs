@@ -12,10 +12,11 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::LocalCatalogue;
-use super::leading::{GENERATION, SUCCESSOR_GENERATION, SUCCESSOR_PROMOTION, head, set_text, text};
+use super::leading::{GENERATION, SUCCESSOR_GENERATION, SUCCESSOR_PROMOTION, head};
 use super::lookup::all;
-use super::retention::{set, setting};
 use super::role::{LEADER, Role, SUCCESSOR, check_follower, role};
+use super::row_copy::ValueParameter;
+use super::settings::{set, set_text, setting, text};
 use super::{replicas, vacuum};
 use crate::clock;
 use crate::copied_tables::{COPIED_SETTINGS, CopiedTable};
@@ -25,8 +26,7 @@ use crate::numbers::signed;
 use crate::paths::{is_database_path, is_federation};
 use crate::replication::{LeaderRows, SqlValue, Successor, path_of_copy};
 use crate::schema::{FORMAT_WITH_ROLES, raise_format};
-use crate::sql::{OptionalExtension, RowResult, SqlConnection, SqlResult, ToSql, ValueRef, params};
-use rusqlite::types::ToSqlOutput;
+use crate::sql::{OptionalExtension, SqlConnection, SqlResult, ToSql, params};
 
 /// The setting that has the mark of the undated rows that the leader sent last.
 const MARK: &str = "leader_mark";
@@ -95,7 +95,7 @@ impl LocalCatalogue {
         }
         // From now on, files get the leader's bytes.
         self.write_back()?;
-        self.connections.current()?.write_as_anyone(|sql| {
+        self.connections.write_as_anyone(|sql| {
             if !is_new {
                 check_follower(sql)?;
             }
@@ -120,7 +120,7 @@ impl LocalCatalogue {
     pub fn begin_giving_up(&self, rows: &LeaderRows) -> Result<Csn> {
         let to = rows.horizon()?.unwrap_or(Csn::ZERO);
         let (tags, kept) = (rows.tags()?, rows.kept_snapshots()?);
-        self.connections.current()?.write_as_follower(|sql| {
+        self.connections.write_as_follower(|sql| {
             let to = to.0.min(head(sql)?.0);
             let horizon = setting(sql, "horizon")?.unwrap_or(0).max(to);
             set(sql, "horizon", Some(horizon))?;
@@ -140,7 +140,7 @@ impl LocalCatalogue {
     /// Records that bytes of versions in this catalogue are about to be overwritten, as the leader has overwritten its
     /// own while the two were not connected. Rows that are applied end this.
     pub fn begin_overwriting(&self) -> Result<()> {
-        self.connections.current()?.write_as_follower(|sql| set_text(sql, INCOMPLETE, Some("1")))
+        self.connections.write_as_follower(|sql| set_text(sql, INCOMPLETE, Some("1")))
     }
 
     /// Whether bytes of versions in this catalogue may have been overwritten by those of a commit that is not applied
@@ -170,8 +170,7 @@ impl LocalCatalogue {
         rows: &[&LeaderRows],
         own: &OwnChanges,
     ) -> Result<()> {
-        let connections = self.connections.current()?;
-        let applied = connections.write_as_follower(|sql| {
+        let applied = self.connections.write_as_follower(|sql| {
             let head = head(sql)?;
             if head != since {
                 let what = format!("the head is {head}, not {since}: another process follows here");
@@ -198,7 +197,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Denied`] if this catalogue follows nobody; [`Error::Invalid`] if there is no later generation.
     pub fn begin_promotion(&self, url: &str) -> Result<Successor> {
-        self.connections.current()?.write_as_follower(|sql| {
+        self.connections.write_as_follower(|sql| {
             let generation = setting(sql, GENERATION)?.unwrap_or(0).checked_add(1);
             let generation =
                 generation.ok_or_else(|| Error::invalid("there is no later generation"))?;
@@ -214,7 +213,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Denied`] if this catalogue follows nobody.
     pub fn promote(&self, successor: &Successor, untold: Option<&str>) -> Result<()> {
-        self.connections.current()?.write_as_follower(|sql| {
+        self.connections.write_as_follower(|sql| {
             for key in [LEADER, MARK, INCOMPLETE, PROMOTION] {
                 set_text(sql, key, None)?;
             }
@@ -238,7 +237,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Denied`] if it was not succeeded.
     pub fn lead_again(&self) -> Result<u64> {
-        self.connections.current()?.write_as_anyone(|sql| {
+        self.connections.write_as_anyone(|sql| {
             if !matches!(role(sql)?, Role::Succeeded { .. }) {
                 return Err(Error::denied("this federation has no successor").into());
             }
@@ -268,7 +267,7 @@ impl LocalCatalogue {
 
     /// Records that the former leader knows that this catalogue leads.
     pub fn leader_is_told(&self) -> Result<()> {
-        self.connections.current()?.write(|sql| set_text(sql, UNTOLD, None))
+        self.connections.write(|sql| set_text(sql, UNTOLD, None))
     }
 }
 
@@ -371,18 +370,4 @@ fn checked(
         _ => {}
     }
     Ok(Some(row))
-}
-
-/// A cell as a parameter of a statement.
-struct ValueParameter<'a>(&'a SqlValue);
-
-impl ToSql for ValueParameter<'_> {
-    fn to_sql(&self) -> RowResult<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(match self.0 {
-            SqlValue::Null => ValueRef::Null,
-            SqlValue::Integer(value) => ValueRef::Integer(*value),
-            SqlValue::Text(text) => ValueRef::Text(text.as_bytes()),
-            SqlValue::Blob(bytes) => ValueRef::Blob(bytes),
-        }))
-    }
 }

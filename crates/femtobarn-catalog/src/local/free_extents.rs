@@ -41,7 +41,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Invalid`] if a range is empty, or overlaps a free one.
     pub fn note_garbage(&self, database: DatabaseId, ranges: &[BlobRange]) -> Result<()> {
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             ranges.iter().try_for_each(|range| insert_free(sql, database, *range, None))
         })
     }
@@ -52,7 +52,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::NotFound`] if there is no such database.
     pub fn release_freed(&self, database: DatabaseId) -> Result<u64> {
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             let epoch: Option<i64> = sql
                 .prepare_cached(
                     "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1 RETURNING epoch",
@@ -86,7 +86,7 @@ impl LocalCatalogue {
             "DELETE FROM free_extents WHERE database = ?1 AND start = ({offset}) \
              RETURNING start, size"
         );
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             let taken = sql.prepare_cached(&take)?.query_row(wanted, |row| {
                 Ok(BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) })
             });
@@ -99,7 +99,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Invalid`] if it overlaps a free range; [`Error::NotFound`] if there is no such database.
     pub fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             let epoch: Option<i64> = sql
                 .prepare_cached("SELECT epoch FROM databases WHERE id = ?1")?
                 .query_row([database.0], |row| row.get(0))

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::LocalCatalogue;
 use super::replicas;
-use super::retention::{set, setting};
 use super::role::{Role, SUCCESSOR, role};
+use super::row_copy::read_cells;
+use super::settings::{set, set_text, setting, text};
 use crate::clock;
 use crate::copied_tables::{
     CopiedTable, IN_STORES, INDEXES_BY_COMMIT, OF_A_DATABASE, SEQUENCES, TABLES, UNDATED,
@@ -14,9 +15,9 @@ use crate::copied_tables::{
 use crate::error::{Error, Result};
 use crate::ids::{Csn, DatabaseId};
 use crate::numbers::{signed, unsigned};
-use crate::replication::{LeaderRows, SqlValue, Successor, TableRows};
+use crate::replication::{LeaderRows, Successor, TableRows};
 use crate::schema::{FORMAT_WITH_ROLES, has_index, raise_format};
-use crate::sql::{OptionalExtension, Params, SqlConnection, SqlResult, ValueRef, params};
+use crate::sql::{OptionalExtension, Params, SqlConnection, SqlResult, params};
 
 /// Commits in one answer at most, unless the leader's horizon is farther away and the follower has snapshots.
 const COMMITS_MAX: u64 = 20_000;
@@ -136,7 +137,7 @@ impl LocalCatalogue {
         if url.len() > URL_BYTES_MAX {
             return Err(Error::invalid(format!("a URL of {} bytes", url.len())));
         }
-        self.connections.current()?.write_as_anyone(|sql| {
+        self.connections.write_as_anyone(|sql| {
             if let Role::Follower { of } = role(sql)? {
                 let what = format!("this copy does not lead the federation, but follows {of}");
                 return Err(Error::denied(what).into());
@@ -180,15 +181,12 @@ fn undated(sql: &SqlConnection, at: Csn) -> SqlResult<Vec<TableRows>> {
     let databases = CopiedTable::of("databases")?;
     let of = "databases t WHERE ?1 < created AND created <= ?2 ORDER BY id";
     all.push(read(sql, databases, of, range)?);
-    for table in UNDATED {
-        let of = format!("{} AND ?1 <= ?2", table.new);
+    let in_stores = if replicas::has_tables(sql)? { IN_STORES } else { &[] };
+    for table in UNDATED.iter().chain(in_stores) {
+        // Equal rows must have an equal mark.
+        let order = table.key.join(", ");
+        let of = format!("{} AND ?1 <= ?2 ORDER BY {order}", table.new);
         all.push(read(sql, table, &of, range)?);
-    }
-    if replicas::has_tables(sql)? {
-        for table in IN_STORES {
-            let of = format!("{} AND ?1 <= ?2", table.new);
-            all.push(read(sql, table, &of, range)?);
-        }
     }
     Ok(all)
 }
@@ -197,48 +195,21 @@ fn is_indexed_by_commit(sql: &SqlConnection) -> SqlResult<bool> {
     has_index(sql, "versions_by_csn")
 }
 
-fn read(
+/// Rows of a table; `from` is what follows `FROM`.
+pub(super) fn read(
     sql: &SqlConnection,
     table: &CopiedTable,
     from: &str,
     parameters: impl Params,
 ) -> SqlResult<TableRows> {
     let statement = format!("SELECT {} FROM {from}", table.columns.join(", "));
-    let mut statement = sql.prepare_cached(&statement)?;
-    let mut cells = vec![];
-    let mut rows = statement.query(parameters)?;
-    while let Some(row) = rows.next()? {
-        for column in 0..table.columns.len() {
-            cells.push(match row.get_ref(column)? {
-                ValueRef::Integer(value) => SqlValue::Integer(value),
-                ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
-                ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
-                // No table has numbers of other kinds.
-                ValueRef::Null | ValueRef::Real(_) => SqlValue::Null,
-            });
-        }
-    }
+    let cells = read_cells(&mut sql.prepare_cached(&statement)?, table.columns.len(), parameters)?;
     Ok(TableRows { table: table.name.to_owned(), cells })
 }
 
+/// The newest commit.
 pub(super) fn head(sql: &SqlConnection) -> SqlResult<Csn> {
     let head: i64 =
         sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
     Ok(Csn(unsigned(head)))
-}
-
-/// A text among the federation's settings.
-pub(super) fn text(sql: &SqlConnection, key: &str) -> SqlResult<Option<String>> {
-    let mut found = sql.prepare_cached("SELECT value FROM federation WHERE key = ?1")?;
-    found.query_row([key], |row| row.get(0)).optional()
-}
-
-/// Sets a text among the federation's settings, or removes it.
-pub(super) fn set_text(sql: &SqlConnection, key: &str, value: Option<&str>) -> SqlResult<()> {
-    sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
-    if let Some(value) = value {
-        sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?
-            .execute([key, value])?;
-    }
-    Ok(())
 }

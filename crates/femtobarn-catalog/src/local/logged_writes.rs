@@ -12,7 +12,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,18 +21,19 @@ use std::thread::{self, JoinHandle};
 use parking_lot::Mutex;
 
 use super::LocalCatalogue;
+use super::file_writes::{self, path_of};
 use super::process_connections::ProcessConnections;
 use crate::commit::log_slots::{self, SLOTS, WAITING_SLOTS, WRITTEN_BACK};
 use crate::commit::{Commit, FileWrite};
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::{Csn, DatabaseId};
-use crate::locks::WriteBackTurn;
+use crate::locks::{FileTurn, TurnKind};
 use crate::numbers::{signed, unsigned};
 use crate::paths::LOCKS_FOLDER;
 use crate::rows::DatabaseState;
 use crate::schema::{has_log_slots, has_logged_writes};
-use crate::sql::{OptionalExtension, SqlConnection, SqlResult, params};
+use crate::sql::{SqlConnection, SqlResult, params};
 use rusqlite::ffi;
 
 /// Bytes of one commit that are worth a place in the log instead of a sync of their file.
@@ -227,7 +227,7 @@ impl FileLog {
     }
 
     fn write_back_once(&self) {
-        let turn = WriteBackTurn::take_if_free(&self.folder.join(LOCKS_FOLDER));
+        let turn = FileTurn::take_if_free(&self.folder.join(LOCKS_FOLDER), TurnKind::WriteBack);
         self.note(turn.and_then(|turn| turn.map_or(Ok(()), |turn| self.write_back_in(&turn))));
     }
 
@@ -240,7 +240,7 @@ impl FileLog {
         if self.read(waiting_slots)?.is_none() && self.read(last_row)?.is_none() {
             return Ok(());
         }
-        let turn = WriteBackTurn::wait(&self.folder.join(LOCKS_FOLDER))?;
+        let turn = FileTurn::wait(&self.folder.join(LOCKS_FOLDER), TurnKind::WriteBack)?;
         self.write_back_in(&turn)
     }
 
@@ -274,26 +274,33 @@ impl FileLog {
     }
 
     /// Writes back the slots and rows that there are now.
-    fn write_back_in(&self, _turn: &WriteBackTurn) -> Result<()> {
+    fn write_back_in(&self, _turn: &FileTurn) -> Result<()> {
         let connections = self.connections.current()?;
         if let Some((last, files)) = self.read(waiting_slots)? {
             files.values().try_for_each(|file| self.store(file))?;
-            connections.write_aside(|sql| {
-                sql.prepare_cached("UPDATE log_slots SET csn = ?2 WHERE slot = ?1")?
-                    .execute(params![WRITTEN_BACK, signed(last.0)])?;
-                Ok(())
-            })?;
+            connections.write_aside(|sql| note_written_back(sql, last))?;
         }
         let Some(until) = self.read(last_row)? else { return Ok(()) };
         while let Some((last, files)) = self.read(|sql| rows_after(sql, 0))? {
             files.values().try_for_each(|file| self.store(file))?;
-            connections.write_aside(|sql| {
-                sql.prepare_cached("DELETE FROM logged_writes WHERE id <= ?1")?.execute([last])?;
-                Ok(())
-            })?;
+            connections.write_aside(|sql| forget_rows(sql, last))?;
             if last >= until {
                 break;
             }
+        }
+        Ok(())
+    }
+
+    /// Writes back what the catalogue has, in the transaction that is open on `sql`, which is the last one that changes it.
+    /// The caller has the turn to write back.
+    pub(super) fn write_back_last(&self, sql: &SqlConnection) -> SqlResult<()> {
+        if let Some((last, files)) = waiting_slots(sql)? {
+            files.values().try_for_each(|file| self.store(file))?;
+            note_written_back(sql, last)?;
+        }
+        while let Some((last, files)) = rows_after(sql, 0)? {
+            files.values().try_for_each(|file| self.store(file))?;
+            forget_rows(sql, last)?;
         }
         Ok(())
     }
@@ -304,17 +311,7 @@ impl FileLog {
 
     /// Writes bytes to their file and makes them durable.
     fn store(&self, logged: &LoggedWrites) -> Result<()> {
-        let path = self.folder.join(&logged.path);
-        let file = match OpenOptions::new().write(true).open(&path) {
-            Ok(file) => file,
-            // It was lost, or removed with its database.
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(Error::io("cannot open", &path, error)),
-        };
-        let mut pieces = log_slots::joined(&logged.writes).into_iter();
-        let written = pieces.try_for_each(|(offset, bytes)| file.write_all_at(&bytes, offset));
-        let synced = written.and_then(|()| file.sync_data());
-        synced.map_err(|error| Error::io("cannot write what was committed to", &path, error))
+        file_writes::store(&self.folder.join(&logged.path), &logged.writes)
     }
 
     /// Whether a file has the bytes, or cannot be read at all.
@@ -381,7 +378,6 @@ fn waiting_slots(sql: &SqlConnection) -> SqlResult<Option<(Csn, LoggedFiles)>> {
         return Ok(None);
     }
     let mut statement = sql.prepare_cached(WAITING_SLOTS)?;
-    let mut path = sql.prepare_cached("SELECT path FROM databases WHERE id = ?1")?;
     let mut rows = statement.query([WRITTEN_BACK])?;
     let (mut last, mut files) = (None, LoggedFiles::new());
     while let Some(row) = rows.next()? {
@@ -391,14 +387,23 @@ fn waiting_slots(sql: &SqlConnection) -> SqlResult<Option<(Csn, LoggedFiles)>> {
         for write in writes {
             if let Some(file) = files.get_mut(&write.database) {
                 file.writes.push(write);
-            } else if let Some(path) =
-                path.query_row([write.database.0], |row| row.get(0)).optional()?
-            {
+            } else if let Some(path) = path_of(sql, write.database)? {
                 files.insert(write.database, LoggedWrites { path, writes: vec![write] });
             }
         }
     }
     Ok(last.map(|last| (last, files)))
+}
+
+/// Frees the slots of the commits up to `last`.
+fn note_written_back(sql: &SqlConnection, last: Csn) -> SqlResult<()> {
+    let note = "UPDATE log_slots SET csn = ?2 WHERE slot = ?1";
+    sql.prepare_cached(note)?.execute(params![WRITTEN_BACK, signed(last.0)]).map(drop)
+}
+
+/// Deletes the rows of `logged_writes` up to `last`.
+fn forget_rows(sql: &SqlConnection, last: i64) -> SqlResult<()> {
+    sql.prepare_cached("DELETE FROM logged_writes WHERE id <= ?1")?.execute([last]).map(drop)
 }
 
 fn damaged_slot() -> rusqlite::Error {

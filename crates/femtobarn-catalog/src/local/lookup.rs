@@ -8,6 +8,7 @@ use super::decode::{
     version_row,
 };
 use super::known_rows::{KnownRows, RowsToWrite};
+use super::postgres_writer::wait_for_standby;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::NewestRows;
@@ -353,15 +354,17 @@ impl LocalCatalogue {
     /// The commit that a transaction made, if it did, for a client that lost the answer. Searches only commits after
     /// `after`: pass the snapshot that the transaction started from.
     pub fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
-        let connections = self.connections.current()?;
-        connections.wait_durable();
+        self.connections.current()?.wait_durable();
         let find = "SELECT csn FROM commits WHERE csn > ?1 AND transaction_uuid = ?2";
         let csn = |row: &Row<'_>| number(row, 0).map(Csn);
         let of = params![signed(after.0), transaction.as_bytes()];
         if self.is_in_postgres() && !self.connections.is_read_only() {
             // A process that has ended may have left a COMMIT under way there, which has the lock until it can be seen.
-            return connections
-                .write_as_anyone(|sql| sql.prepare_cached(find)?.query_row(of, csn).optional());
+            return self.connections.write_as_anyone(|sql| {
+                let found = sql.prepare_cached(find)?.query_row(of, csn).optional()?;
+                found.map_or(Ok(()), |_| wait_for_standby(sql))?;
+                Ok(found)
+            });
         }
         self.one(find, of, csn)
     }

@@ -13,14 +13,15 @@
 //! Lock order: the commit queue of this process, the turn to commit ([`crate::locks`]), SQLite's write lock, the
 //! sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
-//! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one SQLite connection; `role`,
-//! who may write; `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups;
+//! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one connection, and `reader_pool`, several;
+//! `settings`; `role`, who may write; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups;
 //! `commit_queue`, group commit within a process; `catalogue_place`, which file or server; `postgres_writer` over
 //! `postgres_group`, which publishes many small commits at once;
 //! `connections`, all connections of a process; `process_connections`; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
 //! `changes`, `browsing` (for people), `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
-//! `logged_writes` (bytes of files that are durable here first), `backup`, `leading` and `following` (copies at other servers); `creation` makes the folder.
+//! `logged_writes` (bytes of files that are durable here first), `backup`, `leading` and `following` (copies at other servers) over `row_copy`; `creation` makes the folder; `moving` over
+//! `moved_tables`, to the other dialect.
 
 mod backup;
 mod browsing;
@@ -34,6 +35,7 @@ mod connections;
 mod contents;
 mod creation;
 mod decode;
+mod file_writes;
 mod following;
 mod free_extents;
 mod known_rows;
@@ -41,13 +43,18 @@ mod leading;
 mod log;
 mod logged_writes;
 mod lookup;
+mod moved_tables;
+mod moving;
 mod postgres_group;
 mod postgres_writer;
 mod process_connections;
+mod reader_pool;
 mod relocation;
 mod replicas;
 mod retention;
 mod role;
+mod row_copy;
+mod settings;
 mod survey;
 mod target_names;
 #[cfg(test)]
@@ -61,6 +68,7 @@ pub use contents::{Contents, LinkTargets};
 pub use following::OwnChanges;
 pub use free_extents::FreeExtent;
 pub use logged_writes::LOGGED_COMMIT_BYTES_MAX;
+pub use moving::{MoveWatch, MovedCatalogue};
 pub use retention::KeptSnapshots;
 pub use role::Role;
 pub use vacuum::{Purgeable, Vacuumed};

@@ -5,7 +5,8 @@
 //!    become visible in their order.
 //! 2. A change is acknowledged when PostgreSQL has committed it, which it does durably.
 //! 3. If the answer to a COMMIT is lost, the catalogue is asked over a new connection, in a transaction that has the lock:
-//!    the lost one has ended, then, and what it committed can be seen.
+//!    the lost one has ended, then, and what it committed can be seen. Before that is acknowledged, the synchronous standby
+//!    has it: a server that restarts shows commits that it could not send any more.
 
 use std::path::Path;
 
@@ -32,6 +33,9 @@ const SETTINGS: &str = "SELECT set_config('lock_timeout', '30s', true), \
     set_config('synchronous_commit', CASE current_setting('synchronous_commit') \
     WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
 const LOCK: &str = "SELECT pg_advisory_xact_lock(?1)";
+/// Gives a transaction something to commit, which waits, as every commit does, until the synchronous standby has all that
+/// was committed before.
+const MARK: &str = "SELECT pg_logical_emit_message(true, 'femtobarn', ''::text)";
 /// How often a change is tried that others were in the way of, or that lost its connection before its end.
 const ATTEMPTS: u32 = 5;
 
@@ -54,7 +58,12 @@ impl PostgresWriter {
         };
         match begin(sql, postgres).and_then(|()| change(sql)) {
             Ok(value) => match postgres.commit() {
-                Ok(()) => Ok(Changed { value, recent: None }),
+                Ok(false) => Ok(Changed { value, recent: None }),
+                // An administrator has ended its wait for the standby.
+                Ok(true) => match self.run(wait_for_standby) {
+                    Ok(_) => Ok(Changed { value, recent: None }),
+                    Err(failed) => Err(ChangeFailure { is_in_doubt: true, ..failed }),
+                },
                 Err(failed) => {
                     postgres.roll_back();
                     let (failure, is_in_doubt) = (failed.failure.into(), failed.is_in_doubt);
@@ -123,7 +132,8 @@ impl PostgresWriter {
         loop {
             let found = self.run(|sql| {
                 let of = params![signed(csn.0), commit.transaction.as_bytes()];
-                sql.prepare_cached(find)?.exists(of)
+                let found = sql.prepare_cached(find)?.exists(of)?;
+                if found { wait_for_standby(sql).map(|()| true) } else { Ok(false) }
             });
             match found {
                 Ok(found) => return Ok(found.value),
@@ -133,6 +143,11 @@ impl PostgresWriter {
             }
         }
     }
+}
+
+/// Lets the COMMIT of the transaction that is open on `sql` wait until the synchronous standby has all earlier ones.
+pub(super) fn wait_for_standby(sql: &SqlConnection) -> SqlResult<()> {
+    sql.prepare_cached(MARK)?.execute([]).map(drop)
 }
 
 /// Whether the same change may succeed if it is tried again.

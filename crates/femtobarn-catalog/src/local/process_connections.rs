@@ -1,60 +1,199 @@
-//! The connections of the current process to a catalogue, which a forked child opens anew.
+//! The connections of the current process to the catalogue of a folder, which are opened anew after a fork, and where the
+//! catalogue is after it has moved.
+//!
+//! 1. A change is made in the catalogue that the federation uses, or not at all: each looks in its own transaction whether
+//!    the catalogue is about to be left. If so, it waits until that has happened, and is made at the new place; if whoever
+//!    moved the catalogue has died before, it stays in use.
+//! 2. A look-up that begins after the catalogue has moved sees the new one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use super::catalogue_place::CataloguePlace;
 use super::connections::Connections;
-use crate::error::Result;
+use super::role::{self, MovePhase};
+use crate::commit::Commit;
+use crate::error::{Error, Result};
 use crate::host;
+use crate::ids::Csn;
+use crate::locks::{FileTurn, TurnKind};
+use crate::paths::LOCKS_FOLDER;
 use crate::schema::FederationIdentity;
+use crate::sql::{SqlConnection, SqlResult};
 
-/// The connections of the current process, opened anew after a fork.
+/// How long a change waits until it looks again whether the catalogue has moved.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The connections of the current process, opened anew after a fork or a move.
 pub(super) struct ProcessConnections {
     folder: PathBuf,
-    is_postgres: bool,
+    federation: Uuid,
+    current: Mutex<Opened>,
+}
+
+/// Connections, and how they were opened.
+struct Opened {
+    connections: Arc<Connections>,
     read_only: bool,
-    current: Mutex<Arc<Connections>>,
+}
+
+impl Opened {
+    fn new(folder: &Path) -> Result<(Self, FederationIdentity)> {
+        let connections = Connections::new(CataloguePlace::find(folder)?)?;
+        let (reader, identity) = connections.open_reader()?;
+        let read_only = reader.is_read_only();
+        connections.keep(reader);
+        Ok((Opened { connections: Arc::new(connections), read_only }, identity))
+    }
 }
 
 impl ProcessConnections {
     pub(super) fn open(folder: &Path) -> Result<(Self, FederationIdentity)> {
-        let place = CataloguePlace::find(folder)?;
-        let is_postgres = place.postgres.is_some();
-        let connections = Connections::new(place)?;
-        let (reader, identity) = connections.open_reader()?;
-        let read_only = reader.is_read_only();
-        connections.keep(reader);
-        let current = Mutex::new(Arc::new(connections));
-        let folder = folder.to_owned();
-        Ok((ProcessConnections { folder, is_postgres, read_only, current }, identity))
+        let (opened, identity) = Opened::new(folder)?;
+        let (federation, current) = (identity.uuid, Mutex::new(opened));
+        Ok((ProcessConnections { folder: folder.to_owned(), federation, current }, identity))
     }
 
+    /// Whether the catalogue takes no changes here. PostgreSQL may do so later.
     pub(super) fn is_read_only(&self) -> bool {
-        self.read_only
+        let connections = self.current();
+        let opened = self.current.lock().read_only;
+        connections.map_or(opened, |them| them.is_read_only().unwrap_or(opened))
     }
 
     /// Whether the catalogue is in PostgreSQL.
     pub(super) fn is_postgres(&self) -> bool {
-        self.is_postgres
+        // If the new place cannot be opened, the old one is answered for.
+        drop(self.current());
+        self.current.lock().connections.is_postgres()
     }
 
     pub(super) fn current(&self) -> Result<Arc<Connections>> {
         let mut current = self.current.lock();
-        if current.pid() != host::process_id() {
+        if current.connections.pid() != host::process_id() {
             let own = Connections::new(CataloguePlace::find(&self.folder)?)?;
-            let inherited = std::mem::replace(&mut *current, Arc::new(own));
+            let inherited = std::mem::replace(&mut current.connections, Arc::new(own));
             inherited.leave_to_parent();
+        } else if current.connections.has_moved() {
+            let (opened, identity) = Opened::new(&self.folder)?;
+            if identity.uuid != self.federation {
+                let folder = self.folder.display();
+                let what = format!("the catalogue of {folder} is another federation's now");
+                return Err(Error::closed(format!("{what}; open the federation again")));
+            }
+            // Threads may still use the old ones.
+            *current = opened;
         }
-        Ok(Arc::clone(&current))
+        Ok(Arc::clone(&current.connections))
+    }
+
+    /// Runs a change of the catalogue's users in a transaction of its own; it is durable when this returns.
+    pub(super) fn write<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
+        self.write_after(role::check_leader, change)
+    }
+
+    /// As [`write`](Self::write), for what a follower receives from its leader.
+    pub(super) fn write_as_follower<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
+        self.write_after(role::check_follower, change)
+    }
+
+    /// As [`write`](Self::write), whoever may change the catalogue.
+    pub(super) fn write_as_anyone<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
+        self.write_after(role::check_in_use, change)
+    }
+
+    fn write_after<T>(
+        &self,
+        check: fn(&SqlConnection) -> SqlResult<()>,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
+        let mut change = Some(change);
+        loop {
+            let written = self.current()?.write_unchecked(|sql| {
+                check(sql)?;
+                let change = change.take();
+                change.ok_or_else(|| Error::internal("a change that was made already"))?(sql)
+            });
+            match written {
+                Err(Error::Moving) if change.is_some() => self.wait_for_move()?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Publishes a commit together with those of other threads that are waiting.
+    pub(super) fn commit(&self, commit: Commit) -> Result<Csn> {
+        let connections = self.current()?;
+        connections.queue().submit(commit, |group| self.publish(group))
+    }
+
+    /// Publishes several commits in one durable write. Invalid ones are refused first.
+    pub(super) fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
+        let checked: Vec<Result<()>> = commits.iter().map(Commit::validate).collect();
+        let valid = commits.into_iter().zip(&checked).filter(|(_, checked)| checked.is_ok());
+        let valid: Vec<Commit> = valid.map(|(commit, _)| commit).collect();
+        let published = if valid.is_empty() { vec![] } else { self.publish(&valid) };
+        let mut published = published.into_iter();
+        let lost = || Err(Error::internal("a commit of a group has no result"));
+        let result =
+            |checked: Result<()>| checked.and_then(|()| published.next().unwrap_or_else(lost));
+        checked.into_iter().map(result).collect()
+    }
+
+    fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
+        loop {
+            let published = match self.current() {
+                Ok(connections) => connections.publish(group),
+                Err(error) => vec![Err(error); group.len()],
+            };
+            // The whole group is published, or waits.
+            if !matches!(published.first(), Some(Err(Error::Moving))) {
+                return published;
+            }
+            if let Err(error) = self.wait_for_move() {
+                return vec![Err(error); group.len()];
+            }
+        }
+    }
+
+    /// Waits until a catalogue that was about to be left has been left, or is to stay.
+    fn wait_for_move(&self) -> Result<()> {
+        let is_leaving = |connections: &Connections| -> Result<bool> {
+            Ok(connections.read(role::phase)? == Some(MovePhase::Leaving))
+        };
+        while is_leaving(&*self.current()?)? {
+            let turn = FileTurn::take_if_free(&self.folder.join(LOCKS_FOLDER), TurnKind::Move)?;
+            if turn.is_none() {
+                thread::sleep(PAUSE);
+                continue;
+            }
+            // Whoever moved it is done, or has died.
+            let connections = self.current()?;
+            if is_leaving(&connections)? {
+                connections.write_unchecked(|sql| role::set_phase(sql, None, ""))?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn disconnect(&self) {
         let current = self.current.lock();
-        if current.pid() == host::process_id() {
-            current.disconnect();
+        if current.connections.pid() == host::process_id() {
+            current.connections.disconnect();
         }
     }
 }

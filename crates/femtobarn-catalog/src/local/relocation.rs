@@ -26,7 +26,7 @@ impl LocalCatalogue {
         taken_to: u64,
         versions: &[VersionRow],
     ) -> Result<()> {
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             let mut relocate = sql.prepare_cached(RELOCATE)?;
             for it in versions {
                 let relocated = relocate.execute(params![

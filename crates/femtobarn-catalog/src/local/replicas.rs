@@ -283,7 +283,7 @@ impl LocalCatalogue {
 
     /// Changes the tables, which are made first if there are none.
     fn change<T>(&self, change: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             make_tables(sql)?;
             change(sql)
         })
@@ -291,7 +291,7 @@ impl LocalCatalogue {
 
     /// The same for what each copy of the catalogue has for itself: whether a file is on its disk.
     fn change_own<T>(&self, change: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
-        self.connections.current()?.write_as_anyone(|sql| {
+        self.connections.write_as_anyone(|sql| {
             make_tables(sql)?;
             change(sql)
         })

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::LocalCatalogue;
 use super::known_rows::KnownRows;
+use super::settings::{set, setting};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::host;
@@ -25,7 +26,7 @@ use crate::locks::PinGuard;
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::rows::{Retention, TagRow};
-use crate::sql::{OptionalExtension, Row, RowResult, SqlConnection, SqlResult, params};
+use crate::sql::{Row, RowResult, SqlConnection, SqlResult, params};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) const TAG: &str = "SELECT name, csn, created_us, message, user_name FROM tags";
@@ -63,7 +64,7 @@ impl LocalCatalogue {
             message: message.to_owned(),
             user: user.to_owned(),
         };
-        self.connections.current()?.write(|sql| insert_tag(sql, &tag))?;
+        self.connections.write(|sql| insert_tag(sql, &tag))?;
         Ok(tag)
     }
 
@@ -74,7 +75,6 @@ impl LocalCatalogue {
     pub fn drop_tag(&self, name: &str) -> Result<()> {
         let dropped = self
             .connections
-            .current()?
             .write(|sql| sql.prepare_cached("DELETE FROM tags WHERE name = ?1")?.execute([name]))?;
         match dropped {
             0 => Err(self.no_tag(name)?),
@@ -121,7 +121,7 @@ impl LocalCatalogue {
         if retention.keep_commits == Some(0) {
             return Err(Error::invalid("invalid retention of 0 commits: must be 1 or more"));
         }
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             set(sql, "keep_commits", retention.keep_commits)?;
             set(sql, "keep_days", retention.keep_days)
         })
@@ -213,7 +213,7 @@ impl LocalCatalogue {
     ///
     /// After that, no reader can pin a snapshot before the new horizon unless it is tagged or kept.
     pub fn raise_horizon(&self, to: Csn) -> Result<KeptSnapshots> {
-        let horizon = self.connections.current()?.write(|sql| {
+        let horizon = self.connections.write(|sql| {
             let head: i64 =
                 sql.query_row("SELECT coalesce(max(csn), 0) FROM commits", [], |row| row.get(0))?;
             let now = setting(sql, "horizon")?.unwrap_or(0);
@@ -275,24 +275,6 @@ fn insert_tag(sql: &SqlConnection, tag: &TagRow) -> SqlResult<()> {
 
 fn exists(sql: &SqlConnection, at: Csn) -> SqlResult<bool> {
     sql.prepare_cached(EXISTS)?.query_row([signed(at.0)], |row| row.get(0))
-}
-
-/// A number among the federation's settings.
-pub(super) fn setting(sql: &SqlConnection, key: &str) -> SqlResult<Option<u64>> {
-    let text: Option<String> = sql
-        .prepare_cached("SELECT value FROM federation WHERE key = ?1")?
-        .query_row([key], |row| row.get(0))
-        .optional()?;
-    Ok(text.and_then(|text| text.parse().ok()))
-}
-
-pub(super) fn set(sql: &SqlConnection, key: &str, value: Option<u64>) -> SqlResult<()> {
-    sql.prepare_cached("DELETE FROM federation WHERE key = ?1")?.execute([key])?;
-    if let Some(value) = value {
-        sql.prepare_cached("INSERT INTO federation (key, value) VALUES (?1, ?2)")?
-            .execute(params![key, value.to_string()])?;
-    }
-    Ok(())
 }
 
 pub(super) fn tag_row(row: &Row<'_>) -> RowResult<TagRow> {

@@ -18,7 +18,8 @@ use std::collections::{HashMap, HashSet};
 
 use super::LocalCatalogue;
 use super::free_extents::insert_free;
-use super::retention::{KeptSnapshots, setting};
+use super::retention::KeptSnapshots;
+use super::settings::setting;
 use super::{following, logged_writes, replicas};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -117,7 +118,7 @@ impl LocalCatalogue {
         self.delete_some(kept, purged_containers, |sql, some| {
             some.iter().try_for_each(|(database, id)| purge_container(sql, kept, *database, *id))
         })?;
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             check_kept(sql, kept)?;
             // All or none: the caller removes their files, which nothing knows of without these rows.
             purged_databases
@@ -139,7 +140,7 @@ impl LocalCatalogue {
         delete: impl Fn(&SqlConnection, &[T]) -> SqlResult<()>,
     ) -> Result<()> {
         rows.chunks(ROWS_AT_ONCE).try_for_each(|some| {
-            self.connections.current()?.write(|sql| {
+            self.connections.write(|sql| {
                 check_kept(sql, kept)?;
                 delete(sql, some)
             })
@@ -150,7 +151,7 @@ impl LocalCatalogue {
     /// took in an earlier epoch is refused from then on.
     pub fn raise_epoch(&self, database: DatabaseId) -> Result<()> {
         let raise = "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1";
-        self.connections.current()?.write(|sql| {
+        self.connections.write(|sql| {
             sql.prepare_cached(raise)?.execute([database.0])?;
             Ok(())
         })
@@ -162,7 +163,7 @@ impl LocalCatalogue {
     /// not removed by this one.
     pub fn begin_new_epochs(&self) -> Result<()> {
         let raise = "UPDATE databases SET epoch = CASE WHEN epoch < ?1 THEN ?1 ELSE epoch + 1 END";
-        self.connections.current()?.write_as_anyone(|sql| {
+        self.connections.write_as_anyone(|sql| {
             following::begin_anew(sql)?;
             sql.execute(raise, [clock::utc_us() / 1_000_000])?;
             replicas::begin_archive_anew(sql)

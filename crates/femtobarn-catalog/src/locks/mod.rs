@@ -16,6 +16,7 @@
 //! | `locks/commit` | slots 0 and 1 | the turn to commit |
 //! | `locks/commit` | slot 2 | the sync of the catalogue's log |
 //! | `locks/commit` | slot 4 | the writing back of bytes that the catalogue's log has |
+//! | `locks/commit` | slot 5 | moving the catalogue to another place |
 //! | `locks/recent` | | none: what the last changes of the catalogue touched |
 //! | `locks/bells` | | none: who frees a lock or syncs the log rings, who waits for that listens |
 //! | `locks/waits/*` | byte 0 | the process that the file describes is waiting |
@@ -38,7 +39,7 @@
 //!
 //! Modules, from below: `record`, `target` and `shared_numbers`; `file`, a lock file; `bells`, `claim`, `waiters` and
 //! `wait_queue`; `monitor`, which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and
-//! `pins`; beside these `commit_turn`, `write_back`, `log_progress` and `recent_changes`, which the catalogue alone
+//! `pins`; beside these `commit_turn`, `file_turn`, `log_progress` and `recent_changes`, which the catalogue alone
 //! uses.
 
 mod backend;
@@ -46,6 +47,7 @@ mod bells;
 mod claim;
 mod commit_turn;
 mod file;
+mod file_turn;
 mod kernel;
 mod leased;
 mod log_progress;
@@ -59,10 +61,10 @@ mod table;
 mod target;
 mod wait_queue;
 mod waiters;
-mod write_back;
 
 pub(crate) use commit_turn::CommitTurns;
 pub use file::LockKind;
+pub(crate) use file_turn::{FileTurn, TurnKind};
 pub use leased::{LeasedLocks, LeasedPins, NewestRows};
 pub(crate) use log_progress::{LogNumbers, LogProgress};
 pub use monitor::HeldLock;
@@ -75,4 +77,3 @@ pub use table::LockTable;
 pub use target::LockTarget;
 pub(crate) use target::TargetNames;
 pub use waiters::Waiter;
-pub(crate) use write_back::WriteBackTurn;

@@ -18,6 +18,8 @@ const ROLES: &[(&str, Role)] = &[
     ("commit to one container", crate::contention::commit_to_one_container),
     ("fill the disk", crate::folders::fill_the_disk),
     ("fork", crate::forks::fork_and_use),
+    ("commit to pairs for ever", crate::moves::commit_to_pairs),
+    ("move the catalogue to and fro", crate::moves::move_to_and_fro),
     ("hold the lock", crate::locks::hold_the_lock),
     ("pin and fork", crate::retention::pin_and_fork),
     ("read", crate::folders::read_and_tell),

@@ -38,8 +38,12 @@ fn a_process_killed_in_a_commit_leaves_a_whole_commit_or_none() {
 
 /// Role: commits ever larger numbers of entries to two containers, and reports each durable commit.
 pub(crate) fn commit_in_pairs(folder: &Path) {
+    commit_in_pairs_to("run7", folder);
+}
+
+pub(crate) fn commit_in_pairs_to(database: &str, folder: &Path) {
     let catalog = LocalCatalogue::open(folder).unwrap();
-    let database = catalog.database("run7", Csn::MAX).unwrap().id;
+    let database = catalog.database(database, Csn::MAX).unwrap().id;
     let pair =
         ["left", "right"].map(|name| catalog.container(database, name, Csn::MAX).unwrap().id);
     loop {

@@ -1,14 +1,15 @@
 //! The catalogue in PostgreSQL: the tests of other modules there, and what is particular to it.
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use femtobarn_catalog::{Commit, Csn, ErrorKind, LocalCatalogue};
-use uuid::Uuid;
 
-use crate::federation::{CATALOGUE_URL, new_container, new_database, version};
+use crate::federation::CATALOGUE_URL;
+use crate::moves;
 use crate::postgres::{LOCKED, Postgres};
+use crate::postgres_faults;
+use crate::storm::Storm;
 
 /// Modules whose tests say nothing of files of SQLite.
 const MODULES: [&str; 11] = [
@@ -42,9 +43,18 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     }
     let ran = others.output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
+    moves::a_catalogue_moves_while_it_is_used(&server);
+    moves::whoever_moves_a_catalogue_may_be_killed(&server);
+    moves::rows_that_sqlite_has_no_tables_for_stay(&server);
     failures_say_what_to_do(&server);
+    postgres_faults::many_versions_are_restored(&server);
+    postgres_faults::followers_are_sent_what_has_changed(&server);
+    postgres_faults::a_full_disk_loses_nothing(&server);
+    postgres_faults::a_slow_server_is_waited_for(&server);
+    postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
+    postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
 }
 
 fn failures_say_what_to_do(server: &Postgres) {
@@ -113,49 +123,15 @@ fn a_crash_of_the_server_loses_nothing_and_repeats_nothing(server: &mut Postgres
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
-    let database = new_database(&catalog, "run7", femtobarn_catalog::DatabaseState::Open).unwrap();
-    let containers: Vec<_> =
-        (0..4).map(|n| new_container(&catalog, database, &format!("c{n}")).unwrap()).collect();
-    let is_over = AtomicBool::new(false);
-    let acknowledged: Vec<Vec<(Uuid, Csn)>> = std::thread::scope(|scope| {
-        let commit_to = |id| {
-            let (catalog, is_over) = (&catalog, &is_over);
-            move || {
-                let (mut done, mut base) = (vec![], None);
-                while !is_over.load(Ordering::Relaxed) {
-                    let transaction = Uuid::new_v4();
-                    let versions = vec![version(database, id, base, done.len() as u64 + 1)];
-                    let commit = Commit { transaction, versions, ..Commit::default() };
-                    let csn = catalog.commit(commit).unwrap();
-                    done.push((transaction, csn));
-                    base = Some(csn);
-                }
-                done
-            }
-        };
-        let threads: Vec<_> = containers.iter().map(|id| scope.spawn(commit_to(*id))).collect();
+    let mut storm = Storm::new(&catalog, "run7", 4);
+    storm.during(&catalog, || {
         for _ in 0..2 {
             std::thread::sleep(Duration::from_millis(300));
             server.crash();
             server.start_again();
         }
         std::thread::sleep(Duration::from_millis(300));
-        is_over.store(true, Ordering::Relaxed);
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    let mut csns = vec![];
-    for (done, id) in acknowledged.iter().zip(&containers) {
-        let versions = catalog.versions(database, *id).unwrap();
-        let found: Vec<_> = versions.iter().map(|row| (row.csn, row.entries)).collect();
-        let wanted: Vec<_> = done.iter().zip(1..).map(|((_, csn), n)| (*csn, n)).collect();
-        assert_eq!(found, wanted);
-        for (transaction, csn) in done {
-            assert_eq!(catalog.find_commit(*transaction, Csn::ZERO).unwrap(), Some(*csn));
-        }
-        csns.extend(done.iter().map(|(_, csn)| *csn));
-    }
-    csns.sort_unstable();
-    let first = csns[0].0;
-    assert!(csns.iter().zip(first..).all(|(csn, wanted)| csn.0 == wanted), "no gap, none twice");
-    assert_eq!(catalog.head().unwrap(), *csns.last().unwrap());
+    storm.check(&catalog);
+    assert_eq!(catalog.head().unwrap(), storm.last(), "no gap");
 }

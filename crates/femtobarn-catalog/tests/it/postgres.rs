@@ -1,11 +1,11 @@
 //! A PostgreSQL of this program's own, in a temporary folder, which is reached by its socket alone.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixStream;
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -19,6 +19,9 @@ pub(crate) struct Postgres {
     programs: PathBuf,
     folder: TempDir,
     server: Option<Child>,
+    pub(crate) port: u16,
+    /// Settings of the server, which hold from its next start on.
+    pub(crate) settings: Vec<String>,
 }
 
 impl Postgres {
@@ -30,7 +33,8 @@ impl Postgres {
         };
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let mut postgres = Postgres { programs, folder, server: None };
+        let mut postgres =
+            Postgres { programs, folder, server: None, port: 5432, settings: vec![] };
         let made = postgres
             .command("initdb")
             .args(["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8"])
@@ -38,10 +42,41 @@ impl Postgres {
             .status()
             .unwrap();
         assert!(made.success());
-        let rules = format!("local all {LOCKED} scram-sha-256\nlocal all all trust\n");
+        let rules = format!(
+            "local all {LOCKED} scram-sha-256\nlocal all,replication all trust\nhost all all 127.0.0.1/32 trust\n"
+        );
         fs::write(postgres.data().join("pg_hba.conf"), rules).unwrap();
         postgres.start_again();
         Some(postgres)
+    }
+
+    /// Starts a standby of this server, and makes it a synchronous one.
+    pub(crate) fn start_standby(&self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let settings = vec!["wal_retrieve_retry_interval=100ms".to_owned()];
+        let programs = self.programs.clone();
+        let mut standby = Postgres { programs, folder, server: None, port: 5432, settings };
+        let copied = standby
+            .command("pg_basebackup")
+            .args(["-U", "postgres", "-R", "--checkpoint=fast", "--no-sync", "-h"])
+            .arg(self.folder.path())
+            .status()
+            .unwrap();
+        assert!(copied.success());
+        standby.start_again();
+        self.psql("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.psql("SELECT pg_reload_conf()");
+        while self.psql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'") == "0"
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        standby
+    }
+
+    /// Makes a standby the primary.
+    pub(crate) fn promote(&self) {
+        assert_eq!(self.psql("SELECT pg_promote()"), "t");
     }
 
     pub(crate) fn start_again(&mut self) {
@@ -49,14 +84,25 @@ impl Postgres {
             .command("postgres")
             .arg("-k")
             .arg(self.folder.path())
+            .args(["-p", &self.port.to_string()])
             .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=on"])
+            .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
             .spawn()
             .unwrap();
         self.server = Some(server);
-        let socket = self.folder.path().join(".s.PGSQL.5432");
-        while UnixStream::connect(&socket).is_err() {
+        while !self.try_psql("SELECT 1").status.success() {
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Starts the server again, at a free port of this machine.
+    pub(crate) fn listen(&mut self) {
+        self.crash();
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        self.port = free.local_addr().unwrap().port();
+        drop(free);
+        self.settings.push("listen_addresses=127.0.0.1".to_owned());
+        self.start_again();
     }
 
     /// Ends the server and all its sessions without anything being written, as a crash would.
@@ -65,6 +111,28 @@ impl Postgres {
             kill(Pid::from_raw(server.id() as i32), Signal::SIGQUIT).unwrap();
             server.wait().unwrap();
         }
+    }
+
+    /// Kills the server.
+    pub(crate) fn kill(&mut self) {
+        let mut server = self.server.take().unwrap();
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
+
+    /// Sends a signal to the server and all its processes.
+    pub(crate) fn signal_all(&self, signal: Signal) {
+        let id = self.server.as_ref().unwrap().id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+        for process in children.split_whitespace().chain([&*id.to_string()]) {
+            // One of them may have ended.
+            let _ = kill(Pid::from_raw(process.parse().unwrap()), signal);
+        }
+    }
+
+    /// The folder of the socket.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -77,14 +145,27 @@ impl Postgres {
 
     /// Runs SQL as the administrator; what it answers.
     pub(crate) fn psql(&self, sql: &str) -> String {
-        let ran = Command::new(self.programs.join("psql"))
-            .args(["--no-psqlrc", "-qtA", "-U", "postgres", "-h"])
+        let ran = self.try_psql(sql);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+    }
+
+    fn try_psql(&self, sql: &str) -> Output {
+        Command::new(self.programs.join("psql"))
+            .args(["--no-psqlrc", "-qtA", "-U", "postgres", "-p", &self.port.to_string(), "-h"])
             .arg(self.folder.path())
             .args(["-c", sql])
             .output()
-            .unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        String::from_utf8(ran.stdout).unwrap().trim().to_owned()
+            .unwrap()
+    }
+
+    /// Gives a folder to the user of the server.
+    pub(crate) fn own(&self, path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        if Uid::effective().is_root() {
+            let user = User::from_name("postgres").unwrap().expect("the user of PostgreSQL");
+            chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
+        }
     }
 
     fn data(&self) -> PathBuf {

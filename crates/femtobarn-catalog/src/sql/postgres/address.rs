@@ -6,15 +6,20 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::password_file;
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::host;
 
 const DEFAULT_PORT: u16 = 5432;
 const DEFAULT_HOST: &str = "/var/run/postgresql";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a server that takes no changes is not asked again whether it does by now.
+const ASKED_AGAIN: Duration = Duration::from_secs(1);
 /// Parameters of the URL that are understood.
 const PARAMETERS: [&str; 11] = [
     "host",
@@ -31,7 +36,6 @@ const PARAMETERS: [&str; 11] = [
 ];
 
 /// Where PostgreSQL is, and how to log in there.
-#[derive(Clone)]
 pub(crate) struct PostgresAddress {
     /// Hosts, or folders of sockets, and ports; they are tried in this order.
     pub(super) hosts: Vec<(String, u16)>,
@@ -42,14 +46,36 @@ pub(crate) struct PostgresAddress {
     pub(super) tls: TlsMode,
     /// The authorities that may sign the server's certificate; those of the system if there are none.
     pub(super) authorities: Option<PathBuf>,
-    /// Whether a server that takes no changes is passed over.
+    /// Whether a server that takes no changes is passed over. If not, one is used while no other answers.
     pub(super) must_be_writable: bool,
+    /// The server that this process has connected to last.
+    pub(super) last: Mutex<Option<LastServer>>,
     pub(super) connect_timeout: Duration,
     pub(super) application_name: String,
     /// The schema that has the tables of the federation.
     pub(super) schema: String,
     /// For people; without the password.
     pub(super) shown: Arc<str>,
+}
+
+/// A server that a process has connected to.
+#[derive(Clone, Copy)]
+pub(super) struct LastServer {
+    /// Its number among the hosts.
+    pub(super) host: usize,
+    pub(super) kind: ServerKind,
+    pub(super) since: Instant,
+}
+
+/// What a server lets its clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServerKind {
+    /// Change the catalogue.
+    Writable,
+    /// Read it, by the settings of the user or the database.
+    ReadOnly,
+    /// Read what it has received of it by now.
+    Standby,
 }
 
 /// Whether and how a connection is encrypted.
@@ -126,6 +152,7 @@ impl PostgresAddress {
             tls: tls_mode(parameter("sslmode").as_deref())?,
             authorities: parameter("sslrootcert").map(PathBuf::from),
             must_be_writable,
+            last: Mutex::default(),
             connect_timeout: seconds.transpose()?.unwrap_or(CONNECT_TIMEOUT),
             application_name: parameter("application_name").unwrap_or_else(default_name),
             schema: schema.to_owned(),
@@ -138,9 +165,44 @@ impl PostgresAddress {
         self.password.is_some()
     }
 
+    /// The server and its database, for people.
+    pub(crate) fn shown(&self) -> &str {
+        &self.shown
+    }
+
     /// The schema with the federation's tables.
     pub(crate) fn schema(&self) -> &str {
         &self.schema
+    }
+
+    /// Whether a server may be read that is of this kind now. Reads must not go back in time: a standby may lack commits
+    /// that another server, or it itself before it was made a standby, has shown to this process.
+    pub(super) fn may_read_from(&self, host: usize, kind: ServerKind) -> bool {
+        match (kind, *self.last.lock()) {
+            (ServerKind::Writable, _) => true,
+            _ if self.must_be_writable => false,
+            (ServerKind::ReadOnly, _) | (_, None) => true,
+            (_, Some(last)) => last.kind == ServerKind::Standby && last.host == host,
+        }
+    }
+
+    /// Notes that this process has a connection to a server.
+    pub(super) fn note(&self, host: usize, kind: ServerKind) {
+        *self.last.lock() = Some(LastServer { host, kind, since: clock::now() });
+    }
+
+    /// Whether it is time to ask again whether a server takes changes, which the caller then does.
+    pub(super) fn begin_asking_again(&self) -> bool {
+        let now = clock::now();
+        let mut last = self.last.lock();
+        let is_time = last.is_none_or(|last| now.duration_since(last.since) >= ASKED_AGAIN);
+        last.iter_mut().filter(|_| is_time).for_each(|last| last.since = now);
+        is_time
+    }
+
+    /// Whether this process is connected, and not to a server that takes changes.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.last.lock().is_some_and(|last| last.kind != ServerKind::Writable)
     }
 
     /// The password for one of the hosts, if there is one.
@@ -289,6 +351,23 @@ mod tests {
         assert_eq!((&*address.user, address.must_be_writable), ("bob", false));
         let address = parse("postgresql://%2Frun%2Fpg/lhc").unwrap();
         assert_eq!(address.hosts, [("/run/pg".to_owned(), 5432)]);
+    }
+
+    #[test]
+    fn reads_do_not_go_back_to_a_standby() {
+        let url = "postgresql://db1,db2,db3/lhc?target_session_attrs=any";
+        let address = parse(url).unwrap();
+        assert!(address.may_read_from(1, ServerKind::Standby), "nothing was read before");
+        address.note(1, ServerKind::Standby);
+        assert!(address.is_read_only());
+        assert!(address.may_read_from(1, ServerKind::Standby));
+        assert!(!address.may_read_from(2, ServerKind::Standby), "it may lag behind the other");
+        assert!(address.may_read_from(0, ServerKind::Writable));
+        address.note(0, ServerKind::Writable);
+        assert!(!address.may_read_from(1, ServerKind::Standby));
+        assert!(!address.may_read_from(0, ServerKind::Standby), "it was the primary");
+        let address = parse("postgresql://db1,db2/lhc").unwrap();
+        assert!(!address.may_read_from(0, ServerKind::Standby), "the primary is meant");
     }
 
     #[test]

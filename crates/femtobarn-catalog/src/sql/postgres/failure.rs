@@ -1,6 +1,7 @@
 //! Why PostgreSQL failed, by SQLSTATE, and what a caller can do about it. Its texts, which may be in any language, are
 //! shown and never looked into.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,12 +24,25 @@ pub(crate) struct PostgresFailure {
 pub(super) enum Cause {
     /// The connection could not be made, or was lost.
     Lost(String),
-    /// The server cannot or may not be talked to, such as for its certificate.
+    /// The server cannot or may not be talked to, such as for its certificate: asking again does not help. The text says
+    /// what to do.
     Untrusted(String),
     /// The server's answer is not of the protocol, or a value cannot be sent.
     Malformed(String),
     /// The server refused with this SQLSTATE.
     Refused { code: String, message: String, constraint: Option<String>, is_fatal: bool },
+}
+
+impl Cause {
+    /// That of a socket that failed.
+    pub(super) fn of_socket(error: &io::Error) -> Self {
+        Cause::Lost(match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                "it has not answered in time".to_owned()
+            }
+            _ => error.to_string(),
+        })
+    }
 }
 
 impl PostgresFailure {
@@ -70,9 +84,7 @@ impl PostgresFailure {
                 };
             }
             Cause::Untrusted(reason) => {
-                return Error::denied(format!(
-                    "{what} is not trusted ({reason}); see sslmode and sslrootcert in the URL"
-                ));
+                return Error::denied(format!("{what} is not talked to: {reason}"));
             }
             Cause::Malformed(reason) => return Error::internal(format!("{what}: {reason}")),
             Cause::Refused { code, message, constraint, .. } => (code, message, constraint),

@@ -9,8 +9,8 @@
 //!
 //! Messages are encoded and decoded by `postgres-protocol`.
 //!
-//! Modules, from below: `failure`; `address`, a URL; `password_file`; `stream`, sockets and TLS; `wire`, messages and the
-//! log-in; `parameters`; `session`, statements.
+//! Modules, from below: `failure`; `address`, a URL; `password_file`; `tls`; `stream`, sockets; `wire`, messages and
+//! the log-in; `parameters`; `session`, statements.
 
 mod address;
 mod failure;
@@ -18,6 +18,7 @@ mod parameters;
 mod password_file;
 mod session;
 mod stream;
+mod tls;
 mod wire;
 
 pub(crate) use address::PostgresAddress;

@@ -1,5 +1,7 @@
 //! Values of parameters, and the messages of a statement that has them.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut, BytesMut};
 use postgres_protocol::Oid;
 use postgres_protocol::message::frontend;
@@ -59,30 +61,61 @@ impl Parameters {
 
     /// Adds an array of integers.
     pub(crate) fn add_integers(&mut self, values: impl Iterator<Item = i64>) {
-        self.add_array(oid::INT8_ARRAY, oid::INT8, values.map(i64::to_be_bytes));
+        self.add_array((oid::INT8_ARRAY, oid::INT8), values.map(|it| Some(it.to_be_bytes())));
     }
 
     /// Adds an array of texts.
     pub(crate) fn add_texts<'a>(&mut self, values: impl Iterator<Item = &'a str>) {
-        self.add_array(oid::TEXT_ARRAY, oid::TEXT, values);
+        self.add_array((oid::TEXT_ARRAY, oid::TEXT), values.map(Some));
     }
 
     /// Adds an array of bytes.
     pub(crate) fn add_blobs<'a>(&mut self, values: impl Iterator<Item = &'a [u8]>) {
-        self.add_array(oid::BYTEA_ARRAY, oid::BYTEA, values);
+        self.add_array((oid::BYTEA_ARRAY, oid::BYTEA), values.map(Some));
     }
 
-    /// Adds an array: its length in bytes, one dimension, no nulls, the type of elements, their number, the number of the
-    /// first, and each with its length.
-    fn add_array(&mut self, kind: Oid, of: Oid, values: impl Iterator<Item = impl AsRef<[u8]>>) {
+    /// Adds an array of the values of a column, which are of one type or null; not if all of them are null, because nothing
+    /// says then of which type they are. Returns whether it was added.
+    pub(crate) fn add_values<'a>(
+        &mut self,
+        values: impl Iterator<Item = ValueRef<'a>> + Clone,
+    ) -> bool {
+        let is_null = |value: &ValueRef<'_>| *value == ValueRef::Null;
+        let types = match values.clone().find(|value| !is_null(value)) {
+            Some(ValueRef::Text(_)) => (oid::TEXT_ARRAY, oid::TEXT),
+            Some(ValueRef::Blob(_)) => (oid::BYTEA_ARRAY, oid::BYTEA),
+            Some(_) => (oid::INT8_ARRAY, oid::INT8),
+            None => return false,
+        };
+        let bytes = |value| match value {
+            ValueRef::Integer(number) => Some(Cow::Owned(i64::to_be_bytes(number).to_vec())),
+            ValueRef::Text(bytes) | ValueRef::Blob(bytes) => Some(Cow::Borrowed(bytes)),
+            ValueRef::Null | ValueRef::Real(_) => None,
+        };
+        self.add_array(types, values.map(bytes));
+        true
+    }
+
+    /// Adds an array: its length in bytes, one dimension, whether there may be nulls, the type of elements, their number, the
+    /// number of the first, and each with its length, which is -1 for a null.
+    fn add_array(
+        &mut self,
+        (kind, of): (Oid, Oid),
+        values: impl Iterator<Item = Option<impl AsRef<[u8]>>>,
+    ) {
         self.types.push(kind);
         let begin = self.values.len();
-        [0, 1, 0, of as i32, 0, 1].iter().for_each(|number| self.values.put_i32(*number));
+        [0, 1, 1, of as i32, 0, 1].iter().for_each(|number| self.values.put_i32(*number));
         let mut count = 0_i32;
         for value in values {
             count += 1;
-            self.values.put_i32(value.as_ref().len() as i32);
-            self.values.put_slice(value.as_ref());
+            match value {
+                Some(value) => {
+                    self.values.put_i32(value.as_ref().len() as i32);
+                    self.values.put_slice(value.as_ref());
+                }
+                None => self.values.put_i32(-1),
+            }
         }
         let length = (self.values.len() - begin - 4) as i32;
         self.values[begin..begin + 4].copy_from_slice(&length.to_be_bytes());

@@ -12,7 +12,7 @@ use postgres_protocol::Oid;
 use postgres_protocol::message::backend::DataRowBody;
 use rusqlite::types::ValueRef;
 
-use super::address::PostgresAddress;
+use super::address::{PostgresAddress, ServerKind};
 use super::failure::{Cause, PostgresFailure};
 use super::parameters::{Parameters, encode, oid};
 use super::wire::{PostgresWire, StatementAnswer};
@@ -23,6 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The same for the first connection.
 const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
+/// Bytes of statements that are sent without reading what is answered, which the buffers of both sides must have room for.
+const QUEUED_BYTES_MAX: usize = 32 << 10;
+/// The kind of a server: whether it takes changes, and whether it is a standby.
+const KIND: &str = "SELECT current_setting('transaction_read_only'), pg_is_in_recovery()";
 /// Statements whose translations are kept.
 const STATEMENTS_MAX: usize = 512;
 const LOST_IN_TRANSACTION: &str =
@@ -39,7 +43,7 @@ pub(crate) struct PostgresConnection {
     queued: RefCell<BytesMut>,
     transaction: Cell<TransactionPhase>,
     was_connected: Cell<bool>,
-    is_read_only: Cell<bool>,
+    kind: Cell<ServerKind>,
     translated: RefCell<HashMap<String, Arc<str>>>,
 }
 
@@ -77,7 +81,7 @@ impl PostgresConnection {
             queued: RefCell::default(),
             transaction: Cell::new(TransactionPhase::None),
             was_connected: Cell::new(false),
-            is_read_only: Cell::new(false),
+            kind: Cell::new(ServerKind::Writable),
             translated: RefCell::default(),
         }
     }
@@ -96,9 +100,16 @@ impl PostgresConnection {
         &self.address
     }
 
-    /// Whether the server takes no changes, as a standby.
+    /// Whether the server takes no changes, as a standby. One that did not is asked again after a second, as are the others.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.is_read_only.get()
+        let is_read_only = || self.kind.get() != ServerKind::Writable;
+        if is_read_only() && !self.is_in_transaction() && self.address.begin_asking_again() {
+            // If none answers, the old connection stays.
+            if let Ok(wire) = self.try_hosts() {
+                *self.wire.borrow_mut() = Some(wire);
+            }
+        }
+        is_read_only()
     }
 
     /// Whether a transaction is open.
@@ -129,6 +140,9 @@ impl PostgresConnection {
 
     /// Queues a statement whose answer nobody looks at. Its failure is that of the next one.
     pub(crate) fn queue(&self, statement: &str, parameters: &Parameters) -> PgResult<()> {
+        if self.is_in_transaction() && self.queued.borrow().len() >= QUEUED_BYTES_MAX {
+            self.send_queued()?;
+        }
         let encoded = encode(statement, parameters, &mut self.queued.borrow_mut());
         encoded.map_err(|error| self.failure(Cause::Malformed(error.to_string())))
     }
@@ -140,6 +154,13 @@ impl PostgresConnection {
         parameters: &Parameters,
     ) -> PgResult<(Vec<PostgresRow>, usize)> {
         self.queue(statement, parameters)?;
+        let answer = self.send_queued()?;
+        let changed = answer.changed();
+        Ok((self.rows(answer)?, changed))
+    }
+
+    /// Sends what is queued, and returns the answer to the last statement of it.
+    fn send_queued(&self) -> PgResult<StatementAnswer> {
         let messages = self.queued.borrow_mut().split();
         // A connection that could not be made was waited for.
         let was_connected = self.wire.borrow().is_some();
@@ -150,9 +171,7 @@ impl PostgresConnection {
         if self.is_in_transaction() {
             self.transaction.set(TransactionPhase::Sent);
         }
-        let answer = ran?;
-        let changed = answer.changed();
-        Ok((self.rows(answer)?, changed))
+        ran
     }
 
     /// Runs statements without parameters, which semicolons separate, in the transaction that is open, or in one of their
@@ -164,8 +183,8 @@ impl PostgresConnection {
         self.with_wire(|wire| wire.run_script(script)).map(drop)
     }
 
-    /// Ends the transaction.
-    pub(crate) fn commit(&self) -> Result<(), CommitFailure> {
+    /// Ends the transaction. Returns whether the server warned: it does so if it was told not to wait for a standby.
+    pub(crate) fn commit(&self) -> Result<bool, CommitFailure> {
         let not_sent = |failure| CommitFailure { failure, is_in_doubt: false };
         self.queue("COMMIT", &Parameters::none()).map_err(not_sent)?;
         let messages = self.queued.borrow_mut().split();
@@ -174,7 +193,7 @@ impl PostgresConnection {
         let ended = self.send(&messages);
         self.transaction.set(TransactionPhase::None);
         match ended {
-            Ok(answer) if answer.tag == "COMMIT" => Ok(()),
+            Ok(answer) if answer.tag == "COMMIT" => Ok(answer.has_warning),
             // The server rolls a transaction back in which a statement failed.
             Ok(_) => Err(not_sent(self.failure(Cause::Lost(LOST_IN_TRANSACTION.to_owned())))),
             Err(failure) => {
@@ -208,6 +227,13 @@ impl PostgresConnection {
 
     fn with_wire<T>(&self, run: impl FnOnce(&mut PostgresWire) -> PgResult<T>) -> PgResult<T> {
         let mut slot = self.wire.borrow_mut();
+        if self.kind.get() == ServerKind::Standby
+            && self.transaction.get() != TransactionPhase::Sent
+            && !self.address.is_read_only()
+        {
+            // Others of this process read newer commits by now.
+            *slot = None;
+        }
         let wire = match &mut *slot {
             Some(wire) => wire,
             None if self.transaction.get() == TransactionPhase::Sent => {
@@ -228,9 +254,8 @@ impl PostgresConnection {
         let began = clock::now();
         loop {
             match self.try_hosts() {
-                Ok((wire, is_read_only)) => {
+                Ok(wire) => {
                     self.was_connected.set(true);
-                    self.is_read_only.set(is_read_only);
                     return Ok(wire);
                 }
                 Err(failure) if failure.is_passing() && began.elapsed() < patience => {
@@ -241,22 +266,31 @@ impl PostgresConnection {
         }
     }
 
-    /// Connects to the first host that is fit; returns whether it takes no changes.
-    fn try_hosts(&self) -> PgResult<(PostgresWire, bool)> {
-        let mut last = None;
-        for (host, port) in &self.address.hosts {
+    /// Connects to the first host that takes changes, or else to one that may be read.
+    fn try_hosts(&self) -> PgResult<PostgresWire> {
+        let (mut last, mut to_read) = (None, None);
+        for (number, (host, port)) in self.address.hosts.iter().enumerate() {
             let connected =
                 PostgresWire::connect(&self.address, host, *port).and_then(|mut wire| {
-                    let answer = wire.run_script("SHOW transaction_read_only")?;
-                    let is_read_only = answer.rows.iter().any(|row| row.buffer().ends_with(b"on"));
-                    Ok((wire, is_read_only))
+                    let kind = kind_of(&wire.run_script(KIND)?);
+                    Ok((wire, kind))
                 });
             match connected {
-                Ok((_, true)) if self.address.must_be_writable => {
-                    let what = "it is a standby, which takes no changes".to_owned();
-                    last = Some(self.failure(Cause::Lost(what)));
+                Ok((wire, ServerKind::Writable)) => {
+                    return Ok(self.noted(wire, number, ServerKind::Writable));
                 }
-                Ok(fit) => return Ok(fit),
+                Ok((wire, kind)) if self.address.may_read_from(number, kind) => {
+                    to_read.get_or_insert((wire, number, kind));
+                }
+                Ok(_) => {
+                    let what = if self.address.must_be_writable {
+                        "it is a standby, which takes no changes"
+                    } else {
+                        "only a standby does, which may lack what was read before; to read it, open the \
+                         federation again"
+                    };
+                    last = Some(self.failure(Cause::Lost(what.to_owned())));
+                }
                 // Of several failures, that which passes says what to do: wait.
                 Err(failure) if last.as_ref().is_none_or(|last| !last.is_passing()) => {
                     last = Some(failure);
@@ -264,7 +298,16 @@ impl PostgresConnection {
                 Err(_) => {}
             }
         }
+        if let Some((wire, number, kind)) = to_read {
+            return Ok(self.noted(wire, number, kind));
+        }
         Err(last.unwrap_or_else(|| self.failure(Cause::Lost("its URL names no host".to_owned()))))
+    }
+
+    fn noted(&self, wire: PostgresWire, host: usize, kind: ServerKind) -> PostgresWire {
+        self.kind.set(kind);
+        self.address.note(host, kind);
+        wire
     }
 
     fn rows(&self, answer: StatementAnswer) -> PgResult<Vec<PostgresRow>> {
@@ -279,6 +322,17 @@ impl PostgresConnection {
 
     fn failure(&self, cause: Cause) -> PostgresFailure {
         PostgresFailure { server: Arc::clone(&self.address.shown), cause }
+    }
+}
+
+/// The kind of a server that has answered [`KIND`], in the form of texts.
+fn kind_of(answer: &StatementAnswer) -> ServerKind {
+    let ends_with = |end: &[u8]| answer.rows.iter().any(|row| row.buffer().ends_with(end));
+    // Each text has its length before it.
+    match (ends_with(b"on\0\0\0\x01t"), ends_with(b"on\0\0\0\x01f")) {
+        (true, _) => ServerKind::Standby,
+        (_, true) => ServerKind::ReadOnly,
+        _ => ServerKind::Writable,
     }
 }
 

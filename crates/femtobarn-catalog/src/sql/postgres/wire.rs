@@ -32,11 +32,18 @@ pub(super) struct StatementAnswer {
     pub(super) rows: Vec<DataRowBody>,
     /// The statement's kind and how many rows it changed, such as `UPDATE 3`.
     pub(super) tag: String,
+    /// Whether the server warned, such as that a COMMIT did not wait for a standby.
+    pub(super) has_warning: bool,
 }
 
 impl StatementAnswer {
     fn empty() -> Self {
-        StatementAnswer { columns: Arc::from([]), rows: vec![], tag: String::new() }
+        StatementAnswer {
+            columns: Arc::from([]),
+            rows: vec![],
+            tag: String::new(),
+            has_warning: false,
+        }
     }
 
     /// Rows that the statement changed.
@@ -54,6 +61,8 @@ pub(super) struct PostgresWire {
     message_bytes_max: usize,
     /// The transaction's state as of the last answer: `I` without one, `T` in one, `E` in one that has failed.
     state: u8,
+    /// Whether the server has warned since the last answer.
+    was_warned: bool,
 }
 
 impl PostgresWire {
@@ -64,23 +73,24 @@ impl PostgresWire {
         port: u16,
     ) -> Result<Self, PostgresFailure> {
         let server = Arc::clone(&address.shown);
-        let stream = Stream::connect(address, host, port).map_err(|error| {
-            // A server whose certificate is not trusted stays so.
-            let cause = match error.kind() {
-                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidData => {
-                    Cause::Untrusted(error.to_string())
-                }
-                _ => Cause::Lost(error.to_string()),
-            };
-            PostgresFailure { server: Arc::clone(&server), cause }
-        })?;
+        let stream = Stream::connect(address, host, port);
+        let stream =
+            stream.map_err(|cause| PostgresFailure { server: Arc::clone(&server), cause })?;
         let (incoming, outgoing) = (BytesMut::new(), BytesMut::new());
         let message_bytes_max = LOG_IN_BYTES_MAX;
-        let mut wire =
-            PostgresWire { stream, server, incoming, outgoing, message_bytes_max, state: b'I' };
+        let (state, was_warned) = (b'I', false);
+        let mut wire = PostgresWire {
+            stream,
+            server,
+            incoming,
+            outgoing,
+            message_bytes_max,
+            state,
+            was_warned,
+        };
         wire.log_in(address, host, port)?;
         wire.message_bytes_max = MESSAGE_BYTES_MAX;
-        wire.stream.end_log_in().map_err(|error| wire.lost(error))?;
+        wire.stream.end_log_in().map_err(|error| wire.lost(&error))?;
         Ok(wire)
     }
 
@@ -112,12 +122,13 @@ impl PostgresWire {
     fn send(&mut self) -> Result<(), PostgresFailure> {
         let outgoing = self.outgoing.split();
         let sent = self.stream.write_all(&outgoing).and_then(|()| self.stream.flush());
-        sent.map_err(|error| self.lost(error))
+        sent.map_err(|error| self.lost(&error))
     }
 
     /// Reads up to the end of the answers; the last one, or the first error.
     fn answer(&mut self) -> Result<StatementAnswer, PostgresFailure> {
         let (mut answer, mut refused) = (StatementAnswer::empty(), None);
+        self.was_warned = false;
         loop {
             match self.receive()? {
                 Message::ParseComplete => answer = StatementAnswer::empty(),
@@ -136,6 +147,7 @@ impl PostgresWire {
                 }
                 Message::ReadyForQuery(body) => {
                     self.state = body.status();
+                    answer.has_warning = self.was_warned;
                     return refused.map_or(Ok(answer), Err);
                 }
                 Message::BindComplete | Message::NoData | Message::EmptyQueryResponse => {}
@@ -161,11 +173,15 @@ impl PostgresWire {
             }
             let parsed = Message::parse(&mut self.incoming);
             match parsed.map_err(|error| self.malformed(error))? {
-                Some(
-                    Message::NoticeResponse(_)
-                    | Message::ParameterStatus(_)
-                    | Message::NotificationResponse(_),
-                ) => {}
+                Some(Message::NoticeResponse(body)) => {
+                    let mut fields = body.fields();
+                    while let Ok(Some(field)) = fields.next() {
+                        // The severity in English, whatever the server's language.
+                        self.was_warned |=
+                            field.type_() == b'V' && field.value_bytes() == b"WARNING";
+                    }
+                }
+                Some(Message::ParameterStatus(_) | Message::NotificationResponse(_)) => {}
                 Some(message) => return Ok(message),
                 None => self.read_more()?,
             }
@@ -184,11 +200,7 @@ impl PostgresWire {
                     return Ok(());
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let what = "it has not answered in time".to_owned();
-                    return Err(self.failure(Cause::Lost(what)));
-                }
-                Err(error) => return Err(self.lost(error)),
+                Err(error) => return Err(self.lost(&error)),
             }
         }
     }
@@ -334,8 +346,8 @@ impl PostgresWire {
         self.malformed("a message that does not belong here")
     }
 
-    fn lost(&self, error: io::Error) -> PostgresFailure {
-        self.failure(Cause::Lost(error.to_string()))
+    fn lost(&self, error: &io::Error) -> PostgresFailure {
+        self.failure(Cause::of_socket(error))
     }
 
     fn failure(&self, cause: Cause) -> PostgresFailure {
