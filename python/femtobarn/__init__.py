@@ -44,6 +44,7 @@ from ._exceptions import (
 from ._federations import Federation, create, open
 from ._femtobarn import __version__
 from ._forks import Fork, Receipt, Task, TaskContainer
+from ._moves import MovedCatalogue
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._objects.vectors import vector
 from ._oid import Oid, OidArray, OidRange
@@ -159,6 +160,7 @@ __all__ = [
     "MergeConflictError",
     "Merged",
     "Model",
+    "MovedCatalogue",
     "NotFoundError",
     "Object",
     "Oid",

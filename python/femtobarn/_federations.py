@@ -21,6 +21,7 @@ from ._exceptions import InvalidError, check_text
 from ._exchange.imports import Imports
 from ._femtobarn import FederationHandle, count_fork
 from ._lazy import LazyModule
+from ._moves import Moves
 from ._objects.objects import Object
 from ._query.paths import Expressions
 from ._query.selection import Where
@@ -157,7 +158,7 @@ def open(
     return Federation(handle)
 
 
-class Federation(Containers, Upkeep, Storage, Imports):
+class Federation(Containers, Upkeep, Storage, Moves, Imports):
     """An open federation.
 
     Threads may share it. A pickle of it holds its path, and opens it again where it is unpickled. After a

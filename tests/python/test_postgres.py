@@ -95,6 +95,39 @@ def test_what_was_acknowledged_survives(postgres: Postgres, tmp_path: Path, vict
         assert fed.check(full=True).sound
 
 
+def test_the_catalogue_of_a_served_federation_moves_and_clients_go_on(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "lhc.fed")
+    with fb.create(path) as fed, serve(fed) as server, fb.open(url_of(server)) as remote:
+        changes = Changes(fed, 7, tmp_path)
+        for new, to in ("far1", postgres.url()), ("far2", "sqlite"), ("far3", postgres.url()):
+            for _ in range(20):
+                changes.make()
+            put(remote, f"{new}/hits", 10, seed=fed.head())
+            fed.tag(f"before {fed.head()}")
+            before, history, tags = contents(fed.snapshot()), fed.history(), fed.tags()
+            kept = remote.snapshot()
+            with fed.transaction() as txn, remote.transaction() as far:
+                txn.database("begun", create=True).container("hits", Hit, create=True).extend(
+                    {"x": [1.0], "hits": [[1]]}
+                )
+                far.database(new).container("hits").extend({"x": [2.0], "hits": [[2]]})
+                assert main(["move-catalogue", path, to]) == 0
+                assert contents(fed.snapshot()) == before
+                assert (fed.history(), fed.tags()) == (history, tags)
+            with fed.transaction() as txn:
+                txn.drop("begun")
+            assert contents(kept) == before
+            fed.vacuum()
+            put(remote, f"{new}/hits", 10, seed=fed.head())
+            assert contents(remote.snapshot()) == contents(fed.snapshot())
+            with fb.open(path) as other:
+                assert other.check(full=True).sound
+        report = fed.move_catalogue(postgres.url())
+        assert (report.rows, report.origin) == (0, report.place)
+
+
 def test_what_a_catalogue_in_postgresql_lacks_is_refused(postgres: Postgres, tmp_path: Path) -> None:
     with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url()) as fed:
         with pytest.raises(fb.UnsupportedError, match="pg_dump"):

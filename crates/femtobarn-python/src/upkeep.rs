@@ -191,6 +191,24 @@ impl UpkeepHandle {
         Ok(facts)
     }
 
+    fn move_catalogue<'py>(
+        &self,
+        py: Python<'py>,
+        url: Option<Text>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let federation = self.federation.get()?;
+        let moved = watched(py, progress, |watch| {
+            federation.move_catalogue(url.as_deref(), watch).or_raise()
+        })?;
+        let facts = PyDict::new(py);
+        facts.set_item("rows", moved.rows)?;
+        facts.set_item("csn", moved.csn.0)?;
+        facts.set_item("origin", moved.from)?;
+        facts.set_item("place", moved.to)?;
+        Ok(facts)
+    }
+
     fn detach(
         &self,
         py: Python<'_>,

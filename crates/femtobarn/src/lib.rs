@@ -44,8 +44,8 @@ pub use federation::Federation;
 pub use femtobarn_archive::Applied;
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, FilePin,
-    HeldLock, Holder, LockTarget, Oid, ReplicaRow, ReplicaState, Residence, ResidenceState,
-    Retention, TagRow, VersionRow, Waiter,
+    HeldLock, Holder, LockTarget, MovedCatalogue, Oid, ReplicaRow, ReplicaState, Residence,
+    ResidenceState, Retention, TagRow, VersionRow, Waiter,
 };
 pub use femtobarn_format::series::{
     Overlap, REPLACED_FIELD, SeriesClock, SeriesOptions, VALIDITY_FIELDS,

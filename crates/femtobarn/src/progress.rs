@@ -5,11 +5,11 @@
 pub struct Progress {
     /// The operation, such as `checking`.
     pub doing: &'static str,
-    /// The database or file that is being worked on.
+    /// The database, file or table that is being worked on.
     pub of: String,
-    /// Bytes that are done, of all databases.
+    /// Bytes that are done, of all databases; rows, if the catalogue is moved.
     pub done: u64,
-    /// Bytes in all, as far as is known.
+    /// Bytes or rows in all, as far as is known.
     pub total: u64,
 }
 

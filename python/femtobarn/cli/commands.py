@@ -59,6 +59,11 @@ def _create_arguments(sub: argparse.ArgumentParser) -> None:
     )
 
 
+def _move_catalogue_arguments(sub: argparse.ArgumentParser) -> None:
+    _federation(sub)
+    sub.add_argument("to", metavar="URL", help="postgresql://user@host/database, or sqlite for a file")
+
+
 def _ls_arguments(sub: argparse.ArgumentParser) -> None:
     _reader(sub)
     sub.add_argument("database", metavar="DATABASE", nargs="?", help="list only this database")
@@ -283,6 +288,12 @@ ALL = (
     Command("doctor", "tell what is wrong and what to do", doctor.arguments, doctor.run),
     Command("repair", "repair what a check finds", _repair_arguments, upkeep.repair),
     Command("rebuild-catalogue", "rebuild the catalogue from files", _rebuild_arguments, upkeep.rebuild),
+    Command(
+        "move-catalogue",
+        "move the catalogue to PostgreSQL or back, on-line",
+        _move_catalogue_arguments,
+        upkeep.move_catalogue,
+    ),
     Command("retention", "show or set the history that is kept", _retention_arguments, upkeep.retention),
     Command("vacuum", "remove what no kept snapshot needs", _vacuum_arguments, upkeep.vacuum),
     Command("compact", "merge small clusters", _compact_arguments, upkeep.compact),

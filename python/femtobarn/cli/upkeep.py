@@ -23,6 +23,7 @@ __all__ = [
     "compact",
     "detach",
     "locks",
+    "move_catalogue",
     "rebuild",
     "repair",
     "restore",
@@ -36,9 +37,9 @@ __all__ = [
 
 
 @contextmanager
-def progress_bar() -> Iterator[Progress]:
+def progress_bar(unit: str = "B") -> Iterator[Progress]:
     """Show the progress of a long operation, on standard error, and only on a terminal."""
-    with tqdm(unit="B", unit_scale=True, disable=None, leave=False) as bar:
+    with tqdm(unit=unit, unit_scale=True, disable=None, leave=False) as bar:
 
         def tell(doing: str, of: str, done: int, total: int) -> None:
             bar.total = total
@@ -274,6 +275,21 @@ def restore(options: argparse.Namespace) -> None:
     facts = {"path": federation.path, "name": federation.name, "csn": federation.head()}
     text = f"restored {federation.name} at {federation.path}, commit {federation.head()}"
     emit(options, facts, text)
+
+
+def move_catalogue(options: argparse.Namespace) -> None:
+    """Move the catalogue to PostgreSQL or back, while the federation is used."""
+    federation = _federations.open(options.federation)
+    with progress_bar(" rows") as tell:
+        moved = federation.move_catalogue(options.to, progress=tell)
+    if moved.origin == moved.place:
+        text = f"the catalogue is in {moved.place} already"
+    else:
+        text = (
+            f"moved the catalogue as of commit {moved.csn}, {moved.rows} rows, from {moved.origin} to "
+            f"{moved.place}; the old one takes no changes any more"
+        )
+    emit(options, asdict(moved), text)
 
 
 def detach(options: argparse.Namespace) -> None:

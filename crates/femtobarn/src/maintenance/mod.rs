@@ -7,12 +7,14 @@
 //! | `vacuum`, `compaction` | give space back: of old versions; of small clusters and deleted objects |
 //! | `packing` | what fields take, and how fast they are read, in each compression |
 //! | `backup` | full and incremental copies, and restoring them |
+//! | `catalogue_move` | the catalogue from SQLite to PostgreSQL, and back |
 //! | `rebuild` | the catalogue, from the commit records in the files |
 //! | `republication` | publishes a version that holds no new objects, for `repair` and `compaction` |
 //!
 //! May import `transaction` and everything below it; `exchange` for its records of newest versions.
 
 pub(crate) mod backup;
+pub(crate) mod catalogue_move;
 pub(crate) mod check;
 pub(crate) mod compaction;
 pub(crate) mod packing;
