@@ -37,8 +37,12 @@
 namespace femtobarn {
 namespace Internal {
 
-/// Most values of a column that are read at once: then they stay in the processor's cache, also beside other columns.
-constexpr std::uint64_t kBlockValues = 1 << 16;
+/// Most entries that are read at once: then the values of a flat column stay in the processor's cache.
+constexpr std::uint64_t kBlockEntries = 1 << 16;
+
+/// About as many values of a column are read at once at most: they bound the memory. Fewer would have pages of 64 KiB cut
+/// in two by more blocks, which takes time.
+constexpr std::uint64_t kBlockValues = 1 << 20;
 
 /// Entries of a slot's first block, before it is known how many values an entry has.
 constexpr std::uint64_t kFirstEntries = 1 << 10;
@@ -186,7 +190,7 @@ struct Slot {
    void BeginBlock(std::uint64_t first, std::uint64_t end)
    {
       if (const auto values = std::exchange(fEntryValues, 0))
-         fMostEntries = std::max<std::uint64_t>(kBlockValues / values, 1);
+         fMostEntries = std::clamp<std::uint64_t>(kBlockValues / values, 1, kBlockEntries);
       fFirst = fReadFirst = first;
       fCount = std::min(end - first, fMostEntries);
       fReadEnd = fFirst + fCount;
