@@ -114,6 +114,13 @@ impl CatalogueConnection {
         }
     }
 
+    /// Looks for a server of PostgreSQL that takes changes, if this connection's does not.
+    pub(super) fn look_for_primary(&self) {
+        if let Some(postgres) = self.sql.postgres() {
+            postgres.look_for_primary();
+        }
+    }
+
     /// The state of the log, if this connection reads it.
     pub(super) fn log_state(&self) -> Option<LogState> {
         if self.has_log { log_state(&self.sql) } else { None }

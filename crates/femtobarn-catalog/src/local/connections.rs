@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use parking_lot::Mutex;
 
@@ -98,17 +99,21 @@ impl Connections {
         self.place.postgres.is_some()
     }
 
-    /// Whether PostgreSQL takes no changes now; none if it cannot be asked, or the catalogue is a file.
-    pub(super) fn is_read_only(&self) -> Option<bool> {
+    /// Whether PostgreSQL takes no changes, as this process knows; none for a file. A thread asks again, so nobody waits.
+    pub(super) fn is_read_only(self: &Arc<Self>) -> Option<bool> {
         let address = self.place.postgres.as_ref()?;
-        if !address.is_read_only() {
-            return Some(false);
+        if address.begin_asking_again() {
+            let of = Arc::clone(self);
+            drop(thread::Builder::new().spawn(move || of.look_for_primary()));
         }
-        let _turn = self.readers.wait(&self.place.path).ok()?;
-        let reader = self.reader().ok()?;
-        let is_read_only = reader.is_read_only();
-        self.keep(reader);
-        Some(is_read_only)
+        Some(address.is_read_only())
+    }
+
+    fn look_for_primary(&self) {
+        if let (Ok(_turn), Ok(reader)) = (self.readers.wait(&self.place.path), self.reader()) {
+            reader.look_for_primary();
+            self.keep(reader);
+        }
     }
 
     /// Runs a look-up. It sees a consistent catalogue only within one statement.
@@ -357,6 +362,7 @@ impl Connections {
         // Readers of PostgreSQL do not get it back.
         let reader = self.reader()?;
         reader.connect(&self.place.path)?;
+        reader.look_for_primary();
         let read_only = reader.is_read_only();
         if !read_only && self.place.postgres.is_some() {
             return Ok(Writer::Postgres(PostgresWriter { connection: reader }));

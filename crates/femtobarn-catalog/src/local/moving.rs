@@ -211,11 +211,11 @@ impl NewHome {
     }
 }
 
-/// Checks that a catalogue is not that of a federation.
+/// Checks that a catalogue, which is not this federation's, was so before, or was to be: one that is about to be left has
+/// been left, and whoever moved it has died before it could say so.
 fn check_unused(sql: &SqlConnection, federation: Uuid) -> SqlResult<()> {
     let identity = schema::identity(sql)?;
-    let is_unused = phase(sql)?.is_some_and(|phase| phase != MovePhase::Leaving);
-    if is_unused && identity.is_some_and(|identity| identity.uuid == federation) {
+    if phase(sql)?.is_some() && identity.is_some_and(|identity| identity.uuid == federation) {
         return Ok(());
     }
     Err(Error::Exists {

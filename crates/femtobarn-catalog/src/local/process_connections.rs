@@ -63,7 +63,7 @@ impl ProcessConnections {
     pub(super) fn is_read_only(&self) -> bool {
         let connections = self.current();
         let opened = self.current.lock().read_only;
-        connections.map_or(opened, |them| them.is_read_only().unwrap_or(opened))
+        connections.ok().and_then(|them| them.is_read_only()).unwrap_or(opened)
     }
 
     /// Whether the catalogue is in PostgreSQL.

@@ -45,7 +45,7 @@ impl Drop for SmallDisk {
 }
 
 pub(crate) fn a_full_disk_loses_nothing(server: &Postgres) {
-    let Some(disk) = SmallDisk::mount(server.folder().join("small"), "3m") else { return };
+    let Some(disk) = SmallDisk::mount(server.folder().join("small"), "1536k") else { return };
     server.own(&disk.0, 0o700);
     server.psql(&format!("CREATE TABLESPACE small LOCATION '{}'", disk.0.display()));
     server.psql("CREATE ROLE crowded LOGIN SUPERUSER");
@@ -117,7 +117,7 @@ pub(crate) fn many_versions_are_restored(server: &Postgres) {
     let csn = fed.publish(container, None, 1).unwrap();
     let contents = fed.catalog.contents().unwrap();
     let one = contents.versions[0];
-    let count = 10_000;
+    let count = 7_000;
     let of = |n: u64| VersionRow { csn: Csn(csn.0 + n), ..one };
     let commit = |n: u64| {
         let mut row = contents.commits.last().unwrap().clone();

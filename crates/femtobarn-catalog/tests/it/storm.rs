@@ -18,6 +18,15 @@ pub(crate) struct Storm {
     done: Vec<Vec<Acknowledged>>,
 }
 
+/// Lets the threads of a storm end when this is dropped.
+struct EndOfStorm<'a>(&'a AtomicBool);
+
+impl Drop for EndOfStorm<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A commit that was acknowledged.
 #[derive(Clone, Copy)]
 pub(crate) struct Acknowledged {
@@ -40,8 +49,8 @@ impl Storm {
         catalog: &LocalCatalogue,
         meanwhile: impl FnOnce() -> T,
     ) -> T {
-        let is_over = AtomicBool::new(false);
-        let (database, is_over) = (self.database, &is_over);
+        let over = AtomicBool::new(false);
+        let (database, is_over) = (self.database, &over);
         thread::scope(|scope| {
             for (id, done) in self.containers.iter().zip(&mut self.done) {
                 scope.spawn(move || {
@@ -57,9 +66,9 @@ impl Storm {
                     }
                 });
             }
-            let value = meanwhile();
-            is_over.store(true, Ordering::Relaxed);
-            value
+            // Threads end after a panic, too.
+            let _end = EndOfStorm(is_over);
+            meanwhile()
         })
     }
 
@@ -72,7 +81,7 @@ impl Storm {
             let versions = vec![version(self.database, self.containers[0], base, entries)];
             let transaction = Uuid::new_v4();
             // Bytes that cannot be compressed.
-            let message = (0..200).map(|_| Uuid::new_v4().to_string()).collect();
+            let message = (0..800).map(|_| Uuid::new_v4().to_string()).collect();
             let commit = Commit { transaction, message, versions, ..Commit::default() };
             match catalog.commit(commit) {
                 Ok(csn) => done.push(Acknowledged { transaction, csn, at: Instant::now() }),

@@ -191,13 +191,15 @@ impl PostgresAddress {
         *self.last.lock() = Some(LastServer { host, kind, since: clock::now() });
     }
 
-    /// Whether it is time to ask again whether a server takes changes, which the caller then does.
-    pub(super) fn begin_asking_again(&self) -> bool {
+    /// Whether no server took changes when this process connected last, and that was not just now: then the caller looks
+    /// again.
+    pub(crate) fn begin_asking_again(&self) -> bool {
         let now = clock::now();
+        let is_time = |last: &&mut LastServer| {
+            last.kind != ServerKind::Writable && now.duration_since(last.since) >= ASKED_AGAIN
+        };
         let mut last = self.last.lock();
-        let is_time = last.is_none_or(|last| now.duration_since(last.since) >= ASKED_AGAIN);
-        last.iter_mut().filter(|_| is_time).for_each(|last| last.since = now);
-        is_time
+        last.as_mut().filter(is_time).map(|last| last.since = now).is_some()
     }
 
     /// Whether this process is connected, and not to a server that takes changes.

@@ -100,16 +100,19 @@ impl PostgresConnection {
         &self.address
     }
 
-    /// Whether the server takes no changes, as a standby. One that did not is asked again after a second, as are the others.
+    /// Whether the server takes no changes, as a standby.
     pub(crate) fn is_read_only(&self) -> bool {
-        let is_read_only = || self.kind.get() != ServerKind::Writable;
-        if is_read_only() && !self.is_in_transaction() && self.address.begin_asking_again() {
-            // If none answers, the old connection stays.
-            if let Ok(wire) = self.try_hosts() {
-                *self.wire.borrow_mut() = Some(wire);
-            }
+        self.kind.get() != ServerKind::Writable
+    }
+
+    /// Looks whether a server takes changes by now, if that of this connection does not. If none answers, it stays.
+    pub(crate) fn look_for_primary(&self) {
+        if self.is_read_only()
+            && !self.is_in_transaction()
+            && let Ok(wire) = self.try_hosts()
+        {
+            *self.wire.borrow_mut() = Some(wire);
         }
-        is_read_only()
     }
 
     /// Whether a transaction is open.
