@@ -34,7 +34,7 @@
 //! stays until the child's copy is closed. Pins are the exception.
 //!
 //! Lock order: maintenance, databases, containers (all with a time-out, so any order will do), then allocation,
-//! writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an
+//! moving (which nobody waits for), writing back, the turn to commit, and the sync of the log. A thread that holds a later one never waits for an
 //! earlier one.
 //!
 //! Modules, from below: `record`, `target` and `shared_numbers`; `file`, a lock file; `bells`, `claim`, `waiters` and
