@@ -44,7 +44,6 @@ from ._exceptions import (
 from ._federations import Federation, create, open
 from ._femtobarn import __version__
 from ._forks import Fork, Receipt, Task, TaskContainer
-from ._moves import MovedCatalogue
 from ._objects.objects import ElementRef, LinkList, LinkRef, Object
 from ._objects.vectors import vector
 from ._oid import Oid, OidArray, OidRange
@@ -75,7 +74,7 @@ from ._schema.annotations import (
 from ._schema.classes import definition_of, field, is_persistent, persistent
 from ._schema.types import Definition
 from ._snapshots import Snapshot
-from ._storage import AppliedRules, Copy, Pin, Residence
+from ._storage import AppliedRules, Copy, MovedCatalogue, Pin, Residence, SiteServer
 from ._tiers import TierStatistics
 from ._transactions import Savepoint, Transaction
 from ._upkeep import (
@@ -183,6 +182,7 @@ __all__ = [
     "SeriesCosts",
     "SeriesWriter",
     "Server",
+    "SiteServer",
     "Snapshot",
     "StorageError",
     "Task",

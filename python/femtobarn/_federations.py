@@ -21,13 +21,12 @@ from ._exceptions import InvalidError, check_text
 from ._exchange.imports import Imports
 from ._femtobarn import FederationHandle, count_fork
 from ._lazy import LazyModule
-from ._moves import Moves
 from ._objects.objects import Object
 from ._query.paths import Expressions
 from ._query.selection import Where
 from ._schema.types import Definition
 from ._snapshots import Snapshot
-from ._storage import Storage
+from ._storage import Servers, Storage
 from ._tiers import TierStatistics
 from ._transactions import Transaction
 from ._upkeep import Attached, Upkeep
@@ -158,7 +157,7 @@ def open(
     return Federation(handle)
 
 
-class Federation(Containers, Upkeep, Storage, Moves, Imports):
+class Federation(Containers, Upkeep, Servers, Storage, Imports):
     """An open federation.
 
     Threads may share it. A pickle of it holds its path, and opens it again where it is unpickled. After a

@@ -26,6 +26,8 @@ def serve(
     anonymous: Literal["nothing", "read", "write", "all"] | None = None,
     read_only: bool = False,
     config: str | os.PathLike[str] | None = None,
+    site: str | None = None,
+    url: str | None = None,
 ) -> Server:
     """Serve folders, or redirect to other servers, until the server is stopped; use it in a ``with`` block.
 
@@ -45,8 +47,7 @@ def serve(
         ``root://`` URLs of servers with the same path, and no folders: clients that ask for a file below the
         path are redirected to one of the servers that have it.
     redirect_caches
-        ``root://`` URLs of caches of these servers, with the same path: files that many clients read are
-        read from them, too.
+        ``root://`` URLs of caches of these servers, with the same path, for files that many clients read.
     port
         Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
     address
@@ -58,6 +59,11 @@ def serve(
         Whether to refuse all changes.
     config
         TOML file with all other settings; ``femtobarn serve --print-config`` prints one.
+    site
+        Name of this server among several of one federation, whose catalogue is in PostgreSQL.
+    url
+        Where clients and the other servers reach it, ``"root://host:port"``; only with `site`. By default
+        with the name of the machine, or with `address`.
 
     Raises
     ------
@@ -75,15 +81,29 @@ def serve(
     True
     """
     text = Path(path_text(config)).read_text() if config is not None else ""
+    pairs, cache = _folders(folders, cache_of, cache_bytes)
+    to, caches = _as_list(redirect_to), _as_list(redirect_caches)
+    rights, place = (anonymous, read_only), _place(site, url)
+    return Server(ServerHandle.start(text, pairs, cache, to, caches, port, address, *rights, place), config)
+
+
+def _folders(
+    folders: Sequence[str | os.PathLike[str]], cache_of: str | None, cache_bytes: int | None
+) -> tuple[list[tuple[str, str]], tuple[str, int | None] | None]:
+    """Return folders with their names, and what they are a cache of."""
     pairs = [_folder_and_name(os.fspath(folder)) for folder in folders]
     if cache_bytes is not None and cache_of is None:
         raise InvalidError("cache_bytes needs cache_of")
     if cache_of is not None and any(name for _, name in pairs[1:]):
         raise InvalidError("the folders of a cache are served under one name: give it to the first")
-    cache = None if cache_of is None else (cache_of, cache_bytes)
-    to, caches = _as_list(redirect_to), _as_list(redirect_caches)
-    handle = ServerHandle.start(text, pairs, cache, to, caches, port, address, anonymous, read_only)
-    return Server(handle, config)
+    return pairs, None if cache_of is None else (cache_of, cache_bytes)
+
+
+def _place(site: str | None, url: str | None) -> tuple[str, str | None] | None:
+    """Return the name of a server among several, and its URL."""
+    if url is not None and site is None:
+        raise InvalidError("url needs site, the name of the server among several")
+    return None if site is None else (site, url)
 
 
 def _as_list(urls: Sequence[str]) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Databases in stores: copied there, brought back, removed from the disk, pinned to it."""
+"""Where a federation is: databases in stores and at servers, and the place of its catalogue."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import getpass
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from time import sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _femtobarn
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["AppliedRules", "Copy", "Pin", "Residence", "Storage", "staging_bar"]
+__all__ = [
+    "AppliedRules",
+    "Copy",
+    "MovedCatalogue",
+    "Pin",
+    "Residence",
+    "Servers",
+    "SiteServer",
+    "Storage",
+    "staging_bar",
+]
 
 
 @dataclass(frozen=True)
@@ -309,3 +320,131 @@ def staging_bar() -> Progress:
         shown.update(done - shown.n)
 
     return tell
+
+
+MOVE_SECONDS = 0.2
+"""Between two questions how far a move is."""
+
+
+@dataclass(frozen=True)
+class SiteServer:
+    """A server of a federation that has several."""
+
+    name: str
+    url: str
+    """The federation there."""
+    storage: str
+    """Name of its disk. Servers with the same one see the same files, and take over from each other."""
+    state: str
+    """``active``; ``draining``: it gets no new databases; ``left``: it was stopped."""
+    alive: bool
+    """Whether it has renewed its lease in time."""
+    free_bytes: int
+    """Bytes free on its disk, as of its last renewal."""
+    load: int
+    """Requests for files that it worked on then."""
+    databases: int
+    """Number of databases whose home it is."""
+
+
+@dataclass(frozen=True)
+class MovedCatalogue:
+    """A catalogue that was moved."""
+
+    rows: int
+    """Rows that were copied; 0 if it was there already."""
+    csn: int
+    """The newest commit."""
+    origin: str
+    """Where it was."""
+    place: str
+    """The file ``catalogue.sqlite``, or the server and its database, where it is now."""
+
+
+class Servers:
+    """Operations on the servers of a federation, and on the place of its catalogue."""
+
+    _handle: FederationHandle
+
+    def servers(self) -> list[SiteServer]:
+        """Return the servers, by name; none if the federation has one server, or no server at all."""
+        return [SiteServer(**row) for row in _femtobarn.site_servers(self._handle.upkeep())]
+
+    def home(self, database: str) -> str | None:
+        """Return the name of the server that has a database's file; None if there are not several.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such database.
+        """
+        return _femtobarn.home_of(self._handle.upkeep(), database)
+
+    def move_database(
+        self, database: str, server: str, *, progress: Callable[[int], None] | None = None
+    ) -> None:
+        """Move a database's file to another server. It can be read all the time; writers wait at the end.
+
+        Parameters
+        ----------
+        database
+            Name of the database.
+        server
+            Name of the server that gets it. One that shares the disk with the old one copies nothing.
+        progress
+            Called again and again with the bytes that were copied so far.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such database or server.
+        BusyError
+            If transactions hold the database for too long.
+        UnsupportedError
+            If the federation was not opened at a server, or the file was attached.
+        """
+        while (copied := _femtobarn.move_database(self._handle.upkeep(), database, server)) is not None:
+            if progress is not None:
+                progress(copied)
+            sleep(MOVE_SECONDS)
+
+    def drain(self, server: str, *, undo: bool = False) -> None:
+        """Let a server get no new databases, or again. Those that it has stay until they are moved.
+
+        Raises
+        ------
+        NotFoundError
+            If there is no such server.
+        """
+        _femtobarn.drain_server(self._handle.upkeep(), server, undo)
+
+    def move_catalogue(self, to: str, *, progress: Progress | None = None) -> MovedCatalogue:
+        """Move the catalogue between SQLite and PostgreSQL, while the federation is read and written.
+
+        The rows are copied and compared. Commits wait for a moment at the end; then all processes that have
+        the federation open, servers too, go on with the catalogue at its new place. If this process dies
+        before, the catalogue stays where it is, and the call can be repeated. The old one takes no changes
+        any more: the file ``catalogue.sqlite`` stays in the folder, and the schema in PostgreSQL until it is
+        dropped.
+
+        Parameters
+        ----------
+        to
+            URL of a database of PostgreSQL, as for `create`; or ``"sqlite"``, for a file in the federation's
+            folder.
+        progress
+            Called with the step, the table, the rows done and the rows in all.
+
+        Raises
+        ------
+        UnavailableError
+            If another process moves the catalogue, or PostgreSQL does not answer.
+        DeniedError
+            If this is a copy that follows a leader, or PostgreSQL refuses.
+        ExistsError
+            If a catalogue is there that takes changes.
+        UnsupportedError
+            If the catalogue has rows that cannot be kept there, or the federation was opened at a server.
+        """
+        url = None if to == "sqlite" else to
+        return MovedCatalogue(**self._handle.upkeep().move_catalogue(url, progress))

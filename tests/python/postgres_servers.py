@@ -1,4 +1,5 @@
-"""A PostgreSQL of the tests' own, in a temporary folder, and a pooler before it, reached by sockets alone."""
+"""A PostgreSQL of the tests' own, in a temporary folder, and a pooler before it, reached by sockets alone, or
+from the other machines of a network."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from networks import Machine
 from waiting import wait_for
 
 __all__ = ["Postgres"]
@@ -38,15 +40,19 @@ def as_server() -> dict[str, Any]:
 
 
 class Postgres:
-    """A server, which ends with the context."""
+    """A server, which ends with the context; on a machine of a network, if one is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine | None = None) -> None:
+        self.machine = machine
         self.folder = Path(tempfile.mkdtemp(prefix="pg-"))
         self.folder.chmod(0o777)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         data = str(self.folder / "data")
         make = [program("initdb"), "-D", data, "--username=postgres", "--auth=trust", "--no-sync"]
         self._run([*make, "--encoding=UTF8", "--locale=C.UTF-8"])
+        if machine is not None:
+            with (self.folder / "data/pg_hba.conf").open("a") as rules:
+                rules.write(f"host all all {machine.address}/24 trust\n")
         self.start()
 
     def __enter__(self) -> Postgres:
@@ -59,7 +65,8 @@ class Postgres:
 
     def start(self) -> None:
         server = [program("postgres"), "-D", str(self.folder / "data"), "-k", str(self.folder)]
-        self._serve(PORT, [*server, "-c", "listen_addresses=", "-c", "max_connections=100"])
+        address = "" if self.machine is None else self.machine.address
+        self._serve(PORT, [*server, "-c", f"listen_addresses={address}", "-c", "max_connections=100"])
 
     def start_pooler(self) -> None:
         """Start pgbouncer, which gives every transaction one of three connections."""
@@ -79,6 +86,8 @@ class Postgres:
         process.wait()
 
     def url(self, port: int = PORT) -> str:
+        if self.machine is not None:
+            return f"postgresql://postgres@{self.machine.address}:{port}/postgres"
         return f"postgresql://postgres@/postgres?host={self.folder}&port={port}"
 
     def _serve(self, port: int, command: list[str]) -> None:
@@ -87,7 +96,12 @@ class Postgres:
             "stderr": subprocess.DEVNULL,
             "cwd": self.folder,
         }
-        self.processes[port] = subprocess.Popen(command, **quiet, **as_server())
+        if self.machine is None:
+            self.processes[port] = subprocess.Popen(command, **quiet, **as_server())
+        else:
+            # The network is entered as the superuser.
+            user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+            self.processes[port] = subprocess.Popen([*self.machine.here, *user, *command], **quiet)
         wait_for(lambda: self._is_ready(port))
 
     def _is_ready(self, port: int) -> bool:

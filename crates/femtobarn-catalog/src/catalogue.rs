@@ -16,6 +16,7 @@ use crate::locks::{LockTable, PinGuard};
 use crate::rows::{
     BlobRange, ClassRow, CommitRow, ContainerRow, DatabaseRow, Retention, TagRow, VersionRow,
 };
+use crate::servers::{Home, ServerRow};
 
 /// Declares the trait [`Catalogue`], and implements it for [`LocalCatalogue`], so that each signature stands once:
 /// a method of the part `local` calls the method of [`LocalCatalogue`] that has its name.
@@ -297,6 +298,25 @@ catalogue! {
         /// As [`Catalogue`].
         fn tags(&self) -> Result<Vec<TagRow>>;
 
+        /// The servers of the federation, ordered by name; none if it has one server, or no server at all.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
+        fn servers(&self) -> Result<Vec<ServerRow>>;
+
+        /// The server in whose folder the file of a database is; `None` if the federation has no servers. For a new
+        /// database, which has no row yet, a server answers with the one that shall have it.
+        ///
+        /// # Errors
+        /// As [`Catalogue`].
+        fn home(&self, database: DatabaseId) -> Result<Option<Home>>;
+
+        /// Sets whether a server gets no databases any more. Those that it has stay until they are moved.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] with similar names, also for a server that has left.
+        fn drain(&self, server: &str, is_draining: bool) -> Result<()>;
+
         /// The snapshots that vacuum keeps besides the tagged and pinned ones; all unless it was set.
         ///
         /// # Errors
@@ -333,6 +353,17 @@ catalogue! {
             None
         }
 
+        /// The URL of the federation at the server that has this client's session now, if it may become another one: the
+        /// federation has several servers. `None` if it has one, or none.
+        fn entry_url(&self) -> Option<String> {
+            None
+        }
+
+        /// The name of the server at which this client has locked a database, if the federation has several.
+        fn server_of(&self, _database: DatabaseId) -> Option<String> {
+            None
+        }
+
         /// Pins the newest snapshot, for a reader of these containers. A server sends their rows with the pin, so that
         /// look-ups of them as of that commit cost nothing; returns the rows of databases that it sent.
         ///
@@ -356,6 +387,19 @@ catalogue! {
         fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
             let what =
                 format!("{payload} bytes of {path}, database {database}, are taken from its file");
+            Err(Error::Unsupported { what })
+        }
+
+        /// Moves a database to another server, the one of this name, while it is read; writers wait for a moment at the end.
+        /// Returns the bytes that were copied so far while it goes on, so call it again and again until it returns `None`.
+        ///
+        /// # Errors
+        /// [`Error::NotFound`] with similar names of servers; [`Error::Busy`] if transactions hold the database for too
+        /// long; [`Error::Unsupported`] without a server, and for an attached file.
+        fn move_database(&self, database: DatabaseId, to: &str) -> Result<Option<u64>> {
+            let what = format!(
+                "database {database} moves to {to} if a server of the federation is asked: open the federation there"
+            );
             Err(Error::Unsupported { what })
         }
 

@@ -158,6 +158,16 @@ pub enum Error {
         /// The server, what was tried, and what to do.
         what: String,
     },
+    /// The home of a database is another server.
+    #[error("{what}")]
+    Elsewhere {
+        /// The database, and its home.
+        what: String,
+        /// The name of that server.
+        server: String,
+        /// The URL of the federation there.
+        url: String,
+    },
     /// The caller has no right to do this.
     #[error("{what}")]
     Denied {
@@ -223,7 +233,9 @@ impl Error {
             Error::Conflict { .. } | Error::Changed { .. } | Error::Deadlock { .. } => {
                 ErrorKind::Conflict
             }
-            Error::Moving | Error::Unavailable { .. } => ErrorKind::Unavailable,
+            Error::Moving | Error::Unavailable { .. } | Error::Elsewhere { .. } => {
+                ErrorKind::Unavailable
+            }
             Error::Denied { .. } => ErrorKind::Denied,
             Error::NotFound { .. } | Error::NoFederation { .. } => ErrorKind::NotFound,
             Error::Exists { .. } => ErrorKind::Exists,

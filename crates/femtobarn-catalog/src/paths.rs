@@ -11,6 +11,8 @@ pub const CATALOGUE_FILE: &str = "catalogue.sqlite";
 pub const CATALOGUE_ADDRESS_FILE: &str = "catalogue.toml";
 /// The folder of the lock files, in the federation's folder.
 pub(crate) const LOCKS_FOLDER: &str = "locks";
+/// The file with the name of the folder's storage, in the folder of the lock files, once a server joined with it.
+pub(crate) const STORAGE_FILE: &str = "storage";
 /// The folder of the database files, in the federation's folder.
 pub const DATABASES_FOLDER: &str = "databases";
 

@@ -35,9 +35,9 @@ pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
 /// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone. The
 /// newest that this crate reads.
 pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
-/// The version of PostgreSQL's tables that this crate writes, and the newest that it reads. It is in the setting
-/// [`TABLES_SETTING`].
-pub(crate) const POSTGRES_TABLES_VERSION: u32 = 1;
+/// The version of PostgreSQL's tables that this crate writes, and the newest that it reads: version 1 lacked
+/// [`SERVER_TABLES`]. It is in the setting [`TABLES_SETTING`].
+pub(crate) const POSTGRES_TABLES_VERSION: u32 = 2;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -82,7 +82,8 @@ pub(crate) fn create_in_postgres(
         return Err(Error::invalid(what).into());
     }
     let tables = table_definitions(&format!("{TABLES}{REPLICA_TABLES}"));
-    connection.execute_batch(&format!("CREATE SCHEMA \"{schema}\"; {tables}{POSTGRES_INDEXES}"))?;
+    let more = format!("{POSTGRES_INDEXES}{SERVER_TABLES}");
+    connection.execute_batch(&format!("CREATE SCHEMA \"{schema}\"; {tables}{more}"))?;
     let more = [
         (TABLES_SETTING, POSTGRES_TABLES_VERSION.to_string()),
         (ARCHIVE_SETTING, Uuid::new_v4().to_string()),
@@ -90,6 +91,25 @@ pub(crate) fn create_in_postgres(
     for (key, value) in first_settings(name, uuid).into_iter().chain(more) {
         connection.prepare_cached(INSERT_SETTING)?.execute(params![key, value])?;
     }
+    Ok(())
+}
+
+/// Whether a catalogue of PostgreSQL has [`SERVER_TABLES`].
+fn has_servers(connection: &SqlConnection) -> SqlResult<bool> {
+    let version = "SELECT 1 FROM federation WHERE key = ?1 AND value = '1'";
+    Ok(!connection.prepare_cached(version)?.exists([TABLES_SETTING])?)
+}
+
+/// Makes [`SERVER_TABLES`] in a catalogue of PostgreSQL that lacks them, in the transaction that is open on `connection`.
+pub(crate) fn add_servers(connection: &SqlConnection) -> SqlResult<()> {
+    // Another process may have been faster.
+    if has_servers(connection)? {
+        return Ok(());
+    }
+    connection.execute_batch(SERVER_TABLES)?;
+    let raise = "UPDATE federation SET value = ?2 WHERE key = ?1";
+    let version = POSTGRES_TABLES_VERSION.to_string();
+    connection.execute(raise, params![TABLES_SETTING, version])?;
     Ok(())
 }
 
@@ -317,6 +337,26 @@ const POSTGRES_INDEXES: &str = "
 ALTER TABLE versions ADD COLUMN base BIGINT;
 ALTER TABLE versions ADD CONSTRAINT versions_by_base UNIQUE (database, container, base);
 CREATE INDEX commits_by_transaction ON commits (transaction_uuid);
+";
+
+/// The tables of the servers of a federation that has several, in PostgreSQL alone.
+const SERVER_TABLES: &str = "
+CREATE TABLE IF NOT EXISTS servers (
+    name       TEXT COLLATE \"C\" NOT NULL PRIMARY KEY,
+    url        TEXT   NOT NULL,
+    storage    TEXT   NOT NULL,
+    epoch      BIGINT NOT NULL,
+    state      TEXT   NOT NULL CHECK (state IN ('active', 'draining', 'left')),
+    lease_until_us BIGINT NOT NULL,
+    free_bytes BIGINT NOT NULL,
+    load       BIGINT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS homes (
+    database BIGINT NOT NULL PRIMARY KEY,
+    server   TEXT COLLATE \"C\" NOT NULL,
+    epoch    BIGINT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS homes_by_server ON homes (server);
 ";
 
 /// The tables of bytes that are durable here before they are in the database files: those of commits that have a

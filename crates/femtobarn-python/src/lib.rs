@@ -31,6 +31,7 @@ mod read;
 mod replication;
 mod rows;
 mod server;
+mod servers;
 mod storage;
 mod tasks;
 mod text;
@@ -72,6 +73,8 @@ mod _femtobarn {
     use super::replication::{FollowerHandle, promote, tell_former_leader};
     #[pymodule_export]
     use super::server::{ServerHandle, default_config, start_log};
+    #[pymodule_export]
+    use super::servers::{drain_server, home_of, move_database, site_servers};
     #[pymodule_export]
     use super::storage::{
         apply_storage_rules, discard_copy, evict, migrate, pin_file, residences, stage, unpin_file,

@@ -32,6 +32,8 @@ struct ConfigOverrides {
     address: Option<String>,
     anonymous: Option<Allowed>,
     read_only: bool,
+    /// The name among several servers, and the URL.
+    site: Option<(String, Option<String>)>,
 }
 
 impl ConfigOverrides {
@@ -51,6 +53,10 @@ impl ConfigOverrides {
         config.port = self.port.unwrap_or(config.port);
         config.read_only |= self.read_only;
         config.auth.anonymous = self.anonymous.unwrap_or(config.auth.anonymous);
+        if let Some((name, url)) = &self.site {
+            config.site.name.clone_from(name);
+            config.site.url = url.clone().unwrap_or(config.site.url);
+        }
         if let Some(address) = &self.address {
             config.address.clone_from(address);
         }
@@ -62,7 +68,7 @@ impl ConfigOverrides {
 impl ServerHandle {
     /// Start a server from the text of a configuration file and overrides.
     #[staticmethod]
-    #[pyo3(signature = (config, folders, cache, redirect_to, redirect_caches, port, address, anonymous, read_only))]
+    #[pyo3(signature = (config, folders, cache, redirect_to, redirect_caches, port, address, anonymous, read_only, site))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the command")]
     fn start(
         py: Python<'_>,
@@ -75,6 +81,7 @@ impl ServerHandle {
         address: Option<Text>,
         anonymous: Option<Text>,
         read_only: bool,
+        site: Option<(Text, Option<Text>)>,
     ) -> PyResult<Self> {
         let invalid = |what: String| exception("invalid", what);
         let anonymous = anonymous.as_deref().map(str::parse).transpose().map_err(invalid)?;
@@ -96,6 +103,7 @@ impl ServerHandle {
             address: address.map(String::from),
             anonymous,
             read_only,
+            site: site.map(|(name, url)| (name.into(), url.map(String::from))),
         };
         let config = overrides.config(&config).map_err(invalid)?;
         let server =

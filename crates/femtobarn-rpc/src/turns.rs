@@ -115,6 +115,9 @@ mod tests {
         assert_eq!(half.next_turn::<ClientTurn>().unwrap(), None);
         assert!(half.received.capacity() < 1024, "memory is for what has arrived");
         let text = "x".repeat(MESSAGE_BYTES_MAX);
-        assert!(turn_bytes(&crate::v1::ListLocksRequest { federation: text }).is_err());
+        assert!(
+            turn_bytes(&crate::v1::ListLocksRequest { federation: text, ..Default::default() })
+                .is_err()
+        );
     }
 }

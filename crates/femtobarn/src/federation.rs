@@ -26,6 +26,7 @@ use crate::storage::remote::caches::RemoteCaches;
 use crate::storage::remote::connect::connect_options;
 use crate::storage::remote::folder::{RemoteFolder, ServerPatience};
 use crate::storage::remote::servers::{self, CopiedCatalogue};
+use crate::storage::remote::site::SiteFolder;
 use crate::storage::remote::tier::TierStatistics;
 
 /// Extent writers retained between transactions, at most; each has an open file and a buffer.
@@ -142,9 +143,13 @@ impl Federation {
         url: &str,
         options: OpenOptions,
     ) -> Result<Self> {
+        if catalog.entry_url().is_some() {
+            let folder = Arc::new(SiteFolder::connect(catalog.clone(), url, &options)?);
+            return Self::with_servers(catalog, ServerFolder::Site(folder), &options);
+        }
         let patience = ServerPatience::with_the_only_one(options.timeout);
         let mut folder = RemoteFolder::connect(url, catalog.session(), options.streams, patience)?;
-        if options.disk_cache.is_none() && options.memcached.is_empty() {
+        if !options.has_caches() {
             folder = folder.with_passed_files();
         }
         Self::with_servers(catalog, ServerFolder::One(folder), &options)

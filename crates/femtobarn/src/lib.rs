@@ -45,7 +45,7 @@ pub use femtobarn_archive::Applied;
 pub use femtobarn_catalog::{
     CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, FilePin,
     HeldLock, Holder, LockTarget, MovedCatalogue, Oid, ReplicaRow, ReplicaState, Residence,
-    ResidenceState, Retention, TagRow, VersionRow, Waiter,
+    ResidenceState, Retention, ServerRow, ServerStanding, TagRow, VersionRow, Waiter,
 };
 pub use femtobarn_format::series::{
     Overlap, REPLACED_FIELD, SeriesClock, SeriesOptions, VALIDITY_FIELDS,

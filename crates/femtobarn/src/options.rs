@@ -48,6 +48,13 @@ impl Default for OpenOptions {
     }
 }
 
+impl OpenOptions {
+    /// Whether what is read from a server is kept in caches before it.
+    pub(crate) fn has_caches(&self) -> bool {
+        self.disk_cache.is_some() || !self.memcached.is_empty()
+    }
+}
+
 /// How transactions are isolated from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {

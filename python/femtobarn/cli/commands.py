@@ -15,6 +15,7 @@ from . import (
     exchange,
     planning,
     replication,
+    servers,
     serving,
     storage,
     testbed,
@@ -309,6 +310,21 @@ ALL = (
     Command("pin", "keep files on the disk", storage.pin_arguments, storage.pin),
     Command("unpin", "end pins of files", storage.unpin_arguments, storage.unpin),
     Command("apply-rules", "copy and evict as storage.toml says", _federation, storage.apply_rules),
+    Command(
+        "servers", "list the servers of a federation that has several", _federation, servers.list_servers
+    ),
+    Command(
+        "drain",
+        "move all databases of a server to others, and give it no more",
+        servers.drain_arguments,
+        servers.drain,
+    ),
+    Command(
+        "move-database",
+        "move a database to another server",
+        servers.move_arguments,
+        servers.move_database,
+    ),
     Command(
         "follow",
         "copy a federation, and keep the copy up to date",

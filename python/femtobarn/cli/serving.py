@@ -55,6 +55,8 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", help="address to listen on (all)")
     parser.add_argument("-w", "--writable", action="store_true", help="let clients without credentials write")
     parser.add_argument("-r", "--read-only", action="store_true", help="refuse all changes")
+    parser.add_argument("--site", metavar="NAME", help="name of this server among several of one federation")
+    parser.add_argument("--url", help="where clients and these reach it: root://host:port")
     parser.add_argument("-c", "--config", metavar="FILE", help="settings in TOML")
     parser.add_argument(
         "--print-config", action="store_true", help="print all settings with comments, and end"
@@ -84,6 +86,8 @@ def serve(options: argparse.Namespace) -> None:
         anonymous="write" if options.writable else None,
         read_only=options.read_only,
         config=options.config,
+        site=options.site,
+        url=options.url,
     )
     facts = {"port": server.port, "exports": server.exports}
     people = [f"serving {', '.join(server.exports)} on port {server.port}; stop with Ctrl-C"]

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::names;
 use crate::rows::{BlobRange, ClassRow, DatabaseState, EnvelopeRange, VersionRow};
+use crate::servers::Fence;
 
 mod apply;
 pub(crate) mod log_slots;
@@ -76,6 +77,8 @@ pub struct Commit {
     pub dropped_containers: Vec<(DatabaseId, ContainerId, Csn)>,
     /// Containers that were only read and must not have changed, in serialisable transactions.
     pub reads: Vec<(DatabaseId, ContainerId, Option<Csn>)>,
+    /// The rights to write to databases that have a home, from those who granted their locks.
+    pub fences: Vec<Fence>,
 }
 
 /// Bytes of a database's file. No write of the same commit or a later one is to the same place, until vacuum frees it.
@@ -171,6 +174,11 @@ pub struct NewVersion {
 }
 
 impl Commit {
+    /// The right to write to a database, if the commit has one.
+    pub(crate) fn fence(&self, database: DatabaseId) -> Option<&Fence> {
+        self.fences.iter().find(|fence| fence.database == database)
+    }
+
     /// Checks everything that needs no look at the catalogue.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use crate::commit::Commit;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LockTable, LockTarget, SnapshotPins, TargetNames};
-use crate::schema::FederationIdentity;
+use crate::schema::{FederationIdentity, add_servers};
 use crate::sql::params;
 
 /// The catalogue of a federation whose folder is on this host, or mounted here.
@@ -26,6 +26,8 @@ pub struct LocalCatalogue {
     identity: FederationIdentity,
     /// Whether it was no leader's catalogue when it was opened.
     is_copy: bool,
+    /// Whether the catalogue has the tables of servers and homes.
+    has_servers: bool,
     pub(super) connections: Arc<ProcessConnections>,
     locks: LockTable,
     pub(super) pins: SnapshotPins,
@@ -84,6 +86,15 @@ impl LocalCatalogue {
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (connections, identity) = ProcessConnections::open(&folder)?;
         connections.current()?.read(check_complete)?;
+        let mut has_servers = identity.tables.is_some_and(|version| version > 1);
+        if identity.tables.is_some() && !has_servers && !connections.is_read_only() {
+            has_servers = match connections.write_as_anyone(add_servers) {
+                Ok(()) => true,
+                // Who may only read need not have them.
+                Err(Error::Denied { .. }) => false,
+                Err(error) => return Err(error),
+            };
+        }
         let pins = SnapshotPins::new(&folder);
         let is_copy = connections.current()?.read(role)? != Role::Leader;
         let connections = Arc::new(connections);
@@ -95,6 +106,7 @@ impl LocalCatalogue {
             folder,
             identity,
             is_copy,
+            has_servers,
             connections,
             locks,
             pins,
@@ -121,6 +133,12 @@ impl LocalCatalogue {
     /// Whether the catalogue is in PostgreSQL.
     pub fn is_in_postgres(&self) -> bool {
         self.connections.is_postgres()
+    }
+
+    /// Whether servers may have joined the federation.
+    pub(super) fn has_servers(&self) -> bool {
+        // It may have moved to SQLite, which has none.
+        self.has_servers && self.is_in_postgres()
     }
 
     /// Whether the catalogue can only be read here, as on a read-only medium and at a follower.

@@ -189,8 +189,7 @@ impl Connections {
         state
     }
 
-    /// Runs a change in a transaction of its own, whoever may change the catalogue, and wherever it is; the change is
-    /// durable when this returns.
+    /// Runs a change in a transaction of its own, whoever makes it and wherever it is; durable when this returns.
     pub(super) fn write_unchecked<T>(
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
@@ -414,8 +413,7 @@ impl Connections {
         ))
     }
 
-    /// Refuses all later commits if this one may be on the disk: its COMMIT or its sync failed in the operating
-    /// system.
+    /// Refuses all later commits if this one may be on the disk: COMMIT or its sync failed in the operating system.
     fn record_failure(&self, failed: ChangeFailure) -> Error {
         let ChangeFailure { failure, is_in_doubt } = failed;
         match failure.at(&self.place.path) {

@@ -69,6 +69,21 @@ impl LocalCatalogue {
         })
     }
 
+    /// Begins a new epoch of the database, in which writers use nothing of the space that they have reserved. The caller
+    /// has locked the database exclusively. Returns the epoch.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such database.
+    pub fn begin_epoch(&self, database: DatabaseId) -> Result<u64> {
+        let raise = "UPDATE databases SET epoch = epoch + 1 WHERE id = ?1 RETURNING epoch";
+        let epoch: Option<i64> = self.connections.write(|sql| {
+            let raised = sql.prepare_cached(raise)?.query_row([database.0], |row| row.get(0));
+            raised.optional()
+        })?;
+        let missing = || names::not_found("database", &database.to_string(), vec![]);
+        epoch.map(unsigned).ok_or_else(missing)
+    }
+
     /// Takes the smallest released range of at least `size_min` bytes for the caller alone; `None` if there is none.
     pub fn take_free_extent(
         &self,

@@ -16,10 +16,10 @@
 //! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one connection, and `reader_pool`, several;
 //! `settings`; `role`, who may write; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups;
 //! `commit_queue`, group commit within a process; `catalogue_place`, which file or server; `postgres_writer` over
-//! `postgres_group`, which publishes many small commits at once;
+//! `postgres_group`, which publishes many small commits at once, and `home_check`, who may write to which database;
 //! `connections`, all connections of a process; `process_connections`; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
-//! `changes`, `browsing` (for people), `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
+//! `changes`, `browsing` (for people), `servers`, `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
 //! `logged_writes` (bytes of files that are durable here first), `backup`, `leading` and `following` (copies at other servers) over `row_copy`; `creation` makes the folder; `moving` over
 //! `moved_tables`, to the other dialect.
 
@@ -38,6 +38,7 @@ mod decode;
 mod file_writes;
 mod following;
 mod free_extents;
+mod home_check;
 mod known_rows;
 mod leading;
 mod log;
@@ -54,6 +55,7 @@ mod replicas;
 mod retention;
 mod role;
 mod row_copy;
+mod servers;
 mod settings;
 mod survey;
 mod target_names;

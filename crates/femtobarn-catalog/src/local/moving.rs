@@ -25,7 +25,7 @@ use super::connections::Connections;
 use super::creation::{create_beside, draft_in, remove_draft, sync_folder, write_address};
 use super::leading::{head, read};
 use super::moved_tables;
-use super::role::{MovePhase, check_leader, phase, set_phase};
+use super::role::{MovePhase, check_leader, new_place, phase, set_phase};
 use super::row_copy::{RowsDigest, check_equal, each_page, insert};
 use crate::copied_tables::{CopiedTable, TABLES};
 use crate::error::{Error, Result};
@@ -85,8 +85,8 @@ impl LocalCatalogue {
         })?;
         let old = self.connections.current()?;
         old.write_unchecked(|sql| match phase(sql)? {
-            // An interrupted move.
-            Some(MovePhase::Leaving) => set_phase(sql, None, ""),
+            // An interrupted move, from here or to here.
+            Some(MovePhase::Leaving | MovePhase::Arrived) => set_phase(sql, None, ""),
             _ => Ok(()),
         })?;
         let from = shown(old.place());
@@ -103,8 +103,8 @@ impl LocalCatalogue {
             moved_tables::check_all_known(sql)
         })?;
         let new = match (address, url) {
-            (Some(address), Some(url)) => NewHome::in_postgres(self, &address, url)?,
-            _ => NewHome::in_sqlite(self)?,
+            (Some(address), Some(url)) => NewHome::in_postgres(self, &address, url, &from)?,
+            _ => NewHome::in_sqlite(self, &from)?,
         };
         let moved = self.copy_and_switch(&old, &new, watch);
         if let Some(draft) = &new.draft {
@@ -171,7 +171,12 @@ impl LocalCatalogue {
 
 impl NewHome {
     /// Makes the tables in PostgreSQL, and the draft of the file that names it. What an earlier move left there is dropped.
-    fn in_postgres(of: &LocalCatalogue, address: &Arc<PostgresAddress>, url: &str) -> Result<Self> {
+    fn in_postgres(
+        of: &LocalCatalogue,
+        address: &Arc<PostgresAddress>,
+        url: &str,
+        from: &str,
+    ) -> Result<Self> {
         let draft = draft_in(of.folder());
         write_address(&draft, url, address)?;
         let place = CataloguePlace { path: draft.clone(), postgres: Some(Arc::clone(address)) };
@@ -179,7 +184,7 @@ impl NewHome {
             connections.write_unchecked(|sql| {
                 let schema = address.schema();
                 if schema::has_schema(sql, schema)? {
-                    check_unused(sql, of.uuid())?;
+                    check_unused(sql, of.uuid(), from)?;
                     sql.execute_batch(&format!("DROP SCHEMA \"{schema}\" CASCADE"))?;
                 }
                 schema::create_in_postgres(sql, schema, of.name(), of.uuid())?;
@@ -193,7 +198,7 @@ impl NewHome {
     }
 
     /// Makes a catalogue in a file, or empties the one that the catalogue was in before: processes may have it open.
-    fn in_sqlite(of: &LocalCatalogue) -> Result<Self> {
+    fn in_sqlite(of: &LocalCatalogue, from: &str) -> Result<Self> {
         let path = of.folder().join(CATALOGUE_FILE);
         let is_there = path.exists();
         if !is_there {
@@ -202,7 +207,7 @@ impl NewHome {
         let connections = Connections::new(CataloguePlace { path, postgres: None })?;
         connections.write_unchecked(|sql| {
             if is_there {
-                check_unused(sql, of.uuid())?;
+                check_unused(sql, of.uuid(), from)?;
             }
             set_phase(sql, Some(MovePhase::Arriving), "")?;
             moved_tables::clear(sql)
@@ -211,11 +216,16 @@ impl NewHome {
     }
 }
 
-/// Checks that a catalogue, which is not this federation's, was so before, or was to be: one that is about to be left has
-/// been left, and whoever moved it has died before it could say so.
-fn check_unused(sql: &SqlConnection, federation: Uuid) -> SqlResult<()> {
-    let identity = schema::identity(sql)?;
-    if phase(sql)?.is_some() && identity.is_some_and(|identity| identity.uuid == federation) {
+/// Checks that nobody uses a catalogue of this federation, which is to move there from `from`: it was left, or rows were
+/// still being copied into it. One that was about to be left for `from` has been left, and whoever moved it has died before it
+/// could say so.
+fn check_unused(sql: &SqlConnection, federation: Uuid, from: &str) -> SqlResult<()> {
+    let is_unused = match phase(sql)? {
+        Some(MovePhase::Arriving | MovePhase::Left) => true,
+        Some(MovePhase::Leaving) => new_place(sql)?.is_some_and(|to| to == from),
+        Some(MovePhase::Arrived) | None => false,
+    };
+    if is_unused && schema::identity(sql)?.is_some_and(|identity| identity.uuid == federation) {
         return Ok(());
     }
     Err(Error::Exists {

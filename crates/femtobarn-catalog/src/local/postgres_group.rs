@@ -2,30 +2,35 @@
 //! and one that inserts all rows and commits.
 //!
 //! 1. Only commits that give containers new versions, and nothing else, are published so, and only if all of them may be:
-//!    their containers are at the versions that the transactions started from, and no two are of one container. Else
+//!    their containers are at the versions that the transactions started from, no two are of one container, and the homes
+//!    of their databases admit them. Else
 //!    nothing is changed, and the caller applies them one by one, which says why one of them is refused.
 //! 2. The transaction has the lock of the catalogue, so what was read is still true when it commits.
 
 use std::collections::HashSet;
 
+use super::home_check;
 use crate::clock;
 use crate::commit::{Commit, NewVersion};
 use crate::host;
 use crate::ids::Csn;
 use crate::numbers::{signed, unsigned};
+use crate::servers::Fence;
 use crate::sql::{Parameters, Row, RowResult, SqlConnection, SqlResult};
 
-/// For each container its newest version, 0 for none, or null if it takes no versions; with the newest commit, its time, and
-/// whether the users of the catalogue may change it.
+/// For each container its newest version, 0 for none, or null if it takes no versions; with the newest commit, its time,
+/// whether the users of the catalogue may change it, and the home of its database.
 const STATE: &str = "SELECT CASE WHEN c.id IS NOT NULL AND c.dropped IS NULL AND d.dropped IS NULL AND d.sealed IS NULL \
     AND d.state = 'open' THEN coalesce((SELECT v.csn FROM versions v WHERE v.database = k.database \
     AND v.container = k.container ORDER BY v.csn DESC LIMIT 1), 0) END, \
     (SELECT coalesce(max(csn), 0) FROM commits), \
     (SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1), \
-    NOT EXISTS (SELECT 1 FROM federation WHERE key IN ('follows', 'successor')) \
+    NOT EXISTS (SELECT 1 FROM federation WHERE key IN ('follows', 'successor')), \
+    h.server, h.epoch, s.epoch \
     FROM unnest(?1, ?2) WITH ORDINALITY AS k (database, container, number) \
     LEFT JOIN containers c ON c.database = k.database AND c.id = k.container \
-    LEFT JOIN databases d ON d.id = k.database ORDER BY k.number";
+    LEFT JOIN databases d ON d.id = k.database \
+    LEFT JOIN homes h ON h.database = k.database LEFT JOIN servers s ON s.name = h.server ORDER BY k.number";
 const INSERT_COMMITS: &str = "INSERT INTO commits \
     (csn, transaction_uuid, time_us, message, user_name, host, pid) \
     SELECT * FROM unnest(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -41,6 +46,9 @@ struct State {
     newest: i64,
     newest_us: Option<i64>,
     leads: bool,
+    /// The server of the database's home, if it has one, and the epochs of home and server.
+    home: Option<String>,
+    epochs: [Option<u64>; 2],
 }
 
 /// Queues the rows of a group of commits in the transaction that is open on `sql`, and returns the CSN of each; none if
@@ -59,8 +67,16 @@ pub(super) fn apply_together(sql: &SqlConnection, group: &[Commit]) -> SqlResult
     let may_follow = |(state, version): (&State, &&NewVersion)| {
         state.leads && state.head == Some(signed(version.base.unwrap_or_default().0))
     };
+    let fences =
+        group.iter().flat_map(|commit| commit.versions.iter().map(|it| commit.fence(it.database)));
+    let is_admitted = |(state, fence): (&State, Option<&Fence>)| {
+        home_check::admits((state.home.as_deref(), state.epochs), fence)
+    };
     let Some(first) = states.first() else { return Ok(None) };
-    if states.len() != versions.len() || !states.iter().zip(&versions).all(may_follow) {
+    if states.len() != versions.len()
+        || !states.iter().zip(&versions).all(may_follow)
+        || !states.iter().zip(fences).all(is_admitted)
+    {
         return Ok(None);
     }
     let csns: Vec<Csn> =
@@ -92,7 +108,15 @@ fn has_versions_alone(commit: &Commit) -> bool {
 }
 
 fn state(row: &Row<'_>) -> RowResult<State> {
-    Ok(State { head: row.get(0)?, newest: row.get(1)?, newest_us: row.get(2)?, leads: row.get(3)? })
+    let epoch = |column| row.get::<Option<i64>>(column).map(|it| it.map(unsigned));
+    Ok(State {
+        head: row.get(0)?,
+        newest: row.get(1)?,
+        newest_us: row.get(2)?,
+        leads: row.get(3)?,
+        home: row.get(4)?,
+        epochs: [epoch(5)?, epoch(6)?],
+    })
 }
 
 fn commit_rows(group: &[Commit], csns: &[Csn], time_us: i64) -> Parameters {

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use super::commit_writer::{ChangeFailure, Changed};
 use super::connection::CatalogueConnection;
+use super::home_check;
 use super::postgres_group::apply_together;
 use super::role;
 use crate::clock;
@@ -50,6 +51,31 @@ impl PostgresWriter {
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> std::result::Result<Changed<T>, ChangeFailure> {
+        let (value, mut has_waited) = self.run_once(change)?;
+        // An administrator may have ended its wait for the standby. Then a later commit waits for both.
+        for attempt in 1.. {
+            if has_waited {
+                break;
+            }
+            let again = self.run_once(wait_for_standby);
+            let ((), waited) =
+                again.map_err(|failed| ChangeFailure { is_in_doubt: true, ..failed })?;
+            if !waited && attempt == ATTEMPTS {
+                let what = "PostgreSQL warns at each commit, so whether its standby has this one is not known; see \
+                            its log";
+                let failure = Error::Unavailable { what: what.to_owned() }.into();
+                return Err(ChangeFailure { failure, is_in_doubt: true });
+            }
+            has_waited = waited;
+        }
+        Ok(Changed { value, recent: None })
+    }
+
+    /// The value of `change`, and whether its commit has waited for the standby, if there is one.
+    fn run_once<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> std::result::Result<(T, bool), ChangeFailure> {
         let sql = &self.connection.sql;
         let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
         let Some(postgres) = sql.postgres() else {
@@ -58,12 +84,7 @@ impl PostgresWriter {
         };
         match begin(sql, postgres).and_then(|()| change(sql)) {
             Ok(value) => match postgres.commit() {
-                Ok(false) => Ok(Changed { value, recent: None }),
-                // An administrator has ended its wait for the standby.
-                Ok(true) => match self.run(wait_for_standby) {
-                    Ok(_) => Ok(Changed { value, recent: None }),
-                    Err(failed) => Err(ChangeFailure { is_in_doubt: true, ..failed }),
-                },
+                Ok(was_warned) => Ok((value, !was_warned)),
                 Err(failed) => {
                     postgres.roll_back();
                     let (failure, is_in_doubt) = (failed.failure.into(), failed.is_in_doubt);
@@ -183,9 +204,16 @@ fn lock_of(schema: &str) -> i64 {
 
 fn apply_all(sql: &SqlConnection, path: &Path, group: &[Commit]) -> SqlResult<Vec<Result<Csn>>> {
     match group {
-        [one] => Ok(vec![Ok(commit::apply(sql, one, false)?)]),
+        [one] => Ok(vec![Ok(apply(sql, path, one)?)]),
         several => several.iter().map(|each| apply_in_savepoint(sql, path, each)).collect(),
     }
+}
+
+fn apply(sql: &SqlConnection, path: &Path, commit: &Commit) -> SqlResult<Csn> {
+    if sql.postgres().is_some() {
+        home_check::check(sql, path, commit)?;
+    }
+    commit::apply(sql, commit, false)
 }
 
 /// Applies one of several commits, all of which the transaction publishes but for those that are refused.
@@ -197,7 +225,7 @@ pub(super) fn apply_in_savepoint(
     sql.prepare_cached("SAVEPOINT one")?.execute_with_next([])?;
     let release = || sql.prepare_cached("RELEASE one")?.execute([]);
     // What is queued has succeeded, or not, before the commit has a result.
-    let applied = commit::apply(sql, commit, false).and_then(|csn| release().map(|_| csn));
+    let applied = apply(sql, path, commit).and_then(|csn| release().map(|_| csn));
     if applied.is_err() {
         let is_lost = matches!(&applied, Err(SqlFailure::Postgres(failure)) if failure.is_lost());
         if sql.is_autocommit() || is_lost {

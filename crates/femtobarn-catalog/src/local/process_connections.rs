@@ -123,13 +123,16 @@ impl ProcessConnections {
     ) -> Result<T> {
         let mut change = Some(change);
         loop {
-            let written = self.current()?.write_unchecked(|sql| {
+            let connections = self.current()?;
+            let written = connections.write_unchecked(|sql| {
                 check(sql)?;
                 let change = change.take();
                 change.ok_or_else(|| Error::internal("a change that was made already"))?(sql)
             });
             match written {
                 Err(Error::Moving) if change.is_some() => self.wait_for_move()?,
+                // It has moved since it was the current one.
+                Err(Error::Closed { .. }) if change.is_some() && connections.has_moved() => {}
                 other => return other,
             }
         }
@@ -156,16 +159,21 @@ impl ProcessConnections {
 
     fn publish(&self, group: &[Commit]) -> Vec<Result<Csn>> {
         loop {
-            let published = match self.current() {
-                Ok(connections) => connections.publish(group),
-                Err(error) => vec![Err(error); group.len()],
+            let connections = match self.current() {
+                Ok(connections) => connections,
+                Err(error) => return vec![Err(error); group.len()],
             };
+            let published = connections.publish(group);
             // The whole group is published, or waits.
-            if !matches!(published.first(), Some(Err(Error::Moving))) {
-                return published;
-            }
-            if let Err(error) = self.wait_for_move() {
-                return vec![Err(error); group.len()];
+            match published.first() {
+                Some(Err(Error::Moving)) => {
+                    if let Err(error) = self.wait_for_move() {
+                        return vec![Err(error); group.len()];
+                    }
+                }
+                // It has moved since it was the current one.
+                Some(Err(Error::Closed { .. })) if connections.has_moved() => {}
+                _ => return published,
             }
         }
     }

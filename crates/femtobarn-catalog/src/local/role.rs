@@ -106,7 +106,7 @@ pub(super) fn check_complete(sql: &SqlConnection) -> SqlResult<()> {
                 .to_owned()
         }
         Some(MovePhase::Left) => {
-            let to = text(sql, SUCCESSOR)?.unwrap_or_default();
+            let to = new_place(sql)?.unwrap_or_default();
             format!(
                 "this catalogue was moved to {to} and may lack newer commits; put the file of the federation's \
                  folder back that says where it is now (catalogue.toml, or catalogue.sqlite)"
@@ -125,6 +125,11 @@ pub(super) fn phase(sql: &SqlConnection) -> SqlResult<Option<MovePhase>> {
         Some(_) => Some(MovePhase::Left),
         None => None,
     })
+}
+
+/// Where a catalogue moves to, or was moved to.
+pub(super) fn new_place(sql: &SqlConnection) -> SqlResult<Option<String>> {
+    text(sql, SUCCESSOR)
 }
 
 /// Sets how far the catalogue has moved, and `to` where. A release that does not know this takes the new place for the URL

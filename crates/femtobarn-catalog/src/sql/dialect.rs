@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 /// Tables of a catalogue, which PostgreSQL finds by the name of their schema alone: nothing is set for a session.
-const TABLES: [&str; 17] = [
+const TABLES: [&str; 19] = [
     "classes",
     "commits",
     "container_names",
@@ -18,10 +18,12 @@ const TABLES: [&str; 17] = [
     "federation",
     "file_pins",
     "free_extents",
+    "homes",
     "kept_snapshots",
     "link_targets",
     "replicas",
     "sequences",
+    "servers",
     "tags",
     "versions",
 ];
@@ -33,7 +35,7 @@ pub(super) fn translate(statement: &str, schema: &str) -> String {
     let mut before = ' ';
     while let Some(character) = rest.chars().next() {
         let length = match character {
-            '\'' => rest[1..].find('\'').map_or(rest.len(), |end| end + 2),
+            '\'' | '"' => rest[1..].find(character).map_or(rest.len(), |end| end + 2),
             _ if is_of_word(character) => rest.find(|it| !is_of_word(it)).unwrap_or(rest.len()),
             _ => character.len_utf8(),
         };

@@ -24,6 +24,7 @@ mod postgres;
 mod postgres_faults;
 mod restoring;
 mod retention;
+mod servers;
 mod sharing;
 mod standby;
 mod storm;

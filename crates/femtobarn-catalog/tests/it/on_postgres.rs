@@ -9,6 +9,7 @@ use crate::federation::CATALOGUE_URL;
 use crate::moves;
 use crate::postgres::{LOCKED, Postgres};
 use crate::postgres_faults;
+use crate::servers;
 use crate::storm::Storm;
 
 /// Modules whose tests say nothing of files of SQLite.
@@ -53,6 +54,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     postgres_faults::a_slow_server_is_waited_for(&server);
     postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);
+    servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
 }
@@ -92,7 +94,7 @@ fn failures_say_what_to_do(server: &Postgres) {
     let error = LocalCatalogue::open(&place("lhc.fed")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("upgrade femtobarn"), "{error}");
-    set(1);
+    set(2);
     server.psql(&format!("ALTER ROLE {LOCKED} SET default_transaction_read_only = on"));
     let reader = LocalCatalogue::open(&place("lhc.fed")).unwrap();
     assert!(reader.is_read_only());

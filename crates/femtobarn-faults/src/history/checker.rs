@@ -84,7 +84,7 @@ pub fn check(
 fn csn(transaction: &ObservedTransaction) -> Option<u64> {
     match transaction.outcome {
         TransactionOutcome::Committed(csn) => Some(csn),
-        TransactionOutcome::Aborted => None,
+        TransactionOutcome::Aborted | TransactionOutcome::Unknown => None,
     }
 }
 

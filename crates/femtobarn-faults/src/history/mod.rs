@@ -4,10 +4,13 @@
 //! with the number at its end, so the final list has the order of all writes of the register, and a list that was
 //! read shows the writes that its reader saw. Every number is appended once in a history.
 //!
-//! [`recorder`] makes a history, and [`check`] judges it.
+//! [`recorder`] makes a history, [`settle`] finds out what became of transactions whose answers were lost, and [`check`]
+//! judges the whole.
 
 mod checker;
 pub mod recorder;
+
+use std::collections::BTreeMap;
 
 pub use checker::{Anomaly, check};
 
@@ -38,6 +41,8 @@ pub enum TransactionOutcome {
     Committed(u64),
     /// Aborted.
     Aborted,
+    /// The answer to its commit was lost.
+    Unknown,
 }
 
 /// An operation on a register.
@@ -49,12 +54,34 @@ pub enum RegisterOperation {
     Append(u64, u64),
 }
 
+/// Settles unknown outcomes by the commits of the federation, by their messages: each transaction is named by
+/// [`ObservedTransaction::message`]. One that was committed ended no earlier than the history.
+pub fn settle(history: &mut [ObservedTransaction], commits: &BTreeMap<String, u64>) {
+    for transaction in history {
+        if transaction.outcome == TransactionOutcome::Unknown {
+            let csn = transaction.message().and_then(|message| commits.get(&message));
+            transaction.outcome =
+                csn.map_or(TransactionOutcome::Aborted, |csn| TransactionOutcome::Committed(*csn));
+            transaction.time.end = u64::MAX;
+        }
+    }
+}
+
 impl ObservedTransaction {
+    /// The message of its commit, which names it: the first number that it appended. None if it appended none.
+    pub fn message(&self) -> Option<String> {
+        self.operations.iter().find_map(|operation| match operation {
+            RegisterOperation::Append(_, number) => Some(number.to_string()),
+            RegisterOperation::Read(..) => None,
+        })
+    }
+
     /// The transaction as a line of text.
     pub fn to_line(&self) -> String {
         let outcome = match self.outcome {
             TransactionOutcome::Committed(csn) => csn.to_string(),
             TransactionOutcome::Aborted => "-".to_owned(),
+            TransactionOutcome::Unknown => "?".to_owned(),
         };
         let operation = |operation: &RegisterOperation| match operation {
             RegisterOperation::Read(register, list) => {
@@ -74,6 +101,7 @@ impl ObservedTransaction {
         let end = words.next()?.parse().ok()?;
         let outcome = match words.next()? {
             "-" => TransactionOutcome::Aborted,
+            "?" => TransactionOutcome::Unknown,
             csn => TransactionOutcome::Committed(csn.parse().ok()?),
         };
         let operation = |word: &str| {

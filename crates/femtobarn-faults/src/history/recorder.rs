@@ -1,6 +1,6 @@
 //! Runs random transactions on the registers of a federation, and records them.
 //!
-//! A register is the list `words` of an object. Registers lie in a few containers of two databases, so that some
+//! A register is the list `words` of an object. Registers lie in a few containers of three databases, so that some
 //! transactions share a container or database and others do not.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::random::SplitMix;
 use crate::script::{class, object, small_pages, split, updated_fields};
 
 /// The containers.
-const PATHS: [&str; 3] = ["left/a", "left/b", "right/c"];
+const PATHS: [&str; 4] = ["left/a", "left/b", "right/c", "far/d"];
 /// Registers in each container.
 const REGISTERS_EACH: u64 = 2;
 /// Reads of a transaction at most.
@@ -26,7 +26,14 @@ const OPERATIONS_MAX: u64 = 4;
 /// # Errors
 /// Those of the engine.
 pub fn prepare(folder: &Path) -> Result<()> {
-    let federation = Federation::create(folder, "registers")?;
+    fill(&Federation::create(folder, "registers")?)
+}
+
+/// Adds empty registers to a federation.
+///
+/// # Errors
+/// Those of the engine.
+pub fn fill(federation: &Federation) -> Result<()> {
     let mut transaction = federation.transaction(TransactionOptions::default())?;
     for path in PATHS {
         let (database, name) = split(path);
@@ -69,33 +76,66 @@ fn words(object: &Value) -> Vec<u64> {
     }
 }
 
-/// Runs random transactions and passes each to `tell`. `writer` is the seed, and must be unique among the threads and
-/// processes of a history.
+/// What happens around the writers of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surroundings {
+    /// Nothing: every failure but a lost race is an error.
+    Calm,
+    /// Servers fail. A transaction whose server did not answer is aborted, or unknown if it may have been committed.
+    Failing,
+}
+
+/// Runs random transactions while `goes_on` says so of their number, and passes each to `tell`. `writer` is the seed, and
+/// must be unique among the threads and processes of a history.
 ///
 /// # Errors
-/// Those of the engine, except [`ErrorKind::Conflict`] and [`ErrorKind::Busy`], which are outcomes.
+/// Those of the engine, except those that are outcomes: [`ErrorKind::Conflict`] and [`ErrorKind::Busy`], and what
+/// [`Surroundings`] says.
 pub fn run(
     federation: &Federation,
     level: IsolationLevel,
-    writer: u64,
-    count: u64,
+    (writer, surroundings): (u64, Surroundings),
+    goes_on: impl Fn(u64) -> bool,
     mut tell: impl FnMut(ObservedTransaction),
 ) -> Result<()> {
     let mut random = SplitMix(writer);
     let mut next = writer << 20;
-    for _ in 0..count {
+    let mut count = 0;
+    while goes_on(count) {
+        count += 1;
         let start = now();
-        let mut operations = vec![];
-        let outcome = match transact(federation, level, &mut random, &mut next, &mut operations) {
+        let mut run = RunningTransaction { operations: vec![], is_committing: false };
+        let outcome = match transact(federation, level, &mut random, &mut next, &mut run) {
             Ok(csn) => TransactionOutcome::Committed(csn),
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Busy) => {
                 TransactionOutcome::Aborted
             }
+            Err(error) if surroundings == Surroundings::Failing && is_failure(error.kind()) => {
+                eprintln!("{error}");
+                if run.is_committing {
+                    TransactionOutcome::Unknown
+                } else {
+                    TransactionOutcome::Aborted
+                }
+            }
             Err(error) => return Err(error),
         };
+        let operations = run.operations;
         tell(ObservedTransaction { time: start..now(), outcome, operations });
     }
     Ok(())
+}
+
+/// Whether an error may come from a server that failed.
+fn is_failure(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::Io)
+}
+
+/// A transaction that runs.
+struct RunningTransaction {
+    operations: Vec<RegisterOperation>,
+    /// Whether its commit has begun.
+    is_committing: bool,
 }
 
 fn transact(
@@ -103,14 +143,15 @@ fn transact(
     level: IsolationLevel,
     random: &mut SplitMix,
     next: &mut u64,
-    operations: &mut Vec<RegisterOperation>,
+    RunningTransaction { operations, is_committing }: &mut RunningTransaction,
 ) -> Result<u64> {
     let isolation = match level {
         IsolationLevel::Snapshot => Isolation::Snapshot,
         IsolationLevel::Serializable => Isolation::Serializable,
     };
     let lock_wait = Duration::from_millis(20);
-    let options = TransactionOptions { lock_wait, isolation, ..TransactionOptions::default() };
+    let message = next.to_string();
+    let options = TransactionOptions { lock_wait, isolation, message };
     let mut transaction = federation.transaction(options)?;
     let count = 1 + random.below(OPERATIONS_MAX);
     for at in 0..count {
@@ -132,6 +173,7 @@ fn transact(
             std::thread::sleep(Duration::from_micros(random.below(2000)));
         }
     }
+    *is_committing = true;
     transaction.commit().map(|csn| csn.0)
 }
 

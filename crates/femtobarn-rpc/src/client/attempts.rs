@@ -28,7 +28,7 @@ impl RemoteSession {
                 _ => Err(other_reply()),
             };
         }
-        let mut stream = self.client.clone().look_up(self.request(question)).await?.into_inner();
+        let mut stream = self.client().look_up(self.request(question)).await?.into_inner();
         let mut answers = Vec::new();
         while let Some(answer) = stream.message().await? {
             if answers.len() >= ANSWERS_MAX {
@@ -45,12 +45,7 @@ impl RemoteSession {
     /// The call's [`Status`].
     pub(super) async fn send_change(&self, change: ChangeRequest) -> Result<ChangeReply, Status> {
         let Some(connection) = self.direct() else {
-            return self
-                .client
-                .clone()
-                .change(self.request(change))
-                .await
-                .map(Response::into_inner);
+            return self.client().change(self.request(change)).await.map(Response::into_inner);
         };
         match self.call_directly(&connection, Of::Change(change), self.call_time())? {
             Replied::Change(reply) => Ok(reply),
@@ -68,12 +63,7 @@ impl RemoteSession {
     ) -> Result<PublishReply, Status> {
         let direct = self.direct().filter(|_| publish.encoded_len() <= DIRECT_BYTES_MAX);
         let Some(connection) = direct else {
-            return self
-                .client
-                .clone()
-                .publish(self.request(publish))
-                .await
-                .map(Response::into_inner);
+            return self.client().publish(self.request(publish)).await.map(Response::into_inner);
         };
         match self.call_directly(&connection, Of::Publish(publish), None)? {
             Replied::Publish(reply) => Ok(reply),
@@ -83,7 +73,7 @@ impl RemoteSession {
 
     /// How long a call that may be made twice waits for its reply; without a limit if there is no other server to ask.
     fn call_time(&self) -> Option<std::time::Duration> {
-        self.has_alternatives.then(|| self.patience())
+        self.has_alternatives().then(|| self.patience())
     }
 }
 
@@ -100,6 +90,7 @@ fn has_short_answer(of: &Asked) -> bool {
             | Asked::LinkTargets(_)
             | Asked::History(_)
             | Asked::Tags(_)
+            | Asked::Servers(_)
             | Asked::RowsSince(_)
             | Asked::RowsOfDatabase(_)
     )

@@ -15,7 +15,7 @@ use crate::v1::failure::Of;
 use crate::v1::question::Of as Asked;
 use crate::v1::{
     Answer, ChangeReply, ChangeRequest, ListLocksReply, ListLocksRequest, PublishRequest, Question,
-    Transaction, change_request,
+    Survey, Transaction, change_request,
 };
 
 /// The pause before a call is sent again.
@@ -47,6 +47,21 @@ impl From<Status> for AttemptFailure {
             }
             None => AttemptFailure::Lost(reason(&status)),
         }
+    }
+}
+
+/// What is known of earlier attempts to publish a transaction, at this server or at another one.
+pub(super) struct SentCommit {
+    /// A commit that was made before the first attempt.
+    pub after: Csn,
+    /// Why the last attempt that may have succeeded has no answer.
+    pub why: Option<String>,
+}
+
+impl SentCommit {
+    /// A transaction that was not sent yet.
+    pub(super) fn new(session: &RemoteSession) -> Self {
+        SentCommit { after: session.head(), why: None }
     }
 }
 
@@ -119,36 +134,37 @@ impl RemoteSession {
         }
     }
 
-    pub(super) async fn list_locks(&self) -> Result<ListLocksReply> {
+    /// Lists locks, or, for another server, what a survey asks for.
+    pub(super) async fn list_locks(&self, survey: Option<Survey>) -> Result<ListLocksReply> {
         let list = || async {
-            let request = self.request(ListLocksRequest { federation: self.federation.clone() });
-            self.client.clone().list_locks(request).await.map(Response::into_inner)
+            let federation = self.federation.clone();
+            let request = self.request(ListLocksRequest { federation, survey });
+            self.client().list_locks(request).await.map(Response::into_inner)
         };
         Ok(self.until_answered(list).await?.0)
     }
 
     /// Publishes a transaction once, however often connections and the server fail meanwhile.
-    pub(super) async fn publish(&self, commit: &Commit) -> Result<Csn> {
-        let after = self.head();
+    pub(super) async fn publish(&self, commit: &Commit, sent: &mut SentCommit) -> Result<Csn> {
         let mut request = PublishRequest {
             federation: self.federation.clone(),
             session: self.id.into_bytes().to_vec(),
-            after: after.0,
+            after: sent.after.0,
             ..commit.try_into()?
         };
         let mut deadline = clock::now() + self.patience();
-        let mut why = None;
         loop {
-            self.wait_open(deadline).await.map_err(|error| self.in_doubt(error, why.as_deref()))?;
+            request.again = sent.why.is_some();
+            let opened = self.wait_open(deadline).await;
+            opened.map_err(|error| self.in_doubt(error, sent))?;
             if let Err(lost) = self.check_locks(commit) {
                 if !request.again {
                     return Err(lost);
                 }
                 // The place of its bytes may be another writer's, whatever locks the session has taken since.
                 if !commit.writes.is_empty() {
-                    let made = self.find_sent(commit, after).await;
-                    let made = made.map_err(|error| self.in_doubt(error, why.as_deref()))?;
-                    return made.ok_or(lost);
+                    let made = self.find_sent(commit, sent.after).await;
+                    return made.map_err(|error| self.in_doubt(error, sent))?.ok_or(lost);
                 }
             }
             match self.send_commit(request.clone()).await.map_err(AttemptFailure::from) {
@@ -161,24 +177,23 @@ impl RemoteSession {
                 Err(AttemptFailure::Refused(error))
                     if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unavailable) =>
                 {
-                    return Err(self.in_doubt(error, why.as_deref()));
+                    return Err(self.in_doubt(error, sent));
                 }
                 Err(AttemptFailure::Refused(error)) => return Err(error),
                 Err(AttemptFailure::Untrusted(reason)) => {
-                    return Err(self.in_doubt(self.unreachable(&reason), why.as_deref()));
+                    return Err(self.in_doubt(self.unreachable(&reason), sent));
                 }
                 Err(AttemptFailure::NoSession) => {}
                 Err(AttemptFailure::Lost(lost)) => {
-                    if why.is_none() {
+                    if sent.why.is_none() {
                         deadline = clock::now() + self.patience();
                     }
-                    request.again = true;
-                    why = Some(lost);
+                    sent.why = Some(lost);
                 }
             }
             if clock::now() >= deadline {
                 let error = self.unavailable("it does not answer");
-                return Err(self.in_doubt(error, why.as_deref()));
+                return Err(self.in_doubt(error, sent));
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -194,7 +209,7 @@ impl RemoteSession {
     }
 
     /// Refuses a transaction that lost a database's lock, because another one may have overwritten its extents.
-    fn check_locks(&self, commit: &Commit) -> Result<()> {
+    pub(super) fn check_locks(&self, commit: &Commit) -> Result<()> {
         let databases = commit.versions.iter().map(|version| version.database);
         match self.ledger().lost_database(databases) {
             None => Ok(()),
@@ -204,15 +219,15 @@ impl RemoteSession {
         }
     }
 
-    /// An error that leaves open whether a transaction was published, if it was sent before and failed for the reason
-    /// `why`. It is no [`ErrorKind::Conflict`], so no caller runs the transaction again.
-    fn in_doubt(&self, error: Error, why: Option<&str>) -> Error {
-        match why {
+    /// An error that leaves open whether a transaction was published, if it was sent before. It is no
+    /// [`ErrorKind::Conflict`], so no caller runs the transaction again.
+    fn in_doubt(&self, error: Error, sent: &SentCommit) -> Error {
+        match &sent.why {
             None => error,
             Some(why) => Error::Io {
                 what: format!(
                     "whether the commit is durable is not known; look for it in the history of {}: {why}",
-                    self.url
+                    self.url()
                 ),
                 source: Arc::new(error),
             },
@@ -229,7 +244,7 @@ impl RemoteSession {
         let mut is_again = false;
         loop {
             let sent = send();
-            let attempt = if self.has_alternatives {
+            let attempt = if self.has_alternatives() {
                 // By gRPC; a call on a direct connection looks at the time itself.
                 let late = |_| Err(Status::unavailable("it does not answer"));
                 tokio::time::timeout(self.patience(), sent).await.unwrap_or_else(late)
@@ -243,7 +258,7 @@ impl RemoteSession {
                 Err(AttemptFailure::NoSession) => "the session is not open".to_owned(),
                 Err(AttemptFailure::Lost(why)) => why,
             };
-            if self.has_alternatives || clock::now() >= deadline {
+            if self.has_alternatives() || clock::now() >= deadline {
                 return Err(self.unavailable(&why));
             }
             is_again = true;

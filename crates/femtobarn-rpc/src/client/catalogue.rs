@@ -4,33 +4,24 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
-    DatabaseRow, Error, ErrorKind, LeaderRows, LocalCatalogue, LockTable, PinGuard, Result,
-    Retention, Successor, TagRow, VersionRow,
+    DatabaseRow, Error, ErrorKind, Home, LocalCatalogue, LockTable, PinGuard, Result, Retention,
+    ServerRow, TagRow, VersionRow,
 };
 use uuid::Uuid;
 
+use super::calls::SentCommit;
 use super::remote::RemoteCatalogue;
-use crate::convert::{needed, rows_of, uuid};
+use crate::convert::{needed, uuid};
 use crate::v1::change_request::Of as Change;
 use crate::v1::question::Of;
 use crate::v1::{self, Answer, At, Empty, Named, Numbered};
 
-/// How busy a server says it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReportedLoad {
-    /// Requests for files that it works on.
-    pub running: u64,
-    /// The time of its recent reads that were not answered from memory; zero if nobody has read of late.
-    pub read_time: Duration,
-}
-
 impl RemoteCatalogue {
     /// Runs a call on the communication thread, and waits for it.
-    fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(super) fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         self.session.check_open()?;
         match &self.runtime {
             Some(runtime) => runtime.block_on(work),
@@ -38,12 +29,20 @@ impl RemoteCatalogue {
         }
     }
 
-    fn ask(&self, of: Of) -> Result<Arc<Vec<Answer>>> {
+    pub(super) fn ask(&self, of: Of) -> Result<Arc<Vec<Answer>>> {
         self.wait(self.session.look_up(of))
     }
 
-    fn change(&self, of: Change) -> Result<(v1::ChangeReply, bool)> {
+    pub(super) fn change(&self, of: Change) -> Result<(v1::ChangeReply, bool)> {
         self.wait(self.session.change(of))
+    }
+
+    /// Makes a change under the lock of a database.
+    fn change_of(&self, database: DatabaseId, of: Change) -> Result<v1::ChangeReply> {
+        match &self.homes {
+            Some(homes) => needed(homes.change(database, &of, false)?, "reply"),
+            None => Ok(self.change(of)?.0),
+        }
     }
 
     /// New consecutive numbers.
@@ -56,59 +55,13 @@ impl RemoteCatalogue {
         Ok(first..end)
     }
 
-    /// The newest commit, and how busy the server is.
+    /// Makes another server the home of a database, of which it has the file, and which this client holds exclusively.
     ///
     /// # Errors
-    /// As [`Catalogue`].
-    pub fn head_and_load(&self) -> Result<(Csn, ReportedLoad)> {
-        let answers = self.ask(Of::Head(Empty {}))?;
-        let head = needed(csn_of(&answers), "commit")?;
-        self.session.observe_head(head);
-        let running = answers.iter().find_map(|answer| answer.running);
-        let read_us = answers.iter().find_map(|answer| answer.read_us);
-        let load = ReportedLoad {
-            running: running.unwrap_or(0),
-            read_time: Duration::from_micros(read_us.unwrap_or(0)),
-        };
-        Ok((head, load))
-    }
-
-    /// What a follower needs that has all commits up to `since`. The answer may come after `wait` without any new row;
-    /// `follower` is where that follower serves its copy, or its name; `is_beginning` says that it has no snapshot yet.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the server has not reached commit `since`; else as [`Catalogue`].
-    pub fn rows_since(
-        &self,
-        since: Csn,
-        mark: Option<u64>,
-        wait: Duration,
-        (follower, is_beginning): (&str, bool),
-    ) -> Result<LeaderRows> {
-        let (since, wait_ms) = (since.0, wait.as_millis() as u64);
-        let of =
-            v1::Following { since, mark, wait_ms, follower: follower.to_owned(), is_beginning };
-        rows_of(&self.ask(Of::RowsSince(of))?)
-    }
-
-    /// All rows of a database's contents up to commit `at`, for a follower.
-    ///
-    /// # Errors
-    /// As [`Catalogue`].
-    pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
-        rows_of(&self.ask(Of::RowsOfDatabase(numbered(database, NONE, at)))?)
-    }
-
-    /// Tells the server that a follower leads the federation from now on; returns its newest commit, after
-    /// which it takes no other.
-    ///
-    /// # Errors
-    /// [`Error::Changed`] if the server is of that generation or a later one, or another follower leads; else as [`Catalogue`].
-    pub fn yield_to(&self, successor: &Successor) -> Result<Csn> {
-        let Successor { generation, promotion, url } = successor.clone();
-        let successor = v1::Successor { generation, url, promotion };
-        let reply = self.change(Change::YieldTo(successor))?.0;
-        needed(reply.csn, "newest commit").map(Csn)
+    /// [`Error::Changed`] if the server that is asked is not the home of the database; else as [`Catalogue`].
+    pub fn hand_over(&self, database: DatabaseId, to: &str) -> Result<()> {
+        let to = v1::Move { database: database.0, server: to.to_owned() };
+        self.change_of(database, Change::HandOver(to)).map(drop)
     }
 
     fn pinned(&self, csn: Option<Csn>) -> Result<(Csn, PinGuard)> {
@@ -143,7 +96,7 @@ fn last<T>(mut rows: Vec<T>) -> Option<T> {
     rows.pop()
 }
 
-fn csn_of(answers: &[Answer]) -> Option<Csn> {
+pub(super) fn csn_of(answers: &[Answer]) -> Option<Csn> {
     answers.iter().find_map(|answer| answer.csn).map(Csn)
 }
 
@@ -151,11 +104,11 @@ fn named(database: DatabaseId, name: &str, at: Csn) -> Named {
     Named { database: database.0, name: name.to_owned(), at: at.0 }
 }
 
-fn numbered(database: DatabaseId, container: ContainerId, at: Csn) -> Numbered {
+pub(super) fn numbered(database: DatabaseId, container: ContainerId, at: Csn) -> Numbered {
     Numbered { database: database.0, container: container.0, at: at.0 }
 }
 
-const NONE: ContainerId = ContainerId(0);
+pub(super) const NONE: ContainerId = ContainerId(0);
 
 impl Catalogue for RemoteCatalogue {
     fn uuid(&self) -> Uuid {
@@ -176,10 +129,19 @@ impl Catalogue for RemoteCatalogue {
 
     fn begin_close(&self) {
         self.session.begin_close();
+        self.homes.iter().for_each(|homes| homes.begin_close());
     }
 
     fn session(&self) -> Option<Uuid> {
-        Some(self.session.id)
+        Some(self.homes.as_ref().map_or(self.session.id, |homes| homes.id))
+    }
+
+    fn entry_url(&self) -> Option<String> {
+        self.homes.as_ref().map(|_| self.session.url())
+    }
+
+    fn server_of(&self, database: DatabaseId) -> Option<String> {
+        self.homes.as_ref()?.server_of(database)
     }
 
     fn is_read_only(&self) -> bool {
@@ -200,7 +162,10 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn locks(&self) -> LockTable {
-        LockTable::on_lease(self.session.clone())
+        match &self.homes {
+            Some(homes) => LockTable::on_lease(homes.clone()),
+            None => LockTable::on_lease(self.session.clone()),
+        }
     }
 
     fn head(&self) -> Result<Csn> {
@@ -326,8 +291,7 @@ impl Catalogue for RemoteCatalogue {
 
     fn find_commit(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
         let uuid = transaction.into_bytes().to_vec();
-        let answers = self.ask(Of::FindCommit(v1::Transaction { uuid, after: after.0 }))?;
-        Ok(csn_of(&answers))
+        Ok(csn_of(&self.ask(Of::FindCommit(v1::Transaction { uuid, after: after.0 }))?))
     }
 
     fn snapshot_at_time(&self, time_us: i64) -> Result<Csn> {
@@ -359,10 +323,19 @@ impl Catalogue for RemoteCatalogue {
         if commit.transaction.is_nil() {
             commit.transaction = Uuid::new_v4();
         }
-        self.wait(self.session.publish(&commit))
+        match &self.homes {
+            Some(homes) => homes.publish(commit),
+            None => {
+                let mut sent = SentCommit::new(&self.session);
+                self.wait(self.session.publish(&commit, &mut sent))
+            }
+        }
     }
 
     fn log_room(&self) -> usize {
+        if self.homes.is_some() {
+            return 0;
+        }
         self.session.log_room.load(Ordering::Acquire)
     }
 
@@ -380,26 +353,33 @@ impl Catalogue for RemoteCatalogue {
         let range = Some(v1::BlobRange { offset: 0, size: size_min });
         let wanted = v1::FreeExtent { database: database.0, range };
         // A range whose answer was lost stays unused until the next vacuum.
-        let taken = self.change(Change::TakeFreeExtent(wanted))?.0.range;
+        let taken = self.change_of(database, Change::TakeFreeExtent(wanted))?.range;
         Ok(taken.map(Into::into))
     }
 
     fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
         let new = v1::NewExtent { database: database.0, path: path.to_owned(), payload };
         // An extent whose answer was lost is a key without references.
-        let range = self.change(Change::ExtendFile(new))?.0.range;
-        Ok(needed(range, "range")?.into())
+        Ok(needed(self.change_of(database, Change::ExtendFile(new))?.range, "range")?.into())
     }
 
     fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
         // A range that was taken before the lock was lost may belong to another writer now.
-        if self.session.ledger().lost_database([database].into_iter()).is_some() {
+        let is_lost = match &self.homes {
+            Some(homes) => homes.has_lost(database),
+            None => self.session.ledger().lost_database([database].into_iter()).is_some(),
+        };
+        if is_lost {
             return Ok(());
         }
         let given = v1::FreeExtent { database: database.0, range: Some(range.into()) };
         // Sent once only: a second call could give back a range that another writer has taken since. A lost call leaves
         // the range unused.
-        self.wait(self.session.change_once(Change::GiveFreeExtent(given))).map(drop)
+        let change = Change::GiveFreeExtent(given);
+        match &self.homes {
+            Some(homes) => homes.change(database, &change, true).map(drop),
+            None => self.wait(self.session.change_once(change)).map(drop),
+        }
     }
 
     fn create_tag(&self, name: &str, csn: Csn, message: &str) -> Result<TagRow> {
@@ -432,9 +412,34 @@ impl Catalogue for RemoteCatalogue {
         Ok(rows!(self.ask(Of::Tags(Empty {}))?, tags))
     }
 
+    fn servers(&self) -> Result<Vec<ServerRow>> {
+        Ok(rows!(self.ask(Of::Servers(Empty {}))?, servers))
+    }
+
+    fn home(&self, database: DatabaseId) -> Result<Option<Home>> {
+        let answers = self.ask(Of::Home(numbered(database, ContainerId(0), Csn::MAX)))?;
+        Ok(answers.iter().find_map(|answer| answer.home.clone()).map(Into::into))
+    }
+
+    fn drain(&self, server: &str, is_draining: bool) -> Result<()> {
+        let (server, undo) = (server.to_owned(), !is_draining);
+        self.change(Change::Drain(v1::Drain { server, undo })).map(drop)
+    }
+
+    fn move_database(&self, database: DatabaseId, to: &str) -> Result<Option<u64>> {
+        let to = v1::Move { database: database.0, server: to.to_owned() };
+        let change = Change::MoveDatabase(to);
+        let reply = match (self.change(change.clone()), &self.homes) {
+            (Err(Error::Elsewhere { server, url, .. }), Some(homes)) => {
+                homes.change_at((&server, &url), change)?
+            }
+            (reply, _) => reply?.0,
+        };
+        Ok(reply.moving)
+    }
+
     fn retention(&self) -> Result<Retention> {
-        let answers = self.ask(Of::Retention(Empty {}))?;
-        let retention = answers.iter().find_map(|answer| answer.retention);
+        let retention = self.ask(Of::Retention(Empty {}))?.iter().find_map(|it| it.retention);
         Ok(needed(retention, "retention")?.into())
     }
 

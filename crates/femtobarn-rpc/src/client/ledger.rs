@@ -5,14 +5,14 @@
 //! 2. Operations in `pending` were not answered; they are sent again after the session was opened again.
 //! 3. The server pins a snapshot once for the session, however often it is pinned here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use femtobarn_catalog::{Csn, DatabaseId, Error, LockKind, LockTarget, Result};
+use femtobarn_catalog::{Csn, DatabaseId, Error, Fence, LockKind, LockTarget, Result};
 use tokio::sync::oneshot;
 
 use crate::TURN_OPERATIONS_MAX;
 use crate::v1::operation::Kind;
-use crate::v1::{Answer, Held, Operation, Outcome, Pinned, Welcome};
+use crate::v1::{self, Answer, Held, Operation, Outcome, Pinned, Welcome};
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -29,8 +29,12 @@ pub(super) struct Ledger {
 struct GrantedLock {
     kind: LockKind,
     epoch: u64,
+    /// Of a database, if the federation has several servers.
+    fence: Option<Fence>,
     /// Whether another session may have held it since.
     is_lost: bool,
+    /// Whether a commit that relies on it may still be under way at another server.
+    is_in_doubt: bool,
 }
 
 #[derive(Debug)]
@@ -70,12 +74,14 @@ impl Ledger {
     /// Frees a lock; returns whether the server is to be told.
     pub(super) fn unlock(&mut self, owner: u64, target: LockTarget) -> bool {
         let held = self.held.remove(&(owner, target));
+        let in_doubt = held.as_ref().is_some_and(|held| held.is_in_doubt);
         let is_held = held.is_some_and(|held| !held.is_lost);
         if is_held {
             self.queue.push(Operation {
                 kind: Kind::Unlock.into(),
                 owner,
                 target: Some(target.into()),
+                in_doubt,
                 ..Operation::default()
             });
         }
@@ -150,6 +156,11 @@ impl Ledger {
                 held.is_lost = true;
             }
         }
+        for fence in welcome.fences.iter().cloned().map(Fence::from) {
+            let is_of = |target: &LockTarget| *target == LockTarget::Database(fence.database);
+            let held = self.held.iter_mut().filter(|((_, target), _)| is_of(target));
+            held.for_each(|(_, held)| held.fence = Some(fence.clone()));
+        }
         for csn in &welcome.lost_pins {
             self.pins.remove(&Csn(*csn));
         }
@@ -167,14 +178,19 @@ impl Ledger {
         let result = match outcome.failure {
             Some(failure) => Err(failure.into()),
             None => self
-                .grant(&operation, outcome.epoch, Csn(outcome.csn))
+                .grant(&operation, (outcome.epoch, outcome.fence), Csn(outcome.csn))
                 .map(|csn| GrantedOperation { csn, answers: outcome.answers }),
         };
         // The caller may be gone; its lock is freed with the session.
         drop(answer.send(result));
     }
 
-    fn grant(&mut self, operation: &Operation, epoch: u64, csn: Csn) -> Result<Csn> {
+    fn grant(
+        &mut self,
+        operation: &Operation,
+        (epoch, fence): (u64, Option<v1::Fence>),
+        csn: Csn,
+    ) -> Result<Csn> {
         let kind = match operation.kind() {
             Kind::LockShared => LockKind::Shared,
             Kind::LockExclusive => LockKind::Exclusive,
@@ -188,7 +204,9 @@ impl Ledger {
             }
         };
         let target = LockTarget::try_from(operation.target.unwrap_or_default())?;
-        self.held.insert((operation.owner, target), GrantedLock { kind, epoch, is_lost: false });
+        let fence = fence.map(Into::into);
+        let granted = GrantedLock { kind, epoch, fence, is_lost: false, is_in_doubt: false };
+        self.held.insert((operation.owner, target), granted);
         Ok(csn)
     }
 
@@ -198,6 +216,31 @@ impl Ledger {
         for (_, pending) in std::mem::take(&mut self.pending) {
             drop(pending.answer.send(Err(error.clone())));
         }
+    }
+
+    /// Notes that a commit to some databases may still be under way at another server.
+    pub(super) fn doubt(&mut self, databases: &BTreeSet<DatabaseId>) {
+        for ((_, target), held) in &mut self.held {
+            held.is_in_doubt |=
+                matches!(target, LockTarget::Database(database) if databases.contains(database));
+        }
+    }
+
+    /// Whether the session has the lock of a database, and has not lost it.
+    pub(super) fn holds(&self, database: DatabaseId) -> bool {
+        let is_it = |target: &LockTarget| *target == LockTarget::Database(database);
+        self.held.iter().any(|((_, target), held)| is_it(target) && !held.is_lost)
+    }
+
+    /// The fences of those of some databases that the session has locked.
+    pub(super) fn fences(&self, databases: &BTreeSet<DatabaseId>) -> Vec<Fence> {
+        let is_due = |target: &LockTarget| matches!(target, LockTarget::Database(database) if databases.contains(database));
+        let held = self.held.iter().filter(|((_, target), held)| is_due(target) && !held.is_lost);
+        let mut fences: Vec<Fence> = held.filter_map(|(_, held)| held.fence.clone()).collect();
+        // Several transactions may share a database.
+        fences.sort_by_key(|fence| fence.database);
+        fences.dedup_by_key(|fence| fence.database);
+        fences
     }
 
     /// The first of some databases whose lock was lost, and whose owner has not freed it yet.
@@ -255,6 +298,19 @@ mod tests {
         assert_eq!(ledger.lost_database([one, other].into_iter()), Some(other));
         assert!(!ledger.unlock(1, LockTarget::Database(other)), "a lost lock is not freed again");
         assert_eq!(ledger.lost_database([other].into_iter()), None);
+    }
+
+    #[test]
+    fn the_server_is_told_which_locks_are_in_doubt() {
+        let mut ledger = Ledger::default();
+        for database in [1, 2].map(DatabaseId) {
+            lock(&mut ledger, 1, LockTarget::Database(database));
+        }
+        ledger.doubt(&[DatabaseId(1)].into());
+        for (database, in_doubt) in [(1, true), (2, false)] {
+            ledger.unlock(1, LockTarget::Database(DatabaseId(database)));
+            assert_eq!(ledger.next_operations().pop().unwrap().in_doubt, in_doubt);
+        }
     }
 
     #[test]

@@ -178,13 +178,13 @@ impl LeasedLocks for RemoteSession {
 
     fn held(&self) -> Result<Vec<HeldLock>> {
         self.check_open()?;
-        let listed = self.runtime.block_on(self.list_locks())?;
+        let listed = self.runtime.block_on(self.list_locks(None))?;
         listed.held.into_iter().map(TryInto::try_into).collect()
     }
 
     fn waiting(&self) -> Result<Vec<Waiter>> {
         self.check_open()?;
-        let listed = self.runtime.block_on(self.list_locks())?;
+        let listed = self.runtime.block_on(self.list_locks(None))?;
         listed.waiting.into_iter().map(TryInto::try_into).collect()
     }
 }

@@ -7,9 +7,11 @@
 //! | `failure` | why a call was not answered, and whether waiting may help |
 //! | `direct_socket`, `direct`, `reception` | direct connections; which thread reads them |
 //! | `turn_stream` | turns by gRPC, with servers that know no direct connections |
-//! | `session` | the task that keeps the session open |
+//! | `places` | the server that has the session, and those that may have it next |
+//! | `session`, `opening` | the task that keeps the session open; each opening of it |
 //! | `attempts`, `calls` | single calls, sent again where that does no harm |
-//! | `remote`, `catalogue`, `locks` | [`RemoteCatalogue`], its methods, and its locks and pins |
+//! | `homes` | the sessions with the homes of databases, if the federation has several servers |
+//! | `remote`, `catalogue`, `following`, `locks` | [`RemoteCatalogue`], its methods, those for followers, and its locks and pins |
 //!
 //! Invariants:
 //! 1. A call that was not answered is sent again until it is answered or the client's patience is over. A
@@ -28,15 +30,19 @@ mod direct;
 mod direct_socket;
 mod endpoint;
 mod failure;
+mod following;
+mod homes;
 mod ledger;
 mod locks;
+mod opening;
 mod options;
+mod places;
 mod reception;
 mod remote;
 mod session;
 mod turn_stream;
 
 pub use address::Address;
-pub use catalogue::ReportedLoad;
+pub use following::ReportedLoad;
 pub use options::ConnectOptions;
 pub use remote::RemoteCatalogue;

@@ -8,6 +8,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use super::address::Address;
+use super::homes::HomeSessions;
 use super::options::ConnectOptions;
 use super::session::RemoteSession;
 use crate::convert;
@@ -16,6 +17,8 @@ use crate::convert;
 #[derive(Debug)]
 pub struct RemoteCatalogue {
     pub(super) session: Arc<RemoteSession>,
+    /// None if the federation has one server.
+    pub(super) homes: Option<Arc<HomeSessions>>,
     /// None once it is shut down.
     pub(super) runtime: Option<Runtime>,
     pub(super) uuid: Uuid,
@@ -42,15 +45,11 @@ impl RemoteCatalogue {
                 what: "cannot start a thread for the catalogue".to_owned(),
                 source: Arc::new(error),
             })?;
-        let session = {
-            let _inside = runtime.enter();
-            Arc::new(RemoteSession::new(&address, options)?)
-        };
-        let (opened, welcome) = std::sync::mpsc::channel();
-        runtime.spawn(Arc::clone(&session).run(opened));
-        let stopped = |_| Error::Internal { what: "the session's task stopped".to_owned() };
-        let welcome = welcome.recv().map_err(stopped)??;
+        let (session, welcome) =
+            RemoteSession::begin(runtime.handle(), &address, Uuid::new_v4(), options)?;
+        let homes = || Arc::new(HomeSessions::new(Arc::clone(&session), options));
         Ok(RemoteCatalogue {
+            homes: welcome.site.is_some().then(homes),
             session,
             runtime: Some(runtime),
             uuid: convert::uuid(&welcome.uuid)?,
@@ -64,6 +63,11 @@ impl RemoteCatalogue {
     /// server that was restarted may have another history.
     pub fn openings(&self) -> u64 {
         self.session.openings()
+    }
+
+    /// Whether the session is with the server of a URL.
+    pub fn is_at(&self, url: &str) -> bool {
+        Address::parse(url).is_ok_and(|address| address == self.session.places.current().address)
     }
 
     /// The URL of the federation in its normal form.
@@ -80,6 +84,7 @@ impl Drop for RemoteCatalogue {
             std::mem::forget(runtime);
             return;
         }
+        self.homes.iter().for_each(|homes| homes.close());
         self.session.close();
         runtime.shutdown_background();
     }

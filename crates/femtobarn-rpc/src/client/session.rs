@@ -1,12 +1,11 @@
 //! The client's session, and the task that keeps it open: it sends turns, receives their outcomes, and opens the
 //! session again after the connection or the server failed.
 
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::{Csn, Error, Holder, Result, clock};
+use femtobarn_catalog::{Csn, Error, Result, clock};
 use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 use tokio::runtime::Handle;
@@ -19,16 +18,16 @@ use uuid::Uuid;
 
 use super::address::Address;
 use super::direct::DirectConnection;
-use super::endpoint::{CONNECT_MAX, PING_AFTER, endpoint};
+use super::endpoint::PING_AFTER;
 use super::failure::{CallFailure, classify, reason};
 use super::ledger::Ledger;
 use super::options::ConnectOptions;
+use super::places::SessionPlaces;
 use super::reception::Reception;
 use super::turn_stream::SessionTurns;
-use crate::MESSAGE_BYTES_MAX;
 use crate::convert::refusal;
 use crate::v1::catalogue_client::CatalogueClient;
-use crate::v1::{Answer, Hello, Welcome};
+use crate::v1::{Answer, Welcome};
 
 /// Largest number of cached answers.
 const ANSWERS_MAX: usize = 16_384;
@@ -42,19 +41,17 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 pub(super) struct RemoteSession {
     /// The runtime of the task.
     pub runtime: Handle,
-    pub client: CatalogueClient<Channel>,
+    pub places: SessionPlaces,
     pub federation: String,
-    pub url: String,
     pub id: Uuid,
     process: u32,
-    patience: Duration,
-    pub has_alternatives: bool,
+    pub(super) options: ConnectOptions,
     /// Whether callers are only tidying up before [`close`](Self::close), so that waits end after [`CLOSE_MAX`].
     are_waits_limited: AtomicBool,
     /// How often the session was opened.
-    openings: AtomicU64,
+    pub(super) openings: AtomicU64,
     /// The newest commit that the server has reported since the session was opened.
-    head: AtomicU64,
+    pub(super) head: AtomicU64,
     /// Bytes of writes that the server takes with a transaction.
     pub log_room: AtomicUsize,
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
@@ -63,16 +60,12 @@ pub(super) struct RemoteSession {
     pub queued: Notify,
     pub reception: Mutex<Reception>,
     /// Whether the session is open.
-    link: watch::Sender<LinkState>,
-    address: Address,
-    given_token: Option<String>,
-    find_token: fn() -> Option<String>,
-    certificate: Option<Vec<u8>>,
-    token: Mutex<Option<MetadataValue<Ascii>>>,
+    pub(super) link: watch::Sender<LinkState>,
+    pub(super) token: Mutex<Option<MetadataValue<Ascii>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LinkState {
+pub(super) enum LinkState {
     /// The task is opening the session.
     Broken,
     Open,
@@ -83,19 +76,14 @@ enum LinkState {
 
 impl RemoteSession {
     /// A session that connects when it is first used. Must be called inside a runtime.
-    pub(super) fn new(address: &Address, options: &ConnectOptions) -> Result<Self> {
-        let channel = endpoint(address, options)?.connect_lazy();
+    fn new(address: &Address, id: Uuid, options: &ConnectOptions) -> Result<Self> {
         Ok(RemoteSession {
             runtime: Handle::current(),
-            client: CatalogueClient::new(channel)
-                .max_decoding_message_size(MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_BYTES_MAX),
+            places: SessionPlaces::new(address, options)?,
             federation: address.federation.clone(),
-            url: address.to_string(),
-            id: Uuid::new_v4(),
+            id,
             process: std::process::id(),
-            patience: options.patience,
-            has_alternatives: options.has_alternatives,
+            options: options.clone(),
             are_waits_limited: AtomicBool::new(false),
             openings: AtomicU64::new(0),
             head: AtomicU64::new(0),
@@ -105,12 +93,42 @@ impl RemoteSession {
             queued: Notify::new(),
             reception: Mutex::default(),
             link: watch::Sender::new(LinkState::Broken),
-            address: address.clone(),
-            given_token: options.token.clone(),
-            find_token: options.find_token,
-            certificate: options.certificate.clone(),
             token: Mutex::default(),
         })
+    }
+
+    /// Opens a session, and keeps it open by a task of the runtime.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if no server answers there, or its certificate is not trusted; the error with which it refuses
+    /// the session.
+    pub(super) fn begin(
+        runtime: &Handle,
+        address: &Address,
+        id: Uuid,
+        options: &ConnectOptions,
+    ) -> Result<(Arc<Self>, Welcome)> {
+        let session = {
+            let _inside = runtime.enter();
+            Arc::new(RemoteSession::new(address, id, options)?)
+        };
+        let (opened, welcome) = std::sync::mpsc::channel();
+        runtime.spawn(Arc::clone(&session).run(opened));
+        let stopped = |_| Error::Internal { what: "the session's task stopped".to_owned() };
+        Ok((session, welcome.recv().map_err(stopped)??))
+    }
+
+    /// Lets a session without locks go to any of the servers that its own has named.
+    pub(super) fn learn_servers(&self, welcome: &Welcome) {
+        let (Some(site), false) = (&welcome.site, self.has_alternatives()) else { return };
+        let servers = site.servers.iter().filter(|server| server.alive);
+        let servers = servers.filter_map(|server| Address::parse(&server.url).ok());
+        self.places.learn(servers.collect());
+    }
+
+    /// The client for calls by gRPC.
+    pub(super) fn client(&self) -> CatalogueClient<Channel> {
+        self.places.current().client.clone()
     }
 
     /// Checks that the session's task runs in this process, so that waiting for it can end.
@@ -119,7 +137,7 @@ impl RemoteSession {
     /// [`Error::Closed`] after closing, and in a forked child, whose parent has the thread.
     pub(super) fn check_open(&self) -> Result<()> {
         if !self.is_of_this_process() {
-            let what = format!("federation {} was opened before a fork; open it again", self.url);
+            let what = format!("federation {} was opened before a fork; open it again", self.url());
             return Err(Error::Closed { what });
         }
         if self.is_close_requested() { Err(self.closed()) } else { Ok(()) }
@@ -132,10 +150,20 @@ impl RemoteSession {
     /// How long callers wait for a server that does not answer.
     pub(super) fn patience(&self) -> Duration {
         if self.are_waits_limited.load(Ordering::Acquire) {
-            self.patience.min(CLOSE_MAX)
+            self.options.patience.min(CLOSE_MAX)
         } else {
-            self.patience
+            self.options.patience
         }
+    }
+
+    /// See [`ConnectOptions::has_alternatives`].
+    pub(super) fn has_alternatives(&self) -> bool {
+        self.options.has_alternatives
+    }
+
+    /// The URL of the federation at the server that has the session, or is to have it.
+    pub(super) fn url(&self) -> String {
+        self.places.current().address.to_string()
     }
 
     /// Limits every wait from here on to [`CLOSE_MAX`]: callers only tidy up before they close the session.
@@ -190,12 +218,14 @@ impl RemoteSession {
 
     /// The error for a server that is not worth waiting for.
     pub(super) fn unreachable(&self, why: &str) -> Error {
-        Error::Unavailable { what: format!("the server of {} cannot be reached: {why}", self.url) }
+        Error::Unavailable {
+            what: format!("the server of {} cannot be reached: {why}", self.url()),
+        }
     }
 
     /// The error for a server that did not answer in time.
     pub(super) fn unavailable(&self, why: &str) -> Error {
-        let RemoteSession { url, .. } = self;
+        let url = self.url();
         let seconds = self.patience().as_secs_f32();
         Error::Unavailable {
             what: format!("the server of {url} was tried for {seconds} s: {why}; try again later"),
@@ -204,7 +234,7 @@ impl RemoteSession {
 
     /// The error of every call after closing.
     pub(super) fn closed(&self) -> Error {
-        Error::Closed { what: format!("federation {} was closed", self.url) }
+        Error::Closed { what: format!("federation {} was closed", self.url()) }
     }
 
     /// Whether the session is open.
@@ -260,9 +290,12 @@ impl RemoteSession {
                         Err(status) => status,
                     }
                 }
-                Err(status) => status,
+                Err(status) => {
+                    self.places.advance(&self.options);
+                    status
+                }
             };
-            let is_late = self.has_alternatives || broken_since.elapsed() >= self.patience();
+            let is_late = self.has_alternatives() || broken_since.elapsed() >= self.patience();
             if let Some(error) = self.reason_to_stop(&status, is_late, opened.is_some()) {
                 self.ledger().fail(&error);
                 if let Some(opened) = opened.take() {
@@ -298,78 +331,6 @@ impl RemoteSession {
                 CallFailure::NoConnection if first => Some(self.unreachable(&reason(status))),
                 _ => is_late.then(|| self.unavailable(&reason(status))),
             },
-        }
-    }
-
-    /// Opens the session: on a direct connection, or by gRPC if the server takes none.
-    async fn open(self: &Arc<Self>) -> std::result::Result<(SessionTurns, Welcome), Status> {
-        self.renew_token();
-        let (turns, welcome) = match self.connect_directly().await? {
-            Some(connection) => {
-                let (session, greeted, hello) =
-                    (Arc::clone(self), Arc::clone(&connection), self.hello());
-                let welcome = spawn_blocking(move || session.greet(&greeted, hello)).await;
-                (SessionTurns::Direct(connection), welcome.map_err(stopped)??)
-            }
-            None => self.attend(self.hello()).await?,
-        };
-        // The server may have been restored from an older copy.
-        self.answers.clear();
-        self.head.store(welcome.head, Ordering::Release);
-        self.log_room.store(welcome.log_room as usize, Ordering::Release);
-        self.openings.fetch_add(1, Ordering::AcqRel);
-        self.ledger().reopened(&welcome);
-        if let SessionTurns::Direct(connection) = &turns {
-            let lease = self.silence(Duration::from_millis(welcome.lease_ms.max(3)));
-            connection
-                .set_timeout(lease)
-                .map_err(|error| Status::unavailable(error.to_string()))?;
-            self.use_directly(connection);
-        }
-        let is_open = self.link.send_if_modified(|link| {
-            let is_broken = *link == LinkState::Broken;
-            if is_broken {
-                *link = LinkState::Open;
-            }
-            is_broken
-        });
-        self.wake();
-        // It was closed meanwhile, perhaps before the connection was the session's, which nobody else would end then.
-        if let (false, SessionTurns::Direct(connection)) = (is_open, &turns) {
-            self.say_goodbye(connection);
-            self.lose(connection);
-        }
-        Ok((turns, welcome))
-    }
-
-    /// The session's first message, with its claims.
-    fn hello(&self) -> Hello {
-        let (locks, pins) = self.ledger().claims();
-        Hello {
-            federation: self.federation.clone(),
-            session: self.id.into_bytes().to_vec(),
-            client: Some(Holder::this_process().with_application().into()),
-            locks,
-            pins,
-        }
-    }
-
-    /// A direct connection; none if the server takes none, or gRPC is to say why it cannot be reached.
-    async fn connect_directly(
-        self: &Arc<Self>,
-    ) -> std::result::Result<Option<Arc<DirectConnection>>, Status> {
-        let (session, token) = (Arc::clone(self), self.token.lock().clone());
-        let connect = move || {
-            let wait = session.patience().min(CONNECT_MAX);
-            let certificate = session.certificate.as_deref();
-            DirectConnection::connect(&session.address, certificate, token.as_ref(), wait)
-        };
-        match spawn_blocking(connect).await.map_err(stopped)? {
-            Ok(connection) => Ok(Some(Arc::new(connection))),
-            Err(error) if error.kind() == ErrorKind::TimedOut => {
-                Err(Status::unavailable("the server does not answer"))
-            }
-            Err(_) => Ok(None),
         }
     }
 
@@ -409,31 +370,21 @@ impl RemoteSession {
     }
 
     /// How long a server may be silent on a direct connection.
-    fn silence(&self, lease: Duration) -> Duration {
-        if self.has_alternatives { lease.min(self.patience).min(PING_AFTER) } else { lease }
-    }
-
-    /// Looks for the token again. Called for each connection.
-    fn renew_token(&self) {
-        let found = match &self.given_token {
-            Some(token) => Some(token.clone()),
-            None if self.address.is_encrypted => (self.find_token)(),
-            None => None,
-        };
-        let value = found.and_then(|token| format!("Bearer {token}").parse().ok());
-        *self.token.lock() = value.map(|mut value: MetadataValue<Ascii>| {
-            value.set_sensitive(true);
-            value
-        });
+    pub(super) fn silence(&self, lease: Duration) -> Duration {
+        if self.has_alternatives() {
+            lease.min(self.options.patience).min(PING_AFTER)
+        } else {
+            lease
+        }
     }
 }
 
 impl std::fmt::Debug for RemoteSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RemoteSession").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("RemoteSession").field("url", &self.url()).finish_non_exhaustive()
     }
 }
 
-fn stopped(error: JoinError) -> Status {
+pub(super) fn stopped(error: JoinError) -> Status {
     Status::internal(error.to_string())
 }

@@ -38,7 +38,7 @@ impl RemoteSession {
         // The channel is empty, so this cannot fail.
         drop(sender.try_send(first));
         let request = self.request(ReceiverStream::new(receiver));
-        let mut client = self.client.clone();
+        let mut client = self.client();
         let opening = async {
             let mut turns = client.attend(request).await?.into_inner();
             let first = turns.message().await?.unwrap_or_default();

@@ -68,9 +68,10 @@ impl TryFrom<&Commit> for v1::PublishRequest {
     type Error = Error;
 
     fn try_from(commit: &Commit) -> Result<Self> {
+        let fences = commit.fences.iter().cloned().map(Into::into).collect();
         let (writes, commit) = (&commit.writes, Some(commit.try_into()?));
         if writes.is_empty() {
-            return Ok(v1::PublishRequest { commit, ..Self::default() });
+            return Ok(v1::PublishRequest { commit, fences, ..Self::default() });
         }
         let write = |it: &FileWrite| v1::FileWrite {
             database: it.database.0,
@@ -78,11 +79,11 @@ impl TryFrom<&Commit> for v1::PublishRequest {
             bytes: it.bytes.clone(),
         };
         let writes = writes.iter().map(write).collect();
-        Ok(v1::PublishRequest { commit_with_writes: commit, writes, ..Self::default() })
+        Ok(v1::PublishRequest { commit_with_writes: commit, writes, fences, ..Self::default() })
     }
 }
 
-/// The commit in a request to publish it, which has the writes beside it.
+/// The commit in a request to publish it, which has the writes and the rights to write beside it.
 ///
 /// # Errors
 /// [`Error::Invalid`] if it has none.
@@ -94,7 +95,8 @@ pub fn published(request: v1::PublishRequest) -> Result<Commit> {
         bytes: it.bytes,
     };
     let writes = request.writes.into_iter().map(write).collect();
-    Ok(Commit { writes, ..Commit::try_from(needed(commit, "commit")?)? })
+    let fences = request.fences.into_iter().map(Into::into).collect();
+    Ok(Commit { writes, fences, ..Commit::try_from(needed(commit, "commit")?)? })
 }
 
 impl TryFrom<v1::Commit> for Commit {

@@ -13,8 +13,17 @@ use crate::v1::failure::Of;
 use crate::v1::{self, Failure, Missing};
 
 /// The kinds of objects in errors, as the static texts that the catalogue's errors have.
-const OBJECT_KINDS: [&str; 8] =
-    ["database", "container", "class", "tag", "commit", "snapshot", "version", "federation"];
+const OBJECT_KINDS: [&str; 9] = [
+    "database",
+    "container",
+    "class",
+    "tag",
+    "commit",
+    "snapshot",
+    "version",
+    "federation",
+    "server",
+];
 
 /// An error as a message.
 pub fn failure_of(error: &Error) -> Failure {
@@ -34,7 +43,7 @@ pub(crate) fn status(failure: &Failure, text: String) -> Status {
         Some(Of::NotFound(_) | Of::NoFederation(_)) => Code::NotFound,
         Some(Of::Exists(_)) => Code::AlreadyExists,
         Some(Of::Busy(_)) => Code::DeadlineExceeded,
-        Some(Of::Unavailable(_)) => Code::Unavailable,
+        Some(Of::Unavailable(_) | Of::Elsewhere(_)) => Code::Unavailable,
         Some(Of::Invalid(_)) => Code::InvalidArgument,
         Some(Of::Corrupt(_) | Of::Io(_)) => Code::DataLoss,
         Some(Of::Unsupported(_)) => Code::Unimplemented,
@@ -109,6 +118,11 @@ fn reason_of(error: &Error) -> Of {
         }),
         Error::Deadlock { cycle } => Of::Deadlock(v1::Deadlock { cycle: cycle.clone() }),
         Error::Unavailable { what } => Of::Unavailable(what.clone()),
+        Error::Elsewhere { what, server, url } => Of::Elsewhere(v1::Elsewhere {
+            what: what.clone(),
+            server: server.clone(),
+            url: url.clone(),
+        }),
         Error::Invalid { what } => Of::Invalid(what.clone()),
         Error::Corrupt { path, reason } => {
             Of::Corrupt(missing("catalogue", &path.to_string_lossy(), std::slice::from_ref(reason)))
@@ -149,6 +163,9 @@ impl From<Failure> for Error {
             },
             Some(Of::Deadlock(v1::Deadlock { cycle })) => Error::Deadlock { cycle },
             Some(Of::Unavailable(what)) => Error::Unavailable { what },
+            Some(Of::Elsewhere(v1::Elsewhere { what, server, url })) => {
+                Error::Elsewhere { what, server, url }
+            }
             Some(Of::Invalid(what)) => Error::Invalid { what },
             Some(Of::Corrupt(Missing { name, words, .. })) => {
                 Error::Corrupt { path: PathBuf::from(name), reason: joined(words) }

@@ -11,12 +11,15 @@ mod error;
 mod locks;
 mod replication;
 mod rows;
+mod servers;
+mod survey;
 #[cfg(test)]
 mod tests;
 
 pub use commit::published;
 pub use error::{call_status, failure_of, refusal, status_of};
 pub use replication::{answers_of, rows_of};
+pub use survey::{ClientOwner, SessionSurvey, SessionWait};
 
 /// Decodes a UUID.
 ///

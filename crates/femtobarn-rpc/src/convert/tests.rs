@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use femtobarn_catalog::{
     BlobRange, ClassRow, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow,
-    DatabaseState, DroppedDatabase, EnvelopeRange, Error, ErrorKind, HeldLock, Holder, LockTarget,
-    NewContainer, NewDatabase, NewVersion, VersionRow, Waiter,
+    DatabaseState, DroppedDatabase, EnvelopeRange, Error, ErrorKind, Fence, HeldLock, Holder, Home,
+    LockTarget, NewContainer, NewDatabase, NewVersion, ServerRow, ServerStanding, VersionRow,
+    Waiter,
 };
 use uuid::Uuid;
 
-use super::{failure_of, refusal, status_of};
+use super::{failure_of, published, refusal, status_of};
 use crate::v1;
 
 fn version() -> NewVersion {
@@ -65,6 +66,41 @@ fn commit_survives_conversion() {
     let message = v1::Commit::try_from(&commit()).unwrap();
     let back = Commit::try_from(message).unwrap();
     assert_eq!(format!("{back:?}"), format!("{:?}", commit()));
+}
+
+#[test]
+fn fences_survive_conversion_beside_the_commit() {
+    let fence =
+        Fence { database: DatabaseId(1), server: "two".into(), server_epoch: 3, home_epoch: 4 };
+    let commit = Commit { fences: vec![fence], ..commit() };
+    let request = v1::PublishRequest::try_from(&commit).unwrap();
+    assert_eq!(published(request).unwrap().fences, commit.fences);
+}
+
+#[test]
+fn servers_and_homes_survive_conversion() {
+    for state in [ServerStanding::Active, ServerStanding::Draining, ServerStanding::Left] {
+        let row = ServerRow {
+            name: "two".into(),
+            url: "root://two:1094".into(),
+            storage: "disk".into(),
+            state,
+            epoch: 5,
+            is_alive: true,
+            free_bytes: u64::MAX,
+            load: 6,
+            databases: 7,
+        };
+        assert_eq!(ServerRow::from(v1::Server::from(row.clone())), row);
+    }
+    let home = Home {
+        server: "two".into(),
+        url: "root://two:1094".into(),
+        is_alive: true,
+        epoch: 3,
+        server_epoch: 5,
+    };
+    assert_eq!(Home::from(v1::Home::from(home.clone())), home);
 }
 
 #[test]
@@ -142,6 +178,11 @@ fn errors_survive_conversion_with_their_texts() {
         },
         Error::Deadlock { cycle: vec!["a waits for b".into(), "b waits for a".into()] },
         Error::Unavailable { what: "stopping".into() },
+        Error::Elsewhere {
+            what: "database 7 is at two".into(),
+            server: "two".into(),
+            url: "root://two:1094".into(),
+        },
         Error::Invalid { what: "no".into() },
         Error::Unsupported { what: "newer".into() },
         Error::Closed { what: "sealed".into() },

@@ -21,7 +21,7 @@ pub use copy_hosts::CopyHosts;
 pub use sections::{
     Allowed, AuthConfig, CacheConfig, ClusterConfig, CopyConfig, ExportConfig, HttpConfig, Limits,
     LogConfig, LogFormat, LogicalConfig, MetricsAccess, NearConfig, RedirectConfig, ReplicaConfig,
-    ThrottleConfig, TlsConfig, UnixAllowed,
+    SiteConfig, ThrottleConfig, TlsConfig, UnixAllowed,
 };
 
 /// A configuration file with all settings at their defaults, documented by comments.
@@ -56,6 +56,8 @@ pub struct Config {
     pub redirect: RedirectConfig,
     /// The XRootD cluster that this server belongs to.
     pub cluster: ClusterConfig,
+    /// Its place among several servers of a federation.
+    pub site: SiteConfig,
     /// The log.
     pub log: LogConfig,
 }
@@ -115,6 +117,7 @@ impl Config {
                     .to_owned(),
             );
         }
+        self.check_site()?;
         for export in &self.exports {
             if !export.name.is_empty() && !export.name.starts_with('/') {
                 return Err(format!(
@@ -125,6 +128,23 @@ impl Config {
             export.throttle.as_ref().map_or(Ok(()), ThrottleConfig::check)?;
         }
         Ok(())
+    }
+
+    fn check_site(&self) -> Result<(), String> {
+        let site = &self.site;
+        if site.name.is_empty() && !(site.url.is_empty() && site.storage.is_empty()) {
+            return Err("site.name: name the server, one of several of its federation".to_owned());
+        }
+        if site.lease_seconds == 0 {
+            return Err("site.lease_seconds: must be 1 or more".to_owned());
+        }
+        let is_url = |url: &str| {
+            Url::parse(&format!("{url}//")).is_ok_and(|url| url.location.path() == b"/")
+        };
+        if site.url.is_empty() || is_url(&site.url) {
+            return Ok(());
+        }
+        Err(format!("site.url: invalid URL {:?}: write it as \"root://host:port\"", site.url))
     }
 
     /// The policy of redirects: to replicas, and to neighbours if this server has many sessions.
@@ -237,6 +257,7 @@ impl Default for Config {
             logical: LogicalConfig::default(),
             redirect: RedirectConfig::default(),
             cluster: ClusterConfig::default(),
+            site: SiteConfig::default(),
             log: LogConfig::default(),
         }
     }

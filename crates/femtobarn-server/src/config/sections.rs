@@ -168,6 +168,20 @@ pub struct ClusterConfig {
     pub cmsd: PathBuf,
 }
 
+/// One of several servers of a federation.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct SiteConfig {
+    /// Its name among them; if empty, there are no others.
+    pub name: String,
+    /// Where clients and the others reach it, as `root://host:port`; if empty, by its address or the machine's name.
+    pub url: String,
+    /// The name of its disk; if empty, that of the server.
+    pub storage: String,
+    /// Seconds after which it counts as lost if it does not reach the catalogue.
+    pub lease_seconds: u64,
+}
+
 /// Limits of the server.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
@@ -335,6 +349,17 @@ impl Allowed {
 impl Default for UnixAllowed {
     fn default() -> Self {
         UnixAllowed(Allowed::Nothing)
+    }
+}
+
+impl Default for SiteConfig {
+    fn default() -> Self {
+        SiteConfig {
+            name: String::new(),
+            url: String::new(),
+            storage: String::new(),
+            lease_seconds: 30,
+        }
     }
 }
 

@@ -69,7 +69,10 @@ impl Placement for ToFollowers {
     }
 
     fn may_redirect(&self) -> bool {
-        self.federations.iter().any(|service| !service.followers().servers().is_empty())
+        let has_others = |service: &Arc<FederationService>| {
+            service.site().is_some() || !service.followers().servers().is_empty()
+        };
+        self.federations.iter().any(has_others)
     }
 }
 

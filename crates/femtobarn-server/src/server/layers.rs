@@ -38,7 +38,7 @@ fn placement(
 ) -> Result<Arc<dyn Placement>, StartError> {
     let others = config.placement().map_err(StartError::Config)?;
     let servers = &config.redirect.followers;
-    if servers.is_empty() || federations.is_empty() {
+    if federations.is_empty() || servers.is_empty() && config.site.name.is_empty() {
         return Ok(others);
     }
     for federation in federations {

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `exports`, `layers` | opens the exported folders as storages; the logical layer over them |
+//! | `sites` | leases of one of several servers of a federation |
 //! | `reload` | the settings that can change while the server runs |
 //! | `status_report`, `recall_report`, `cache_report`, `state` | the status of a running server, and the state that it is read from |
 //! | `error` | why a server did not start |
@@ -22,6 +23,7 @@ mod exports;
 mod layers;
 mod recall_report;
 mod reload;
+mod sites;
 mod state;
 mod status_report;
 
@@ -159,6 +161,7 @@ impl Server {
         let listener = bind(&runtime, &config)?;
         let address =
             listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
+        sites::join(&config, &state.federations, address)?;
         let mut attracting = vec![runtime.spawn(listener::accept(listener, protocols))];
         attracting.extend(open.membership.map(|it| runtime.spawn(it.hold(address.port()))));
         start_tasks(&runtime, &workers[0], &state);
@@ -239,6 +242,7 @@ impl Server {
             self.workers.iter().for_each(|workers| workers.stop());
             let sessions = &self.state.logical.sessions;
             sessions.all().iter().for_each(|session| sessions.remove(session));
+            sites::leave(&self.state);
             runtime.shutdown_timeout(Duration::from_secs(1));
             tracing::info!(address = %self.address, "stopped");
         }
@@ -314,7 +318,8 @@ fn mounted(
 }
 
 /// What the server does without being asked.
-fn start_tasks(runtime: &Runtime, root_workers: &Workers, state: &ServerState) {
+fn start_tasks(runtime: &Runtime, root_workers: &Workers, state: &Arc<ServerState>) {
+    runtime.spawn(sites::renew(Arc::clone(state)));
     runtime.spawn(Arc::clone(&state.logical).close_idle());
     for (_, cache) in &state.caches {
         runtime.spawn(Arc::clone(cache).clear_idle());

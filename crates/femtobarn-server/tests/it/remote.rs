@@ -15,7 +15,7 @@ use femtobarn_server::auth::Authenticator;
 use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{
-    FederationStorage, Permit, PosixStorage, StoragePath, StorageResult, Writers,
+    FederationStorage, Opaque, Permit, PosixStorage, StoragePath, StorageResult, Writers,
 };
 use femtobarn_server::protocol::xroot::{RootService, serve};
 use rntuple::{Array, Primitive, Value};
@@ -126,6 +126,14 @@ impl Writers for Anyone {
 
     fn uncommitted_database(&self, _path: &StoragePath) -> Option<DatabaseId> {
         None
+    }
+
+    fn has_others(&self) -> bool {
+        false
+    }
+
+    fn redirect(&self, _database: DatabaseId, _opaque: Opaque<'_>) -> StorageResult<()> {
+        Ok(())
     }
 }
 

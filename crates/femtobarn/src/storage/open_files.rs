@@ -21,10 +21,11 @@ use crate::storage::file_source::{FileSource, RemoteSource};
 use crate::storage::nearline::{self, ReaderStaging, STAGED_BY_ANOTHER};
 use crate::storage::places;
 use crate::storage::remote::caches::RemoteCaches;
-use crate::storage::remote::folder::{RemoteFolder, path_on_server};
+use crate::storage::remote::folder::{RemoteFile, RemoteFolder, path_on_server};
 use crate::storage::remote::prefetch::{PrefetchPool, Prefetcher};
 use crate::storage::remote::recent_ranges::{KnownFile, RecentFiles, RecentRanges};
 use crate::storage::remote::servers::{FileCopies, ServerGroup};
+use crate::storage::remote::site::{SiteFile, SiteFolder};
 use crate::storage::remote::stored_copy::StoredCopy;
 use crate::storage::remote::tier::{FileTiers, TierCounts, TierStatistics};
 
@@ -34,6 +35,8 @@ const OPEN_FILES_MAX: usize = 256;
 /// Where the files are that are not on this machine.
 pub(crate) enum ServerFolder {
     One(RemoteFolder),
+    /// Each at the home of its database.
+    Site(Arc<SiteFolder>),
     /// Copies, to read.
     Several(Arc<ServerGroup>),
 }
@@ -43,6 +46,7 @@ impl ServerFolder {
     fn path_of(&self, relative: &str) -> PathBuf {
         match self {
             ServerFolder::One(folder) => folder.path_of(relative),
+            ServerFolder::Site(folder) => folder.path_of(relative),
             ServerFolder::Several(group) => group.path_of(relative),
         }
     }
@@ -50,16 +54,21 @@ impl ServerFolder {
     fn open(&self, database: &DatabaseRow) -> Result<DatabaseFile> {
         let mut file: DatabaseFile = match self {
             ServerFolder::One(folder) => folder.open(&path_on_server(database))?.into(),
+            ServerFolder::Site(folder) => SiteFile::open(folder, database)?.into(),
             ServerFolder::Several(group) => FileCopies::new(group.clone(), database).into(),
         };
         file.epoch = database.epoch;
         Ok(file)
     }
 
-    /// The server that files can be written at.
-    fn to_write(&self) -> Result<&RemoteFolder> {
+    /// Opens a file, or creates it, where files can be written.
+    fn open_to_write(
+        &self,
+        open: impl Fn(&RemoteFolder) -> Result<RemoteFile>,
+    ) -> Result<DatabaseFile> {
         match self {
-            ServerFolder::One(folder) => Ok(folder),
+            ServerFolder::One(folder) => Ok(open(folder)?.into()),
+            ServerFolder::Site(folder) => Ok(folder.open_file(open)?.into()),
             ServerFolder::Several(group) => Err(group.read_only().into()),
         }
     }
@@ -108,8 +117,8 @@ impl OpenDatabaseFiles {
         caches: RemoteCaches,
         options: &OpenOptions,
     ) -> Self {
-        let is_on_one = matches!(server, ServerFolder::One(_));
-        let recent = (is_on_one && options.cache_bytes > 0).then(RecentFiles::default);
+        let is_written = !matches!(server, ServerFolder::Several(_));
+        let recent = (is_written && options.cache_bytes > 0).then(RecentFiles::default);
         let server = Some((server, caches));
         OpenDatabaseFiles { server, recent, ..Self::local(catalog, options.read_ahead_bytes) }
     }
@@ -224,7 +233,9 @@ impl OpenDatabaseFiles {
         };
         let mut rows = caches.statistics();
         match folder {
-            ServerFolder::One(_) => rows.push(caches.server.statistics("server")),
+            ServerFolder::One(_) | ServerFolder::Site(_) => {
+                rows.push(caches.server.statistics("server"))
+            }
             ServerFolder::Several(group) => rows.extend(group.statistics()),
         }
         rows
@@ -235,9 +246,10 @@ impl OpenDatabaseFiles {
         match self.folder() {
             Some(server) => {
                 let path = path_on_server(database);
-                let file = server.to_write()?.open_to_write(&path, database.id)?;
+                let file =
+                    server.open_to_write(|folder| folder.open_to_write(&path, database.id))?;
                 let known = self.recent_ranges(database.id, database.epoch).map(KnownFile::new);
-                Ok(DatabaseFile::from(file).with_known(known))
+                Ok(file.with_known(known))
             }
             None => DatabaseFile::open_to_write(self.path_of(database)),
         }
@@ -252,9 +264,10 @@ impl OpenDatabaseFiles {
     ) -> Result<DatabaseFile> {
         match self.folder() {
             Some(server) => {
-                let file = server.to_write()?.create(path, database)?;
+                let home = self.catalog.server_of(database);
+                let create = |folder: &RemoteFolder| folder.create(path, database, home.as_deref());
                 let known = self.recent_ranges(database, 0).map(KnownFile::new);
-                DatabaseFile::from(file).with_known(known).with_front(uuid)
+                server.open_to_write(create)?.with_known(known).with_front(uuid)
             }
             None => {
                 let path = self.catalog.folder().join(path);

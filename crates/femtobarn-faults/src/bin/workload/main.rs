@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 use femtobarn::Federation;
 use femtobarn_faults::copies;
+use femtobarn_faults::history::recorder::Surroundings;
 use femtobarn_faults::history::{IsolationLevel, ObservedTransaction, recorder};
 use femtobarn_faults::jobs;
 use femtobarn_faults::script::{Runner, Script};
@@ -104,7 +105,8 @@ fn history(folder: &Path, level: &str, process: &str, count: &str) -> Result<(),
     let federation = Federation::open(folder).map_err(|error| error.to_string())?;
     let run = |thread| {
         let tell = |transaction: ObservedTransaction| println!("{}", transaction.to_line());
-        recorder::run(&federation, level, process * THREADS + thread + 1, count, tell)
+        let writer = (process * THREADS + thread + 1, Surroundings::Calm);
+        recorder::run(&federation, level, writer, |made| made < count, tell)
     };
     let run = &run;
     std::thread::scope(|scope| {

@@ -35,6 +35,7 @@ impl FederationService {
             let what = format!("invalid extent of {payload} bytes: must be 1 to {PAYLOAD_MAX}");
             return Err(Error::Invalid { what });
         }
+        self.check_here(database)?;
         // The task of a transaction that ended may still hold a database whose name is another one's by now.
         if self.uncommitted.database(path).is_some_and(|of| of != database) {
             let what = format!("{path} is not the file of database {database} any more");

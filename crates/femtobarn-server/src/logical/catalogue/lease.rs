@@ -49,6 +49,10 @@ impl FederationService {
             });
         }
         let session = self.session_of(&claims)?;
+        let claimed: HashSet<_> =
+            claims.locks.iter().map(|(owner, target, ..)| (*owner, *target)).collect();
+        let unclaimed = session.lock().databases_unless(|key| claimed.contains(key));
+        self.fence_off(unclaimed).await;
         let generation = self.resume(&session, &claims)?;
         let lost_locks = self.reacquire_all(&session, generation, &claims).await;
         let (service, pinning) = (Arc::clone(self), Arc::clone(&session));
@@ -187,8 +191,22 @@ impl FederationService {
             state.publishing > 0
         };
         if !is_publishing {
-            self.free_all(session);
+            self.free_fenced(session);
         }
+    }
+
+    /// Frees all locks and pins of a session, once its commits are refused everywhere: one that holds databases at its end
+    /// has a client that fell silent, or a commit that may still be on its way at another server.
+    fn free_fenced(self: &Arc<Self>, session: &Arc<CatalogueSession>) {
+        let held = session.lock().databases_unless(|_| false);
+        if self.site().is_none() || held.is_empty() {
+            return self.free_all(session);
+        }
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        tokio::spawn(async move {
+            service.fence_off(held).await;
+            service.free_all(&session);
+        });
     }
 
     /// Frees all locks and pins of a session, and forgets it.
@@ -234,10 +252,10 @@ impl FederationService {
     pub async fn publish(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
-        commit: Commit,
+        mut commit: Commit,
         again: Option<Csn>,
     ) -> Result<Csn> {
-        let publishing = match (Publishing::begin(self, session, &commit), again) {
+        let publishing = match (Publishing::begin(self, session, &mut commit), again) {
             (Ok(publishing), _) => publishing,
             (Err(error), None) => return Err(error),
             (Err(error), Some(after)) => {
@@ -250,6 +268,9 @@ impl FederationService {
             let result = service.publisher.publish(commit, again).await;
             service.latencies.record(RequestKind::Commit, since.elapsed());
             publishing.session.lock().published += u64::from(result.is_ok());
+            if matches!(result, Err(Error::Changed { .. })) {
+                publishing.look_again().await;
+            }
             drop(publishing);
             result
         });
@@ -265,16 +286,24 @@ impl FederationService {
 /// Keeps a session from ending while one of its transactions is being published, and the locks of its databases from
 /// being freed.
 struct Publishing {
-    _writing: Vec<WriteInProgress>,
+    writing: Vec<WriteInProgress>,
     service: Arc<FederationService>,
     session: Arc<CatalogueSession>,
 }
 
 impl Publishing {
+    /// Looks where the databases of a refused commit are, which may have shown an epoch that has passed.
+    async fn look_again(&self) {
+        let Some(site) = self.service.site().cloned() else { return };
+        let databases: Vec<_> = self.writing.iter().map(|writing| writing.database).collect();
+        // It fails only while the server is shutting down.
+        let _ = spawn_blocking(move || site.look_again(&databases)).await;
+    }
+
     fn begin(
         service: &Arc<FederationService>,
         session: &Arc<CatalogueSession>,
-        commit: &Commit,
+        commit: &mut Commit,
     ) -> Result<Self> {
         let mut state = session.lock();
         if state.is_over {
@@ -284,10 +313,7 @@ impl Publishing {
         let new = commit.new_databases.iter().map(|new| new.id);
         let written = commit.writes.iter().map(|write| write.database);
         let databases: BTreeSet<DatabaseId> = changed.chain(new).chain(written).collect();
-        if let Some(free) = databases.iter().find(|id| state.may_write(**id).is_none()) {
-            let free = LockTarget::Database(*free);
-            return Err(Error::Changed { what: format!("the lock on {free} was lost") });
-        }
+        databases.iter().try_for_each(|id| service.check_written(&state, commit, *id))?;
         state.publishing += 1;
         state.begin_writes(&databases);
         drop(state);
@@ -298,7 +324,7 @@ impl Publishing {
             database,
         });
         Ok(Publishing {
-            _writing: writing.collect(),
+            writing: writing.collect(),
             service: Arc::clone(service),
             session: Arc::clone(session),
         })
@@ -313,7 +339,7 @@ impl Drop for Publishing {
             state.is_over && state.publishing == 0
         };
         if is_last {
-            self.service.free_all(&self.session);
+            self.service.free_fenced(&self.session);
         }
     }
 }

@@ -7,11 +7,16 @@
 //! | `uncommitted` | the files of databases that are not committed yet |
 //! | `publisher` | group commit over all sessions |
 //! | `followers`, `follower_probe` | copies at other servers, and how busy these are |
+//! | `site` | the lease of this server, if the federation has several, and the databases whose home it is |
+//! | `new_databases` | the server that gets a new database |
 //! | `service` | [`FederationService`], which owns all of these |
 //! | `operations` | locks and pins of sessions |
-//! | `lease` | how sessions begin, are resumed, and end |
+//! | `homes` | locks at the home of their database, and the rights to write |
+//! | `arrivals` | databases that move here from other servers, and there |
+//! | `lease`, `reacquisition` | how sessions begin, are resumed, and end; the locks that they claim |
 //! | `file_extension` | space at the ends of files |
 //! | `write_permit` | which sessions may write to databases' files |
+//! | `other_servers` | deadlocks over several servers of a federation, and what these tell each other |
 //! | `sweep` | removal of files of databases that were not committed |
 //!
 //! The modules from `operations` on add methods to the service.
@@ -28,24 +33,33 @@
 //! Lock order: sessions, then the state of one of them, then uncommitted files, the lock table, and the kernel's
 //! locks. A thread that grants locks holds none of the first two.
 
+mod arrivals;
 mod file_extension;
 mod follower_probe;
 mod followers;
+mod homes;
 mod lease;
+mod new_databases;
 mod operations;
+mod other_servers;
 mod publisher;
+mod reacquisition;
 mod service;
 mod session;
+mod site;
 mod state;
 mod sweep;
 mod uncommitted;
 mod write_permit;
 
+pub use arrivals::MoveProgress;
 pub use follower_probe::watch_followers;
 pub use followers::{CopyServer, Followers, KnownFollower};
 pub use lease::Welcome;
 pub use operations::SessionOperation;
+pub use other_servers::watch_deadlocks;
 pub use publisher::Publisher;
 pub use service::FederationService;
 pub use session::{CatalogueSession, OperationOutcome, SessionClaims};
+pub use site::{DatabasePlace, Site};
 pub use state::Granted;

@@ -42,6 +42,8 @@ pub enum SessionOperation {
         owner: u64,
         /// The target.
         target: LockTarget,
+        /// Whether a commit may still be on its way at another server.
+        is_in_doubt: bool,
     },
     /// Pins a snapshot.
     Pin {
@@ -76,9 +78,13 @@ impl FederationService {
                 let deadline = wait.and_then(|wait| since.checked_add(wait));
                 let request =
                     LockRequest { number, owner, target, kind, generation, since, deadline };
-                self.lock(session, request)
+                self.lock_here(session, request)
             }
-            SessionOperation::Unlock { owner, target } => {
+            SessionOperation::Unlock { owner, target, is_in_doubt: true } => {
+                self.unlock_fenced(session, owner, target);
+                None
+            }
+            SessionOperation::Unlock { owner, target, .. } => {
                 let held = session.lock().release(owner, target);
                 if let Some(held) = held {
                     self.free(OwnerId { session: session.number(), number: owner }, target, held);
@@ -200,14 +206,29 @@ impl FederationService {
 
     /// Ends a wait that reached its deadline.
     fn give_up(self: &Arc<Self>, session: &Arc<CatalogueSession>, number: u64, waited: Duration) {
+        self.end_wait_by(session, number, move |service, target| {
+            service.latencies.record(RequestKind::LockWait, waited);
+            service.busy(target, waited)
+        });
+    }
+
+    /// Ends a wait by an error, unless it is over already.
+    pub(super) fn end_wait_by(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        number: u64,
+        why: impl FnOnce(&Self, &LockTarget) -> Error + Send + 'static,
+    ) {
         let Some(wait) = session.lock().waiting.remove(&number) else { return };
         let owner = OwnerId { session: session.number(), number: wait.owner };
         let (gone, granted) = self.table.give_up(owner, wait.target);
         if gone.is_some() {
-            self.latencies.record(RequestKind::LockWait, waited);
-            self.refuse(session, number, move |service| service.busy(&wait.target, waited));
+            self.refuse(session, number, move |service| why(service, &wait.target));
         }
         self.grant(granted);
+        if let Some(timer) = wait.timer {
+            timer.abort();
+        }
     }
 
     /// Frees a lock of a session.
@@ -292,72 +313,22 @@ impl FederationService {
         let LockRequest { number, owner, target, generation, since, .. } = request;
         self.latencies.record(RequestKind::LockWait, since.elapsed());
         let in_kernel = ServerKernelLocks::has(&target) && locked.is_ok();
-        let held = HeldBy { in_kernel, epoch: *locked.as_ref().unwrap_or(&0) };
-        let result = locked.and_then(|epoch| {
+        let locked = locked.and_then(|epoch| Ok((epoch, self.site_epoch_of(&target)?)));
+        let (epoch, site_epoch) = *locked.as_ref().unwrap_or(&(0, 0));
+        let held = HeldBy { in_kernel, epoch, site_epoch, kind: request.kind };
+        let result = locked.and_then(|(epoch, _)| {
             let mut state = session.lock();
             if state.is_over || state.generation != generation {
                 return Err(session_over());
             }
             state.hold(owner, target, held);
-            Ok(Granted { epoch, csn: Csn::ZERO })
+            let fence = self.fence(&target);
+            Ok(Granted { epoch, fence, ..Granted::default() })
         });
         if result.is_err() {
             self.free(OwnerId { session: session.number(), number: owner }, target, held);
         }
         OperationOutcome { number, result }
-    }
-
-    async fn still_exists(self: &Arc<Self>, target: LockTarget) -> bool {
-        let here = Arc::clone(self);
-        spawn_blocking(move || here.database_exists(&target)).await.unwrap_or(false)
-    }
-
-    /// Takes a lock again that a session held before; fails if another session may have held it in between.
-    pub(super) async fn reacquire(
-        self: &Arc<Self>,
-        session: &Arc<CatalogueSession>,
-        request: LockRequest,
-        epoch: u64,
-    ) -> bool {
-        // The end of the file may have moved since.
-        if matches!(request.target, LockTarget::Allocation(_)) {
-            return false;
-        }
-        let owner = OwnerId { session: session.number(), number: request.owner };
-        if self.table.try_lock(owner, request.target, request.kind) != LockAnswer::Granted {
-            return false;
-        }
-        let locked = if ServerKernelLocks::has(&request.target) {
-            let now = Some(Duration::ZERO);
-            self.kernel.lock(request.target, request.kind, now, || Ok(())).await
-        } else {
-            Ok(0)
-        };
-        let locked = locked.ok();
-        let in_kernel = locked.is_some() && ServerKernelLocks::has(&request.target);
-        let held = HeldBy { in_kernel, epoch };
-        let is_same = locked == Some(epoch)
-            && !self.is_being_vacuumed(&request.target)
-            && self.still_exists(request.target).await;
-        let is_held = is_same && {
-            let mut state = session.lock();
-            let is_current = !state.is_over && state.generation == request.generation;
-            if is_current {
-                state.hold(request.owner, request.target, held);
-            }
-            is_current
-        };
-        if !is_held {
-            self.free(owner, request.target, held);
-        }
-        is_held
-    }
-
-    /// Whether a vacuum has freed space of a database and, perhaps because it was killed, begun no new epoch yet.
-    fn is_being_vacuumed(&self, target: &LockTarget) -> bool {
-        let LockTarget::Database(database) = target else { return false };
-        let free = self.catalog.free_extents(*database);
-        !free.is_ok_and(|free| free.iter().all(|extent| extent.is_released))
     }
 
     fn pin(
@@ -375,13 +346,13 @@ impl FederationService {
             if let Some((_, count)) = csn.and_then(|csn| state.pins.get_mut(&csn)) {
                 *count += 1;
                 let csn = csn.unwrap_or_default();
-                return Some(OperationOutcome { number, result: Ok(Granted { epoch: 0, csn }) });
+                return Some(OperationOutcome { number, result: Ok(pinned(csn)) });
             }
         }
         let (service, session) = (Arc::clone(self), Arc::clone(session));
         spawn_blocking(move || {
             let result = service.pin_now(&session, csn, 1);
-            let result = result.map(|csn| Granted { epoch: 0, csn });
+            let result = result.map(pinned);
             session.push_outcome(OperationOutcome { number, result });
         });
         None
@@ -417,7 +388,17 @@ impl FederationService {
             Some(holder) => holder.name(),
             None => "a session that ended".to_owned(),
         };
-        format!("transaction {} of {name} waits for {}", waiter.number, self.describe(target))
+        self.describe_wait_of(&name, waiter.number, target)
+    }
+
+    /// A wait of a transaction of a client, in the cycle of a deadlock.
+    pub(super) fn describe_wait_of(
+        &self,
+        client: &str,
+        number: u64,
+        target: &LockTarget,
+    ) -> String {
+        format!("transaction {number} of {client} waits for {}", self.describe(target))
     }
 }
 
@@ -426,6 +407,10 @@ impl LockRequest {
     fn is_late(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
+}
+
+fn pinned(csn: Csn) -> Granted {
+    Granted { csn, ..Granted::default() }
 }
 
 fn end_wait(session: &CatalogueSession, number: u64) {

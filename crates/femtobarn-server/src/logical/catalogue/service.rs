@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
@@ -12,9 +12,11 @@ use femtobarn_catalog::{
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use super::arrivals::Arrivals;
 use super::followers::Followers;
 use super::publisher::Publisher;
 use super::session::{CatalogueSession, Ticket};
+use super::site::Site;
 use super::uncommitted::UncommittedFiles;
 use crate::logical::latency::Latencies;
 use crate::logical::locks::{OwnerId, ServerKernelLocks, SessionLockTable};
@@ -41,6 +43,10 @@ pub struct FederationService {
     messages: AtomicU64,
     pub(super) latencies: Arc<Latencies>,
     followers: Followers,
+    /// This server's part in the federation, if it joined it.
+    site: OnceLock<Arc<Site>>,
+    /// The databases that move here.
+    pub(super) arrivals: Arrivals,
 }
 
 impl FederationService {
@@ -67,6 +73,8 @@ impl FederationService {
             messages: AtomicU64::new(0),
             latencies: Arc::default(),
             followers: Followers::default(),
+            site: OnceLock::new(),
+            arrivals: Arrivals::default(),
         })
     }
 
@@ -94,6 +102,30 @@ impl FederationService {
     /// The copies of it at other servers.
     pub fn followers(&self) -> &Followers {
         &self.followers
+    }
+
+    /// Sets this server's part in the federation, which it has joined.
+    pub fn be_at(&self, site: Arc<Site>) {
+        // A server joins a federation once.
+        let _ = self.site.set(site);
+    }
+
+    /// This server's part in the federation; none if that has no other servers.
+    pub fn site(&self) -> Option<&Arc<Site>> {
+        self.site.get()
+    }
+
+    /// The epoch of this server; 0 if the federation has no others.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`](femtobarn_catalog::Error::Unavailable) if its lease is over.
+    pub(super) fn site_epoch(&self) -> Result<u64> {
+        self.site().map_or(Ok(0), |site| site.epoch())
+    }
+
+    /// Whether a lock of this epoch of the server still holds.
+    pub(super) fn is_valid(&self, site_epoch: u64) -> bool {
+        self.site().is_none_or(|site| site.is_valid(site_epoch))
     }
 
     /// The publisher of commits.

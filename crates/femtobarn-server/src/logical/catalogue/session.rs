@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use femtobarn_catalog::{Csn, Error, Holder, LockKind, LockTarget, Result};
+use femtobarn_rpc::convert::ClientOwner;
+use md5::{Digest, Md5};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -14,6 +16,8 @@ use super::state::{Granted, LockRequest, SessionState};
 #[derive(Debug)]
 pub struct CatalogueSession {
     id: Uuid,
+    /// The digest of its id, which other servers and clients may know.
+    client_id: Uuid,
     number: u64,
     /// The authenticated identity of its client.
     pub(super) identity: String,
@@ -62,6 +66,7 @@ impl CatalogueSession {
     pub(super) fn new(number: u64, claims: &SessionClaims) -> Self {
         CatalogueSession {
             id: claims.session,
+            client_id: Uuid::from_bytes(Md5::digest(claims.session.as_bytes()).into()),
             number,
             identity: claims.identity.clone(),
             may_write: claims.may_write,
@@ -88,6 +93,11 @@ impl CatalogueSession {
         self.id
     }
 
+    /// Names one of its transactions as all servers of the federation do.
+    pub(super) fn client_owner(&self, number: u64) -> ClientOwner {
+        ClientOwner { client: self.client_id, number }
+    }
+
     /// Its number at this server.
     pub fn number(&self) -> u64 {
         self.number
@@ -101,6 +111,13 @@ impl CatalogueSession {
     /// Whether one of its transactions holds a lock on `target`.
     pub fn holds(&self, target: LockTarget) -> bool {
         self.lock().held.keys().any(|(_, held)| *held == target)
+    }
+
+    /// Whether one of its transactions holds `target` for itself alone.
+    pub fn holds_alone(&self, target: LockTarget) -> bool {
+        let state = self.lock();
+        let mut held = state.held.iter().filter(|((_, held), _)| *held == target);
+        held.any(|(_, held)| held.kind == LockKind::Exclusive)
     }
 
     /// The number of locks that it holds.

@@ -1,8 +1,10 @@
 //! What a session holds: its locks and pins, its waits, and the writes that use its locks.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use femtobarn_catalog::{Csn, DatabaseId, Error, Holder, LockKind, LockTarget, PinGuard, Result};
+use femtobarn_catalog::{
+    Csn, DatabaseId, Error, Fence, Holder, LockKind, LockTarget, PinGuard, Result,
+};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -41,6 +43,9 @@ pub(super) struct HeldBy {
     pub in_kernel: bool,
     /// The epoch of its database when it was locked.
     pub epoch: u64,
+    /// The epoch of this server then; 0 if the federation has no other.
+    pub site_epoch: u64,
+    pub kind: LockKind,
 }
 
 /// A wait for a lock.
@@ -66,18 +71,22 @@ pub(super) struct LockRequest {
 }
 
 /// The result of a granted lock or pin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
     /// The epoch of the database that is locked.
     pub epoch: u64,
     /// The snapshot that is pinned.
     pub csn: Csn,
+    /// The right to write to the database that is locked, if the federation has several servers.
+    pub fence: Option<Fence>,
 }
 
 /// The writes to a database that a session holds.
 #[derive(Debug, Default)]
 pub(super) struct DatabaseWrites {
     pub epoch: u64,
+    /// The epoch of this server when the database was locked; 0 if the federation has no other.
+    pub site_epoch: u64,
     /// The number of the session's transactions that hold the database.
     owners: usize,
     /// The number of writes under way.
@@ -122,6 +131,10 @@ impl SessionState {
             let writes = self.writes.entry(database).or_default();
             writes.owners += 1;
             writes.epoch = held.epoch;
+            // A lock of an earlier epoch of the server is lost, and stays so beside a new one.
+            let is_first = writes.owners == 1;
+            writes.site_epoch =
+                if is_first { held.site_epoch } else { writes.site_epoch.min(held.site_epoch) };
         }
     }
 
@@ -154,6 +167,21 @@ impl SessionState {
             writes.to_lock.push(request);
         }
         is_postponed
+    }
+
+    /// The databases that it holds by locks other than those of `is_kept`.
+    pub(super) fn databases_unless(
+        &self,
+        is_kept: impl Fn(&(u64, LockTarget)) -> bool,
+    ) -> Vec<DatabaseId> {
+        let gone = self.held.keys().filter(|key| !is_kept(key));
+        let databases: BTreeSet<_> = gone
+            .filter_map(|(_, target)| match target {
+                LockTarget::Database(database) => Some(*database),
+                _ => None,
+            })
+            .collect();
+        databases.into_iter().collect()
     }
 
     /// Releases all locks but those of `is_kept`, and returns the ones to be freed now.

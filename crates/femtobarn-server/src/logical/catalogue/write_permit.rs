@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::service::FederationService;
 use super::session::CatalogueSession;
 use crate::logical::locks::OwnerId;
-use crate::physical::{Permit, StorageError, StoragePath, StorageResult, Writers};
+use crate::physical::{Opaque, Permit, StorageError, StoragePath, StorageResult, Writers};
 
 /// How long a client is told to wait if its session may be resumed soon.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -38,8 +38,9 @@ impl Writers for Arc<FederationService> {
     fn admit(&self, session: Option<Uuid>, database: DatabaseId) -> StorageResult<Arc<dyn Permit>> {
         let known = session.and_then(|id| self.session(id));
         let held = known.and_then(|session| {
-            let epoch = session.lock().may_write(database)?.epoch;
-            Some((session, epoch))
+            let (epoch, site_epoch) =
+                session.lock().may_write(database).map(|it| (it.epoch, it.site_epoch))?;
+            self.is_valid(site_epoch).then_some((session, epoch))
         });
         match held {
             Some((session, epoch)) => Ok(Arc::new(SessionPermit {
@@ -64,6 +65,14 @@ impl Writers for Arc<FederationService> {
         self.uncommitted.remove(&relative(path));
     }
 
+    fn has_others(&self) -> bool {
+        self.site().is_some()
+    }
+
+    fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()> {
+        self.site().map_or(Ok(()), |site| site.redirect(database, opaque))
+    }
+
     fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId> {
         self.uncommitted.database(&relative(path))
     }
@@ -85,7 +94,8 @@ impl SessionPermit {
     fn begin(&self) -> Option<WriteInProgress> {
         let session = self.session();
         let mut state = session.lock();
-        if state.may_write(self.database)?.epoch != self.epoch {
+        let writes = state.may_write(self.database)?;
+        if writes.epoch != self.epoch || !self.service.is_valid(writes.site_epoch) {
             return None;
         }
         state.begin_writes([&self.database]);

@@ -1,6 +1,7 @@
-//! Deadlock detection: a search for cycles in the graph of waiting owners.
+//! Deadlock detection: a search for cycles in the graph of waiting owners, at this server or at several.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 use femtobarn_catalog::LockTarget;
 
@@ -16,21 +17,21 @@ pub struct OwnerId {
 /// An edge of the wait-for graph. The next edge of a cycle begins at an owner that holds the target, or waits in front
 /// of this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitEdge {
+pub struct WaitEdge<O = OwnerId, T = LockTarget> {
     /// The owner that waits.
-    pub waiter: OwnerId,
+    pub waiter: O,
     /// The target that it waits for.
-    pub target: LockTarget,
+    pub target: T,
 }
 
 /// The cycle that a wait of `owner` for `target` closes, from that edge on. `waits` has the targets of all waiting
 /// owners; `blockers` returns the owners that one of them waits for.
-pub(super) fn find_cycle(
-    owner: OwnerId,
-    target: LockTarget,
-    waits: &HashMap<OwnerId, Vec<LockTarget>>,
-    blockers: impl Fn(OwnerId, &LockTarget) -> Vec<OwnerId>,
-) -> Option<Vec<WaitEdge>> {
+pub fn find_cycle<O: Copy + Eq + Hash, T: Copy + Eq + Hash>(
+    owner: O,
+    target: T,
+    waits: &HashMap<O, Vec<T>>,
+    blockers: impl Fn(O, &T) -> Vec<O>,
+) -> Option<Vec<WaitEdge<O, T>>> {
     let mut seen = HashSet::new();
     // The current path, and for each of its edges the continuations that were not tried yet.
     let mut path = vec![WaitEdge { waiter: owner, target }];
@@ -53,13 +54,13 @@ pub(super) fn find_cycle(
 }
 
 /// The blockers of a waiter, each with every target that it waits for itself, and once with `None`.
-fn next(
-    waiter: OwnerId,
-    target: &LockTarget,
-    waits: &HashMap<OwnerId, Vec<LockTarget>>,
-    blockers: &impl Fn(OwnerId, &LockTarget) -> Vec<OwnerId>,
-) -> Vec<(OwnerId, Option<LockTarget>)> {
-    let waited = |blocker: OwnerId| waits.get(&blocker).into_iter().flatten().copied().map(Some);
+fn next<O: Copy + Eq + Hash, T: Copy>(
+    waiter: O,
+    target: &T,
+    waits: &HashMap<O, Vec<T>>,
+    blockers: &impl Fn(O, &T) -> Vec<O>,
+) -> Vec<(O, Option<T>)> {
+    let waited = |blocker: O| waits.get(&blocker).into_iter().flatten().copied().map(Some);
     let of = |blocker| waited(blocker).chain([None]).map(move |target| (blocker, target));
     blockers(waiter, target).into_iter().flat_map(of).collect()
 }

@@ -18,6 +18,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use deadlock::{OwnerId, WaitEdge};
+pub use deadlock::{OwnerId, WaitEdge, find_cycle};
 pub use kernel::ServerKernelLocks;
 pub use table::{LockAnswer, QueuedRequest, SessionLockTable, TableEntry};

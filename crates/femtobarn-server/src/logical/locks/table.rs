@@ -215,7 +215,7 @@ impl<T> SessionLockTable<T> {
 
     /// The owners that a queued request waits for: the holders of the target that it cannot share with, and the request
     /// in front of it, which is granted first.
-    fn blockers(&self, owner: OwnerId, target: &LockTarget) -> Vec<OwnerId> {
+    pub fn blockers(&self, owner: OwnerId, target: &LockTarget) -> Vec<OwnerId> {
         let shard = self.shard(target);
         let Some(entry) = shard.get(target) else { return Vec::new() };
         let Some(position) = entry.queue.iter().position(|waiting| waiting.owner == owner) else {

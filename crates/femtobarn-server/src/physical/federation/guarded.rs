@@ -6,7 +6,7 @@ use std::sync::Arc;
 use femtobarn_catalog::DatabaseId;
 use uuid::Uuid;
 
-use crate::physical::{Metadata, StoragePath, StorageResult, StoredFile};
+use crate::physical::{Metadata, Opaque, StoragePath, StorageResult, StoredFile};
 
 /// The authority that lets sessions write to the files of databases.
 pub trait Writers: Send + Sync + 'static {
@@ -22,6 +22,16 @@ pub trait Writers: Send + Sync + 'static {
 
     /// Notes that a file of an uncommitted database was removed.
     fn file_removed(&self, path: &StoragePath);
+
+    /// Whether files of databases may be at other servers.
+    fn has_others(&self) -> bool;
+
+    /// Sends a client on that wants the file of a database which is at another server.
+    ///
+    /// # Errors
+    /// [`StorageError::Elsewhere`](crate::physical::StorageError::Elsewhere) with that server; `EHOSTUNREACH` if it is
+    /// away.
+    fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()>;
 
     /// The uncommitted database that a file was created for.
     fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId>;

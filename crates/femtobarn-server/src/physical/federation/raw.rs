@@ -25,6 +25,7 @@ impl FederationStorage {
             return self.open_to_write(path, how, opaque);
         }
         if is_below_databases(path) {
+            self.redirect_raw(path, opaque)?;
             let database = || self.database_of_file(path);
             return self.open_or_recall(path, path, opaque, database);
         }
@@ -33,6 +34,19 @@ impl FederationStorage {
             None => self.catalogue.head().map_err(|error| catalogue_error("open", path, error))?,
         };
         self.file_of(&self.database(path, at)?, opaque)
+    }
+
+    /// Sends a client on that wants the file of a database which is at another server, committed or not.
+    pub(super) fn redirect_raw(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        if !self.writers.as_ref().is_some_and(|writers| writers.has_others()) {
+            return Ok(());
+        }
+        let database = match database_of(&opaque) {
+            None => self.database_of_file(path)?,
+            named => named,
+        };
+        // Without a database, only its `fb.home` says where a file is.
+        self.redirect(database.unwrap_or_default(), opaque)
     }
 
     /// Opens a database's file for writing, or creates one for a new database. A path that belongs to any database,
@@ -48,6 +62,7 @@ impl FederationStorage {
         else {
             return Err(read_only_error("write", path));
         };
+        self.redirect_raw(path, opaque)?;
         if how.creation == Creation::New && self.is_taken(path, opaque)? {
             return Err(StorageError::cannot("create", path, Errno::EEXIST));
         }
@@ -69,6 +84,7 @@ impl FederationStorage {
 
     /// Removes a file that belongs to no database. If it belongs to an uncommitted one, only that one's writer may.
     pub(super) fn remove_raw(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
+        self.redirect_raw(path, opaque)?;
         let remove = || {
             if self.is_file_of_a_database(path)? {
                 Err(read_only_error("remove a database's file:", path))

@@ -120,7 +120,12 @@ impl FederationStorage {
     }
 
     /// The metadata of a database's file in the federation's folder, or of its copies if it is read there.
-    pub(super) fn raw_metadata(&self, path: &StoragePath) -> StorageResult<Metadata> {
+    pub(super) fn raw_metadata(
+        &self,
+        path: &StoragePath,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Metadata> {
+        self.redirect_raw(path, opaque)?;
         let failed = match self.files.metadata(path, Opaque::default()) {
             Err(error @ StorageError::Refused(Errno::ENOENT, _)) if self.in_place.is_some() => {
                 error

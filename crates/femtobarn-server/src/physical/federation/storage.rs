@@ -147,12 +147,18 @@ impl FederationStorage {
         })
     }
 
+    /// Sends a client on that wants a database whose file is at another server.
+    pub(super) fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()> {
+        self.writers.as_ref().map_or(Ok(()), |writers| writers.redirect(database, opaque))
+    }
+
     /// Opens the file of a database for reading. Of the opaque information the hints count.
     pub(super) fn file_of(
         &self,
         row: &DatabaseRow,
         opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
+        self.redirect(row.id, opaque)?;
         let location = Path::new(&row.path);
         if !location.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
@@ -195,7 +201,13 @@ impl FederationStorage {
     }
 
     /// The metadata of a database as a complete file.
-    fn metadata_of(&self, row: &DatabaseRow, at: Csn) -> StorageResult<Metadata> {
+    fn metadata_of(
+        &self,
+        row: &DatabaseRow,
+        at: Csn,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Metadata> {
+        self.redirect(row.id, opaque)?;
         let residence = self.residence(row)?;
         if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row.id, it)) {
             // Before it was sealed, the file had another end.
@@ -257,8 +269,10 @@ impl Storage for FederationStorage {
 
     fn metadata(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<Metadata> {
         if is_raw(opaque) && path.parent().is_some() {
-            return if is_below_databases(path) || is_databases_folder(path) {
-                self.raw_metadata(path)
+            return if is_databases_folder(path) {
+                self.files.metadata(path, Opaque::default())
+            } else if is_below_databases(path) {
+                self.raw_metadata(path, opaque)
             } else {
                 self.open_raw(path, OpenMode::default(), opaque)?.metadata()
             };
@@ -266,7 +280,7 @@ impl Storage for FederationStorage {
         let snapshot = self.pinned_snapshot(path, opaque)?;
         match path.parent() {
             None => self.metadata_of_top(snapshot.csn),
-            Some(_) => self.metadata_of(&self.database(path, snapshot.csn)?, snapshot.csn),
+            Some(_) => self.metadata_of(&self.database(path, snapshot.csn)?, snapshot.csn, opaque),
         }
     }
 
@@ -287,7 +301,9 @@ impl Storage for FederationStorage {
         }
         let rows = self.catalogue.databases(snapshot.csn);
         let entry = |row: DatabaseRow| FolderEntry {
-            metadata: with_metadata.then(|| self.metadata_of(&row, snapshot.csn).ok()).flatten(),
+            metadata: with_metadata
+                .then(|| self.metadata_of(&row, snapshot.csn, opaque).ok())
+                .flatten(),
             name: (row.name + SUFFIX).into_bytes(),
         };
         let rows = rows.map_err(|error| catalogue_error("list", path, error))?;
@@ -304,12 +320,16 @@ impl Storage for FederationStorage {
     ) -> StorageResult<Option<Duration>> {
         let snapshot = self.pinned_snapshot(path, opaque)?;
         let deadline = wanted.deadline.or(Hints::of(opaque).deadline);
-        self.recall(&self.database(path, snapshot.csn)?, WantedBy { deadline, ..wanted })
+        let row = self.database(path, snapshot.csn)?;
+        self.redirect(row.id, opaque)?;
+        self.recall(&row, WantedBy { deadline, ..wanted })
     }
 
     fn evict(&self, path: &StoragePath, opaque: Opaque<'_>) -> StorageResult<()> {
         let snapshot = self.pinned_snapshot(path, opaque)?;
-        self.evict_database(&self.database(path, snapshot.csn)?)
+        let row = self.database(path, snapshot.csn)?;
+        self.redirect(row.id, opaque)?;
+        self.evict_database(&row)
     }
 
     fn pin(

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::middleware::{Next, from_fn};
-use femtobarn_catalog::{Error, Result};
+use femtobarn_catalog::{Csn, Error, Result};
 use femtobarn_rpc::MESSAGE_BYTES_MAX;
 use femtobarn_rpc::convert::status_of;
 use femtobarn_rpc::turns::TURNS_PATH;
@@ -242,7 +242,12 @@ impl Catalogue for Service {
         let (metadata, _, list) = request.into_parts();
         let (service, _) = self.admit(&metadata, &list.federation, Action::Read)?;
         let listed = self.blocking(move || {
+            if let Some(survey) = list.survey {
+                return Ok(service.survey(survey.pins_before.map(Csn))?.into());
+            }
             Ok(ListLocksReply {
+                waits: vec![],
+                pins: vec![],
                 held: service.held()?.into_iter().map(Into::into).collect(),
                 waiting: service.waiting()?.into_iter().map(Into::into).collect(),
             })

@@ -18,7 +18,7 @@ use tonic::{Code, Status};
 
 use super::Service;
 use crate::auth::{Action, Identity};
-use crate::logical::catalogue::{CatalogueSession, FederationService};
+use crate::logical::catalogue::{CatalogueSession, FederationService, MoveProgress};
 
 /// Numbers that one call reserves at most.
 const NUMBERS_MAX: u32 = 100_000;
@@ -54,7 +54,7 @@ pub(super) async fn change(
 }
 
 fn carry_out(
-    federation: &FederationService,
+    federation: &Arc<FederationService>,
     session: Option<&CatalogueSession>,
     name: String,
     of: Of,
@@ -73,12 +73,14 @@ fn carry_out(
         }
         Of::TakeFreeExtent(wanted) => {
             let size = wanted.range.unwrap_or_default().size;
+            federation.check_here(DatabaseId(wanted.database))?;
             let taken = catalog.take_free_extent(DatabaseId(wanted.database), size)?;
             reply.range = taken.map(Into::into);
         }
         Of::GiveFreeExtent(given) => {
             let range = BlobRange::from(needed(given.range, "range")?);
             let database = held(session, given.database)?;
+            federation.check_here(database)?;
             catalog.give_free_extent(database, range)?;
         }
         Of::ExtendFile(new) => {
@@ -92,6 +94,22 @@ fn carry_out(
         }
         Of::DropTag(tag) => catalog.drop_tag(&tag.name)?,
         Of::SetRetention(retention) => catalog.set_retention(retention.into())?,
+        Of::MoveDatabase(it) => {
+            reply.moving = match federation.move_here(DatabaseId(it.database), &it.server)? {
+                MoveProgress::Moving(bytes) => Some(bytes),
+                MoveProgress::Done => None,
+            };
+        }
+        Of::HandOver(it) => {
+            let database = held(session, it.database)?;
+            let target = LockTarget::Database(database);
+            if !session.is_some_and(|session| session.holds_alone(target)) {
+                let what = format!("database {database} is not locked exclusively, so it stays");
+                return Err(Error::Invalid { what });
+            }
+            federation.hand_over(database, &it.server)?;
+        }
+        Of::Drain(it) => catalog.drain(&it.server, !it.undo)?,
         Of::YieldTo(successor) => {
             let newest = catalog.yield_to(&Successor {
                 generation: successor.generation,

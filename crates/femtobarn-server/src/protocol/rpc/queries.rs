@@ -51,6 +51,11 @@ pub(super) async fn answers(
             move || federation.catalog().rows_of_database(DatabaseId(it.database), Csn(it.at));
         return service.blocking(rows).await.map(answers_of);
     }
+    if let (Of::Home(it), Some(site)) = (&of, federation.site().cloned()) {
+        let database = DatabaseId(it.database);
+        let home = service.blocking(move || site.home_or_placement(database)).await?;
+        return Ok(vec![Answer { home: Some(home.into()), ..Answer::default() }]);
+    }
     if is_short(&of) && !federation.catalog().is_in_postgres() {
         return answer(federation.catalog(), of).map(|answer| vec![answer]);
     }
@@ -170,6 +175,13 @@ fn answer(catalog: &LocalCatalogue, of: Of) -> Result<Answer> {
         Of::SnapshotAtTime(it) => number(catalog.snapshot_at_time(it.time_us)?),
         Of::Tag(it) => tags([catalog.tag(&it.name)?]),
         Of::Tags(_) => tags(catalog.tags()?),
+        Of::Servers(_) => {
+            let servers = catalog.servers()?.into_iter().map(Into::into).collect();
+            Answer { servers, ..none }
+        }
+        Of::Home(it) => {
+            Answer { home: catalog.home(database(it.database))?.map(Into::into), ..none }
+        }
         Of::Retention(_) => Answer { retention: Some(catalog.retention()?.into()), ..none },
         Of::RowsSince(_) | Of::RowsOfDatabase(_) => none,
     })
@@ -260,6 +272,8 @@ fn split(mut answer: Answer) -> Vec<Answer> {
             classes: front(&mut answer.classes),
             commits: front(&mut answer.commits),
             tags: front(&mut answer.tags),
+            servers: front(&mut answer.servers),
+            home: answer.home.take(),
             uuids: front(&mut answer.uuids),
             csn: answer.csn.take(),
             retention: answer.retention.take(),

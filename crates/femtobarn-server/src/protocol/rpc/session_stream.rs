@@ -28,7 +28,7 @@ use super::turn_calls::{CALLS_MAX, TurnCalls};
 use super::{Service, queries};
 use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{
-    CatalogueSession, FederationService, OperationOutcome, SessionClaims, SessionOperation,
+    CatalogueSession, FederationService, OperationOutcome, SessionClaims, SessionOperation, Site,
 };
 
 /// Turns that wait for a client to read them, at most.
@@ -149,11 +149,18 @@ async fn welcome(
         lost_locks: opened.lost_locks.iter().map(lost).collect(),
         lost_pins: opened.lost_pins.iter().map(|csn| csn.0).collect(),
         log_room: LOGGED_COMMIT_BYTES_MAX as u64,
+        site: service.site().map(|site| site_of(site)),
+        fences: service.fences(&opened.session).into_iter().map(Into::into).collect(),
     };
     let first = ServerTurn { welcome: Some(welcome), ..ServerTurn::default() };
     // Whether it arrives shows when the next turn is received.
     drop(timeout(service.lease(), turns.send(Ok(first))).await);
     Ok((service, opened.session, opened.generation))
+}
+
+fn site_of(site: &Site) -> v1::Site {
+    let servers = site.servers().into_iter().map(Into::into).collect();
+    v1::Site { name: site.name().to_owned(), servers }
 }
 
 fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<SessionClaims> {
@@ -365,7 +372,10 @@ fn operation(message: Message) -> Result<SessionOperation> {
     match message.kind() {
         Kind::LockShared => lock(LockKind::Shared),
         Kind::LockExclusive => lock(LockKind::Exclusive),
-        Kind::Unlock => Ok(SessionOperation::Unlock { owner, target: target()? }),
+        Kind::Unlock => {
+            let is_in_doubt = message.in_doubt;
+            Ok(SessionOperation::Unlock { owner, target: target()?, is_in_doubt })
+        }
         Kind::Pin => Ok(SessionOperation::Pin { number, csn: message.csn.map(Csn) }),
         Kind::Unpin => Ok(SessionOperation::Unpin { csn: Csn(needed(message.csn, "snapshot")?) }),
         Kind::Unspecified => {
@@ -379,7 +389,8 @@ fn outcome(outcome: OperationOutcome) -> v1::Outcome {
     match outcome.result {
         Ok(granted) => {
             let (epoch, csn) = (granted.epoch, granted.csn.0);
-            v1::Outcome { number, epoch, csn, ..v1::Outcome::default() }
+            let fence = granted.fence.map(Into::into);
+            v1::Outcome { number, epoch, csn, fence, ..v1::Outcome::default() }
         }
         Err(error) => {
             v1::Outcome { number, failure: Some(failure_of(&error)), ..v1::Outcome::default() }

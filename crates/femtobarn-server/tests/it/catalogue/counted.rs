@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use femtobarn::{ContainerOptions, Federation, OpenOptions, TransactionOptions};
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
-    DatabaseRow, LocalCatalogue, LockTable, PinGuard, Result, Retention, TagRow, VersionRow,
+    DatabaseRow, Home, LocalCatalogue, LockTable, PinGuard, Result, Retention, ServerRow, TagRow,
+    VersionRow,
 };
 use femtobarn_rpc::client::RemoteCatalogue;
 use femtobarn_server::Server;
@@ -113,6 +114,9 @@ impl Catalogue for Counted {
         fn drop_tag(&self, name: &str) -> Result<()>;
         fn tag(&self, name: &str) -> Result<TagRow>;
         fn tags(&self) -> Result<Vec<TagRow>>;
+        fn servers(&self) -> Result<Vec<ServerRow>>;
+        fn home(&self, database: DatabaseId) -> Result<Option<Home>>;
+        fn drain(&self, server: &str, is_draining: bool) -> Result<()>;
         fn retention(&self) -> Result<Retention>;
         fn set_retention(&self, retention: Retention) -> Result<()>;
         fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange>;

@@ -15,6 +15,7 @@
 //!    version: rebuilding the catalogue needs it.
 
 mod free_ranges;
+mod other_servers;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -22,8 +23,8 @@ use std::time::Duration;
 
 use femtobarn_archive::remove_staged;
 use femtobarn_catalog::{
-    BlobRange, Csn, DatabaseRow, DatabaseState, DiskState, KeptSnapshots, LockOwner, Purgeable,
-    Vacuumed, VersionRow,
+    BlobRange, Catalogue, Csn, DatabaseId, DatabaseRow, DatabaseState, DiskState, KeptSnapshots,
+    LockOwner, Purgeable, Vacuumed, VersionRow,
 };
 
 use crate::error::{Error, Result};
@@ -94,10 +95,14 @@ impl Federation {
         let catalog = self.inner.local()?;
         let owner = self.inner.locks().owner();
         let _alone = owner.lock_maintenance(options.lock_wait)?;
-        let rows: Vec<DatabaseRow> =
-            catalog.every_database()?.into_iter().map(|record| record.row).collect();
+        let elsewhere = catalog.databases_elsewhere()?;
+        let rows = catalog.every_database()?.into_iter().map(|record| record.row);
+        let rows: Vec<DatabaseRow> = rows.filter(|row| !elsewhere.contains(&row.id)).collect();
+        let servers = other_servers::connect(catalog)?;
+        let writers = servers.as_ref().map(|servers| servers.locks().owner());
         let mut vacuum = Vacuum {
             inner: &self.inner,
+            elsewhere,
             options,
             total: 2 * rows.len() as u64,
             report: VacuumReport { is_complete: true, ..VacuumReport::default() },
@@ -115,7 +120,8 @@ impl Federation {
         let (left, made) = vacuum.first_round(rows, kept)?;
         for row in &left {
             if vacuum.report.is_complete && row.state == DatabaseState::Open {
-                vacuum.second_round(row, &made, &owner)?;
+                // Of several servers, the home of the database has the locks of its writers.
+                vacuum.second_round(row, &made, writers.as_ref().unwrap_or(&owner))?;
             }
             vacuum.advance(row);
         }
@@ -126,6 +132,8 @@ impl Federation {
 /// A running vacuum.
 struct Vacuum<'a, 'p> {
     inner: &'a Inner,
+    /// Databases whose files are at other servers, which vacuum them.
+    elsewhere: HashSet<DatabaseId>,
     options: &'a VacuumOptions,
     report: VacuumReport,
     progress: &'a mut Watch<'p>,
@@ -161,7 +169,8 @@ impl Vacuum<'_, '_> {
             None => catalog.retained_from()?,
         };
         if !self.options.dry_run {
-            return Ok(catalog.raise_horizon(from)?);
+            let kept = catalog.raise_horizon(from)?;
+            return other_servers::with_their_pins(catalog, kept);
         }
         let horizon = catalog.horizon()?.max(from.min(catalog.head()?));
         let csns = catalog.tags()?.into_iter().map(|tag| tag.csn).filter(|csn| *csn < horizon);
@@ -199,7 +208,9 @@ impl Vacuum<'_, '_> {
         rows: Vec<DatabaseRow>,
         kept: KeptSnapshots,
     ) -> Result<(Vec<DatabaseRow>, HashSet<Csn>)> {
-        let purgeable = self.inner.local()?.purgeable(&kept)?;
+        let mut purgeable = self.inner.local()?.purgeable(&kept)?;
+        purgeable.databases.retain(|record| !self.elsewhere.contains(&record.row.id));
+        purgeable.containers.retain(|(database, _)| !self.elsewhere.contains(database));
         let purged: HashSet<_> = purgeable.databases.iter().map(|it| it.row.id).collect();
         let rows: Vec<_> = rows.into_iter().filter(|row| !purged.contains(&row.id)).collect();
         let databases = rows.into_iter().map(|row| self.partition_versions(row, &kept));

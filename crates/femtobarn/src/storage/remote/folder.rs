@@ -11,7 +11,9 @@
 //!    the server refuses writes, which is a conflict.
 //! 5. A server on this machine is asked to pass the files that are opened for reading, if the federation has no caches
 //!    that should be read.
-//! 6. The hints of the federation's URL are given to the server whenever a file is opened.
+//! 6. If the federation has several servers, one sends the client on to the home of the database. The file of a new one
+//!    has no home yet, so its creator names the server that has its lock: `fb.home`.
+//! 7. The hints of the federation's URL are given to the server whenever a file is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -159,10 +161,17 @@ impl RemoteFolder {
         self.open_as("open", relative, OpenOptions::UPDATE, &self.writer_of(database))
     }
 
-    /// Creates the file of a new database; refuses to overwrite.
-    pub(crate) fn create(&self, relative: &str, database: DatabaseId) -> Result<RemoteFile> {
+    /// Creates the file of a new database, at the server `home` if the federation has several; refuses to overwrite.
+    pub(crate) fn create(
+        &self,
+        relative: &str,
+        database: DatabaseId,
+        home: Option<&str>,
+    ) -> Result<RemoteFile> {
         let options = OpenOptions::NEW | OpenOptions::UPDATE | OpenOptions::MAKE_PATH;
-        self.open_as("create", relative, options, &self.writer_of(database))
+        let mut writer = self.writer_of(database);
+        writer.extend(home.map(|home| format!("&fb.home={home}")));
+        self.open_as("create", relative, options, &writer)
     }
 
     fn writer_of(&self, database: DatabaseId) -> String {

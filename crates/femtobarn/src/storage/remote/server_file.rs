@@ -70,3 +70,25 @@ fn read_only() -> std::io::Error {
     let why = "the federation is open at several servers, to read; open it at one to write";
     std::io::Error::new(std::io::ErrorKind::ReadOnlyFilesystem, why)
 }
+
+/// Whether a read that failed in this way may succeed later, or at another server.
+pub(crate) fn may_answer_later(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::TimedOut
+    )
+}
+
+/// The error of opening a file, with the kind that tells whether a server may answer later.
+pub(crate) fn into_io(error: crate::error::Error) -> std::io::Error {
+    match error {
+        crate::error::Error::Io { what, source } => {
+            std::io::Error::new(source.kind(), format!("{what}: {source}"))
+        }
+        other if other.kind() == femtobarn_catalog::ErrorKind::Unavailable => {
+            std::io::Error::new(std::io::ErrorKind::ConnectionRefused, other)
+        }
+        other => std::io::Error::other(other),
+    }
+}

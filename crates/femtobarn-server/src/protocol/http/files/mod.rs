@@ -42,6 +42,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::Extension;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::header::{
@@ -57,7 +58,7 @@ use self::location::UrlLocation;
 use super::clients::identity;
 use crate::auth::{Action, Authenticator, Identity};
 use crate::logical::Logical;
-use crate::physical::{StoragePath, StorageResult};
+use crate::physical::{StorageError, StoragePath, StorageResult};
 use crate::protocol::buffers::BufferPool;
 use crate::protocol::listener::Peer;
 
@@ -161,16 +162,29 @@ async fn answered(
         asked.discard(&mut body.into_data_stream()).await;
         return answer;
     }
-    match method.as_str() {
-        "GET" => asked.get(false).await,
-        "HEAD" => asked.get(true).await,
-        "PROPFIND" => asked.propfind().await,
-        "PUT" => asked.put(body).await,
-        "DELETE" => asked.delete().await,
-        "MKCOL" => asked.mkcol().await,
-        "MOVE" => asked.rename().await,
-        "COPY" => asked.copy().await,
-        _ => Err(asked.not_understood(&method)),
+    let (is_encrypted, path) = (asked.is_encrypted, asked.location.url_path().to_owned());
+    match asked.carry_out(&method, body).await {
+        Err(HttpFailure::Storage(StorageError::Elsewhere { host, port, .. })) => {
+            let (server, query) = (format!("{host}:{port}"), query.unwrap_or_default());
+            Ok(redirects::moved_to(&server, is_encrypted, &path, &query))
+        }
+        answered => answered,
+    }
+}
+
+impl FileRequest {
+    async fn carry_out(self, method: &Method, body: Body) -> Result<Response, HttpFailure> {
+        match method.as_str() {
+            "GET" => self.get(false).await,
+            "HEAD" => self.get(true).await,
+            "PROPFIND" => self.propfind().await,
+            "PUT" => self.put(body).await,
+            "DELETE" => self.delete().await,
+            "MKCOL" => self.mkcol().await,
+            "MOVE" => self.rename().await,
+            "COPY" => self.copy().await,
+            _ => Err(self.not_understood(method)),
+        }
     }
 }
 

@@ -49,12 +49,8 @@ impl FileRequest {
             }
             _ => return Err(self.not_understood(method)),
         };
-        let scheme = if self.is_encrypted { "https" } else { "http" };
-        let separator = if query.is_empty() { "" } else { "?" };
         let path = self.location.url_path();
-        let location = format!("{scheme}://{server}{path}{separator}{query}");
-        let headers = [(LOCATION, location), (CACHE_CONTROL, "no-store".to_owned())];
-        Ok((StatusCode::TEMPORARY_REDIRECT, headers).into_response())
+        Ok(moved_to(&server.to_string(), self.is_encrypted, path, &query))
     }
 
     fn asked<'a>(&self, location: &'a UrlLocation) -> Asked<'a> {
@@ -104,4 +100,13 @@ impl FileRequest {
         let to = Asked { anew: true, ..self.asked(&to) };
         Ok(redirector.find_to_move(self.asked(&self.location), to).await?)
     }
+}
+
+/// The answer that sends a client to another server with the same request.
+pub(super) fn moved_to(server: &str, is_encrypted: bool, path: &str, query: &str) -> Response {
+    let scheme = if is_encrypted { "https" } else { "http" };
+    let separator = if query.is_empty() { "" } else { "?" };
+    let location = format!("{scheme}://{server}{path}{separator}{query}");
+    let headers = [(LOCATION, location), (CACHE_CONTROL, "no-store".to_owned())];
+    (StatusCode::TEMPORARY_REDIRECT, headers).into_response()
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use femtobarn_catalog::{
     BlobRange, Catalogue, ClassRow, Commit, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId,
-    DatabaseRow, Error, LocalCatalogue, LockTable, PinGuard, Result, Retention, TagRow, VersionRow,
+    DatabaseRow, Error, Home, LocalCatalogue, LockTable, PinGuard, Result, Retention, ServerRow,
+    TagRow, VersionRow,
 };
 use uuid::Uuid;
 
@@ -123,6 +124,8 @@ impl Catalogue for CopiedCatalogue {
         fn snapshot_at_time(time_us: i64) as of Csn::MAX, -> Csn;
         fn tag(name: &str) as of Csn::MAX, -> TagRow;
         fn tags() as of Csn::MAX, -> Vec<TagRow>;
+        fn servers() as of Csn::MAX, -> Vec<ServerRow>;
+        fn home(database: DatabaseId) as of Csn::MAX, -> Option<Home>;
         fn retention() as of Csn::MAX, -> Retention;
     }
 
@@ -138,6 +141,7 @@ impl Catalogue for CopiedCatalogue {
         fn give_free_extent(_database: DatabaseId, _range: BlobRange) -> ();
         fn create_tag(_name: &str, _csn: Csn, _message: &str) -> TagRow;
         fn drop_tag(_name: &str) -> ();
+        fn drain(_server: &str, _is_draining: bool) -> ();
         fn set_retention(_retention: Retention) -> ();
     }
 }

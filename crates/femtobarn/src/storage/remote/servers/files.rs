@@ -11,7 +11,7 @@ use rntuple::ReadRequest;
 use super::group::{ChosenServer, ServerGroup};
 use super::member::MemberConnection;
 use crate::storage::remote::folder::{RemoteFile, path_on_server};
-use crate::storage::remote::server_file::ServerFile;
+use crate::storage::remote::server_file::{ServerFile, into_io};
 use crate::storage::remote::tier::total;
 
 /// The copies of a file.
@@ -107,19 +107,5 @@ impl ServerFile for FileCopies {
     fn read_ahead_at(&self, at: Csn, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = |file: &RemoteFile| file.read_ahead_at(at, offset, buffer).map(|n| n as u64);
         self.read(at, None, read).map(|count| count as usize)
-    }
-}
-
-/// The error of opening a copy, with the kind that tells whether the server may answer later.
-fn into_io(error: crate::error::Error) -> std::io::Error {
-    use femtobarn_catalog::ErrorKind;
-    match error {
-        crate::error::Error::Io { what, source } => {
-            std::io::Error::new(source.kind(), format!("{what}: {source}"))
-        }
-        other if other.kind() == ErrorKind::Unavailable => {
-            std::io::Error::new(std::io::ErrorKind::ConnectionRefused, other)
-        }
-        other => std::io::Error::other(other),
     }
 }

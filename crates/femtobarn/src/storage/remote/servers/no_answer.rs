@@ -2,6 +2,8 @@
 
 use femtobarn_catalog::{Error, ErrorKind};
 
+use crate::storage::remote::server_file::may_answer_later;
+
 /// An error of a request to one of several servers.
 pub(super) trait RequestError: std::fmt::Display {
     /// Whether another server may answer.
@@ -49,11 +51,7 @@ impl RequestError for std::io::Error {
     }
 
     fn is_temporary(&self) -> bool {
-        use std::io::ErrorKind;
-        matches!(
-            self.kind(),
-            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset | ErrorKind::TimedOut
-        )
+        may_answer_later(self)
     }
 
     fn unavailable(what: String) -> Self {

@@ -1,0 +1,98 @@
+//! The servers of a federation that has several, and which of them has a database.
+//!
+//! 1. Each database has a *home*: the server in whose folder its file is. A database without one is everyone's, as in a
+//!    federation that no server joined.
+//! 2. A server is alive as long as its lease, by PostgreSQL's clock. Its *epoch* is raised whenever it joins, and when its
+//!    databases are taken over; the epoch of a home, whenever the home changes or fences its writers off.
+//! 3. Whoever writes to a database shows these epochs as they were when its lock was granted, as a [`Fence`]. The commit
+//!    compares them, so no message between servers is needed when one of them lost its lease or a lock.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::DatabaseId;
+
+/// What a server that joins a federation says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JoiningServer {
+    /// Its name, unique in the federation.
+    pub name: String,
+    /// The URL of the federation there: `root://host:port//lhc.fed`.
+    pub url: String,
+    /// The name of its disk. Servers with the same one see the same files, and take over from each other.
+    pub storage: String,
+}
+
+/// Whether a server gets databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ServerStanding {
+    /// It has databases, and gets new ones.
+    Active,
+    /// It gets no new ones, and those that it has move away.
+    Draining,
+    /// It was stopped.
+    Left,
+}
+
+impl ServerStanding {
+    /// The state as a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerStanding::Active => "active",
+            ServerStanding::Draining => "draining",
+            ServerStanding::Left => "left",
+        }
+    }
+}
+
+/// A server of a federation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerRow {
+    /// Its name.
+    pub name: String,
+    /// The URL of the federation there: `root://host:port//lhc.fed`.
+    pub url: String,
+    /// The name of its disk.
+    pub storage: String,
+    /// Whether it gets databases.
+    pub state: ServerStanding,
+    /// How often it joined or was taken over from.
+    pub epoch: u64,
+    /// Whether its lease lasts.
+    pub is_alive: bool,
+    /// Bytes free on its disk, as of its last renewal.
+    pub free_bytes: u64,
+    /// Requests for files that it worked on then.
+    pub load: u64,
+    /// Databases whose home it is.
+    pub databases: u64,
+}
+
+/// The home of a database.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// The name of the server.
+    pub server: String,
+    /// The URL of the federation there: `root://host:port//lhc.fed`.
+    pub url: String,
+    /// Whether its lease lasts.
+    pub is_alive: bool,
+    /// The epoch of the home; 0 for that of a database which is not committed yet.
+    pub epoch: u64,
+    /// The epoch of the server.
+    pub server_epoch: u64,
+}
+
+/// The right to write to a database, from the server that granted its lock. A commit with one whose epochs have passed is
+/// refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    /// The database.
+    pub database: DatabaseId,
+    /// The server that granted its lock.
+    pub server: String,
+    /// The epoch of the server then.
+    pub server_epoch: u64,
+    /// The epoch of the database's home then; 0 if the database had none.
+    pub home_epoch: u64,
+}

@@ -1,0 +1,89 @@
+//! What others than users of a federation ask its server: how far and how busy it is, the rows for followers, and, for other
+//! servers of the same federation, what its sessions wait for.
+
+use std::time::Duration;
+
+use femtobarn_catalog::{Csn, DatabaseId, LeaderRows, Result, Successor};
+
+use super::catalogue::{NONE, csn_of, numbered};
+use super::remote::RemoteCatalogue;
+use crate::convert::{SessionSurvey, needed, rows_of};
+use crate::v1::change_request::Of as Change;
+use crate::v1::question::Of;
+use crate::v1::{self, Empty};
+
+/// How busy a server says it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedLoad {
+    /// Requests for files that it works on.
+    pub running: u64,
+    /// The time of its recent reads that were not answered from memory; zero if nobody has read of late.
+    pub read_time: Duration,
+}
+
+impl RemoteCatalogue {
+    /// The newest commit, and how busy the server is.
+    ///
+    /// # Errors
+    /// As [`Catalogue`].
+    pub fn head_and_load(&self) -> Result<(Csn, ReportedLoad)> {
+        let answers = self.ask(Of::Head(Empty {}))?;
+        let head = needed(csn_of(&answers), "commit")?;
+        self.session.observe_head(head);
+        let running = answers.iter().find_map(|answer| answer.running);
+        let read_us = answers.iter().find_map(|answer| answer.read_us);
+        let load = ReportedLoad {
+            running: running.unwrap_or(0),
+            read_time: Duration::from_micros(read_us.unwrap_or(0)),
+        };
+        Ok((head, load))
+    }
+
+    /// What a follower needs that has all commits up to `since`. The answer may come after `wait` without any new row;
+    /// `follower` is where that follower serves its copy, or its name; `is_beginning` says that it has no snapshot yet.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if the server has not reached commit `since`; else as [`Catalogue`].
+    pub fn rows_since(
+        &self,
+        since: Csn,
+        mark: Option<u64>,
+        wait: Duration,
+        (follower, is_beginning): (&str, bool),
+    ) -> Result<LeaderRows> {
+        let (since, wait_ms) = (since.0, wait.as_millis() as u64);
+        let of =
+            v1::Following { since, mark, wait_ms, follower: follower.to_owned(), is_beginning };
+        rows_of(&self.ask(Of::RowsSince(of))?)
+    }
+
+    /// All rows of a database's contents up to commit `at`, for a follower.
+    ///
+    /// # Errors
+    /// As [`Catalogue`].
+    pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
+        rows_of(&self.ask(Of::RowsOfDatabase(numbered(database, NONE, at)))?)
+    }
+
+    /// Tells the server that a follower leads the federation from now on; returns its newest commit, after
+    /// which it takes no other.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the server is of that generation or a later one, or another follower leads; else as [`Catalogue`].
+    pub fn yield_to(&self, successor: &Successor) -> Result<Csn> {
+        let Successor { generation, promotion, url } = successor.clone();
+        let successor = v1::Successor { generation, url, promotion };
+        let reply = self.change(Change::YieldTo(successor))?.0;
+        needed(reply.csn, "newest commit").map(Csn)
+    }
+
+    /// What the server's sessions wait for, and which snapshots before a commit are pinned there, for another server of the
+    /// federation.
+    ///
+    /// # Errors
+    /// As [`Catalogue`](femtobarn_catalog::Catalogue).
+    pub fn survey(&self, pins_before: Option<Csn>) -> Result<SessionSurvey> {
+        let survey = v1::Survey { pins_before: pins_before.map(|csn| csn.0) };
+        self.wait(self.session.list_locks(Some(survey)))?.try_into()
+    }
+}

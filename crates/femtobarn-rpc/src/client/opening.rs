@@ -1,0 +1,109 @@
+//! One opening of a session: the connection, the claims, and what the server's welcome tells.
+
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use femtobarn_catalog::Holder;
+use tokio::task::spawn_blocking;
+use tonic::Status;
+use tonic::metadata::{Ascii, MetadataValue};
+
+use super::direct::DirectConnection;
+use super::endpoint::CONNECT_MAX;
+use super::session::{LinkState, RemoteSession, stopped};
+use super::turn_stream::SessionTurns;
+use crate::v1::{Hello, Welcome};
+
+impl RemoteSession {
+    /// Opens the session: on a direct connection, or by gRPC if the server takes none.
+    pub(super) async fn open(
+        self: &Arc<Self>,
+    ) -> std::result::Result<(SessionTurns, Welcome), Status> {
+        self.renew_token();
+        let (turns, welcome) = match self.connect_directly().await? {
+            Some(connection) => {
+                let (session, greeted, hello) =
+                    (Arc::clone(self), Arc::clone(&connection), self.hello());
+                let welcome = spawn_blocking(move || session.greet(&greeted, hello)).await;
+                (SessionTurns::Direct(connection), welcome.map_err(stopped)??)
+            }
+            None => self.attend(self.hello()).await?,
+        };
+        // The server may have been restored from an older copy.
+        self.answers.clear();
+        self.head.store(welcome.head, Ordering::Release);
+        self.log_room.store(welcome.log_room as usize, Ordering::Release);
+        self.openings.fetch_add(1, Ordering::AcqRel);
+        self.ledger().reopened(&welcome);
+        self.learn_servers(&welcome);
+        if let SessionTurns::Direct(connection) = &turns {
+            let lease = self.silence(Duration::from_millis(welcome.lease_ms.max(3)));
+            connection
+                .set_timeout(lease)
+                .map_err(|error| Status::unavailable(error.to_string()))?;
+            self.use_directly(connection);
+        }
+        let is_open = self.link.send_if_modified(|link| {
+            let is_broken = *link == LinkState::Broken;
+            if is_broken {
+                *link = LinkState::Open;
+            }
+            is_broken
+        });
+        self.wake();
+        // It was closed meanwhile, perhaps before the connection was the session's, which nobody else would end then.
+        if let (false, SessionTurns::Direct(connection)) = (is_open, &turns) {
+            self.say_goodbye(connection);
+            self.lose(connection);
+        }
+        Ok((turns, welcome))
+    }
+
+    /// The session's first message, with its claims.
+    fn hello(&self) -> Hello {
+        let (locks, pins) = self.ledger().claims();
+        Hello {
+            federation: self.federation.clone(),
+            session: self.id.into_bytes().to_vec(),
+            client: Some(Holder::this_process().with_application().into()),
+            locks,
+            pins,
+        }
+    }
+
+    /// A direct connection; none if the server takes none, or gRPC is to say why it cannot be reached.
+    async fn connect_directly(
+        self: &Arc<Self>,
+    ) -> std::result::Result<Option<Arc<DirectConnection>>, Status> {
+        let (session, token) = (Arc::clone(self), self.token.lock().clone());
+        let connect = move || {
+            let wait = session.patience().min(CONNECT_MAX);
+            let certificate = session.options.certificate.as_deref();
+            let place = session.places.current();
+            DirectConnection::connect(&place.address, certificate, token.as_ref(), wait)
+        };
+        match spawn_blocking(connect).await.map_err(stopped)? {
+            Ok(connection) => Ok(Some(Arc::new(connection))),
+            Err(error) if error.kind() == ErrorKind::TimedOut => {
+                Err(Status::unavailable("the server does not answer"))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Looks for the token again. Called for each connection.
+    fn renew_token(&self) {
+        let found = match &self.options.token {
+            Some(token) => Some(token.clone()),
+            None if self.places.current().address.is_encrypted => (self.options.find_token)(),
+            None => None,
+        };
+        let value = found.and_then(|token| format!("Bearer {token}").parse().ok());
+        *self.token.lock() = value.map(|mut value: MetadataValue<Ascii>| {
+            value.set_sensitive(true);
+            value
+        });
+    }
+}

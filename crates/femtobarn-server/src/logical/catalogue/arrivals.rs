@@ -1,0 +1,305 @@
+//! Databases that move to this server from their home.
+//!
+//! 1. The file is copied while it is read and written. Before that, and at the end, the database is locked at its home for
+//!    a moment; between the two, bytes are written only behind the end of the file then, in space that was free then, and
+//!    to the front, and these are copied at the end. A new epoch at the beginning ends what writers had reserved.
+//! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. A crash
+//!    before that leaves a copy under another name, which the next attempt replaces; after it, the old file, which is
+//!    nobody's.
+//! 3. A move goes on though its client has gone, and is asked for as often as the client likes.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::{
+    BlobRange, Catalogue, Csn, DatabaseId, DatabaseRow, Error, Home, LockGuard, Result, clock,
+};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use parking_lot::Mutex;
+use xrd::Location;
+use xrd::client::{Options, Url, blocking};
+use xrd::flags::OpenOptions;
+
+use super::service::FederationService;
+use super::site::{DatabasePlace, Site};
+
+/// How long a move waits for the transactions that hold its database.
+const LOCK_WAIT: Duration = Duration::from_secs(60);
+/// How long the home is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the error of a move is kept for the client that asked for it.
+const TOLD_MAX: Duration = Duration::from_secs(60);
+/// Bytes of one read.
+const PART: usize = 4 << 20;
+/// Bytes at the front that change with commits: the header of the file and the keys behind it.
+const FRONT: u64 = 64 << 10;
+/// Copies that are begun again because the space of the database was given out anew meanwhile, at most.
+const ATTEMPTS: u32 = 5;
+
+/// The moves that are under way, and the outcomes that nobody has asked for yet.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    moves: Mutex<HashMap<DatabaseId, MoveState>>,
+    /// Held while a file that was handed over is removed, and while one that arrives gets its name: a database may come
+    /// back at once.
+    names: Mutex<()>,
+}
+
+#[derive(Debug)]
+enum MoveState {
+    /// With the bytes that were copied.
+    Moving(u64),
+    Ended(Instant, Result<()>),
+}
+
+/// Where a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MoveProgress {
+    /// It goes on, with so many bytes copied.
+    Moving(u64),
+    /// The database is here.
+    Done,
+}
+
+impl FederationService {
+    /// Moves a database to the server `to`, which must be this one. Returns at once; ask again until it is done.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] if the name is that of another server; [`Error::NotFound`] if there is no such server or
+    /// database; [`Error::Unsupported`] if the federation has one server, or the file is an attached one; the error
+    /// with which the move has ended: [`Error::Busy`] if transactions hold the database for too long,
+    /// [`Error::Unavailable`] if its home is away.
+    pub fn move_here(self: &Arc<Self>, database: DatabaseId, to: &str) -> Result<MoveProgress> {
+        let what = "the federation has one server, so no database can move to another".to_owned();
+        let site = self.site().ok_or(Error::Unsupported { what })?;
+        if to != site.name() {
+            return Err(site.at_server(database, to)?);
+        }
+        let mut moves = self.arrivals.moves.lock();
+        match moves.get(&database) {
+            Some(MoveState::Moving(bytes)) => return Ok(MoveProgress::Moving(*bytes)),
+            // Whether it is here by now, or again elsewhere, shows next; an old error is of a client that has gone.
+            Some(MoveState::Ended(at, outcome)) => {
+                let told = outcome
+                    .clone()
+                    .map(drop)
+                    .or_else(|error| if at.elapsed() < TOLD_MAX { Err(error) } else { Ok(()) });
+                moves.remove(&database);
+                told?;
+            }
+            None => {}
+        }
+        let row = self.catalog.database_by_id(database, Csn::MAX)?;
+        let DatabasePlace::There(home) = site.place_of(database)? else {
+            return Ok(MoveProgress::Done);
+        };
+        moves.insert(database, MoveState::Moving(0));
+        drop(moves);
+        let (service, site) = (Arc::clone(self), Arc::clone(site));
+        let run = move || {
+            let outcome = service.fetch(&site, &row, &home);
+            if let Err(error) = &outcome {
+                tracing::warn!(database = row.name, %error, "the database did not move here");
+            }
+            service.arrivals.moves.lock().insert(row.id, MoveState::Ended(clock::now(), outcome));
+        };
+        let started = std::thread::Builder::new().name("femtobarn-move".to_owned()).spawn(run);
+        started.map_err(|error| {
+            self.arrivals.moves.lock().remove(&database);
+            Error::Io { what: "cannot start a thread".to_owned(), source: Arc::new(error) }
+        })?;
+        Ok(MoveProgress::Moving(0))
+    }
+
+    fn fetch(&self, site: &Site, row: &DatabaseRow, home: &Home) -> Result<()> {
+        if Path::new(&row.path).is_absolute() {
+            let what =
+                format!("database {:?} is an attached file, which stays where it is", row.name);
+            return Err(Error::Unsupported { what });
+        }
+        let options = ConnectOptions {
+            find_token: || xrd::client::bearer_token().map(|found| found.token.0),
+            patience: PATIENCE,
+            ..ConnectOptions::default()
+        };
+        let source = RemoteCatalogue::connect(&home.url, &options)?;
+        if source.uuid() != self.catalog.uuid() {
+            let what = format!("{} has another federation", home.url);
+            return Err(Error::Unavailable { what });
+        }
+        let guard = if site.shares_disk(&home.server) {
+            exclusive(&source, row)?
+        } else {
+            self.copy_from(&source, row, home)?
+        };
+        source.hand_over(row.id, site.name())?;
+        drop(guard);
+        tracing::info!(database = row.name, from = home.server, "the database moved here");
+        Ok(())
+    }
+
+    /// Copies the file of a database, and returns its lock at the source, under which the copy is complete.
+    fn copy_from(
+        &self,
+        source: &RemoteCatalogue,
+        row: &DatabaseRow,
+        home: &Home,
+    ) -> Result<LockGuard> {
+        let id = row.id;
+        for _ in 0..ATTEMPTS {
+            let row = &self.catalog.database_by_id(id, Csn::MAX)?;
+            let path = self.catalog.folder().join(&row.path);
+            let draft = draft_of(&path, row);
+            let failed = |error| failed(&path, error);
+            if let Some(folder) = path.parent() {
+                fs::create_dir_all(folder).map_err(failed)?;
+            }
+            let guard = exclusive(source, row)?;
+            let epoch = self.catalog.begin_epoch(row.id)?;
+            let free = self.catalog.free_extents(row.id)?;
+            let remote = FileAtHome::open(home, row)?;
+            let size = remote.size()?;
+            drop(guard);
+            let file = File::options()
+                .create(true)
+                .truncate(true)
+                .read(true)
+                .write(true)
+                .open(&draft)
+                .map_err(failed)?;
+            let copy = |range: BlobRange| -> Result<()> {
+                remote.copy(range, &file, |bytes| self.count_moved(row.id, bytes))
+            };
+            copy(BlobRange { offset: 0, size })?;
+            let guard = exclusive(source, row)?;
+            let now = self.catalog.database_by_id(row.id, Csn::MAX)?;
+            if (now.epoch, now.state, &now.path) != (epoch, row.state, &row.path) {
+                continue;
+            }
+            let end = remote.size()?;
+            copy(BlobRange { offset: size.min(end), size: end.saturating_sub(size) })?;
+            copy(BlobRange { offset: 0, size: FRONT.min(end) })?;
+            free.iter().try_for_each(|extent| copy(extent.range))?;
+            file.set_len(end).and_then(|()| file.sync_all()).map_err(failed)?;
+            let naming = self.arrivals.names.lock();
+            fs::rename(&draft, &path).map_err(failed)?;
+            drop(naming);
+            let folder = path.parent().unwrap_or(&path);
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+            return Ok(guard);
+        }
+        let what = format!("the space of database {:?} is given out again and again", row.name);
+        Err(Error::Changed { what })
+    }
+
+    fn count_moved(&self, database: DatabaseId, more: u64) {
+        if let Some(MoveState::Moving(bytes)) = self.arrivals.moves.lock().get_mut(&database) {
+            *bytes += more;
+        }
+    }
+
+    /// Makes another server the home of a database, whose file is there, and removes the file here. The caller's session
+    /// holds the database exclusively.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the database is not here; those of the catalogue.
+    pub fn hand_over(&self, database: DatabaseId, to: &str) -> Result<()> {
+        let lost = || Error::Changed { what: format!("database {database} is not here") };
+        let site = self.site().ok_or_else(lost)?;
+        site.check_here(database)?;
+        let row = self.catalog.database_by_id(database, Csn::MAX)?;
+        let keeps_file = site.shares_disk(to);
+        let _naming = self.arrivals.names.lock();
+        site.hand_over(database, to)?;
+        if keeps_file {
+            return Ok(());
+        }
+        // Who has it open reads on. What stays after a crash is nobody's.
+        let path = self.catalog.folder().join(&row.path);
+        if let Err(error) = fs::remove_file(&path) {
+            tracing::warn!(path = %path.display(), %error, "the file of a database that moved stays");
+        }
+        Ok(())
+    }
+}
+
+/// Locks a database at its home, as soon as no transaction holds it.
+fn exclusive(source: &RemoteCatalogue, row: &DatabaseRow) -> Result<LockGuard> {
+    source.locks().owner().lock_database_exclusive(row.id, LOCK_WAIT)
+}
+
+/// The copy while it is incomplete.
+fn draft_of(path: &Path, row: &DatabaseRow) -> PathBuf {
+    path.with_file_name(format!(".moving-{}", row.id))
+}
+
+fn failed(path: &Path, error: std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Error::Full { path: path.to_owned() }
+        }
+        _ => {
+            Error::Io { what: format!("cannot write {}", path.display()), source: Arc::new(error) }
+        }
+    }
+}
+
+/// A database's file at its home, as it is on the disk there.
+struct FileAtHome {
+    file: blocking::File,
+    url: String,
+}
+
+impl FileAtHome {
+    fn open(home: &Home, row: &DatabaseRow) -> Result<Self> {
+        let away = |error: &dyn std::fmt::Display| Error::Unavailable {
+            what: format!(
+                "the file of database {:?} cannot be read at {}: {error}",
+                row.name, home.url
+            ),
+        };
+        let url = Url::parse(&home.url).map_err(|error| away(&error))?;
+        let federation = String::from_utf8_lossy(url.location.path()).into_owned();
+        let place = format!(
+            "{}/{}?fb.raw=1&fb.database={}",
+            federation.trim_end_matches('/'),
+            row.path,
+            row.id
+        );
+        let options = Options { patience: PATIENCE, ..Options::default() };
+        let client = blocking::Client::connect(&url, options).map_err(|error| away(&error))?;
+        let location = Location::new(place.into_bytes()).map_err(|error| away(&error))?;
+        let file = client.open(&location, OpenOptions::READ).map_err(|error| away(&error))?;
+        Ok(FileAtHome { file, url: home.url.clone() })
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.file.stat().map_err(|error| self.away(&error))?.size)
+    }
+
+    fn copy(&self, range: BlobRange, to: &File, count: impl Fn(u64)) -> Result<()> {
+        let (mut offset, end) = (range.offset, range.offset.saturating_add(range.size));
+        let mut buffer = vec![0; PART];
+        while offset < end {
+            let part = buffer.len().min(usize::try_from(end - offset).unwrap_or(PART));
+            let read = self.file.read_checked(offset, &mut buffer[..part]);
+            let read = read.map_err(|error| self.away(&error))?;
+            if read == 0 {
+                return Err(self.away(&format!("the file ends at byte {offset}")));
+            }
+            let path = Path::new("the copy of a database");
+            to.write_all_at(&buffer[..read], offset).map_err(|error| failed(path, error))?;
+            offset += read as u64;
+            count(read as u64);
+        }
+        Ok(())
+    }
+
+    fn away(&self, error: &dyn std::fmt::Display) -> Error {
+        Error::Unavailable { what: format!("{} cannot be read: {error}", self.url) }
+    }
+}

@@ -1,0 +1,120 @@
+//! Locks at the home of their database, if the federation has several servers, and the rights to write that go with them.
+//!
+//! 1. Only the home of a database locks it and its containers.
+//! 2. The locks of a session whose client fell silent are not free before its commits are refused at all servers.
+
+use std::sync::Arc;
+
+use femtobarn_catalog::{Commit, DatabaseId, Error, Fence, LockTarget, Result};
+use tokio::task::spawn_blocking;
+
+use super::service::FederationService;
+use super::session::{CatalogueSession, OperationOutcome};
+use super::state::{LockRequest, SessionState};
+use crate::logical::locks::OwnerId;
+
+impl FederationService {
+    /// Locks a target if its database is at this server, which may have to be looked up.
+    pub(super) fn lock_here(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+    ) -> Option<OperationOutcome> {
+        let database = request.target.database();
+        let unknown = self.site().zip(database).filter(|(site, database)| !site.has(*database));
+        let Some((site, database)) = unknown else { return self.lock(session, request) };
+        let (service, session, site) = (Arc::clone(self), Arc::clone(session), Arc::clone(site));
+        spawn_blocking(move || {
+            let outcome = match site.check_here(database) {
+                Ok(()) => service.lock(&session, request),
+                Err(error) => Some(OperationOutcome { number: request.number, result: Err(error) }),
+            };
+            outcome.into_iter().for_each(|it| session.push_outcome_of(request.generation, it));
+        });
+        None
+    }
+
+    /// The right to write to a database that is locked now, if the federation has several servers.
+    pub(super) fn fence(&self, target: &LockTarget) -> Option<Fence> {
+        let LockTarget::Database(database) = target else { return None };
+        Some(self.site()?.fence(*database))
+    }
+
+    /// The epoch of this server, which still is the home of a target; 0 if the federation has no others.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] if the database was handed over; [`Error::Unavailable`] if the lease of this server is over.
+    pub(super) fn site_epoch_of(&self, target: &LockTarget) -> Result<u64> {
+        if let Some((site, database)) = self.site().zip(target.database()) {
+            site.check_kept(database)?;
+        }
+        self.site_epoch()
+    }
+
+    /// Checks that the home of a database is this server, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] if it is not; [`Error::Unavailable`] if the lease of this server is over.
+    pub fn check_here(&self, database: DatabaseId) -> Result<()> {
+        self.site().map_or(Ok(()), |site| site.check_here(database))
+    }
+
+    /// The rights to write to the databases that a session holds.
+    pub fn fences(&self, session: &CatalogueSession) -> Vec<Fence> {
+        let held = session.lock().databases_unless(|_| false);
+        let targets = held.into_iter().map(LockTarget::Database);
+        targets.filter_map(|target| self.fence(&target)).collect()
+    }
+
+    /// Has commits refused of all who hold these databases now, if the federation has several servers.
+    pub(super) async fn fence_off(&self, databases: Vec<DatabaseId>) {
+        let Some(site) = self.site().filter(|_| !databases.is_empty()).cloned() else { return };
+        // It fails only while the server is shutting down.
+        let _ = spawn_blocking(move || site.fence_off(&databases)).await;
+    }
+
+    /// Frees a lock of a session once the commits that it holds the database for are refused at all servers.
+    pub(super) fn unlock_fenced(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        owner: u64,
+        target: LockTarget,
+    ) {
+        let databases = target.database().into_iter().collect();
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        tokio::spawn(async move {
+            service.fence_off(databases).await;
+            let held = session.lock().release(owner, target);
+            if let Some(held) = held {
+                service.free(OwnerId { session: session.number(), number: owner }, target, held);
+            }
+        });
+    }
+
+    /// Checks that a session holds a database that its commit writes to, or that the commit shows the right to do so by
+    /// a lock at another server. For a database of this server, the commit shows the newest.
+    pub(super) fn check_written(
+        &self,
+        state: &SessionState,
+        commit: &mut Commit,
+        database: DatabaseId,
+    ) -> Result<()> {
+        let target = LockTarget::Database(database);
+        let lost = || Error::Changed { what: format!("the lock on {target} was lost") };
+        let held = state.may_write(database).map(|writes| writes.site_epoch);
+        let Some(site) = self.site() else { return held.map(drop).ok_or_else(lost) };
+        let is_shown = |fence: &Fence| fence.database == database && fence.server != site.name();
+        if held.is_none() && commit.fences.iter().any(is_shown) {
+            // Bytes are written by the server that has the file.
+            let is_written = commit.writes.iter().any(|write| write.database == database);
+            return if is_written { Err(lost()) } else { Ok(()) };
+        }
+        let is_held = held.is_some_and(|epoch| site.is_valid(epoch));
+        if !is_held {
+            return Err(lost());
+        }
+        commit.fences.retain(|fence| fence.database != database);
+        commit.fences.push(site.fence(database));
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! What servers of one federation tell each other: the waits of their sessions, and the snapshots that are pinned.
+//!
+//! A transaction that locks at several servers can be in a cycle of waits of which no server sees more than a part. So a
+//! server whose sessions wait asks the others, every second, what theirs wait for.
+//!
+//! 1. A wait that was there in two surveys was there all the time between them. A cycle of such waits is a deadlock, however
+//!    far apart the servers were asked.
+//! 2. Of a cycle, the wait of the largest owner ends. All servers see the same cycle, so no second one ends.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use femtobarn_catalog::{Csn, Error, LockTarget, Result, ServerRow};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_rpc::convert::{ClientOwner, SessionSurvey, SessionWait};
+use tokio::runtime::Handle;
+
+use super::service::FederationService;
+use super::session::{CatalogueSession, Ticket};
+use crate::logical::locks::{OwnerId, QueuedRequest, find_cycle};
+
+/// Between two surveys.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How long another server is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A wait at the server of a name. A later one of the same transaction has another number.
+type WaitKey = (ClientOwner, String, u64);
+
+/// A wait, and the name of its server.
+struct PlacedWait {
+    server: String,
+    wait: SessionWait,
+}
+
+impl PlacedWait {
+    fn key(&self) -> WaitKey {
+        (self.wait.owner, self.server.clone(), self.wait.number)
+    }
+}
+
+/// Looks for deadlocks over several servers until the federation is no longer served. This server has the name `own`.
+/// Must be called inside a runtime.
+///
+/// # Errors
+/// The operating system's if it gives no thread.
+pub fn watch_deadlocks(federation: &Arc<FederationService>, own: &str) -> std::io::Result<()> {
+    let (federation, own) = (Arc::downgrade(federation), own.to_owned());
+    let runtime = Handle::current();
+    let watch = move || {
+        let _inside = runtime.enter();
+        watch(&federation, &own);
+    };
+    thread::Builder::new().name("femtobarn-deadlock".to_owned()).spawn(watch).map(drop)
+}
+
+fn watch(federation: &Weak<FederationService>, own: &str) {
+    let mut others = HashMap::new();
+    let mut before = HashSet::new();
+    loop {
+        thread::sleep(INTERVAL);
+        let Some(service) = federation.upgrade() else { return };
+        let waits = service.waits_everywhere(own, &mut others);
+        service.end_deadlocks(own, waits.iter().filter(|wait| before.contains(&wait.key())));
+        before = waits.iter().map(PlacedWait::key).collect();
+    }
+}
+
+impl FederationService {
+    /// What sessions wait for here, and the snapshots before a commit that are pinned here, by sessions and by processes of
+    /// this machine.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the pins cannot be read.
+    pub fn survey(&self, pins_before: Option<Csn>) -> Result<SessionSurvey> {
+        let pins = pins_before.map(|before| self.catalog.pins().pinned_below(before));
+        let waits = self.session_waits().into_iter().map(|(wait, _)| wait).collect();
+        Ok(SessionSurvey { waits, pins: pins.transpose()?.unwrap_or_default() })
+    }
+
+    fn session_waits(&self) -> Vec<(SessionWait, Arc<CatalogueSession>)> {
+        let waiting = self.table.waiting();
+        if waiting.is_empty() {
+            return vec![];
+        }
+        let sessions = self.sessions();
+        let sessions: HashMap<u64, _> = sessions.iter().map(|it| (it.number(), it)).collect();
+        let client_owner =
+            |owner: OwnerId| Some(sessions.get(&owner.session)?.client_owner(owner.number));
+        let wait = |(target, queued): (LockTarget, QueuedRequest<Ticket>)| {
+            let QueuedRequest { owner, ticket, .. } = queued;
+            let blockers = self.table.blockers(owner, &target);
+            let wait = SessionWait {
+                owner: ticket.session.client_owner(owner.number),
+                number: ticket.request.number,
+                target,
+                by: ticket.session.client(),
+                blockers: blockers.into_iter().filter_map(client_owner).collect(),
+            };
+            (wait, ticket.session)
+        };
+        waiting.into_iter().map(wait).collect()
+    }
+
+    /// What sessions wait for at all servers that answer; nothing if nothing waits here, since then no deadlock is this
+    /// server's to end.
+    fn waits_everywhere(
+        &self,
+        own: &str,
+        others: &mut HashMap<String, RemoteCatalogue>,
+    ) -> Vec<PlacedWait> {
+        let here = self.session_waits().into_iter();
+        let place = |server: &str, wait| PlacedWait { server: server.to_owned(), wait };
+        let mut waits: Vec<_> = here.map(|(wait, _)| place(own, wait)).collect();
+        if waits.is_empty() {
+            return waits;
+        }
+        let servers = self.catalog.servers().unwrap_or_default();
+        for server in servers.into_iter().filter(|it| it.is_alive && it.name != own) {
+            if let Some(there) = self.survey_other(&server, others) {
+                waits.extend(there.waits.into_iter().map(|wait| place(&server.name, wait)));
+            }
+        }
+        waits
+    }
+
+    /// The survey of another server; none if it does not answer. A connection that fails is made anew the next time.
+    fn survey_other(
+        &self,
+        server: &ServerRow,
+        connections: &mut HashMap<String, RemoteCatalogue>,
+    ) -> Option<SessionSurvey> {
+        let known = connections.remove(&server.name).filter(|it| it.is_at(&server.url));
+        let connection = match known {
+            Some(known) => known,
+            None => {
+                // Without TLS no token of this server's user is sent.
+                let patience = PATIENCE;
+                let options = ConnectOptions {
+                    patience,
+                    has_alternatives: true,
+                    ..ConnectOptions::default()
+                };
+                RemoteCatalogue::connect(&server.url, &options).ok()?
+            }
+        };
+        let survey = connection.survey(None).ok()?;
+        connections.insert(server.name.clone(), connection);
+        Some(survey)
+    }
+
+    /// Ends the waits of this server by which a cycle of `waits` is to be broken.
+    fn end_deadlocks<'a>(self: &Arc<Self>, own: &str, waits: impl Iterator<Item = &'a PlacedWait>) {
+        let waits: Vec<_> = waits.collect();
+        let mut targets: HashMap<ClientOwner, Vec<(usize, LockTarget)>> = HashMap::new();
+        for (place, PlacedWait { wait, .. }) in waits.iter().enumerate() {
+            targets.entry(wait.owner).or_default().push((place, wait.target));
+        }
+        let blockers = |_, (place, _): &(usize, LockTarget)| waits[*place].wait.blockers.clone();
+        for (place, PlacedWait { server, wait }) in waits.iter().enumerate() {
+            if server != own {
+                continue;
+            }
+            let Some(cycle) = find_cycle(wait.owner, (place, wait.target), &targets, blockers)
+            else {
+                continue;
+            };
+            if cycle.iter().any(|edge| edge.waiter > wait.owner) {
+                continue;
+            }
+            let cycle = cycle.iter().map(|edge| {
+                let PlacedWait { server, wait } = waits[edge.target.0];
+                let (client, number) = (wait.by.name(), wait.owner.number);
+                format!("{} at {server}", self.describe_wait_of(&client, number, &wait.target))
+            });
+            self.end_in_deadlock(wait, cycle.collect());
+        }
+    }
+
+    fn end_in_deadlock(self: &Arc<Self>, of: &SessionWait, cycle: Vec<String>) {
+        let is_it =
+            |(wait, _): &(SessionWait, _)| (wait.owner, wait.number) == (of.owner, of.number);
+        let Some((_, session)) = self.session_waits().into_iter().find(is_it) else { return };
+        self.deadlocks.fetch_add(1, Ordering::Relaxed);
+        self.end_wait_by(&session, of.number, move |_, _| Error::Deadlock { cycle });
+    }
+}

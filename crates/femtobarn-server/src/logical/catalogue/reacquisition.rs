@@ -1,0 +1,76 @@
+//! Locks that a client claims when it opens its session again, as after a restart of the server: they are taken again if no
+//! other session can have held them in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::LockTarget;
+use tokio::task::spawn_blocking;
+
+use super::service::FederationService;
+use super::session::CatalogueSession;
+use super::state::{HeldBy, LockRequest};
+use crate::logical::locks::{LockAnswer, OwnerId, ServerKernelLocks};
+
+impl FederationService {
+    async fn still_exists(self: &Arc<Self>, target: LockTarget) -> bool {
+        let here = Arc::clone(self);
+        let exists = move || {
+            let is_here =
+                target.database().is_none_or(|database| here.check_here(database).is_ok());
+            is_here && here.database_exists(&target)
+        };
+        spawn_blocking(exists).await.unwrap_or(false)
+    }
+
+    /// Takes a lock again that a session held before; fails if another session may have held it in between.
+    pub(super) async fn reacquire(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        request: LockRequest,
+        epoch: u64,
+    ) -> bool {
+        // The end of the file may have moved since.
+        if matches!(request.target, LockTarget::Allocation(_)) {
+            return false;
+        }
+        let owner = OwnerId { session: session.number(), number: request.owner };
+        if self.table.try_lock(owner, request.target, request.kind) != LockAnswer::Granted {
+            return false;
+        }
+        let locked = if ServerKernelLocks::has(&request.target) {
+            let now = Some(Duration::ZERO);
+            self.kernel.lock(request.target, request.kind, now, || Ok(())).await
+        } else {
+            Ok(0)
+        };
+        let locked = locked.ok();
+        let in_kernel = locked.is_some() && ServerKernelLocks::has(&request.target);
+        let site_epoch = self.site_epoch().ok();
+        let held =
+            HeldBy { in_kernel, epoch, site_epoch: site_epoch.unwrap_or(0), kind: request.kind };
+        let is_same = locked == Some(epoch)
+            && site_epoch.is_some()
+            && !self.is_being_vacuumed(&request.target)
+            && self.still_exists(request.target).await;
+        let is_held = is_same && {
+            let mut state = session.lock();
+            let is_current = !state.is_over && state.generation == request.generation;
+            if is_current {
+                state.hold(request.owner, request.target, held);
+            }
+            is_current
+        };
+        if !is_held {
+            self.free(owner, request.target, held);
+        }
+        is_held
+    }
+
+    /// Whether a vacuum has freed space of a database and, perhaps because it was killed, begun no new epoch yet.
+    fn is_being_vacuumed(&self, target: &LockTarget) -> bool {
+        let LockTarget::Database(database) = target else { return false };
+        let free = self.catalog.free_extents(*database);
+        !free.is_ok_and(|free| free.iter().all(|extent| extent.is_released))
+    }
+}

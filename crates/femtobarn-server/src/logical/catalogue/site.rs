@@ -1,0 +1,424 @@
+//! This server's part in a federation with several servers: its lease, and the databases whose home it is.
+//!
+//! 1. It answers for locks and writes only while its lease lasts by its own monotonic clock, which began before PostgreSQL's
+//!    clock began the lease, and ends a quarter earlier. No other server has its databases before that.
+//! 2. While the lease lasts nobody else changes the homes that it has, so it knows them without asking.
+//! 3. Locks that were granted in an earlier epoch of the server are lost, and their fences are refused.
+
+use std::collections::HashMap;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use femtobarn_catalog::{
+    DatabaseId, Error, ErrorKind, Fence, Home, JoiningServer, LocalCatalogue, Result, ServerRow,
+    clock,
+};
+use nix::errno::Errno;
+use parking_lot::Mutex;
+use xrd::client::Url;
+
+use super::new_databases::place;
+use crate::physical::{Opaque, StorageError, StorageResult};
+
+/// A client is told to try again after this time if the home of a database does not answer; its address is connected to
+/// as often.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long the home of a database is waited for before it counts as not reachable.
+const CONNECT_MAX: Duration = Duration::from_millis(500);
+
+/// A server's part in a federation.
+#[derive(Debug)]
+pub struct Site {
+    catalog: Arc<LocalCatalogue>,
+    own: JoiningServer,
+    lease: Duration,
+    state: Mutex<SiteState>,
+}
+
+#[derive(Debug)]
+struct SiteState {
+    epoch: u64,
+    /// When the lease is over by this server's clock.
+    until: Instant,
+    /// The epochs of the homes that this server has, as far as it knows.
+    homes: HashMap<DatabaseId, u64>,
+    /// Changes of these: a look-up that one of them overtook says nothing.
+    changes: u64,
+    /// The servers that got databases of this one.
+    handed_over: HashMap<DatabaseId, String>,
+    /// The servers of the federation, as of the last renewal.
+    servers: Vec<ServerRow>,
+    /// When their addresses were connected to, and whether that was possible.
+    reached: HashMap<(String, u16), (Instant, bool)>,
+}
+
+/// Where a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DatabasePlace {
+    /// At this server, or nowhere yet.
+    Here,
+    /// At another one.
+    There(Home),
+}
+
+impl Site {
+    /// Joins the federation.
+    ///
+    /// # Errors
+    /// As [`LocalCatalogue::join`].
+    pub fn join(catalog: Arc<LocalCatalogue>, own: JoiningServer, lease: Duration) -> Result<Self> {
+        let began = clock::now();
+        let epoch = catalog.join(&own, lease)?;
+        let servers = catalog.servers()?;
+        let until = began + lease * 3 / 4;
+        let state = Mutex::new(SiteState {
+            epoch,
+            until,
+            homes: HashMap::new(),
+            changes: 0,
+            handed_over: HashMap::new(),
+            servers,
+            reached: HashMap::new(),
+        });
+        Ok(Site { catalog, own, lease, state })
+    }
+
+    /// The name of this server.
+    pub fn name(&self) -> &str {
+        &self.own.name
+    }
+
+    /// How long a lease lasts.
+    pub fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    /// The epoch of this server.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if its lease is over.
+    pub fn epoch(&self) -> Result<u64> {
+        let state = self.state.lock();
+        if clock::now() < state.until {
+            return Ok(state.epoch);
+        }
+        Err(Error::Unavailable {
+            what: format!(
+                "server {:?} has lost its lease, because it does not reach the catalogue; try again later",
+                self.own.name
+            ),
+        })
+    }
+
+    /// Whether what was granted in an epoch of this server still holds.
+    pub fn is_valid(&self, epoch: u64) -> bool {
+        self.epoch().is_ok_and(|current| current == epoch)
+    }
+
+    /// Whether this server is known to have a database, without asking the catalogue.
+    pub fn has(&self, database: DatabaseId) -> bool {
+        self.epoch().is_ok() && self.state.lock().homes.contains_key(&database)
+    }
+
+    /// Where a database is. Asks the catalogue unless it is here.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if the lease of this server is over, or the catalogue cannot be reached.
+    pub fn place_of(&self, database: DatabaseId) -> Result<DatabasePlace> {
+        loop {
+            self.epoch()?;
+            let changes = {
+                let state = self.state.lock();
+                if state.homes.contains_key(&database) {
+                    return Ok(DatabasePlace::Here);
+                }
+                state.changes
+            };
+            let home = self.catalog.home(database)?;
+            let mut state = self.state.lock();
+            if state.changes != changes {
+                continue;
+            }
+            return Ok(match home {
+                None => DatabasePlace::Here,
+                Some(home) if home.server == self.own.name => {
+                    state.homes.insert(database, home.epoch);
+                    state.handed_over.remove(&database);
+                    DatabasePlace::Here
+                }
+                Some(home) => DatabasePlace::There(home),
+            });
+        }
+    }
+
+    /// Checks that a database is written at this server.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] if it is another one; as [`place_of`](Self::place_of).
+    pub fn check_here(&self, database: DatabaseId) -> Result<()> {
+        match self.place_of(database)? {
+            DatabasePlace::Here => Ok(()),
+            DatabasePlace::There(home) => Err(elsewhere(database, home)),
+        }
+    }
+
+    /// The right to write to a database whose lock is granted now.
+    pub fn fence(&self, database: DatabaseId) -> Fence {
+        let state = self.state.lock();
+        Fence {
+            database,
+            server: self.own.name.clone(),
+            server_epoch: state.epoch,
+            home_epoch: state.homes.get(&database).copied().unwrap_or(0),
+        }
+    }
+
+    /// Has commits refused of all who hold databases here now: the client of one of them fell silent. Waits until that is
+    /// done, or the server has another epoch, in which they are refused anyway.
+    pub fn fence_off(&self, databases: &[DatabaseId]) {
+        let epoch = self.state.lock().epoch;
+        loop {
+            match self.catalog.fence_off((&self.own.name, epoch), databases) {
+                Ok(raised) => {
+                    let mut state = self.state.lock();
+                    if state.epoch == epoch {
+                        state.homes.extend(raised);
+                        state.changes += 1;
+                    }
+                    return;
+                }
+                Err(error) if error.kind() == ErrorKind::Conflict => return,
+                Err(error) => {
+                    tracing::warn!(%error, "locks of a lost session are not freed yet");
+                    std::thread::sleep(AGAIN);
+                }
+            }
+            if self.state.lock().epoch != epoch {
+                return;
+            }
+        }
+    }
+
+    /// Renews the lease. If it was lost, the server joins again, under a new epoch.
+    ///
+    /// # Errors
+    /// Those of the catalogue. The lease goes on to its end.
+    pub fn renew(&self, free_bytes: u64, load: u64) -> Result<()> {
+        let (began, epoch) = (clock::now(), self.state.lock().epoch);
+        let renewed = self.catalog.renew((&self.own.name, epoch), self.lease, (free_bytes, load));
+        match renewed {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Conflict => {
+                tracing::error!(server = self.own.name, %error, "joining again");
+                let joined = self.catalog.join(&self.own, self.lease)?;
+                let mut state = self.state.lock();
+                (state.epoch, state.homes) = (joined, HashMap::new());
+                state.changes += 1;
+            }
+            Err(error) => return Err(error),
+        }
+        self.state.lock().until = began + self.lease * 3 / 4;
+        let servers = self.catalog.servers()?;
+        let is_dead = |row: &ServerRow| {
+            row.storage == self.own.storage
+                && row.name != self.own.name
+                && !row.is_alive
+                && row.databases > 0
+        };
+        let has_dead = servers.iter().any(is_dead);
+        let mut state = self.state.lock();
+        state.servers = servers;
+        let epoch = state.epoch;
+        drop(state);
+        if has_dead {
+            for (server, databases) in self.catalog.take_over(&self.own.name, epoch)? {
+                tracing::warn!(server, databases, "took over from a server that is away");
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the lease. One that is over by this server's clock ends by itself: the catalogue does not answer.
+    pub fn leave(&self) {
+        let mut state = self.state.lock();
+        if clock::now() >= state.until {
+            return;
+        }
+        state.until = clock::now();
+        let epoch = state.epoch;
+        drop(state);
+        if let Err(error) = self.catalog.leave(&self.own.name, epoch) {
+            tracing::warn!(server = self.own.name, %error, "the lease goes on to its end");
+        }
+    }
+
+    /// Whether another server sees the files of this one.
+    pub fn shares_disk(&self, server: &str) -> bool {
+        let state = self.state.lock();
+        state.servers.iter().any(|row| row.name == server && row.storage == self.own.storage)
+    }
+
+    /// The error of a request about a database that another server carries out.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if there is no such server; those of the catalogue.
+    pub fn at_server(&self, database: DatabaseId, name: &str) -> Result<Error> {
+        let row = self.catalog.server(name)?;
+        let what =
+            format!("database {database} moves to server {name:?} if that is asked ({})", row.url);
+        Ok(Error::Elsewhere { what, server: row.name, url: row.url })
+    }
+
+    /// Makes another server the home of a database of this one.
+    ///
+    /// # Errors
+    /// As [`LocalCatalogue::set_home`]; [`Error::Unavailable`] if the lease of this server is over.
+    pub fn hand_over(&self, database: DatabaseId, to: &str) -> Result<()> {
+        self.check_here(database)?;
+        let home_epoch = self.fence(database).home_epoch;
+        let set = self.catalog.set_home(database, (&self.own.name, home_epoch), to);
+        // From here on the catalogue is asked where it is, whatever came of this.
+        let mut state = self.state.lock();
+        state.homes.remove(&database);
+        state.changes += 1;
+        if set.is_ok() {
+            state.handed_over.insert(database, to.to_owned());
+        }
+        set.map(drop)
+    }
+
+    /// Looks again where databases are, after a commit was refused that showed what was known of them.
+    pub fn look_again(&self, databases: &[DatabaseId]) {
+        for database in databases {
+            let changes = self.state.lock().changes;
+            let Ok(home) = self.catalog.home(*database) else { continue };
+            let mut state = self.state.lock();
+            if state.changes != changes {
+                continue;
+            }
+            match home.filter(|home| home.server == self.own.name) {
+                Some(home) => state.homes.insert(*database, home.epoch),
+                None => state.homes.remove(database),
+            };
+        }
+    }
+
+    /// Checks that a database was not handed over to another server, while a lock on it was waited for.
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] with that server.
+    pub fn check_kept(&self, database: DatabaseId) -> Result<()> {
+        let to = self.state.lock().handed_over.get(&database).cloned();
+        let home = to.and_then(|to| self.named(&to));
+        home.map_or(Ok(()), |home| Err(elsewhere(database, home)))
+    }
+
+    /// The servers of the federation, as of the last renewal.
+    pub fn servers(&self) -> Vec<ServerRow> {
+        self.state.lock().servers.clone()
+    }
+
+    /// The home of a database, or, if it has none yet, the server that shall have it.
+    ///
+    /// # Errors
+    /// Those of the catalogue; [`Error::Unavailable`] if no server takes new databases.
+    pub fn home_or_placement(&self, database: DatabaseId) -> Result<Home> {
+        if let Some(home) = self.catalog.home(database)? {
+            return Ok(home);
+        }
+        let servers = self.catalog.servers()?;
+        let chosen = place(&servers, &self.own.name).cloned();
+        self.state.lock().servers = servers;
+        let row = chosen.ok_or_else(|| Error::Unavailable {
+            what: "no server of the federation takes new databases; start one, or end a drain"
+                .to_owned(),
+        })?;
+        let ServerRow { name: server, url, is_alive, epoch: server_epoch, .. } = row;
+        Ok(Home { server, url, is_alive, epoch: 0, server_epoch })
+    }
+
+    /// Sends a client on that wants the file of a database which is elsewhere. If that has no home yet, its opaque information may name the server
+    /// that is to have the file of a new database.
+    ///
+    /// # Errors
+    /// [`StorageError::Elsewhere`] with the home; [`StorageError::NotBefore`] if that does not answer; `EHOSTUNREACH` with its name if its lease is over.
+    pub fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()> {
+        let named = opaque.value_of("fb.home").and_then(|name| std::str::from_utf8(name).ok());
+        let place = match (self.place_of(database).map_err(unavailable)?, named) {
+            (DatabasePlace::Here, Some(name)) if name != self.own.name && !self.has(database) => {
+                let known = self.named(name).map_or_else(|| self.look_for(name), Ok);
+                DatabasePlace::There(known.map_err(unavailable)?)
+            }
+            (place, _) => place,
+        };
+        let DatabasePlace::There(home) = place else { return Ok(()) };
+        let away = |why: &str| {
+            let what = format!(
+                "the file is at server {:?} ({}), which {why}; try again when it is back",
+                home.server, home.url
+            );
+            Err(StorageError::refused(Errno::EHOSTUNREACH, what))
+        };
+        if !home.is_alive {
+            return away("is away");
+        }
+        let Ok(url) = Url::parse(&home.url) else { return away("has no address") };
+        let (host, port) = (url.server.host, url.server.port);
+        if !self.is_reachable(&host, port) {
+            let what = format!("server {:?}, which has the file, does not answer", home.server);
+            return Err(StorageError::NotBefore(AGAIN, what));
+        }
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        Err(StorageError::Elsewhere { host, port, opaque: String::new() })
+    }
+
+    /// Whether something listens there, as of the last second: clients would wait for minutes for a server that has died.
+    fn is_reachable(&self, host: &str, port: u16) -> bool {
+        let place = (host.to_owned(), port);
+        let known = self.state.lock().reached.get(&place).copied();
+        if let Some((_, is_reachable)) = known.filter(|(since, _)| since.elapsed() < AGAIN) {
+            return is_reachable;
+        }
+        let is_reachable = is_listening(host, port);
+        self.state.lock().reached.insert(place, (clock::now(), is_reachable));
+        is_reachable
+    }
+
+    /// A server by its name, as the catalogue has it.
+    fn look_for(&self, name: &str) -> Result<Home> {
+        let ServerRow { name: server, url, is_alive, epoch, .. } = self.catalog.server(name)?;
+        Ok(Home { server, url, is_alive, epoch: 0, server_epoch: epoch })
+    }
+
+    /// A server by its name, as of the last renewal.
+    fn named(&self, name: &str) -> Option<Home> {
+        let state = self.state.lock();
+        let row = state.servers.iter().find(|row| row.name == name)?;
+        let (server, url, is_alive) = (row.name.clone(), row.url.clone(), row.is_alive);
+        Some(Home { server, url, is_alive, epoch: 0, server_epoch: row.epoch })
+    }
+}
+
+fn elsewhere(database: DatabaseId, home: Home) -> Error {
+    let Home { server, url, .. } = home;
+    Error::Elsewhere {
+        what: format!("database {database} is at server {server:?} ({url})"),
+        server,
+        url,
+    }
+}
+
+fn unavailable(error: Error) -> StorageError {
+    match error.kind() {
+        ErrorKind::Unavailable => StorageError::NotBefore(AGAIN, error.to_string()),
+        _ => StorageError::refused(Errno::EIO, error.to_string()),
+    }
+}
+
+fn is_listening(host: &str, port: u16) -> bool {
+    let addresses = (host, port).to_socket_addrs();
+    addresses.is_ok_and(|mut all| {
+        all.any(|address| TcpStream::connect_timeout(&address, CONNECT_MAX).is_ok())
+    })
+}

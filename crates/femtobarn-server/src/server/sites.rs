@@ -1,0 +1,107 @@
+//! The part of a server in federations with several servers: it joins, renews its leases, and leaves when it stops.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::{ErrorKind, JoiningServer};
+use tokio::task::spawn_blocking;
+
+use super::error::StartError;
+use super::state::ServerState;
+use crate::config::Config;
+use crate::logical::catalogue::{FederationService, Site, watch_deadlocks};
+use crate::physical::{Storage, StoragePath};
+
+/// A lease is renewed so many times before it is over.
+const RENEWALS: u32 = 4;
+
+/// Joins the federations that a server with this address serves, if its configuration says so.
+///
+/// # Errors
+/// [`StartError`] if one of them cannot have several servers, or one with this name is alive elsewhere.
+pub(super) fn join(
+    config: &Config,
+    federations: &[Arc<FederationService>],
+    address: SocketAddr,
+) -> Result<(), StartError> {
+    let site = &config.site;
+    if site.name.is_empty() {
+        return Ok(());
+    }
+    if federations.is_empty() {
+        return Err(StartError::Config("site.name: the server has no federation".to_owned()));
+    }
+    let server = if site.url.is_empty() { own_url(config, address) } else { site.url.clone() };
+    let server = server.trim_end_matches('/');
+    let storage = if site.storage.is_empty() { &site.name } else { &site.storage };
+    let lease = Duration::from_secs(site.lease_seconds);
+    for federation in federations {
+        let (name, storage) = (site.name.clone(), storage.clone());
+        let own = JoiningServer { name, storage, url: format!("{server}//{}", federation.name()) };
+        let joined = Site::join(Arc::clone(federation.catalog()), own.clone(), lease);
+        let joined = joined.map_err(|error| {
+            let what = format!("cannot join {} as {:?}: {error}", federation.name(), own.name);
+            match error.kind() {
+                ErrorKind::Denied => StartError::Denied(what),
+                ErrorKind::Unsupported => StartError::Unsupported(what),
+                ErrorKind::Unavailable => StartError::System(what),
+                _ => StartError::Config(what),
+            }
+        })?;
+        tracing::info!(federation = federation.name(), site = own.name, url = own.url, "joined");
+        federation.be_at(Arc::new(joined));
+    }
+    Ok(())
+}
+
+/// Renews the leases of a server for ever, and looks for deadlocks with the others.
+pub(super) async fn renew(state: Arc<ServerState>) {
+    let sites = || state.federations.iter().filter_map(|federation| federation.site());
+    let Some(lease) = sites().map(|site| site.lease()).min() else { return };
+    for (federation, site) in state.federations.iter().filter_map(|it| Some((it, it.site()?))) {
+        if let Err(error) = watch_deadlocks(federation, site.name()) {
+            tracing::error!(%error, "deadlocks over several servers are not looked for");
+        }
+    }
+    loop {
+        let renewed = Arc::clone(&state);
+        // It fails only while the server is shutting down.
+        let _ = spawn_blocking(move || {
+            renewed.federations.iter().for_each(|it| renew_one(&renewed, it));
+        })
+        .await;
+        tokio::time::sleep(lease / RENEWALS).await;
+    }
+}
+
+fn renew_one(state: &ServerState, federation: &FederationService) {
+    let Some(site) = federation.site() else { return };
+    let exports = &state.logical.exports;
+    let space = StoragePath::new(format!("/{}", federation.name()).as_bytes());
+    let space = space.and_then(|path| exports.space(&path));
+    let free_bytes = space.map_or(0, |space| space.free);
+    if let Err(error) = site.renew(free_bytes, exports.requests_running()) {
+        tracing::warn!(federation = federation.name(), %error, "the lease was not renewed");
+    }
+}
+
+/// Ends the leases of a server that stops.
+pub(super) fn leave(state: &ServerState) {
+    state
+        .federations
+        .iter()
+        .filter_map(|federation| federation.site())
+        .for_each(|site| site.leave());
+}
+
+/// Where a server is reached that does not say so: by the address that it listens on, or the name of the machine.
+fn own_url(config: &Config, address: SocketAddr) -> String {
+    let scheme = if config.tls.required { "roots" } else { "root" };
+    let (ip, port) = (address.ip(), address.port());
+    if !ip.is_unspecified() {
+        return format!("{scheme}://{address}");
+    }
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    format!("{scheme}://{}:{port}", name.unwrap_or_else(|| "localhost".to_owned()))
+}

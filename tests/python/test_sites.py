@@ -1,0 +1,178 @@
+"""Several servers of one federation: each answers for all, and sends clients on to the home of a database."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import threading
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import uproot
+from file_server import run
+from followed import put, writer
+from postgres_servers import Postgres
+from sites import LEASE_SECONDS, Site, Sites
+from waiting import wait_for
+
+import femtobarn as fb
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with Postgres() as server:
+        yield server
+
+
+def files(site: Site) -> list[str]:
+    return sorted(path.name for path in (site.folder / "databases").iterdir())
+
+
+def count(fed: fb.Federation, path: str) -> int:
+    return len(fed[path].arrays("x"))
+
+
+def put_at(site: Site, path: str, objects: int) -> None:
+    """Write to a new database by a client of the server that is to have it."""
+    with site.open() as fed:
+        put(fed, path, objects)
+
+
+def test_each_server_reads_its_own_files_and_sends_clients_on_for_those_of_others(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
+        put_at(one, "run1/hits", 100)
+        put_at(two, "run2/hits", 200)
+        assert (files(one), files(two)) == (["run1.root"], ["run2.root"])
+        for site in (one, two):
+            with site.open() as fed:
+                assert (count(fed, "run1/hits"), count(fed, "run2/hits")) == (100, 200)
+                assert {database["name"] for database in fed.databases()} == {"run1", "run2"}
+            for name, objects in {"run1": 100, "run2": 200}.items():
+                copy = tmp_path / f"{site.name}-{name}.root"
+                run("xrdcp", "--silent", site.url(f"{name}.root?fb.csn=2"), copy)
+                run("xrdfs", f"{site.host}:{site.port}", "stat", f"/lhc.fed/{name}.root")
+                with urllib.request.urlopen(site.http(f"{name}.root?fb.csn=2")) as answer:
+                    assert answer.read() == copy.read_bytes()
+                with uproot.open(site.url(f"{name}.root")) as file:
+                    assert file["hits"].num_entries == objects
+            listed = run("xrdfs", f"{site.host}:{site.port}", "ls", "/lhc.fed")
+            assert listed.split() == ["/lhc.fed/run1.root", "/lhc.fed/run2.root"]
+        request = urllib.request.Request(one.http("run2.root"), method="HEAD")
+        with urllib.request.urlopen(request) as answer:
+            assert answer.url == two.http("run2.root")
+
+
+def test_a_database_is_written_at_its_home_alone(postgres: Postgres, tmp_path: Path) -> None:
+    with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
+        put_at(one, "run1/hits", 10)
+        with fb.open(one.folder) as fed:
+            put(fed, "run1/hits", 5)
+            put(fed, "local/hits", 5)
+        assert files(one) == ["local.root", "run1.root"]
+        with fb.open(two.folder) as fed, pytest.raises(fb.NotFoundError):
+            put(fed, "run1/hits", 5)
+        with two.open() as fed:
+            assert count(fed, "run1/hits") == 15
+            assert len(fed["local/hits"]) == 5
+
+
+def test_the_rest_goes_on_while_a_server_is_away(postgres: Postgres, tmp_path: Path) -> None:
+    with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
+        put_at(one, "run1/hits", 10)
+        put_at(two, "run2/hits", 10)
+        one.kill()
+        with two.open() as fed:
+            assert put(fed, "run2/hits", 5)
+            assert count(fed, "run2/hits") == 15
+        tried = ["xrdfs", f"{two.host}:{two.port}", "stat", "/lhc.fed/run1.root"]
+
+        def is_said() -> bool:
+            said = subprocess.run(tried, capture_output=True, text=True, check=False)
+            return said.returncode != 0 and 'server "one"' in said.stderr
+
+        wait_for(is_said, 20 * LEASE_SECONDS)
+        again = one.again()
+        try:
+            with two.open() as fed:
+                wait_for(lambda: count(fed, "run1/hits") == 10, 20 * LEASE_SECONDS)
+            put_at(again, "run1/hits", 1)
+        finally:
+            again.kill()
+
+
+def test_a_server_with_the_same_disk_takes_over(postgres: Postgres, tmp_path: Path) -> None:
+    with Sites(postgres, tmp_path, ["one", "two"], shared=True) as (one, two):
+        put_at(one, "run1/hits", 10)
+        one.kill()
+        with two.open() as fed:
+
+            def is_written() -> bool:
+                try:
+                    return put(fed, "run1/hits", 1) > 0
+                except fb.UnavailableError:
+                    return False
+
+            wait_for(is_written, 20 * LEASE_SECONDS)
+            assert count(fed, "run1/hits") == 11
+
+
+def test_a_transaction_of_a_server_that_was_taken_over_is_refused(postgres: Postgres, tmp_path: Path) -> None:
+    with Sites(postgres, tmp_path, ["one", "two"], shared=True) as (one, two):
+        put_at(one, "run1/hits", 10)
+        with one.open() as fed:
+            txn = fed.transaction()
+            writer(txn, "run1/hits").extend({"x": np.zeros(3), "hits": [[1]] * 3})
+            one.process.send_signal(signal.SIGSTOP)
+            wait_for(lambda: files_written(two), 20 * LEASE_SECONDS)
+            one.process.send_signal(signal.SIGCONT)
+            with pytest.raises(fb.FemtobarnError):
+                txn.commit()
+        with two.open() as fed:
+            assert count(fed, "run1/hits") == 11
+
+
+def files_written(site: Site) -> bool:
+    try:
+        put_at(site, "run1/hits", 1)
+    except fb.UnavailableError:
+        return False
+    return True
+
+
+def test_a_database_moves_while_it_is_read_and_written(postgres: Postgres, tmp_path: Path) -> None:
+    with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
+        put_at(one, "run1/hits", 100_000)
+        written, is_over = 0, threading.Event()
+
+        def write() -> None:
+            nonlocal written
+            with one.open() as fed:
+                while not is_over.is_set() or written == 0:
+                    # A transaction that the move overtakes is refused as a whole, and run again.
+                    with contextlib.suppress(fb.ConflictError):
+                        put(fed, "run1/hits", 10)
+                        written += 10
+
+        with one.open() as fed, ThreadPoolExecutor(1) as pool:
+            before = fed.snapshot()
+            writing = pool.submit(write)
+            for _ in range(2):
+                for site, other in ((two, one), (one, two)):
+                    fed.move_database("run1", site.name)
+                    assert (files(site), files(other)) == (["run1.root"], [])
+                    assert fed.home("run1") == site.name
+                    assert len(before["run1/hits"].arrays()) == 100_000
+            is_over.set()
+            writing.result()
+        for site in (one, two):
+            with site.open() as fed:
+                assert count(fed, "run1/hits") == 100_000 + written
+        with fb.open(one.folder) as fed:
+            assert fed.check(full=True).sound
