@@ -25,7 +25,7 @@ impl RemoteCatalogue {
     /// The newest commit, and how busy the server is.
     ///
     /// # Errors
-    /// As [`Catalogue`].
+    /// As [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn head_and_load(&self) -> Result<(Csn, ReportedLoad)> {
         let answers = self.ask(Of::Head(Empty {}))?;
         let head = needed(csn_of(&answers), "commit")?;
@@ -43,7 +43,8 @@ impl RemoteCatalogue {
     /// `follower` is where that follower serves its copy, or its name; `is_beginning` says that it has no snapshot yet.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the server has not reached commit `since`; else as [`Catalogue`].
+    /// [`Error::Invalid`](femtobarn_catalog::Error::Invalid) if the server has not reached commit `since`; else as
+    /// [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn rows_since(
         &self,
         since: Csn,
@@ -60,7 +61,7 @@ impl RemoteCatalogue {
     /// All rows of a database's contents up to commit `at`, for a follower.
     ///
     /// # Errors
-    /// As [`Catalogue`].
+    /// As [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn rows_of_database(&self, database: DatabaseId, at: Csn) -> Result<LeaderRows> {
         rows_of(&self.ask(Of::RowsOfDatabase(numbered(database, NONE, at)))?)
     }
@@ -69,7 +70,8 @@ impl RemoteCatalogue {
     /// which it takes no other.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the server is of that generation or a later one, or another follower leads; else as [`Catalogue`].
+    /// [`Error::Changed`](femtobarn_catalog::Error::Changed) if the server is of that generation or a later one, or another
+    /// follower leads; else as [`Catalogue`](femtobarn_catalog::Catalogue).
     pub fn yield_to(&self, successor: &Successor) -> Result<Csn> {
         let Successor { generation, promotion, url } = successor.clone();
         let successor = v1::Successor { generation, url, promotion };
