@@ -22,13 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import jobs
-from distributed import Client, Future, wait
 from machines import SERVERS, STOPS, THREADS, WORKERS, Site
-from picture import Accident, draw
 
 import femtobarn as fb
 from femtobarn_demo.calibration import PROMPT, put_nominal
 from femtobarn_demo.sources import START
+
+try:
+    from distributed import Client, Future, wait
+    from picture import Accident, draw
+except ModuleNotFoundError as error:
+    sys.exit(f'{error.name} is not installed: pip install "femtobarn[dask,plots]"')
 
 RUNS, EVENTS = 6, 100
 """Runs, and the events of each."""
@@ -140,13 +144,15 @@ def select_pairs(
         site.kill(victim)
         accident = Accident(victim, time.time())
         futures += submit(slice(half, None))
-        # Clients wait for a server that does not answer, until its lease is over.
+        # Until its lease is over, clients wait for a server that does not answer; then they fail.
+        site.wait(lambda: not any(server.alive for server in fed.servers() if server.name == victim))
         wait(futures)
         site.femtobarn("servers", site.url(SERVERS[0]))
         failed = [future for future in futures if future.status == "error"]
-        story.tell(
-            "selection", f"{len(parts) - len(failed)} have ended, {len(failed)} failed: they read at {victim}"
+        text = (
+            f"{len(parts) - len(failed)} have ended, {len(failed)} have failed: they read at server {victim}"
         )
+        story.tell("selection", text)
         site.start_servers(victim)
         accident.came = time.time()
         client.retry(failed)

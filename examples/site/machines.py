@@ -71,6 +71,7 @@ class Site:
     def start(self) -> None:
         """Start all processes, and return when the servers have joined."""
         postgres_program("initdb")
+        postgres_user()
         shutil.copy(SETTINGS, self.folder)
         self._start_dask()
         catalogue = self._start_postgres()
@@ -127,21 +128,19 @@ class Site:
     def _start_postgres(self) -> str:
         """Start a PostgreSQL that is reached by a socket in its folder; return the URL of its database."""
         self._postgres = Path(tempfile.mkdtemp(prefix="site-postgres-"))
-        if os.geteuid() == 0:
-            shutil.chown(self._postgres, "postgres")
+        if (user := postgres_user()) is not None:
+            os.chown(self._postgres, user.pw_uid, user.pw_gid)
         self._as_postgres("initdb", "-D", "data", "--username=femtobarn", "--auth=trust", "--no-sync")
         options = f"-k {self._postgres} -c listen_addresses="
         self._as_postgres("pg_ctl", "-D", "data", "-l", "log", "-o", options, "start")
         return f"postgresql://femtobarn@/postgres?host={self._postgres}"
 
     def _as_postgres(self, name: str, *arguments: str) -> None:
-        """Run a program of PostgreSQL, which refuses to run as root."""
-        user: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            row = pwd.getpwnam("postgres")
-            user = {"user": row.pw_uid, "group": row.pw_gid, "extra_groups": []}
-        user |= {"cwd": self._postgres, "is_quiet": True}
-        self._run([name, *arguments], program=postgres_program(name), **user)
+        """Run a program of PostgreSQL."""
+        options: dict[str, Any] = {"cwd": self._postgres, "is_quiet": True}
+        if (user := postgres_user()) is not None:
+            options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        self._run([name, *arguments], program=postgres_program(name), **options)
 
     def _run(self, command: list[str], *, program: str = "", is_quiet: bool = False, **options: Any) -> None:
         """Run a command to its end."""
@@ -183,6 +182,14 @@ def as_started(command: list[str], program: str = "") -> list[str]:
     """Return a command with the path of its program: those of Python's packages are this Python's."""
     module = [sys.executable, "-m", command[0]] if command[0] in ("femtobarn", "dask") else None
     return [*(module or [program or command[0]]), *command[1:]]
+
+
+def postgres_user() -> pwd.struct_passwd | None:
+    """Return the user for PostgreSQL, which refuses to run as root; None for that of this process."""
+    try:
+        return pwd.getpwnam("postgres") if os.geteuid() == 0 else None
+    except KeyError:
+        sys.exit("PostgreSQL does not run as root, and there is no user `postgres`: run this as another user")
 
 
 def postgres_program(name: str) -> str:

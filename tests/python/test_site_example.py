@@ -98,7 +98,7 @@ def test_the_demo_runs_on_a_site_while_a_server_dies(
             ("three", True),
             ("two", True),
         ]
-        homes = {fed.home(f"run{run}-prompt") for run in range(1, RUNS + 1)}
+        homes = {fed.home(database["name"]) for database in fed.databases()}
         assert homes == {"one", "two", "three"}
         assert sum(commit["message"] == "pairs of muons" for commit in fed.history()) == 1
     expected = [pair for run in range(1, RUNS + 1) for pair in pairs_of(f"{url}/run{run}-prompt.root")]
