@@ -76,10 +76,11 @@ class Site:
         self._start_dask()
         catalogue = self._start_postgres()
         self.femtobarn("create", f"{SERVERS[0]}/{FEDERATION}", "--catalogue", catalogue)
-        for server in SERVERS[1:]:
-            (self.folder / server / FEDERATION).mkdir(parents=True)
+        others = [f"{server}/{FEDERATION}" for server in SERVERS[1:]]
+        self._run(["mkdir", "-p", *others])
+        for folder in others:
             # The file that says where the catalogue is: with it, the folder belongs to the federation.
-            self._run(["cp", f"{SERVERS[0]}/{FEDERATION}/catalogue.toml", f"{server}/{FEDERATION}"])
+            self._run(["cp", f"{SERVERS[0]}/{FEDERATION}/catalogue.toml", folder])
         self.start_servers(*SERVERS)
         self.wait(Path(self.scheduler_file).exists)
 
