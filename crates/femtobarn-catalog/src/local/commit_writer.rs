@@ -6,11 +6,12 @@
 
 use std::cell::Cell;
 use std::path::Path;
+use std::result::Result as StdResult;
 
 use super::connection::CatalogueConnection;
 use super::log::SharedLog;
 use super::wal_index::{is_next, log_state};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ids::Csn;
 use crate::locks::{CommitTurns, LogState, RecentChanges, RecentPage, TouchedRows};
 use crate::paths::LOCKS_FOLDER;
@@ -35,12 +36,8 @@ pub(super) struct Effect {
     pub(super) changes: Vec<TouchedRows>,
 }
 
-/// What a change left.
-pub(super) struct Changed<T> {
-    pub(super) value: T,
-    /// The page with the change, and the number of changes before it.
-    pub(super) recent: Option<(RecentPage, u64)>,
-}
+/// The page of recent changes with a change, and the number of changes before it.
+pub(super) type NotedChange = (RecentPage, u64);
 
 /// A change that failed.
 pub(super) struct ChangeFailure {
@@ -51,13 +48,25 @@ pub(super) struct ChangeFailure {
 
 impl Effect {
     /// That of a change which is not looked into.
-    pub(super) fn unknown<T>(_: &T) -> Self {
+    pub(super) fn unknown() -> Self {
         Effect { head: None, changes: vec![TouchedRows::ALL] }
     }
 
     /// That of a change to rows that nobody keeps.
-    pub(super) fn none<T>(_: &T) -> Self {
+    pub(super) fn none() -> Self {
         Effect { head: None, changes: vec![TouchedRows::default()] }
+    }
+}
+
+impl ChangeFailure {
+    /// That of a change which is not on the disk.
+    pub(super) fn before_commit(failure: impl Into<SqlFailure>) -> Self {
+        ChangeFailure { failure: failure.into(), is_in_doubt: false }
+    }
+
+    /// That of a change which may be on the disk.
+    pub(super) fn in_doubt(failure: impl Into<SqlFailure>) -> Self {
+        ChangeFailure { failure: failure.into(), is_in_doubt: true }
     }
 }
 
@@ -73,41 +82,38 @@ impl CommitWriter {
     }
 
     /// Runs `change` in the process's turn to commit, frees the turn, and then makes the change durable.
-    pub(super) fn run<T>(
+    pub(super) fn run(
         &self,
-        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-        effect: impl FnOnce(&T) -> Effect,
-    ) -> std::result::Result<Changed<T>, ChangeFailure> {
-        let not_committed =
-            |error: Error| ChangeFailure { failure: error.into(), is_in_doubt: false };
-        let turn = self.turns.wait().map_err(not_committed)?;
+        change: &mut dyn FnMut(&SqlConnection) -> SqlResult<Effect>,
+    ) -> StdResult<Option<NotedChange>, ChangeFailure> {
+        let turn = self.turns.wait().map_err(ChangeFailure::before_commit)?;
         self.has_waited.set(turn.has_waited);
         let numbers = self.log.numbers();
         let sql = &self.connection.sql;
         if numbers.is_torn {
-            self.log.mend(sql).map_err(not_committed)?;
+            self.log.mend(sql).map_err(ChangeFailure::before_commit)?;
         }
         let total_changes = || sql.sqlite().map_or(0, rusqlite::Connection::total_changes);
         let changes = total_changes();
-        let before = Cell::new(None);
-        let value = transact(sql, |sql| {
-            before.set(log_state(sql));
+        let mut before = None;
+        let effect = transact(sql, &mut |sql| {
+            before = log_state(sql);
             change(sql)
         })?;
         // SQLite does not count changes of the schema; the sync of the next commit has them, too.
         if total_changes() == changes {
-            return Ok(Changed { value, recent: None });
+            return Ok(None);
         }
-        let recent = self.note_recent(before.get(), || effect(&value));
+        let noted = self.note_recent(before, &effect);
         let change_number = self.log.record_change(numbers);
         self.log.write_ahead(sql);
         drop(turn);
         match self.log.make_durable(change_number) {
-            Ok(()) => Ok(Changed { value, recent }),
+            Ok(()) => Ok(noted),
             Err(error) => {
                 // Another process may be about to commit on top of this. If mending fails, its commit fails, too.
                 drop(self.turns.wait().and_then(|_turn| self.log.mend(sql)));
-                Err(ChangeFailure { failure: error.into(), is_in_doubt: true })
+                Err(ChangeFailure::in_doubt(error))
             }
         }
     }
@@ -118,34 +124,28 @@ impl CommitWriter {
     }
 
     /// Adds a change to the page of recent changes. If that fails, the page means nothing until the next change.
-    fn note_recent(
-        &self,
-        before: Option<LogState>,
-        effect: impl FnOnce() -> Effect,
-    ) -> Option<(RecentPage, u64)> {
+    fn note_recent(&self, before: Option<LogState>, effect: &Effect) -> Option<NotedChange> {
         let (before, after) = (before?, log_state(&self.connection.sql)?);
         if before == after {
             return None;
         }
-        let Effect { head, changes } = effect();
+        let Effect { head, changes } = effect;
         // A program that takes no turns may have changed the catalogue after this transaction.
         let (before, head) =
-            if is_next(&before, &after) { (before, head) } else { (LogState::default(), None) };
-        Some(self.recent.as_ref()?.add((&before, &after), head, &changes))
+            if is_next(&before, &after) { (before, *head) } else { (LogState::default(), None) };
+        Some(self.recent.as_ref()?.add((&before, &after), head, changes))
     }
 }
 
-fn transact<T>(
+fn transact(
     sql: &SqlConnection,
-    change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-) -> std::result::Result<T, ChangeFailure> {
+    change: &mut dyn FnMut(&SqlConnection) -> SqlResult<Effect>,
+) -> StdResult<Effect, ChangeFailure> {
     let run = |statement: &str| sql.prepare_cached(statement).and_then(|mut s| s.execute([]));
-    let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
-    run("BEGIN IMMEDIATE").map_err(not_committed)?;
-    let outcome = change(sql).map_err(not_committed).and_then(|value| match run("COMMIT") {
-        Ok(_) => Ok(value),
-        Err(failure) => Err(ChangeFailure { failure, is_in_doubt: true }),
-    });
+    run("BEGIN IMMEDIATE").map_err(ChangeFailure::before_commit)?;
+    let outcome = change(sql)
+        .map_err(ChangeFailure::before_commit)
+        .and_then(|effect| run("COMMIT").map(|_| effect).map_err(ChangeFailure::in_doubt));
     if !sql.is_autocommit() {
         // The first error is the one that matters; the caller notices an open transaction if this fails, too.
         let _ = run("ROLLBACK");

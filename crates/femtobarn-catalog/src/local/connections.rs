@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::catalogue_place::CataloguePlace;
 use super::commit_queue::CommitQueue;
-use super::commit_writer::{ChangeFailure, Changed, CommitWriter, Effect};
+use super::commit_writer::{ChangeFailure, CommitWriter, Effect, NotedChange};
 use super::connection::CatalogueConnection;
 use super::file_writes::{self, path_of};
 use super::known_rows::{self, KnownRows};
@@ -31,7 +31,7 @@ use crate::ids::Csn;
 use crate::locks::{LogState, RecentChanges};
 use crate::paths::{CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::schema::FederationIdentity;
-use crate::sql::{AtPath, SqlConnection, SqlResult};
+use crate::sql::{AtPath, SqlConnection, SqlResult, Work, once};
 
 /// The connections that one process opened.
 pub(super) struct Connections {
@@ -121,6 +121,10 @@ impl Connections {
         &self,
         look_up: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
+        once(look_up, |look_up| self.look_up(look_up))
+    }
+
+    fn look_up(&self, look_up: Work<'_>) -> Result<()> {
         self.check_in_place()?;
         let _turn = match self.place.postgres {
             None => None,
@@ -194,44 +198,45 @@ impl Connections {
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
-        let changed = self.run(change, Effect::unknown, |failed| self.record_failure(failed))?;
-        Ok(changed.value)
+        once(change, |change| self.change(change))
     }
 
-    /// As [`write_unchecked`](Self::write_unchecked), for rows that no process keeps.
-    pub(super) fn write_aside<T>(
-        &self,
-        it: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-    ) -> Result<()> {
-        self.run(it, Effect::none, |failed| self.record_failure(failed)).map(drop)
+    /// As [`write_unchecked`](Self::write_unchecked), of a change that is run once.
+    pub(super) fn change(&self, change: Work<'_>) -> Result<()> {
+        let changed = self.run(&mut |sql| change(sql).map(|()| Effect::unknown()));
+        changed.map(drop).map_err(|failed| self.record_failure(failed))
+    }
+
+    /// As [`change`](Self::change), for rows that no process keeps.
+    pub(super) fn write_aside(&self, change: Work<'_>) -> Result<()> {
+        let changed = self.run(&mut |sql| change(sql).map(|()| Effect::none()));
+        changed.map(drop).map_err(|failed| self.record_failure(failed))
     }
 
     /// Runs a change without which the catalogue says the same, such as an index. If it fails, nothing is in doubt; if
     /// it is one of the schema, the next commit makes it durable.
-    pub(super) fn write_optional(
-        &self,
-        change: impl FnOnce(&SqlConnection) -> SqlResult<()>,
-    ) -> Result<()> {
-        self.run(change, Effect::unknown, |failed| failed.failure.at(&self.place.path)).map(drop)
+    pub(super) fn write_optional(&self, change: Work<'_>) -> Result<()> {
+        let changed = self.run(&mut |sql| change(sql).map(|()| Effect::unknown()));
+        changed.map(drop).map_err(|failed| failed.failure.at(&self.place.path))
     }
 
-    fn run<T>(
+    fn run(
         &self,
-        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-        effect: impl FnOnce(&T) -> Effect,
-        refused: impl FnOnce(ChangeFailure) -> Error,
-    ) -> Result<Changed<T>> {
+        change: &mut dyn FnMut(&SqlConnection) -> SqlResult<Effect>,
+    ) -> std::result::Result<Option<NotedChange>, ChangeFailure> {
         let mut slot = self.writer.lock();
-        self.check_writable()?;
+        self.check_writable().map_err(ChangeFailure::before_commit)?;
         let writer = match &mut *slot {
             Some(writer) => writer,
-            empty => empty.insert(self.open_writer()?),
+            empty => empty.insert(self.open_writer().map_err(ChangeFailure::before_commit)?),
         };
         let writer = match writer {
             Writer::Sqlite(writer) => writer,
-            Writer::Postgres(writer) => return writer.run(change).map_err(refused),
+            Writer::Postgres(writer) => {
+                return writer.run(&mut |sql| change(sql).map(drop)).map(|()| None);
+            }
         };
-        let result = writer.run(change, effect).map_err(refused);
+        let result = writer.run(change);
         self.are_others_committing.store(writer.has_waited(), Ordering::Relaxed);
         if self.failed.load(Ordering::Acquire) {
             writer.connection.disable_checkpoint_on_close();
@@ -271,29 +276,27 @@ impl Connections {
             let published = self.publish_to_postgres(group);
             return published.unwrap_or_else(|error| vec![Err(error); group.len()]);
         }
-        let applied = self.run(
-            |sql| {
-                self.check_leader(sql)?;
-                match group {
-                    [one] => Ok(vec![Ok(commit::apply(sql, one, self.is_checked(sql, one))?)]),
-                    several => {
-                        let apply = |each| apply_in_savepoint(sql, &self.place.path, each);
-                        several.iter().map(apply).collect()
-                    }
+        let mut results = vec![];
+        let applied = self.run(&mut |sql| {
+            self.check_leader(sql)?;
+            results = match group {
+                [one] => vec![Ok(commit::apply(sql, one, self.is_checked(sql, one))?)],
+                several => {
+                    let apply = |each| apply_in_savepoint(sql, &self.place.path, each);
+                    several.iter().map(apply).collect::<SqlResult<_>>()?
                 }
-            },
-            |results| known_rows::effect(group, results),
-            |failed| self.record_failure(failed),
-        );
+            };
+            Ok(known_rows::effect(group, &results))
+        });
         match applied {
-            Ok(Changed { value: results, recent }) => {
-                if let Some((page, before)) = recent {
+            Ok(noted) => {
+                if let Some((page, before)) = noted {
                     let published = known_rows::published(group, &results);
                     self.known.lock().apply(&page, before, published);
                 }
                 results
             }
-            Err(error) => vec![Err(error); group.len()],
+            Err(failed) => vec![Err(self.record_failure(failed)); group.len()],
         }
     }
 

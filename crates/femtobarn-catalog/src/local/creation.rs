@@ -54,7 +54,7 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
     let named = folder.join(CATALOGUE_ADDRESS_FILE);
     let connection = CatalogueConnection::new_to_postgres(&address);
     let writer = PostgresWriter { connection };
-    let made = writer.run(|sql| schema::create_in_postgres(sql, &schema, name, uuid));
+    let made = writer.run(&mut |sql| schema::create_in_postgres(sql, &schema, name, uuid));
     made.map_err(|failed| failed.failure.at(&named))?;
     let draft = draft_in(folder);
     let written = write_address(&draft, url, &address);
@@ -66,7 +66,8 @@ pub(super) fn create_in_postgres(folder: &Path, name: &str, uuid: Uuid, url: &st
             return;
         }
         // Nothing names the schema. If it cannot be dropped, it does no harm.
-        drop(writer.run(|sql| sql.execute_batch(&format!("DROP SCHEMA \"{schema}\" CASCADE"))));
+        let drop_schema = format!("DROP SCHEMA \"{schema}\" CASCADE");
+        drop(writer.run(&mut |sql| sql.execute_batch(&drop_schema)));
     })
 }
 

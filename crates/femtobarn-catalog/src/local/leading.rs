@@ -95,7 +95,7 @@ impl LocalCatalogue {
         // Commits pass in between.
         let mut all = INDEXES_BY_COMMIT.iter();
         let made = all.try_for_each(|index| {
-            self.connections.current()?.write_optional(|sql| sql.execute_batch(index))
+            self.connections.current()?.write_optional(&mut |sql| sql.execute_batch(index))
         });
         *self.indexing_failed.lock() = made.is_err().then(clock::now);
     }

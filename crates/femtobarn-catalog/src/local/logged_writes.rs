@@ -278,12 +278,12 @@ impl FileLog {
         let connections = self.connections.current()?;
         if let Some((last, files)) = self.read(waiting_slots)? {
             files.values().try_for_each(|file| self.store(file))?;
-            connections.write_aside(|sql| note_written_back(sql, last))?;
+            connections.write_aside(&mut |sql| note_written_back(sql, last))?;
         }
         let Some(until) = self.read(last_row)? else { return Ok(()) };
         while let Some((last, files)) = self.read(|sql| rows_after(sql, 0))? {
             files.values().try_for_each(|file| self.store(file))?;
-            connections.write_aside(|sql| forget_rows(sql, last))?;
+            connections.write_aside(&mut |sql| forget_rows(sql, last))?;
             if last >= until {
                 break;
             }

@@ -10,7 +10,7 @@
 
 use std::path::Path;
 
-use super::commit_writer::{ChangeFailure, Changed};
+use super::commit_writer::ChangeFailure;
 use super::connection::CatalogueConnection;
 use super::home_check;
 use super::postgres_group::apply_together;
@@ -22,7 +22,7 @@ use crate::ids::Csn;
 use crate::numbers::signed;
 use crate::sql::{
     AtPath, BUSY_WAIT, PostgresConnection, PostgresFailure, SqlConnection, SqlFailure, SqlResult,
-    params,
+    Work, params,
 };
 
 /// How a transaction waits: for locks as long as SQLite does, and for its own client less long than that, so that a client
@@ -47,44 +47,35 @@ pub(super) struct PostgresWriter {
 
 impl PostgresWriter {
     /// Runs `change` in a transaction that has the lock of the catalogue.
-    pub(super) fn run<T>(
-        &self,
-        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-    ) -> std::result::Result<Changed<T>, ChangeFailure> {
-        let (value, mut has_waited) = self.run_once(change)?;
+    pub(super) fn run(&self, change: Work<'_>) -> std::result::Result<(), ChangeFailure> {
+        let mut has_waited = self.run_once(change)?;
         // An administrator may have ended its wait for the standby. Then a later commit waits for both.
         for attempt in 1.. {
             if has_waited {
                 break;
             }
-            let again = self.run_once(wait_for_standby);
-            let ((), waited) =
-                again.map_err(|failed| ChangeFailure { is_in_doubt: true, ..failed })?;
+            let again = self.run_once(&mut wait_for_standby);
+            let waited = again.map_err(|failed| ChangeFailure::in_doubt(failed.failure))?;
             if !waited && attempt == ATTEMPTS {
                 let what = "PostgreSQL warns at each commit, so whether its standby has this one is not known; see \
                             its log";
-                let failure = Error::Unavailable { what: what.to_owned() }.into();
-                return Err(ChangeFailure { failure, is_in_doubt: true });
+                return Err(ChangeFailure::in_doubt(Error::Unavailable { what: what.to_owned() }));
             }
             has_waited = waited;
         }
-        Ok(Changed { value, recent: None })
+        Ok(())
     }
 
-    /// The value of `change`, and whether its commit has waited for the standby, if there is one.
-    fn run_once<T>(
-        &self,
-        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
-    ) -> std::result::Result<(T, bool), ChangeFailure> {
+    /// Whether the commit of `change` has waited for the standby, if there is one.
+    fn run_once(&self, change: Work<'_>) -> std::result::Result<bool, ChangeFailure> {
         let sql = &self.connection.sql;
-        let not_committed = |failure| ChangeFailure { failure, is_in_doubt: false };
         let Some(postgres) = sql.postgres() else {
             let error = Error::internal("a writer of PostgreSQL with another connection");
-            return Err(not_committed(error.into()));
+            return Err(ChangeFailure::before_commit(error));
         };
         match begin(sql, postgres).and_then(|()| change(sql)) {
-            Ok(value) => match postgres.commit() {
-                Ok(was_warned) => Ok((value, !was_warned)),
+            Ok(()) => match postgres.commit() {
+                Ok(was_warned) => Ok(!was_warned),
                 Err(failed) => {
                     postgres.roll_back();
                     let (failure, is_in_doubt) = (failed.failure.into(), failed.is_in_doubt);
@@ -93,7 +84,7 @@ impl PostgresWriter {
             },
             Err(failure) => {
                 postgres.roll_back();
-                Err(not_committed(failure))
+                Err(ChangeFailure::before_commit(failure))
             }
         }
     }
@@ -104,7 +95,7 @@ impl PostgresWriter {
         loop {
             attempts += 1;
             let mut results = vec![];
-            let ran = self.run(|sql| {
+            let ran = self.run(&mut |sql| {
                 let together = if is_together { apply_together(sql, group)? } else { None };
                 results = match together {
                     Some(csns) => csns.into_iter().map(Ok).collect(),
@@ -116,7 +107,7 @@ impl PostgresWriter {
                 Ok(())
             });
             match ran {
-                Ok(_) => return Ok(results),
+                Ok(()) => return Ok(results),
                 Err(failed) if failed.is_in_doubt => match self.was_published(group, &results) {
                     Ok(true) => return Ok(results),
                     Ok(false) if attempts < ATTEMPTS => {}
@@ -151,13 +142,14 @@ impl PostgresWriter {
         let Some((commit, csn)) = first else { return Ok(true) };
         let began = clock::now();
         loop {
-            let found = self.run(|sql| {
+            let mut found = false;
+            let looked = self.run(&mut |sql| {
                 let of = params![signed(csn.0), commit.transaction.as_bytes()];
-                let found = sql.prepare_cached(find)?.exists(of)?;
-                if found { wait_for_standby(sql).map(|()| true) } else { Ok(false) }
+                found = sql.prepare_cached(find)?.exists(of)?;
+                if found { wait_for_standby(sql) } else { Ok(()) }
             });
-            match found {
-                Ok(found) => return Ok(found.value),
+            match looked {
+                Ok(()) => return Ok(found),
                 Err(failed)
                     if may_succeed_again(&failed.failure) && began.elapsed() < BUSY_WAIT => {}
                 Err(failed) => return Err(failed.failure),

@@ -24,7 +24,7 @@ use crate::ids::Csn;
 use crate::locks::{FileTurn, TurnKind};
 use crate::paths::LOCKS_FOLDER;
 use crate::schema::FederationIdentity;
-use crate::sql::{SqlConnection, SqlResult};
+use crate::sql::{SqlConnection, SqlResult, Work, once};
 
 /// How long a change waits until it looks again whether the catalogue has moved.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -121,18 +121,26 @@ impl ProcessConnections {
         check: fn(&SqlConnection) -> SqlResult<()>,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
-        let mut change = Some(change);
+        once(change, |change| self.change_after(check, change))
+    }
+
+    fn change_after(
+        &self,
+        check: fn(&SqlConnection) -> SqlResult<()>,
+        change: Work<'_>,
+    ) -> Result<()> {
+        let mut has_begun = false;
         loop {
             let connections = self.current()?;
-            let written = connections.write_unchecked(|sql| {
+            let written = connections.change(&mut |sql| {
                 check(sql)?;
-                let change = change.take();
-                change.ok_or_else(|| Error::internal("a change that was made already"))?(sql)
+                has_begun = true;
+                change(sql)
             });
             match written {
-                Err(Error::Moving) if change.is_some() => self.wait_for_move()?,
+                Err(Error::Moving) if !has_begun => self.wait_for_move()?,
                 // It has moved since it was the current one.
-                Err(Error::Closed { .. }) if change.is_some() && connections.has_moved() => {}
+                Err(Error::Closed { .. }) if !has_begun && connections.has_moved() => {}
                 other => return other,
             }
         }

@@ -12,6 +12,9 @@ use crate::error::Error;
 /// The result of decoding a row.
 pub(crate) type RowResult<T> = rusqlite::Result<T>;
 
+/// Statements that are run on a connection.
+pub(crate) type Work<'a> = &'a mut dyn FnMut(&SqlConnection) -> SqlResult<()>;
+
 /// A connection to the catalogue, for one thread at a time.
 pub(crate) enum SqlConnection {
     /// To an SQLite file.
@@ -196,16 +199,9 @@ impl Statement<'_> {
         parameters: impl Params,
         decode: impl FnOnce(&Row<'_>) -> RowResult<T>,
     ) -> SqlResult<T> {
-        match self {
-            Statement::Sqlite(statement) => {
-                Ok(statement.query_row(parameters, |row| decode(&Row::Sqlite(row)))?)
-            }
-            Statement::Postgres(postgres, sql) => {
-                let (rows, _) = postgres.run(sql, &encoded(&parameters)?)?;
-                let first = rows.first().ok_or(rusqlite::Error::QueryReturnedNoRows)?;
-                Ok(decode(&Row::Postgres(first))?)
-            }
-        }
+        let mut rows = self.query(parameters)?;
+        let first = rows.next()?.ok_or(rusqlite::Error::QueryReturnedNoRows)?;
+        Ok(decode(&first)?)
     }
 
     /// The rows.
@@ -277,6 +273,21 @@ impl Row<'_> {
             }
         }
     }
+}
+
+/// Passes what is run once, and has a value, to `run`, which has no type parameters and so is compiled once.
+pub(crate) fn once<T>(
+    work: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    run: impl FnOnce(Work<'_>) -> Result<(), Error>,
+) -> Result<T, Error> {
+    let (mut work, mut value) = (Some(work), None);
+    run(&mut |sql| {
+        let work =
+            work.take().ok_or_else(|| Error::internal("statements that were run already"))?;
+        value = Some(work(sql)?);
+        Ok(())
+    })?;
+    value.ok_or_else(|| Error::internal("statements that were not run"))
 }
 
 fn not_postgres() -> SqlFailure {

@@ -22,7 +22,9 @@ mod connection;
 mod dialect;
 pub(crate) mod postgres;
 
-pub(crate) use connection::{OptionalExtension, Params, Row, RowResult, SqlConnection, Statement};
+pub(crate) use connection::{
+    OptionalExtension, Params, Row, RowResult, SqlConnection, Statement, Work, once,
+};
 pub(crate) use dialect::table_definitions;
 pub(crate) use postgres::{Parameters, PostgresAddress, PostgresConnection, PostgresFailure};
 pub(crate) use rusqlite::types::{FromSql, ValueRef};
