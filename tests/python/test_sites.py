@@ -98,6 +98,8 @@ def test_the_rest_goes_on_while_a_server_is_away(postgres: Postgres, tmp_path: P
             return said.returncode != 0 and 'server "one"' in said.stderr
 
         wait_for(is_said, 20 * LEASE_SECONDS)
+        with two.open() as fed, pytest.raises(fb.UnavailableError, match='server "one"'):
+            count(fed, "run1/hits")
         again = one.again()
         try:
             with two.open() as fed:

@@ -185,6 +185,7 @@ fn io_kind(error: &std::io::Error) -> ErrorKind {
         }
         std::io::ErrorKind::ConnectionRefused
         | std::io::ErrorKind::ConnectionReset
+        | std::io::ErrorKind::HostUnreachable
         | std::io::ErrorKind::TimedOut => ErrorKind::Unavailable,
         _ => ErrorKind::Io,
     }

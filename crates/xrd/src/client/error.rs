@@ -146,6 +146,7 @@ fn kind_of(code: ErrorCode) -> std::io::ErrorKind {
             ErrorKind::InvalidInput
         }
         ErrorCode::FILE_LOCKED | ErrorCode::CONFLICT => ErrorKind::ResourceBusy,
+        ErrorCode::NO_SERVER => ErrorKind::HostUnreachable,
         ErrorCode::REQUEST_TIMED_OUT | ErrorCode::TIMER_EXPIRED => ErrorKind::TimedOut,
         _ => ErrorKind::Other,
     }
