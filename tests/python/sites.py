@@ -29,8 +29,8 @@ class Site:
         settings = QUICK_STOP.read_text() + f"\n[site]\nlease_seconds = {LEASE_SECONDS}\n"
         settings += "" if storage is None else f'name = "{name}"\nstorage = "{storage}"\n'
         config = folder.parent / f"{name}.toml"
-        config.write_text(settings)
-        command = [sys.executable, "-m", "femtobarn", "serve", f"{folder}=/lhc.fed", "--site", name, "-w"]
+        config.write_text(f'{settings}[auth]\nanonymous = "all"\n')
+        command = [sys.executable, "-m", "femtobarn", "serve", f"{folder}=/lhc.fed", "--site", name]
         command += ["--address", host, "-p", str(port), "--json", "--config", str(config)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self.process.stdout is not None

@@ -19,6 +19,7 @@ from postgres_servers import Postgres
 PORT = 1094
 SERVERS = ("one", "two", "three")
 SETTINGS = "[limits]\ndrain_seconds = 0\nlease_seconds = 3\n[site]\nlease_seconds = 4\n"
+SETTINGS += '[auth]\nanonymous = "all"\n'
 
 
 HOMES = """
@@ -46,7 +47,7 @@ class SiteMachine:
 
     def start(self) -> None:
         """Start the server, and wait until it has joined."""
-        command = [*self.machine.here, sys.executable, "-m", "femtobarn", "serve", "lhc.fed", "--writable"]
+        command = [*self.machine.here, sys.executable, "-m", "femtobarn", "serve", "lhc.fed"]
         command += ["--site", self.name, "--address", self.machine.address, "-p", str(PORT), "--json"]
         command += ["--config", str(self.settings)]
         self.process = subprocess.Popen(command, cwd=self.disk, stdout=subprocess.PIPE)

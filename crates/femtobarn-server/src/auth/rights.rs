@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// An action, as in the scopes of bearer tokens: `storage.*` of the WLCG token profile 1.0, and `femtobarn.promote`.
+/// An action, as in the scopes of bearer tokens: `storage.*` of the WLCG token profile 1.0, and `femtobarn.*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read files and list folders.
@@ -15,6 +15,19 @@ pub enum Action {
     Stage,
     /// Make a copy of a federation its leader, which ends all changes here.
     Promote,
+    /// Move databases between the servers of a federation, and drain servers.
+    Manage,
+}
+
+impl Action {
+    /// The scope that alone grants it, if no right to files includes it.
+    pub fn own_scope(self) -> Option<&'static str> {
+        match self {
+            Action::Promote => Some("femtobarn.promote"),
+            Action::Manage => Some("femtobarn.manage"),
+            Action::Read | Action::Create | Action::Modify | Action::Stage => None,
+        }
+    }
 }
 
 impl fmt::Display for Action {
@@ -25,6 +38,7 @@ impl fmt::Display for Action {
             Action::Modify => "modify",
             Action::Stage => "stage",
             Action::Promote => "promote a copy of",
+            Action::Manage => "manage the servers of",
         })
     }
 }
@@ -38,10 +52,12 @@ pub struct Rights {
 impl Rights {
     /// All actions everywhere.
     pub fn everything() -> Self {
-        Rights::at("/", &[Action::Read, Action::Modify, Action::Stage, Action::Promote])
+        let operating = [Action::Promote, Action::Manage];
+        let writing = [Action::Read, Action::Modify, Action::Stage];
+        Rights::at("/", &[&writing[..], &operating].concat())
     }
 
-    /// All actions everywhere, but to promote copies.
+    /// All actions everywhere, but to promote copies and to manage servers.
     pub fn writing() -> Self {
         Rights::at("/", &[Action::Read, Action::Modify, Action::Stage])
     }
@@ -68,6 +84,7 @@ impl Rights {
                 "storage.modify" => Action::Modify,
                 "storage.stage" => Action::Stage,
                 "femtobarn.promote" => Action::Promote,
+                "femtobarn.manage" => Action::Manage,
                 _ => return None,
             };
             let climbs = path.split('/').any(|piece| piece == "..");
@@ -84,7 +101,7 @@ impl Rights {
 }
 
 /// Whether a granted action includes another: changing includes creating, and staging includes reading. Nothing includes
-/// promoting, and that includes nothing.
+/// promoting or managing, and these include nothing.
 fn implies(granted: Action, asked: Action) -> bool {
     granted == asked
         || (granted, asked) == (Action::Modify, Action::Create)
@@ -135,22 +152,33 @@ mod tests {
     fn everything_allows_all_actions_everywhere() {
         let all = Rights::everything();
         assert!(
-            [Action::Read, Action::Create, Action::Modify, Action::Stage, Action::Promote]
-                .iter()
-                .all(|action| all.may(*action, b"/") && all.may(*action, b"/a/b"))
+            [
+                Action::Read,
+                Action::Create,
+                Action::Modify,
+                Action::Stage,
+                Action::Promote,
+                Action::Manage
+            ]
+            .iter()
+            .all(|action| all.may(*action, b"/") && all.may(*action, b"/a/b"))
         );
         assert!(!Rights::reading().may(Action::Modify, b"/a"));
     }
 
     #[test]
-    fn promoting_is_a_right_of_its_own() {
+    fn promoting_and_managing_are_rights_of_their_own() {
         assert!(Rights::writing().may(Action::Modify, b"/lhc.fed"));
-        assert!(!Rights::writing().may(Action::Promote, b"/lhc.fed"));
-        let rights = Rights::of_scope("femtobarn.promote:/", "/lhc.fed");
-        assert!(rights.may(Action::Promote, b"/lhc.fed"));
-        assert!(!rights.may(Action::Promote, b"/other.fed"));
-        assert!(!rights.may(Action::Modify, b"/lhc.fed") && !rights.may(Action::Read, b"/lhc.fed"));
         let all_of_storage = "storage.read:/ storage.create:/ storage.modify:/ storage.stage:/";
-        assert!(!Rights::of_scope(all_of_storage, "").may(Action::Promote, b"/lhc.fed"));
+        for action in [Action::Promote, Action::Manage] {
+            assert!(!Rights::writing().may(action, b"/lhc.fed"));
+            let rights =
+                Rights::of_scope(&format!("{}:/", action.own_scope().unwrap()), "/lhc.fed");
+            assert!(rights.may(action, b"/lhc.fed"));
+            assert!(!rights.may(action, b"/other.fed"));
+            assert!(!rights.may(Action::Modify, b"/lhc.fed"));
+            assert!(!rights.may(Action::Read, b"/lhc.fed"));
+            assert!(!Rights::of_scope(all_of_storage, "").may(action, b"/lhc.fed"));
+        }
     }
 }

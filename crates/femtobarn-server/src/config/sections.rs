@@ -106,7 +106,7 @@ pub enum Allowed {
     Read,
     /// Reading, changing and staging.
     Write,
-    /// Promoting copies, too.
+    /// Promoting copies and managing servers, too.
     All,
 }
 

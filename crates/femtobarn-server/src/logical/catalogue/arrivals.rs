@@ -6,7 +6,8 @@
 //! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. A crash
 //!    before that leaves a copy under another name, which the next attempt replaces; after it, the old file, which is
 //!    nobody's.
-//! 3. A move goes on though its client has gone, and is asked for as often as the client likes.
+//! 3. The home gives a database up, and removes its file, once it has seen the whole file at the other server.
+//! 4. A move goes on though its client has gone, and is asked for as often as the client likes.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
-    BlobRange, Catalogue, Csn, DatabaseId, DatabaseRow, Error, Home, LockGuard, Result, clock,
+    BlobRange, Catalogue, Csn, DatabaseId, DatabaseRow, Error, Home, LockGuard, Result, ServerRow,
+    clock,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use parking_lot::Mutex;
@@ -131,7 +133,7 @@ impl FederationService {
             let what = format!("{} has another federation", home.url);
             return Err(Error::Unavailable { what });
         }
-        let guard = if site.shares_disk(&home.server) {
+        let guard = if site.shares_disk(&self.catalog.server(&home.server)?) {
             exclusive(&source, row)?
         } else {
             self.copy_from(&source, row, home)?
@@ -161,7 +163,7 @@ impl FederationService {
             let guard = exclusive(source, row)?;
             let epoch = self.catalog.begin_epoch(row.id)?;
             let free = self.catalog.free_extents(row.id)?;
-            let remote = FileAtHome::open(home, row)?;
+            let remote = FileElsewhere::open(&home.url, row, "")?;
             let size = remote.size()?;
             drop(guard);
             let file = File::options()
@@ -172,7 +174,11 @@ impl FederationService {
                 .open(&draft)
                 .map_err(failed)?;
             let copy = |range: BlobRange| -> Result<()> {
-                remote.copy(range, &file, |bytes| self.count_moved(row.id, bytes))
+                remote.read(range, |offset, bytes| {
+                    file.write_all_at(bytes, offset).map_err(failed)?;
+                    self.count_moved(row.id, bytes.len() as u64);
+                    Ok(())
+                })
             };
             copy(BlobRange { offset: 0, size })?;
             let guard = exclusive(source, row)?;
@@ -206,13 +212,18 @@ impl FederationService {
     /// holds the database exclusively.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the database is not here; those of the catalogue.
+    /// [`Error::Changed`] if the database is not here, or the other server does not show its whole file; those of the
+    /// catalogue.
     pub fn hand_over(&self, database: DatabaseId, to: &str) -> Result<()> {
         let lost = || Error::Changed { what: format!("database {database} is not here") };
         let site = self.site().ok_or_else(lost)?;
         site.check_here(database)?;
         let row = self.catalog.database_by_id(database, Csn::MAX)?;
-        let keeps_file = site.shares_disk(to);
+        let there = self.catalog.server(to)?;
+        let keeps_file = site.shares_disk(&there);
+        if !keeps_file {
+            self.check_copy(&row, &there)?;
+        }
         let _naming = self.arrivals.names.lock();
         site.hand_over(database, to)?;
         if keeps_file {
@@ -224,6 +235,33 @@ impl FederationService {
             tracing::warn!(path = %path.display(), %error, "the file of a database that moved stays");
         }
         Ok(())
+    }
+
+    /// Checks that another server has the whole file of a database, to which nobody writes now: of another state of it, the
+    /// size or the front differs.
+    fn check_copy(&self, row: &DatabaseRow, there: &ServerRow) -> Result<()> {
+        let path = self.catalog.folder().join(&row.path);
+        let compare = || -> Result<bool> {
+            let own = File::open(&path).map_err(|error| failed(&path, error))?;
+            let size = own.metadata().map_err(|error| failed(&path, error))?.len();
+            let copy = FileElsewhere::open(&there.url, row, "&fb.here=1")?;
+            let mut is_same = copy.size()? == size;
+            copy.read(BlobRange { offset: 0, size: FRONT.min(size) }, |offset, bytes| {
+                let mut front = vec![0; bytes.len()];
+                own.read_exact_at(&mut front, offset).map_err(|error| failed(&path, error))?;
+                is_same &= front == bytes;
+                Ok(())
+            })?;
+            Ok(is_same)
+        };
+        let why = match compare() {
+            Ok(true) => return Ok(()),
+            Ok(false) => "its file there is another one".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let ServerRow { name: server, .. } = there;
+        let what = format!("database {:?} does not move to server {server:?}: {why}", row.name);
+        Err(Error::Changed { what })
     }
 }
 
@@ -242,46 +280,39 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
             Error::Full { path: path.to_owned() }
         }
-        _ => {
-            Error::Io { what: format!("cannot write {}", path.display()), source: Arc::new(error) }
-        }
+        _ => Error::Io { what: format!("cannot copy {}", path.display()), source: Arc::new(error) },
     }
 }
 
-/// A database's file at its home, as it is on the disk there.
-struct FileAtHome {
+/// A database's file at another server, as it is on the disk there.
+struct FileElsewhere {
     file: blocking::File,
     url: String,
 }
 
-impl FileAtHome {
-    fn open(home: &Home, row: &DatabaseRow) -> Result<Self> {
+impl FileElsewhere {
+    /// Opens the file at the server of a URL; `more` opaque information may say which of the two it is at.
+    fn open(url: &str, row: &DatabaseRow, more: &str) -> Result<Self> {
         let away = |error: &dyn std::fmt::Display| Error::Unavailable {
-            what: format!(
-                "the file of database {:?} cannot be read at {}: {error}",
-                row.name, home.url
-            ),
+            what: format!("the file of database {:?} cannot be read at {url}: {error}", row.name),
         };
-        let url = Url::parse(&home.url).map_err(|error| away(&error))?;
-        let federation = String::from_utf8_lossy(url.location.path()).into_owned();
-        let place = format!(
-            "{}/{}?fb.raw=1&fb.database={}",
-            federation.trim_end_matches('/'),
-            row.path,
-            row.id
-        );
+        let server = Url::parse(url).map_err(|error| away(&error))?;
+        let federation = String::from_utf8_lossy(server.location.path()).into_owned();
+        let federation = federation.trim_end_matches('/');
+        let place = format!("{federation}/{}?fb.raw=1&fb.database={}{more}", row.path, row.id);
         let options = Options { patience: PATIENCE, ..Options::default() };
-        let client = blocking::Client::connect(&url, options).map_err(|error| away(&error))?;
+        let client = blocking::Client::connect(&server, options).map_err(|error| away(&error))?;
         let location = Location::new(place.into_bytes()).map_err(|error| away(&error))?;
         let file = client.open(&location, OpenOptions::READ).map_err(|error| away(&error))?;
-        Ok(FileAtHome { file, url: home.url.clone() })
+        Ok(FileElsewhere { file, url: url.to_owned() })
     }
 
     fn size(&self) -> Result<u64> {
         Ok(self.file.stat().map_err(|error| self.away(&error))?.size)
     }
 
-    fn copy(&self, range: BlobRange, to: &File, count: impl Fn(u64)) -> Result<()> {
+    /// Reads a range, part by part.
+    fn read(&self, range: BlobRange, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let (mut offset, end) = (range.offset, range.offset.saturating_add(range.size));
         let mut buffer = vec![0; PART];
         while offset < end {
@@ -291,10 +322,8 @@ impl FileAtHome {
             if read == 0 {
                 return Err(self.away(&format!("the file ends at byte {offset}")));
             }
-            let path = Path::new("the copy of a database");
-            to.write_all_at(&buffer[..read], offset).map_err(|error| failed(path, error))?;
+            take(offset, &buffer[..read])?;
             offset += read as u64;
-            count(read as u64);
         }
         Ok(())
     }

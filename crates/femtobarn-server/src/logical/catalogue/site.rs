@@ -254,9 +254,8 @@ impl Site {
     }
 
     /// Whether another server sees the files of this one.
-    pub fn shares_disk(&self, server: &str) -> bool {
-        let state = self.state.lock();
-        state.servers.iter().any(|row| row.name == server && row.storage == self.own.storage)
+    pub fn shares_disk(&self, server: &ServerRow) -> bool {
+        server.storage == self.own.storage
     }
 
     /// The error of a request about a database that another server carries out.

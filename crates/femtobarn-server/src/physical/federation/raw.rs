@@ -7,7 +7,9 @@ use nix::errno::Errno;
 
 use super::error::{catalogue_error, read_only_error};
 use super::guarded::{GuardedFile, Writers};
-use super::request::{csn_of, database_of, is_below_databases, is_file_of, session_of};
+use super::request::{
+    csn_of, database_of, is_below_databases, is_file_of, is_for_this_server, session_of,
+};
 use super::storage::FederationStorage;
 use crate::physical::{
     Creation, Opaque, OpenMode, StorageError, StoragePath, StorageResult, StoredFile,
@@ -25,7 +27,9 @@ impl FederationStorage {
             return self.open_to_write(path, how, opaque);
         }
         if is_below_databases(path) {
-            self.redirect_raw(path, opaque)?;
+            if !is_for_this_server(opaque) {
+                self.redirect_raw(path, opaque)?;
+            }
             let database = || self.database_of_file(path);
             return self.open_or_recall(path, path, opaque, database);
         }

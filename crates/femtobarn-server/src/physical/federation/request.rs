@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `fb.csn=41`, `fb.tag=NAME` | the snapshot that is read |
 //! | `fb.raw=1` | the database's file as it is on disk |
+//! | `fb.here=1` | with `fb.raw=1`, to read: the file at this server, whatever the home of the database |
 //! | `fb.database=7`, `fb.session=UUID` | the database that is written to, and the session that holds it |
 //!
 //! [Hints](crate::physical::Hints) decide which files come back from their stores first, and go on to the folder.
@@ -19,6 +20,11 @@ use crate::physical::{Opaque, StoragePath};
 /// Whether a request is for a database's file as it is on disk.
 pub(super) fn is_raw(opaque: Opaque<'_>) -> bool {
     opaque.value_of("fb.raw") == Some(b"1")
+}
+
+/// Whether a request is for the file at this server, which need not be the home of the database.
+pub(super) fn is_for_this_server(opaque: Opaque<'_>) -> bool {
+    opaque.value_of("fb.here") == Some(b"1")
 }
 
 /// The number of the snapshot that is asked for.

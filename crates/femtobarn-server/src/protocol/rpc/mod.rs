@@ -118,8 +118,8 @@ impl Service {
         let path = format!("/{name}");
         if !identity.may(action, path.as_bytes()) {
             let mut text = format!("{} may not {action} {path} here", identity.name);
-            if action == Action::Promote {
-                text += ": this takes a token with femtobarn.promote, or auth.anonymous = \"all\"";
+            if let Some(scope) = action.own_scope() {
+                text += &format!(": this takes a token with {scope}, or auth.anonymous = \"all\"");
             }
             return Err(Status::permission_denied(text));
         }

@@ -27,6 +27,7 @@ const NUMBERS_MAX: u32 = 100_000;
 pub(super) fn action_of(request: &ChangeRequest) -> Action {
     match request.of {
         Some(Of::YieldTo(_)) => Action::Promote,
+        Some(Of::MoveDatabase(_) | Of::Drain(_)) => Action::Manage,
         _ => Action::Modify,
     }
 }

@@ -9,9 +9,14 @@ mod fencing;
 mod hostile;
 mod locks;
 mod look_ups;
+// The PostgreSQL of the catalogue's own tests.
+#[allow(dead_code)]
+#[path = "../../../../femtobarn-catalog/tests/it/postgres.rs"]
+mod postgres;
 mod proxy;
 mod round_trips;
 mod sessions;
+mod sites;
 mod small_commits;
 mod uncommitted;
 

@@ -1,0 +1,142 @@
+//! Several servers of one federation whose catalogue is in PostgreSQL.
+
+use std::fs;
+use std::path::PathBuf;
+
+use femtobarn::{Federation, OpenOptions};
+use femtobarn_catalog::{Catalogue, Csn, DatabaseId, ErrorKind, LocalCatalogue};
+use femtobarn_rpc::client::RemoteCatalogue;
+use femtobarn_server::Server;
+use femtobarn_server::config::{Allowed, Config, SiteConfig};
+use tempfile::TempDir;
+
+use super::postgres::Postgres;
+use super::{LONG, connect, engine};
+
+/// A federation, each of whose servers has a folder of its own.
+struct Sites {
+    folder: TempDir,
+    catalog: LocalCatalogue,
+}
+
+/// A server of it.
+struct Site {
+    folder: PathBuf,
+    server: Server,
+}
+
+/// All of them at once, because one PostgreSQL serves them all.
+#[test]
+fn several_servers_serve_one_federation() {
+    let Some(postgres) = Postgres::start() else { return };
+    a_database_goes_only_to_a_server_that_has_its_whole_file(&postgres);
+    moving_and_draining_take_a_right_of_their_own(&postgres);
+}
+
+impl Sites {
+    fn new(postgres: &Postgres) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("one/lhc.fed");
+        let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &postgres.url()).unwrap();
+        Sites { folder, catalog }
+    }
+
+    /// The folder of a server.
+    fn place(&self, name: &str) -> PathBuf {
+        let place = self.folder.path().join(name).join("lhc.fed");
+        fs::create_dir_all(place.join("databases")).unwrap();
+        let address = "catalogue.toml";
+        if !place.join(address).exists() {
+            fs::copy(self.catalog.folder().join(address), place.join(address)).unwrap();
+        }
+        place
+    }
+
+    fn config(&self, name: &str) -> Config {
+        let site = SiteConfig { name: name.to_owned(), ..SiteConfig::default() };
+        let mut config = Config { site, ..engine::config(&self.place(name), 0) };
+        config.limits.drain_seconds = 0;
+        config
+    }
+
+    fn start(&self, name: &str) -> Site {
+        self.start_with(name, self.config(name))
+    }
+
+    fn start_with(&self, name: &str, config: Config) -> Site {
+        Site { folder: self.place(name), server: Server::start(config).unwrap() }
+    }
+
+    /// Makes a database with a container at the only server.
+    fn database(&self, at: &Site, name: &str) -> DatabaseId {
+        let options = OpenOptions { threads: 1, ..OpenOptions::default() };
+        let federation = Federation::open_url(&at.url(), options).unwrap();
+        engine::create(&federation, name, ["events".to_owned()].into_iter());
+        self.catalog.database(name, Csn::MAX).unwrap().id
+    }
+
+    fn home(&self, database: DatabaseId) -> String {
+        self.catalog.home(database).unwrap().unwrap().server
+    }
+}
+
+impl Site {
+    fn url(&self) -> String {
+        format!("root://{}//lhc.fed", self.server.address())
+    }
+
+    fn remote(&self) -> RemoteCatalogue {
+        connect(&self.url()).unwrap()
+    }
+
+    fn file(&self, database: &str) -> PathBuf {
+        self.folder.join(format!("databases/{database}.root"))
+    }
+}
+
+fn a_database_goes_only_to_a_server_that_has_its_whole_file(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let one = sites.start("one");
+    let id = sites.database(&one, "run7");
+    let two = sites.start("two");
+    let client = one.remote();
+    let shared = client.locks().owner();
+    let guard = shared.share_database(id, LONG).unwrap();
+    assert_eq!(client.hand_over(id, "two").unwrap_err().kind(), ErrorKind::Invalid);
+    drop(guard);
+    let owner = client.locks().owner();
+    let _guard = owner.lock_database_exclusive(id, LONG).unwrap();
+    let whole = fs::read(one.file("run7")).unwrap();
+    let mut other = whole.clone();
+    other[whole.len().min(1000) - 1] ^= 1;
+    let copies: [Option<&[u8]>; 3] = [None, Some(&whole[..whole.len() - 1]), Some(&other)];
+    for copy in copies {
+        copy.into_iter().for_each(|copy| fs::write(two.file("run7"), copy).unwrap());
+        let error = client.hand_over(id, "two").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        assert!(error.to_string().contains("does not move to server \"two\""), "{error}");
+        assert!(one.file("run7").exists());
+        assert_eq!(sites.home(id), "one");
+    }
+    fs::write(two.file("run7"), &whole).unwrap();
+    client.hand_over(id, "two").unwrap();
+    assert!(!one.file("run7").exists());
+    assert_eq!(sites.home(id), "two");
+}
+
+fn moving_and_draining_take_a_right_of_their_own(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let one = sites.start("one");
+    let id = sites.database(&one, "run7");
+    let mut config = sites.config("two");
+    config.auth.anonymous = Allowed::Write;
+    let two = sites.start_with("two", config);
+    let client = two.remote();
+    let refused = [client.drain("one", true), client.move_database(id, "two").map(drop)];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains("femtobarn.manage"), "{error}");
+    }
+    one.remote().drain("one", true).unwrap();
+}
