@@ -22,6 +22,12 @@ pub fn check_database_name(name: &str) -> Result<()> {
     check_signs("database", name)
 }
 
+/// Checks the name of a server, which is that of a file, too.
+pub(crate) fn check_server_name(name: &str) -> Result<()> {
+    check("server", name)?;
+    check_signs("server", name)
+}
+
 /// Refuses names that shells, URLs, ROOT or uproot would misread.
 fn check_signs(what: &'static str, name: &str) -> Result<()> {
     if let Some(sign) = name.chars().find(|character| SIGNS.contains(*character)) {

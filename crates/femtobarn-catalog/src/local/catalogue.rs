@@ -16,7 +16,8 @@ use super::target_names::CatalogueNames;
 use crate::commit::Commit;
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
-use crate::locks::{LockTable, LockTarget, SnapshotPins, TargetNames};
+use crate::locks::{LockCatalogue, LockTable, LockTarget, ServerPresence, SnapshotPins};
+use crate::paths::LOCKS_FOLDER;
 use crate::schema::{FederationIdentity, add_servers};
 use crate::sql::params;
 
@@ -34,6 +35,8 @@ pub struct LocalCatalogue {
     /// When the indexes for followers could not be made.
     pub(super) indexing_failed: Mutex<Option<Instant>>,
     pub(super) file_log: Arc<FileLog>,
+    /// The mark of the server that this is the catalogue of.
+    pub(super) presence: Mutex<Option<ServerPresence>>,
 }
 
 impl LocalCatalogue {
@@ -98,8 +101,8 @@ impl LocalCatalogue {
         let pins = SnapshotPins::new(&folder);
         let is_copy = connections.current()?.read(role)? != Role::Leader;
         let connections = Arc::new(connections);
-        let names = Arc::new(CatalogueNames::new(Arc::clone(&connections)));
-        let locks = LockTable::with_names(&folder, names);
+        let names = CatalogueNames::new(folder.join(LOCKS_FOLDER), Arc::clone(&connections));
+        let locks = LockTable::with_catalogue(&folder, Arc::new(names));
         let file_log = Arc::new(FileLog::new(folder.clone(), Arc::clone(&connections)));
         file_log.recover()?;
         Ok(LocalCatalogue {
@@ -112,6 +115,7 @@ impl LocalCatalogue {
             pins,
             indexing_failed: Mutex::default(),
             file_log,
+            presence: Mutex::default(),
         })
     }
 
@@ -168,7 +172,7 @@ impl LocalCatalogue {
     }
 
     fn target_names(&self) -> CatalogueNames {
-        CatalogueNames::new(Arc::clone(&self.connections))
+        CatalogueNames::new(self.folder.join(LOCKS_FOLDER), Arc::clone(&self.connections))
     }
 
     /// The pinned snapshots. [`LocalCatalogue::pin`] adds to them.

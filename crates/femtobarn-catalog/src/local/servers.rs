@@ -11,6 +11,7 @@ use super::LocalCatalogue;
 use super::decode::number;
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
+use crate::locks::ServerPresence;
 use crate::names;
 use crate::numbers::signed;
 use crate::paths::{DATABASES_FOLDER, LOCKS_FOLDER, STORAGE_FILE};
@@ -109,7 +110,7 @@ impl LocalCatalogue {
     /// [`Error::Exists`] if the name is alive at another URL, or has databases on another storage; [`Error::Invalid`] for a bad name or URL, or if the
     /// federation's folder has another storage's name; [`Error::Unsupported`] if the catalogue is not in PostgreSQL.
     pub fn join(&self, server: &JoiningServer, lease: Duration) -> Result<u64> {
-        names::check("server", &server.name)?;
+        names::check_server_name(&server.name)?;
         names::check("storage", &server.storage)?;
         if !self.is_in_postgres() {
             return Err(Error::Unsupported {
@@ -147,7 +148,17 @@ impl LocalCatalogue {
         if joined.is_err() && is_named {
             drop(fs::remove_file(storage_file(self)));
         }
-        joined
+        let epoch = joined?;
+        // Before this, a program here fences off whoever has a fence of an earlier epoch, which the server does not know yet.
+        let present = ServerPresence::begin(&self.folder().join(LOCKS_FOLDER), &server.name);
+        match present {
+            Ok(present) => *self.presence.lock() = Some(present),
+            Err(error) => {
+                drop(self.leave(&server.name, epoch));
+                return Err(error);
+            }
+        }
+        Ok(epoch)
     }
 
     /// Renews the lease of a server, which lasts for `lease` from now on.
@@ -168,7 +179,9 @@ impl LocalCatalogue {
     /// Ends the lease of a server that stops. Does nothing if it has another epoch.
     pub fn leave(&self, name: &str, epoch: u64) -> Result<()> {
         let row = params![name, signed(epoch)];
-        self.connections.write(|sql| sql.execute(LEAVE, row)).map(drop)
+        self.connections.write(|sql| sql.execute(LEAVE, row))?;
+        drop(self.presence.lock().take());
+        Ok(())
     }
 
     /// Refuses commits of all who hold databases of a server now, and returns the new epochs of their homes. A database

@@ -1,10 +1,14 @@
-//! The names of lock targets, looked up in the catalogue only when a lock is shown.
+//! What locks need of the catalogue: the names of their targets, looked up only when a lock is shown, and the end of the
+//! rights that a server granted which has ended.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::process_connections::ProcessConnections;
-use crate::locks::{LockTarget, TargetNames};
+use crate::error::Result;
+use crate::ids::DatabaseId;
+use crate::locks::{LockCatalogue, LockTarget, ended_servers};
 use crate::sql::{OptionalExtension, Row, params};
 
 /// The newest names of a database and of a container in it, if they have any.
@@ -12,14 +16,21 @@ const NAMES: &str = "SELECT d.name, (SELECT c.name FROM container_names c \
     WHERE c.database = ?1 AND c.container = ?2 AND c.until IS NULL) \
     FROM database_names d WHERE d.database = ?1 AND d.until IS NULL";
 
+/// A database whose home is a server that has not left: its clients may have fences for it.
+const IS_FENCED: &str = "SELECT 1 FROM homes h JOIN servers s ON s.name = h.server \
+    WHERE h.database = ?1 AND h.server = ?2 AND s.state <> 'left'";
+const FENCE_OFF: &str = "UPDATE homes SET epoch = epoch + 1 WHERE database = ?1 AND server = ?2";
+
 /// The names of lock targets in one catalogue.
 pub(super) struct CatalogueNames {
+    /// The folder of the lock files.
+    locks: PathBuf,
     connections: Arc<ProcessConnections>,
 }
 
 impl CatalogueNames {
-    pub(super) fn new(connections: Arc<ProcessConnections>) -> Self {
-        CatalogueNames { connections }
+    pub(super) fn new(locks: PathBuf, connections: Arc<ProcessConnections>) -> Self {
+        CatalogueNames { locks, connections }
     }
 
     /// None if the target is uncommitted or dropped, or the catalogue cannot be read.
@@ -41,9 +52,27 @@ impl CatalogueNames {
     }
 }
 
-impl TargetNames for CatalogueNames {
+impl LockCatalogue for CatalogueNames {
     fn describe(&self, target: &LockTarget) -> String {
         self.find(target).unwrap_or_else(|| target.to_string())
+    }
+
+    fn fence_off_ended(&self, database: DatabaseId) -> Result<()> {
+        for server in ended_servers(&self.locks)? {
+            // The catalogue may have moved to SQLite since, which has no servers.
+            if !self.connections.is_postgres() {
+                return Ok(());
+            }
+            let is_fenced = self
+                .connections
+                .current()?
+                .read(|sql| sql.prepare_cached(IS_FENCED)?.exists(params![database.0, server]))?;
+            if is_fenced {
+                let row = params![database.0, server];
+                self.connections.write(|sql| sql.execute(FENCE_OFF, row))?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -189,6 +189,11 @@ impl LockFile {
         Ok(locked)
     }
 
+    /// Whether another open file description has locked any of these bytes.
+    pub(super) fn is_locked(&self, span: Span) -> Result<bool> {
+        Ok(self.locked_in(&(span.start..span.start + span.count))?.is_some())
+    }
+
     /// One lock of another open file description in `part`, clipped to it.
     fn locked_in(&self, part: &Range<u64>) -> Result<Option<LockedRange>> {
         let span = Span { start: part.start, count: part.end - part.start };

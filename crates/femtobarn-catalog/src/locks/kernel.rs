@@ -19,7 +19,7 @@ use super::bells::Bells;
 use super::claim::{OwnedFile, SlotClaim};
 use super::file::{LockFile, LockKind, Span};
 use super::monitor;
-use super::target::{LockTarget, TargetNames};
+use super::target::{LockCatalogue, LockTarget};
 use super::wait_queue::{self, Descent};
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
@@ -32,8 +32,8 @@ const IDLE_FILES_MAX: usize = 8;
 pub(super) struct KernelBackend {
     /// The folder of the lock files.
     pub(super) folder: PathBuf,
-    /// Names of databases and containers for error texts; without it the texts have their numbers.
-    pub(super) names: Option<Arc<dyn TargetNames>>,
+    /// Without it error texts have the numbers of databases and containers.
+    pub(super) catalogue: Option<Arc<dyn LockCatalogue>>,
     /// Opened at the first lock; none if that was not possible.
     bells: Arc<OnceLock<Option<Arc<Bells>>>>,
 }
@@ -64,8 +64,8 @@ pub(super) struct KernelWait {
 }
 
 impl KernelBackend {
-    pub(super) fn new(folder: PathBuf, names: Option<Arc<dyn TargetNames>>) -> Self {
-        KernelBackend { folder, names, bells: Arc::default() }
+    pub(super) fn new(folder: PathBuf, catalogue: Option<Arc<dyn LockCatalogue>>) -> Self {
+        KernelBackend { folder, catalogue, bells: Arc::default() }
     }
 
     fn bells(&self) -> Option<Arc<Bells>> {
@@ -73,7 +73,8 @@ impl KernelBackend {
     }
 
     fn describe(&self, target: &LockTarget) -> String {
-        self.names.as_ref().map_or_else(|| target.to_string(), |names| names.describe(target))
+        let named = self.catalogue.as_ref().map(|catalogue| catalogue.describe(target));
+        named.unwrap_or_else(|| target.to_string())
     }
 }
 
@@ -97,17 +98,24 @@ impl KernelOwner {
         Ok(KernelGuard { claim })
     }
 
-    /// Takes a lock in the order of arrival, and records the holder of an exclusive one.
+    /// Takes a lock in the order of arrival, and records the holder of an exclusive one. Whoever holds a database by it holds it
+    /// against the clients of a server that has ended, too.
     ///
     /// # Errors
-    /// [`Error::Busy`] with a holder after `wait`; [`Error::Invalid`] if this owner holds the lock already.
+    /// [`Error::Busy`] with a holder after `wait`; [`Error::Invalid`] if this owner holds the lock already; for a database, those
+    /// of the catalogue.
     pub(super) fn lock(
         &self,
         target: LockTarget,
         kind: LockKind,
         wait: Duration,
     ) -> Result<KernelGuard> {
-        self.queue(target, kind)?.wait_while(wait, &mut || Ok(()))
+        let locked: Result<_> = self.queue(target, kind)?.wait_while(wait, &mut || Ok(()));
+        let guard = locked?;
+        if let (LockTarget::Database(database), Some(catalogue)) = (target, &self.locks.catalogue) {
+            catalogue.fence_off_ended(database)?;
+        }
+        Ok(guard)
     }
 
     /// Begins to wait for a lock.

@@ -19,6 +19,7 @@
 //! | `locks/commit` | slot 5 | moving the catalogue to another place |
 //! | `locks/recent` | | none: what the last changes of the catalogue touched |
 //! | `locks/bells` | | none: who frees a lock or syncs the log rings, who waits for that listens |
+//! | `locks/servers/<name>` | slot 0 | shared: the server of that name runs here |
 //! | `locks/waits/*` | byte 0 | the process that the file describes is waiting |
 //!
 //! Invariants:
@@ -39,7 +40,7 @@
 //!
 //! Modules, from below: `record`, `target` and `shared_numbers`; `file`, a lock file; `bells`, `claim`, `waiters` and
 //! `wait_queue`; `monitor`, which lists holders; `kernel` and `leased`, the two backends of `owner`, `table` and
-//! `pins`; beside these `commit_turn`, `file_turn`, `log_progress` and `recent_changes`, which the catalogue alone
+//! `pins`; beside these `commit_turn`, `file_turn`, `log_progress`, `presence` and `recent_changes`, which the catalogue alone
 //! uses.
 
 mod backend;
@@ -54,6 +55,7 @@ mod log_progress;
 mod monitor;
 mod owner;
 mod pins;
+mod presence;
 mod recent_changes;
 mod record;
 mod shared_numbers;
@@ -70,10 +72,11 @@ pub(crate) use log_progress::{LogNumbers, LogProgress};
 pub use monitor::HeldLock;
 pub use owner::{LockGuard, LockOwner, LockStep, LockWait};
 pub use pins::{PinGuard, SnapshotPins};
+pub(crate) use presence::{ServerPresence, ended_servers};
 pub(crate) use recent_changes::{
     LOG_STATE_WORDS, LogState, RecentChanges, RecentPage, TouchedRows,
 };
 pub use table::LockTable;
+pub(crate) use target::LockCatalogue;
 pub use target::LockTarget;
-pub(crate) use target::TargetNames;
 pub use waiters::Waiter;

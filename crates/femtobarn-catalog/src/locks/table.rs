@@ -9,7 +9,7 @@ use super::kernel::{KernelBackend, KernelOwner};
 use super::leased::{LeasedLocks, LeasedOwner};
 use super::monitor::{self, HeldLock};
 use super::owner::{LockGuard, LockOwner};
-use super::target::{LockTarget, TargetNames};
+use super::target::{LockCatalogue, LockTarget};
 use super::waiters::Waiter;
 use crate::error::Result;
 use crate::holder::Holder;
@@ -29,14 +29,14 @@ impl LockTable {
         Self::in_kernel(federation, None)
     }
 
-    /// The locks of the federation in the folder `federation`, with names in errors.
-    pub(crate) fn with_names(federation: &Path, names: Arc<dyn TargetNames>) -> Self {
-        Self::in_kernel(federation, Some(names))
+    /// The locks of the federation in the folder `federation`, whose errors have names.
+    pub(crate) fn with_catalogue(federation: &Path, catalogue: Arc<dyn LockCatalogue>) -> Self {
+        Self::in_kernel(federation, Some(catalogue))
     }
 
-    fn in_kernel(federation: &Path, names: Option<Arc<dyn TargetNames>>) -> Self {
+    fn in_kernel(federation: &Path, catalogue: Option<Arc<dyn LockCatalogue>>) -> Self {
         let folder = federation.join(LOCKS_FOLDER);
-        LockTable { backend: Backend::Kernel(KernelBackend::new(folder, names)) }
+        LockTable { backend: Backend::Kernel(KernelBackend::new(folder, catalogue)) }
     }
 
     /// The locks that a server keeps for a client's session.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::error::Result;
 use crate::ids::{ContainerId, DatabaseId};
 
 /// The slot of the allocation lock. It and the next come first, so that lock files stay short.
@@ -28,10 +29,17 @@ pub enum LockTarget {
     Maintenance,
 }
 
-/// Names of databases and containers, for texts about locks.
-pub(crate) trait TargetNames: fmt::Debug + Send + Sync {
+/// What locks in the kernel need of the catalogue.
+pub(crate) trait LockCatalogue: fmt::Debug + Send + Sync {
     /// The target by its names, such as `container run7/events`; by its numbers if it has no committed name.
     fn describe(&self, target: &LockTarget) -> String;
+
+    /// Has commits to a database refused that rely on locks of a server which has ended. The caller has just locked the
+    /// database.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    fn fence_off_ended(&self, database: DatabaseId) -> Result<()>;
 }
 
 impl LockTarget {

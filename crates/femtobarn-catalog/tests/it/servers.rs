@@ -30,6 +30,7 @@ pub(crate) fn all(server: &Postgres) {
     a_commit_needs_the_newest_epochs_of_its_databases(server);
     new_databases_get_a_home(server);
     a_local_process_writes_to_the_databases_of_its_storage_alone(server);
+    a_program_in_the_folder_of_a_server_that_ended_fences_its_clients_off(server);
     a_server_takes_over_from_one_with_its_storage(server);
     a_home_moves_once(server);
     a_federation_in_sqlite_has_no_servers();
@@ -214,6 +215,34 @@ fn a_local_process_writes_to_the_databases_of_its_storage_alone(server: &Postgre
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("root://one:1094"), "{error}");
     write(one.folder(), base).unwrap();
+}
+
+fn a_program_in_the_folder_of_a_server_that_ended_fences_its_clients_off(server: &Postgres) {
+    let Servers { one, two, _keep } = Servers::new(server);
+    one.join(&joining("one"), LEASE).unwrap();
+    two.join(&joining("two"), LEASE).unwrap();
+    let local = LocalCatalogue::open(one.folder()).unwrap();
+    let id = new_database(&local, "run7", DatabaseState::Open).unwrap();
+    let events = new_container(&local, id, "events").unwrap();
+    let lock = || drop(local.locks().owner().share_database(id, NO_LEASE).unwrap());
+    let write = |fence: Fence| {
+        let versions = vec![version(id, events, None, 1)];
+        two.commit(Commit { versions, fences: vec![fence], ..Commit::default() })
+    };
+    let before = fence(&two, id);
+    lock();
+    assert_eq!(fence(&two, id), before, "its locks in the kernel are those of its clients");
+    drop(one);
+    lock();
+    let error = write(before).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    assert!(error.to_string().contains("a program in its folder"), "{error}");
+    let one = LocalCatalogue::open(local.folder()).unwrap();
+    let epoch = one.join(&joining("one"), LEASE).unwrap();
+    one.leave("one", epoch).unwrap();
+    let before = fence(&two, id);
+    lock();
+    assert_eq!(fence(&two, id), before, "whoever has an earlier one is refused since it left");
 }
 
 fn a_server_takes_over_from_one_with_its_storage(server: &Postgres) {
