@@ -9,7 +9,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::ids::DatabaseId;
+
+/// Milliseconds for which a server that was stopped may be away until it counts as away for longer than a restart takes.
+const RESTART_MS_MAX: u64 = 10_000;
 
 /// What a server that joins a federation says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +85,41 @@ pub struct Home {
     pub epoch: u64,
     /// The epoch of the server.
     pub server_epoch: u64,
+    /// The milliseconds since its lease was over; 0 while it lasts.
+    pub away_ms: u64,
+    /// Whether a server that lives has its disk, and takes its databases over.
+    pub has_stand_in: bool,
+}
+
+impl Home {
+    /// Whether it is not worth waiting for: no server takes over, and a restart would have been done by now.
+    pub fn is_given_up(&self) -> bool {
+        !self.is_alive && !self.has_stand_in && self.away_ms >= RESTART_MS_MAX
+    }
+
+    /// The error for whoever needs a database whose home is away.
+    pub fn absence(&self, database: DatabaseId) -> Error {
+        let Home { server, url, away_ms, .. } = self;
+        let advice = if self.has_stand_in {
+            "another server with its disk is about to take over: try again"
+        } else {
+            "no other server has its files: start it again"
+        };
+        let what = format!(
+            "server {server:?} ({url}), the home of database {database}, has been away for {} s; {advice}",
+            away_ms / 1000
+        );
+        Error::Unavailable { what }
+    }
+}
+
+/// The server as the home of a database that is not committed yet.
+impl From<ServerRow> for Home {
+    fn from(row: ServerRow) -> Self {
+        let ServerRow { name: server, url, is_alive, epoch: server_epoch, .. } = row;
+        let (epoch, away_ms, has_stand_in) = (0, 0, false);
+        Home { server, url, is_alive, epoch, server_epoch, away_ms, has_stand_in }
+    }
 }
 
 /// The right to write to a database, from the server that granted its lock. A commit with one whose epochs have passed is

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
 use crate::locks::ServerPresence;
 use crate::names;
-use crate::numbers::signed;
+use crate::numbers::{signed, unsigned};
 use crate::paths::{DATABASES_FOLDER, LOCKS_FOLDER, STORAGE_FILE};
 use crate::servers::{Home, JoiningServer, ServerRow, ServerStanding};
 use crate::sql::{OptionalExtension, Row, RowResult, SqlResult, params};
@@ -34,7 +34,12 @@ const SERVERS: &str = concat!(
 const HOME: &str = concat!(
     "SELECT s.name, s.url, s.lease_until_us > ",
     now_us!(),
-    ", h.epoch, s.epoch FROM homes h JOIN servers s ON s.name = h.server WHERE h.database = ?1"
+    ", h.epoch, s.epoch, ",
+    now_us!(),
+    " - s.lease_until_us, EXISTS (SELECT 1 FROM servers o WHERE o.storage = s.storage AND o.name <> s.name \
+     AND o.state = 'active' AND o.lease_until_us > ",
+    now_us!(),
+    ") FROM homes h JOIN servers s ON s.name = h.server WHERE h.database = ?1"
 );
 /// A name that is alive at another URL is not taken, nor one that has databases on another storage.
 const JOIN: &str = concat!(
@@ -54,8 +59,12 @@ const RENEW: &str = concat!(
     now_us!(),
     " + ?3, free_bytes = ?4, load = ?5 WHERE name = ?1 AND epoch = ?2 AND state <> 'left'"
 );
-const LEAVE: &str = "UPDATE servers SET lease_until_us = 0, epoch = epoch + 1, state = CASE state \
-    WHEN 'draining' THEN state ELSE 'left' END WHERE name = ?1 AND epoch = ?2";
+const LEAVE: &str = concat!(
+    "UPDATE servers SET lease_until_us = ",
+    now_us!(),
+    ", epoch = epoch + 1, state = CASE state WHEN 'draining' THEN state ELSE 'left' END \
+     WHERE name = ?1 AND epoch = ?2"
+);
 const HOMELESS: &str = "SELECT d.id, d.path FROM databases d \
     LEFT JOIN homes h ON h.database = d.id WHERE h.database IS NULL";
 const SET_NEW_HOME: &str = "INSERT INTO homes (database, server, epoch) VALUES (?1, ?2, 1) \
@@ -329,5 +338,7 @@ fn home(row: &Row<'_>) -> RowResult<Home> {
         is_alive: row.get(2)?,
         epoch: number(row, 3)?,
         server_epoch: number(row, 4)?,
+        away_ms: unsigned(row.get::<i64>(5)?.max(0)) / 1000,
+        has_stand_in: row.get(6)?,
     })
 }

@@ -16,10 +16,9 @@ const NAMES: &str = "SELECT d.name, (SELECT c.name FROM container_names c \
     WHERE c.database = ?1 AND c.container = ?2 AND c.until IS NULL) \
     FROM database_names d WHERE d.database = ?1 AND d.until IS NULL";
 
-/// A database whose home is a server that has not left: its clients may have fences for it.
-const IS_FENCED: &str = "SELECT 1 FROM homes h JOIN servers s ON s.name = h.server \
-    WHERE h.database = ?1 AND h.server = ?2 AND s.state <> 'left'";
-const FENCE_OFF: &str = "UPDATE homes SET epoch = epoch + 1 WHERE database = ?1 AND server = ?2";
+/// Of a server that has left all fences are refused already.
+const FENCE_OFF: &str = "UPDATE homes SET epoch = epoch + 1 WHERE database = ?1 AND server = ?2 \
+    AND EXISTS (SELECT 1 FROM servers s WHERE s.name = ?2 AND s.state <> 'left')";
 
 /// The names of lock targets in one catalogue.
 pub(super) struct CatalogueNames {
@@ -63,14 +62,8 @@ impl LockCatalogue for CatalogueNames {
             if !self.connections.is_postgres() {
                 return Ok(());
             }
-            let is_fenced = self
-                .connections
-                .current()?
-                .read(|sql| sql.prepare_cached(IS_FENCED)?.exists(params![database.0, server]))?;
-            if is_fenced {
-                let row = params![database.0, server];
-                self.connections.write(|sql| sql.execute(FENCE_OFF, row))?;
-            }
+            let row = params![database.0, server];
+            self.connections.write(|sql| sql.execute(FENCE_OFF, row))?;
         }
         Ok(())
     }

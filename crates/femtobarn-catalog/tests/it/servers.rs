@@ -255,7 +255,10 @@ fn a_server_takes_over_from_one_with_its_storage(server: &Postgres) {
     let events = new_container(&other, id, "events").unwrap();
     assert_eq!(two.take_over("two", second).unwrap(), [], "it lives");
     let before = fence(&one, id);
+    assert!(two.home(id).unwrap().unwrap().is_alive);
     one.renew(("one", first), NO_LEASE, (0, 0)).unwrap();
+    let away = two.home(id).unwrap().unwrap();
+    assert!(!away.is_alive && away.has_stand_in && !away.is_given_up());
     assert_eq!(two.take_over("two", second + 1).unwrap(), [], "an earlier process of it");
     assert_eq!(two.take_over("two", second).unwrap(), [("one".to_owned(), 1)]);
     assert_eq!(two.take_over("two", second).unwrap(), []);

@@ -5,7 +5,7 @@
 //!    owner of locks has one number at all servers.
 //! 2. What is done under a database's lock goes to the server that granted it, for as long as that has it.
 //! 3. A server that does not answer is given up after [`SILENCE_MAX`]. Then the entry is asked for the home again, which may
-//!    be another one, until the client's patience is over.
+//!    be another one, until the client's patience is over, or the entry says that the home is away for good.
 //! 4. Of the locks of a transaction whose outcome is not known, their servers are told so: they free them when no commit with
 //!    their fences can be made any more.
 //! 5. A transaction has the fence of each database that it writes to. If its answer is lost with a server, another one is
@@ -73,7 +73,7 @@ impl HomeSessions {
     /// The home of a database, or that which a new one gets, as far as is known, or as the entry says.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if it is away, or the entry does not answer.
+    /// [`Error::Unavailable`] if the entry does not answer.
     fn home(&self, database: DatabaseId) -> Result<Home> {
         if let Some(home) = self.homes.lock().get(&database) {
             return Ok(home.clone());
@@ -82,13 +82,9 @@ impl HomeSessions {
         let answers = self.entry.runtime.block_on(self.entry.look_up(Of::Home(it)))?;
         let home = answers.iter().find_map(|answer| answer.home.clone());
         let home = Home::from(needed(home, "home")?);
-        if !home.is_alive {
-            let Home { server, url, .. } = home;
-            let what =
-                format!("server {server:?}, the home of database {database}, is away ({url})");
-            return Err(Error::Unavailable { what });
+        if home.is_alive {
+            self.homes.lock().insert(database, home.clone());
         }
-        self.homes.lock().insert(database, home.clone());
         Ok(home)
     }
 
@@ -141,12 +137,19 @@ impl HomeSessions {
     ) -> Result<T> {
         let deadline = clock::now() + self.entry.patience();
         loop {
-            let asked = self.home(database).and_then(|home| {
+            let home = self.home(database);
+            let is_given_up = home.as_ref().is_ok_and(Home::is_given_up);
+            let asked = home.and_then(|home| {
+                if !home.is_alive {
+                    return Err(home.absence(database));
+                }
                 let session = self.session(&home.server, &home.url)?;
                 ask(&session)
             });
             match asked {
-                Err(error) if may_be_elsewhere(&error) && clock::now() < deadline => {
+                Err(error)
+                    if may_be_elsewhere(&error) && !is_given_up && clock::now() < deadline =>
+                {
                     self.homes.lock().remove(&database);
                     std::thread::sleep(PAUSE);
                 }
@@ -189,7 +192,7 @@ impl HomeSessions {
         self.at_home(database, make)
     }
 
-    /// Fails if a server that has the lock of a database is not its home any more. One that is away may come back.
+    /// Fails if a server that has the lock of a database is not its home any more, or is away for good.
     fn check_still_home(&self, database: DatabaseId, holder: &str) -> Result<()> {
         self.homes.lock().remove(&database);
         match self.home(database) {
@@ -200,6 +203,7 @@ impl HomeSessions {
                 );
                 Err(Error::Changed { what })
             }
+            Ok(home) if home.is_given_up() => Err(home.absence(database)),
             _ => Ok(()),
         }
     }

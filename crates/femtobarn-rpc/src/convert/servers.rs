@@ -42,14 +42,18 @@ impl From<v1::Server> for ServerRow {
 }
 
 impl From<Home> for v1::Home {
-    fn from(Home { server, url, is_alive, epoch, server_epoch }: Home) -> Self {
-        v1::Home { server, url, alive: is_alive, epoch, server_epoch }
+    fn from(home: Home) -> Self {
+        let Home { server, url, is_alive: alive, epoch, server_epoch, away_ms, has_stand_in } =
+            home;
+        v1::Home { server, url, alive, epoch, server_epoch, away_ms, has_stand_in }
     }
 }
 
 impl From<v1::Home> for Home {
-    fn from(v1::Home { server, url, alive, epoch, server_epoch }: v1::Home) -> Self {
-        Home { server, url, is_alive: alive, epoch, server_epoch }
+    fn from(home: v1::Home) -> Self {
+        let v1::Home { server, url, alive: is_alive, epoch, server_epoch, away_ms, has_stand_in } =
+            home;
+        Home { server, url, is_alive, epoch, server_epoch, away_ms, has_stand_in }
     }
 }
 

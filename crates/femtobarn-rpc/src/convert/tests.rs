@@ -99,6 +99,8 @@ fn servers_and_homes_survive_conversion() {
         is_alive: true,
         epoch: 3,
         server_epoch: 5,
+        away_ms: 7,
+        has_stand_in: true,
     };
     assert_eq!(Home::from(v1::Home::from(home.clone())), home);
 }

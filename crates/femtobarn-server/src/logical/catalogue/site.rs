@@ -333,8 +333,7 @@ impl Site {
             what: "no server of the federation takes new databases; start one, or end a drain"
                 .to_owned(),
         })?;
-        let ServerRow { name: server, url, is_alive, epoch: server_epoch, .. } = row;
-        Ok(Home { server, url, is_alive, epoch: 0, server_epoch })
+        Ok(row.into())
     }
 
     /// Sends a client on that wants the file of a database which is elsewhere. If that has no home yet, its opaque information may name the server
@@ -352,17 +351,13 @@ impl Site {
             (place, _) => place,
         };
         let DatabasePlace::There(home) = place else { return Ok(()) };
-        let away = |why: &str| {
-            let what = format!(
-                "the file is at server {:?} ({}), which {why}; try again when it is back",
-                home.server, home.url
-            );
-            Err(StorageError::refused(Errno::EHOSTUNREACH, what))
-        };
+        let unreachable = |what: String| Err(StorageError::refused(Errno::EHOSTUNREACH, what));
         if !home.is_alive {
-            return away("is away");
+            return unreachable(home.absence(database).to_string());
         }
-        let Ok(url) = Url::parse(&home.url) else { return away("has no address") };
+        let Ok(url) = Url::parse(&home.url) else {
+            return unreachable(format!("server {:?} has no address: {}", home.server, home.url));
+        };
         let (host, port) = (url.server.host, url.server.port);
         if !self.is_reachable(&host, port) {
             let what = format!("server {:?}, which has the file, does not answer", home.server);
@@ -386,16 +381,13 @@ impl Site {
 
     /// A server by its name, as the catalogue has it.
     fn look_for(&self, name: &str) -> Result<Home> {
-        let ServerRow { name: server, url, is_alive, epoch, .. } = self.catalog.server(name)?;
-        Ok(Home { server, url, is_alive, epoch: 0, server_epoch: epoch })
+        Ok(self.catalog.server(name)?.into())
     }
 
     /// A server by its name, as of the last renewal.
     fn named(&self, name: &str) -> Option<Home> {
         let state = self.state.lock();
-        let row = state.servers.iter().find(|row| row.name == name)?;
-        let (server, url, is_alive) = (row.name.clone(), row.url.clone(), row.is_alive);
-        Some(Home { server, url, is_alive, epoch: 0, server_epoch: row.epoch })
+        Some(state.servers.iter().find(|row| row.name == name)?.clone().into())
     }
 }
 

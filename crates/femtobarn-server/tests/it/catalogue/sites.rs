@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use femtobarn::{Federation, OpenOptions};
-use femtobarn_catalog::{Catalogue, Csn, DatabaseId, ErrorKind, LocalCatalogue};
-use femtobarn_rpc::client::RemoteCatalogue;
+use femtobarn_catalog::{Catalogue, Csn, DatabaseId, ErrorKind, JoiningServer, LocalCatalogue};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, Config, SiteConfig};
 use tempfile::TempDir;
@@ -31,6 +31,7 @@ fn several_servers_serve_one_federation() {
     let Some(postgres) = Postgres::start() else { return };
     a_database_goes_only_to_a_server_that_has_its_whole_file(&postgres);
     moving_and_draining_take_a_right_of_their_own(&postgres);
+    a_home_that_is_away_for_good_is_not_waited_for(&postgres);
 }
 
 impl Sites {
@@ -73,6 +74,21 @@ impl Sites {
         let federation = Federation::open_url(&at.url(), options).unwrap();
         engine::create(&federation, name, ["events".to_owned()].into_iter());
         self.catalog.database(name, Csn::MAX).unwrap().id
+    }
+
+    /// Makes a server that has died the home of a database of another one.
+    fn give_to_dead(&self, database: DatabaseId, from: &str, postgres: &Postgres) {
+        let dead = LocalCatalogue::open(&self.place("dead")).unwrap();
+        let (name, storage) = ("dead".to_owned(), "dead".to_owned());
+        let joining =
+            JoiningServer { name, storage, url: "root://127.0.0.1:1//lhc.fed".to_owned() };
+        dead.join(&joining, LONG).unwrap();
+        let epoch = self.catalog.home(database).unwrap().unwrap().epoch;
+        self.catalog.set_home(database, (from, epoch), "dead").unwrap();
+        let schema = format!("femtobarn_{}", dead.uuid().simple());
+        postgres.psql(&format!(
+            "UPDATE {schema}.servers SET lease_until_us = lease_until_us - 3600000000 WHERE name = 'dead'"
+        ));
     }
 
     fn home(&self, database: DatabaseId) -> String {
@@ -139,4 +155,21 @@ fn moving_and_draining_take_a_right_of_their_own(postgres: &Postgres) {
         assert!(error.to_string().contains("femtobarn.manage"), "{error}");
     }
     one.remote().drain("one", true).unwrap();
+}
+
+fn a_home_that_is_away_for_good_is_not_waited_for(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let one = sites.start("one");
+    let [id, other] = ["run7", "run8"].map(|name| sites.database(&one, name));
+    let options = ConnectOptions { patience: LONG * 60, ..ConnectOptions::default() };
+    let client = RemoteCatalogue::connect(&one.url(), &options).unwrap();
+    sites.give_to_dead(id, "one", postgres);
+    let owner = client.locks().owner();
+    let error = owner.share_database(id, LONG * 60).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    let text = error.to_string();
+    for part in ["server \"dead\" (root://127.0.0.1:1//lhc.fed)", "away for 3", "start it again"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let _guard = owner.share_database(other, LONG).unwrap();
 }
