@@ -112,6 +112,12 @@ impl LocalCatalogue {
         self.one(HOME, [database.0], home)
     }
 
+    /// Makes a server the home of a database, unless it has one.
+    pub fn claim_home(&self, database: DatabaseId, server: &str) -> Result<()> {
+        let row = params![database.0, server];
+        self.connections.write(|sql| sql.execute(SET_NEW_HOME, row)).map(drop)
+    }
+
     /// Joins the federation as a server, for the time of a lease, or joins it again under a new epoch, which is returned.
     /// Databases without a home whose files are in this folder get this server as their home.
     ///

@@ -118,8 +118,17 @@ fn a_server_that_joins_takes_the_databases_of_its_folder(server: &Postgres) {
     touch(&two, "here");
     two.join(&joining("two"), LEASE).unwrap();
     assert_eq!(ids.map(home), [Some(("one".to_owned(), 1)), Some(("two".to_owned(), 1))]);
+    let late =
+        new_database(&LocalCatalogue::open(one.folder()).unwrap(), "late", DatabaseState::Open);
+    let late = late.unwrap();
+    two.claim_home(late, "two").unwrap();
+    assert_eq!(home(late), Some(("one".to_owned(), 1)), "whoever made it has given it a home");
+    let other = JoiningServer { storage: "another disk".into(), ..joining("one") };
+    fs::remove_file(one.folder().join("locks/storage")).unwrap();
+    let error = one.join(&other, LEASE).unwrap_err();
+    assert!(error.to_string().contains("has databases on another storage"), "{error}");
     let count = |row: femtobarn_catalog::ServerRow| row.databases;
-    assert_eq!(two.servers().unwrap().into_iter().map(count).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!(two.servers().unwrap().into_iter().map(count).collect::<Vec<_>>(), [2, 1]);
 }
 
 fn a_commit_needs_the_newest_epochs_of_its_databases(server: &Postgres) {

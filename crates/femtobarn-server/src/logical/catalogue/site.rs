@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
-    DatabaseId, Error, ErrorKind, Fence, Home, JoiningServer, LocalCatalogue, Result, ServerRow,
-    clock,
+    Csn, DatabaseId, DatabaseRow, Error, ErrorKind, Fence, Home, JoiningServer, LocalCatalogue,
+    ResidenceState, Result, ServerRow, clock,
 };
 use nix::errno::Errno;
 use parking_lot::Mutex;
@@ -124,7 +124,8 @@ impl Site {
     /// Where a database is. Asks the catalogue unless it is here.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the lease of this server is over, or the catalogue cannot be reached.
+    /// [`Error::Unavailable`] if the lease of this server is over, or the catalogue cannot be reached; those of
+    /// [`known_home`](Self::known_home).
     pub fn place_of(&self, database: DatabaseId) -> Result<DatabasePlace> {
         loop {
             self.epoch()?;
@@ -135,7 +136,7 @@ impl Site {
                 }
                 state.changes
             };
-            let home = self.catalog.home(database)?;
+            let home = self.known_home(database)?;
             let mut state = self.state.lock();
             if state.changes != changes {
                 continue;
@@ -150,6 +151,35 @@ impl Site {
                 Some(home) => DatabasePlace::There(home),
             });
         }
+    }
+
+    /// The home of a database. One that got none when it was committed, as one that a program attached in a folder without a
+    /// server, gets this server if the file is here, or in a store alone. None if it is not committed yet.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the file is not here; those of the catalogue.
+    fn known_home(&self, database: DatabaseId) -> Result<Option<Home>> {
+        if let Some(home) = self.catalog.home(database)? {
+            return Ok(Some(home));
+        }
+        let row = match self.catalog.database_by_id(database, Csn::MAX) {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            row => row?,
+        };
+        let in_store = [ResidenceState::Nearline, ResidenceState::Staging];
+        let is_here = self.catalog.folder().join(&row.path).exists()
+            || in_store.contains(&self.catalog.residence(database)?.state());
+        if !is_here {
+            let DatabaseRow { name, path, .. } = row;
+            let what = format!(
+                "database {name:?} has no home yet, and its file {path} is not at server {:?}: open it at the server \
+                 that has the file, which then is its home",
+                self.own.name
+            );
+            return Err(Error::Unsupported { what });
+        }
+        self.catalog.claim_home(database, &self.own.name)?;
+        self.catalog.home(database)
     }
 
     /// Checks that a database is written at this server.
@@ -321,9 +351,9 @@ impl Site {
     /// The home of a database, or, if it has none yet, the server that shall have it.
     ///
     /// # Errors
-    /// Those of the catalogue; [`Error::Unavailable`] if no server takes new databases.
+    /// Those of [`known_home`](Self::known_home); [`Error::Unavailable`] if no server takes new databases.
     pub fn home_or_placement(&self, database: DatabaseId) -> Result<Home> {
-        if let Some(home) = self.catalog.home(database)? {
+        if let Some(home) = self.known_home(database)? {
             return Ok(home);
         }
         let servers = self.catalog.servers()?;

@@ -32,6 +32,7 @@ fn several_servers_serve_one_federation() {
     a_database_goes_only_to_a_server_that_has_its_whole_file(&postgres);
     moving_and_draining_take_a_right_of_their_own(&postgres);
     a_home_that_is_away_for_good_is_not_waited_for(&postgres);
+    a_database_without_a_home_gets_the_server_with_its_file(&postgres);
 }
 
 impl Sites {
@@ -172,4 +173,24 @@ fn a_home_that_is_away_for_good_is_not_waited_for(postgres: &Postgres) {
         assert!(text.contains(part), "{text}");
     }
     let _guard = owner.share_database(other, LONG).unwrap();
+}
+
+fn a_database_without_a_home_gets_the_server_with_its_file(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let [one, two] = ["one", "two"].map(|name| sites.start(name));
+    // A folder without a server.
+    let third = Federation::open(&sites.place("third")).unwrap();
+    engine::create(&third, "run7", ["events".to_owned()].into_iter());
+    let id = sites.catalog.database("run7", Csn::MAX).unwrap().id;
+    assert_eq!(sites.catalog.home(id).unwrap(), None);
+    fs::copy(sites.place("third").join("databases/run7.root"), two.file("run7")).unwrap();
+    let lock = |at: &Site| {
+        let client = at.remote();
+        client.locks().owner().lock_database_exclusive(id, LONG).map(drop)
+    };
+    let error = lock(&one).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    lock(&two).unwrap();
+    assert_eq!(sites.home(id), "two");
+    lock(&one).unwrap();
 }
