@@ -68,9 +68,8 @@ impl FederationService {
 
     /// Has commits refused of all who hold these databases now, if the federation has several servers.
     pub(super) async fn fence_off(&self, databases: Vec<DatabaseId>) {
-        let Some(site) = self.site().filter(|_| !databases.is_empty()).cloned() else { return };
-        // It fails only while the server is shutting down.
-        let _ = spawn_blocking(move || site.fence_off(&databases)).await;
+        let Some(site) = self.site().filter(|_| !databases.is_empty()) else { return };
+        site.fence_off(databases.into()).await;
     }
 
     /// Frees a lock of a session once the commits that it holds the database for are refused at all servers.

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 
 use femtobarn_catalog::{Commit, Csn, DatabaseId, Error, LockTarget, Result};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::service::{FederationService, SESSIONS_MAX};
 use super::session::{CatalogueSession, SessionClaims, session_over};
@@ -39,7 +39,7 @@ impl FederationService {
     ///
     /// # Errors
     /// [`Error::Denied`] if the session belongs to another identity; [`Error::Unavailable`] if the server has too many
-    /// sessions; [`Error::Invalid`] if it claims too many locks; [`Error::Closed`] if it has just ended.
+    /// sessions, or the catalogue does not answer; [`Error::Invalid`] if it claims too many locks; [`Error::Closed`] if it has just ended.
     pub async fn open_session(self: &Arc<Self>, claims: SessionClaims) -> Result<Welcome> {
         if claims.locks.len() + claims.pins.len() > SHARE_MAX {
             return Err(Error::Invalid {
@@ -52,7 +52,13 @@ impl FederationService {
         let claimed: HashSet<_> =
             claims.locks.iter().map(|(owner, target, ..)| (*owner, *target)).collect();
         let unclaimed = session.lock().databases_unless(|key| claimed.contains(key));
-        self.fence_off(unclaimed).await;
+        // The session ends after this time.
+        let fenced = timeout(self.grace, self.fence_off(unclaimed)).await;
+        fenced.map_err(|_| Error::Unavailable {
+            what: "the catalogue does not answer, so locks that the client has lost are not freed yet; open the session \
+                   again"
+                .to_owned(),
+        })?;
         let generation = self.resume(&session, &claims)?;
         let lost_locks = self.reacquire_all(&session, generation, &claims).await;
         let (service, pinning) = (Arc::clone(self), Arc::clone(&session));

@@ -9,6 +9,7 @@
 //! | `followers`, `follower_probe` | copies at other servers, and how busy these are |
 //! | `site` | the lease of this server, if the federation has several, and the databases whose home it is |
 //! | `new_databases` | the server that gets a new database |
+//! | `home_redirects`, `reached_servers` | clients that are sent on to the home of a database |
 //! | `service` | [`FederationService`], which owns all of these |
 //! | `operations` | locks and pins of sessions |
 //! | `homes` | locks at the home of their database, and the rights to write |
@@ -37,12 +38,14 @@ mod arrivals;
 mod file_extension;
 mod follower_probe;
 mod followers;
+mod home_redirects;
 mod homes;
 mod lease;
 mod new_databases;
 mod operations;
 mod other_servers;
 mod publisher;
+mod reached_servers;
 mod reacquisition;
 mod service;
 mod session;

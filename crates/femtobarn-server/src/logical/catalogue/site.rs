@@ -6,7 +6,6 @@
 //! 3. Locks that were granted in an earlier epoch of the server are lost, and their fences are refused.
 
 use std::collections::HashMap;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,18 +13,14 @@ use femtobarn_catalog::{
     Csn, DatabaseId, DatabaseRow, Error, ErrorKind, Fence, Home, JoiningServer, LocalCatalogue,
     ResidenceState, Result, ServerRow, clock,
 };
-use nix::errno::Errno;
 use parking_lot::Mutex;
-use xrd::client::Url;
+use tokio::task::spawn_blocking;
 
 use super::new_databases::place;
-use crate::physical::{Opaque, StorageError, StorageResult};
+use super::reached_servers::ReachedServers;
 
-/// A client is told to try again after this time if the home of a database does not answer; its address is connected to
-/// as often.
+/// How often the catalogue is asked that does not answer.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long the home of a database is waited for before it counts as not reachable.
-const CONNECT_MAX: Duration = Duration::from_millis(500);
 
 /// A server's part in a federation.
 #[derive(Debug)]
@@ -34,6 +29,9 @@ pub struct Site {
     own: JoiningServer,
     lease: Duration,
     state: Mutex<SiteState>,
+    /// The turn to fence databases off.
+    fencing: Arc<tokio::sync::Mutex<()>>,
+    pub(super) reached: ReachedServers,
 }
 
 #[derive(Debug)]
@@ -49,8 +47,6 @@ struct SiteState {
     handed_over: HashMap<DatabaseId, String>,
     /// The servers of the federation, as of the last renewal.
     servers: Vec<ServerRow>,
-    /// When their addresses were connected to, and whether that was possible.
-    reached: HashMap<(String, u16), (Instant, bool)>,
 }
 
 /// Where a database is.
@@ -79,9 +75,9 @@ impl Site {
             changes: 0,
             handed_over: HashMap::new(),
             servers,
-            reached: HashMap::new(),
         });
-        Ok(Site { catalog, own, lease, state })
+        let (fencing, reached) = (Arc::default(), ReachedServers::default());
+        Ok(Site { catalog, own, lease, state, fencing, reached })
     }
 
     /// The name of this server.
@@ -204,29 +200,47 @@ impl Site {
         }
     }
 
-    /// Has commits refused of all who hold databases here now: the client of one of them fell silent. Waits until that is
-    /// done, or the server has another epoch, in which they are refused anyway.
-    pub fn fence_off(&self, databases: &[DatabaseId]) {
+    /// Has commits refused of all who hold databases here now: the client of one of them fell silent. Returns once that is
+    /// done, or the server has another epoch, in which they are refused anyway. While the catalogue does not answer, one
+    /// thread asks it for all callers.
+    pub async fn fence_off(self: &Arc<Self>, databases: Arc<[DatabaseId]>) {
         let epoch = self.state.lock().epoch;
         loop {
-            match self.catalog.fence_off((&self.own.name, epoch), databases) {
-                Ok(raised) => {
-                    let mut state = self.state.lock();
-                    if state.epoch == epoch {
-                        state.homes.extend(raised);
-                        state.changes += 1;
-                    }
-                    return;
-                }
-                Err(error) if error.kind() == ErrorKind::Conflict => return,
-                Err(error) => {
+            let turn = Arc::clone(&self.fencing).lock_owned().await;
+            let (site, databases) = (Arc::clone(self), Arc::clone(&databases));
+            let fenced = spawn_blocking(move || {
+                let fenced = site.try_fence_off(epoch, &databases);
+                // Not before, even if the future is dropped.
+                drop(turn);
+                fenced
+            });
+            match fenced.await {
+                Ok(Err(error)) => {
                     tracing::warn!(%error, "locks of a lost session are not freed yet");
-                    std::thread::sleep(AGAIN);
+                    tokio::time::sleep(AGAIN).await;
                 }
+                // It fails only while the server is shutting down.
+                Ok(Ok(())) | Err(_) => return,
             }
-            if self.state.lock().epoch != epoch {
-                return;
+        }
+    }
+
+    /// Fences databases off once, unless the server has another epoch than `epoch`.
+    fn try_fence_off(&self, epoch: u64, databases: &[DatabaseId]) -> Result<()> {
+        if self.state.lock().epoch != epoch {
+            return Ok(());
+        }
+        match self.catalog.fence_off((&self.own.name, epoch), databases) {
+            Ok(raised) => {
+                let mut state = self.state.lock();
+                if state.epoch == epoch {
+                    state.homes.extend(raised);
+                    state.changes += 1;
+                }
+                Ok(())
             }
+            Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
@@ -366,52 +380,12 @@ impl Site {
         Ok(row.into())
     }
 
-    /// Sends a client on that wants the file of a database which is elsewhere. If that has no home yet, its opaque information may name the server
-    /// that is to have the file of a new database.
+    /// A server by its name: as of the last renewal, or, if it has joined since, as the catalogue has it.
     ///
     /// # Errors
-    /// [`StorageError::Elsewhere`] with the home; [`StorageError::NotBefore`] if that does not answer; `EHOSTUNREACH` with its name if its lease is over.
-    pub fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()> {
-        let named = opaque.value_of("fb.home").and_then(|name| std::str::from_utf8(name).ok());
-        let place = match (self.place_of(database).map_err(unavailable)?, named) {
-            (DatabasePlace::Here, Some(name)) if name != self.own.name && !self.has(database) => {
-                let known = self.named(name).map_or_else(|| self.look_for(name), Ok);
-                DatabasePlace::There(known.map_err(unavailable)?)
-            }
-            (place, _) => place,
-        };
-        let DatabasePlace::There(home) = place else { return Ok(()) };
-        let unreachable = |what: String| Err(StorageError::refused(Errno::EHOSTUNREACH, what));
-        if !home.is_alive {
-            return unreachable(home.absence(database).to_string());
-        }
-        let Ok(url) = Url::parse(&home.url) else {
-            return unreachable(format!("server {:?} has no address: {}", home.server, home.url));
-        };
-        let (host, port) = (url.server.host, url.server.port);
-        if !self.is_reachable(&host, port) {
-            let what = format!("server {:?}, which has the file, does not answer", home.server);
-            return Err(StorageError::NotBefore(AGAIN, what));
-        }
-        let host = if host.contains(':') { format!("[{host}]") } else { host };
-        Err(StorageError::Elsewhere { host, port, opaque: String::new() })
-    }
-
-    /// Whether something listens there, as of the last second: clients would wait for minutes for a server that has died.
-    fn is_reachable(&self, host: &str, port: u16) -> bool {
-        let place = (host.to_owned(), port);
-        let known = self.state.lock().reached.get(&place).copied();
-        if let Some((_, is_reachable)) = known.filter(|(since, _)| since.elapsed() < AGAIN) {
-            return is_reachable;
-        }
-        let is_reachable = is_listening(host, port);
-        self.state.lock().reached.insert(place, (clock::now(), is_reachable));
-        is_reachable
-    }
-
-    /// A server by its name, as the catalogue has it.
-    fn look_for(&self, name: &str) -> Result<Home> {
-        Ok(self.catalog.server(name)?.into())
+    /// [`Error::NotFound`] if there is none; those of the catalogue.
+    pub(super) fn server(&self, name: &str) -> Result<Home> {
+        self.named(name).map_or_else(|| Ok(self.catalog.server(name)?.into()), Ok)
     }
 
     /// A server by its name, as of the last renewal.
@@ -428,18 +402,4 @@ fn elsewhere(database: DatabaseId, home: Home) -> Error {
         server,
         url,
     }
-}
-
-fn unavailable(error: Error) -> StorageError {
-    match error.kind() {
-        ErrorKind::Unavailable => StorageError::NotBefore(AGAIN, error.to_string()),
-        _ => StorageError::refused(Errno::EIO, error.to_string()),
-    }
-}
-
-fn is_listening(host: &str, port: u16) -> bool {
-    let addresses = (host, port).to_socket_addrs();
-    addresses.is_ok_and(|mut all| {
-        all.any(|address| TcpStream::connect_timeout(&address, CONNECT_MAX).is_ok())
-    })
 }

@@ -2,13 +2,26 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use femtobarn::{Federation, OpenOptions};
-use femtobarn_catalog::{Catalogue, Csn, DatabaseId, ErrorKind, JoiningServer, LocalCatalogue};
+use femtobarn_catalog::{
+    Catalogue, Commit, Csn, DatabaseId, DatabaseState, ErrorKind, Holder, JoiningServer,
+    LocalCatalogue, LockKind, LockTarget, NewDatabase,
+};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::Server;
 use femtobarn_server::config::{Allowed, Config, SiteConfig};
+use femtobarn_server::logical;
+use femtobarn_server::logical::catalogue::{
+    FederationService, SessionClaims, SessionOperation, Welcome,
+};
+use nix::sys::signal::Signal;
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+use uuid::Uuid;
 
 use super::postgres::Postgres;
 use super::{LONG, connect, engine};
@@ -33,6 +46,7 @@ fn several_servers_serve_one_federation() {
     moving_and_draining_take_a_right_of_their_own(&postgres);
     a_home_that_is_away_for_good_is_not_waited_for(&postgres);
     a_database_without_a_home_gets_the_server_with_its_file(&postgres);
+    a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(&postgres);
 }
 
 impl Sites {
@@ -193,4 +207,60 @@ fn a_database_without_a_home_gets_the_server_with_its_file(postgres: &Postgres) 
     lock(&two).unwrap();
     assert_eq!(sites.home(id), "two");
     lock(&one).unwrap();
+}
+
+fn a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let id = new_database(&sites.catalog, "run7");
+    let place = sites.place("one");
+    let service = FederationService::open("lhc.fed", &place, false, LONG).unwrap();
+    let service = Arc::new(service.with_grace(Duration::from_millis(50)));
+    let (name, storage) = ("one".to_owned(), "one".to_owned());
+    let own = JoiningServer { name, storage, url: "root://127.0.0.1:1//lhc.fed".to_owned() };
+    let site = logical::catalogue::Site::join(Arc::clone(service.catalog()), own, LONG).unwrap();
+    service.be_at(Arc::new(site));
+    let claims = SessionClaims {
+        session: Uuid::new_v4(),
+        identity: "ann".to_owned(),
+        may_write: true,
+        client: Holder::this_process(),
+        locks: vec![],
+        pins: vec![],
+    };
+    let open = || async {
+        timeout(LONG, service.open_session(claims.clone())).await.expect("an answer, or an error")
+    };
+    Runtime::new().unwrap().block_on(async {
+        let Welcome { session, generation, .. } = open().await.unwrap();
+        let target = LockTarget::Database(id);
+        let kind = LockKind::Shared;
+        let lock = SessionOperation::Lock { number: 1, owner: 1, target, kind, wait: None };
+        if service.operate(&session, generation, lock).unwrap().is_none() {
+            session.outcomes(generation).await.unwrap();
+        }
+        assert!(session.holds(target));
+        postgres.signal_all(Signal::SIGSTOP);
+        let opened = open().await;
+        postgres.signal_all(Signal::SIGCONT);
+        assert_eq!(opened.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert!(session.holds(target), "it is not free");
+        while open().await.is_err() {}
+        assert!(!session.holds(target));
+    });
+}
+
+fn new_database(catalog: &LocalCatalogue, name: &str) -> DatabaseId {
+    let id = catalog.reserve_database().unwrap();
+    fs::write(catalog.folder().join("databases").join(format!("{name}.root")), b"").unwrap();
+    let new = NewDatabase {
+        id,
+        uuid: Uuid::new_v4(),
+        name: name.to_owned(),
+        path: format!("databases/{name}.root"),
+        state: DatabaseState::Open,
+    };
+    let commit =
+        Commit { new_databases: vec![new], transaction: Uuid::new_v4(), ..Commit::default() };
+    catalog.commit(commit).unwrap();
+    id
 }
