@@ -150,7 +150,8 @@ impl Postgres {
         String::from_utf8(ran.stdout).unwrap().trim().to_owned()
     }
 
-    fn try_psql(&self, sql: &str) -> Output {
+    /// Runs SQL as the administrator, whatever comes of it.
+    pub(crate) fn try_psql(&self, sql: &str) -> Output {
         Command::new(self.programs.join("psql"))
             .args(["--no-psqlrc", "-qtA", "-U", "postgres", "-p", &self.port.to_string(), "-h"])
             .arg(self.folder.path())

@@ -242,7 +242,7 @@ impl Server {
             self.workers.iter().for_each(|workers| workers.stop());
             let sessions = &self.state.logical.sessions;
             sessions.all().iter().for_each(|session| sessions.remove(session));
-            sites::leave(&self.state);
+            sites::leave(&self.state.federations);
             runtime.shutdown_timeout(Duration::from_secs(1));
             tracing::info!(address = %self.address, "stopped");
         }

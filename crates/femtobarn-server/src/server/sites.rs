@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{ErrorKind, JoiningServer};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 
 use super::error::StartError;
 use super::state::ServerState;
@@ -36,47 +36,62 @@ pub(super) fn join(
     let server = server.trim_end_matches('/');
     let storage = if site.storage.is_empty() { &site.name } else { &site.storage };
     let lease = Duration::from_secs(site.lease_seconds);
-    for federation in federations {
+    let joined = federations.iter().try_for_each(|federation| {
         let (name, storage) = (site.name.clone(), storage.clone());
         let own = JoiningServer { name, storage, url: format!("{server}//{}", federation.name()) };
-        let joined = Site::join(Arc::clone(federation.catalog()), own.clone(), lease);
-        let joined = joined.map_err(|error| {
-            let what = format!("cannot join {} as {:?}: {error}", federation.name(), own.name);
-            match error.kind() {
-                ErrorKind::Denied => StartError::Denied(what),
-                ErrorKind::Unsupported => StartError::Unsupported(what),
-                ErrorKind::Unavailable => StartError::System(what),
-                _ => StartError::Config(what),
-            }
-        })?;
-        tracing::info!(federation = federation.name(), site = own.name, url = own.url, "joined");
-        federation.be_at(Arc::new(joined));
+        join_one(federation, own, lease)
+    });
+    if joined.is_err() {
+        leave(federations);
     }
+    joined
+}
+
+fn join_one(
+    federation: &FederationService,
+    own: JoiningServer,
+    lease: Duration,
+) -> Result<(), StartError> {
+    let joined = Site::join(Arc::clone(federation.catalog()), own.clone(), lease);
+    let joined = joined.map_err(|error| {
+        let what = format!("cannot join {} as {:?}: {error}", federation.name(), own.name);
+        match error.kind() {
+            ErrorKind::Denied => StartError::Denied(what),
+            ErrorKind::Unsupported => StartError::Unsupported(what),
+            ErrorKind::Unavailable => StartError::System(what),
+            _ => StartError::Config(what),
+        }
+    })?;
+    tracing::info!(federation = federation.name(), site = own.name, url = own.url, "joined");
+    federation.be_at(Arc::new(joined));
     Ok(())
 }
 
-/// Renews the leases of a server for ever, and looks for deadlocks with the others.
+/// Renews the leases of a server for ever, and looks for deadlocks with the others. The catalogue of one federation does not
+/// delay the lease in another.
 pub(super) async fn renew(state: Arc<ServerState>) {
-    let sites = || state.federations.iter().filter_map(|federation| federation.site());
-    let Some(lease) = sites().map(|site| site.lease()).min() else { return };
+    let mut renewals = JoinSet::new();
     for (federation, site) in state.federations.iter().filter_map(|it| Some((it, it.site()?))) {
         if let Err(error) = watch_deadlocks(federation, site.name()) {
             tracing::error!(%error, "deadlocks over several servers are not looked for");
         }
+        renewals.spawn(renew_in(Arc::clone(&state), Arc::clone(federation), Arc::clone(site)));
     }
+    while renewals.join_next().await.is_some() {}
+}
+
+async fn renew_in(state: Arc<ServerState>, federation: Arc<FederationService>, site: Arc<Site>) {
+    let pause = site.lease() / RENEWALS;
     loop {
-        let renewed = Arc::clone(&state);
+        let (state, federation, site) =
+            (Arc::clone(&state), Arc::clone(&federation), Arc::clone(&site));
         // It fails only while the server is shutting down.
-        let _ = spawn_blocking(move || {
-            renewed.federations.iter().for_each(|it| renew_one(&renewed, it));
-        })
-        .await;
-        tokio::time::sleep(lease / RENEWALS).await;
+        let _ = spawn_blocking(move || renew_one(&state, &federation, &site)).await;
+        tokio::time::sleep(pause).await;
     }
 }
 
-fn renew_one(state: &ServerState, federation: &FederationService) {
-    let Some(site) = federation.site() else { return };
+fn renew_one(state: &ServerState, federation: &FederationService, site: &Site) {
     let exports = &state.logical.exports;
     let space = StoragePath::new(format!("/{}", federation.name()).as_bytes());
     let space = space.and_then(|path| exports.space(&path));
@@ -87,12 +102,8 @@ fn renew_one(state: &ServerState, federation: &FederationService) {
 }
 
 /// Ends the leases of a server that stops.
-pub(super) fn leave(state: &ServerState) {
-    state
-        .federations
-        .iter()
-        .filter_map(|federation| federation.site())
-        .for_each(|site| site.leave());
+pub(super) fn leave(federations: &[Arc<FederationService>]) {
+    federations.iter().filter_map(|federation| federation.site()).for_each(|site| site.leave());
 }
 
 /// Where a server is reached that does not say so: by the address that it listens on, or the name of the machine.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use femtobarn::{Federation, OpenOptions};
@@ -24,7 +25,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::postgres::Postgres;
-use super::{LONG, connect, engine};
+use super::{LONG, connect, engine, until};
 
 /// A federation, each of whose servers has a folder of its own.
 struct Sites {
@@ -47,6 +48,8 @@ fn several_servers_serve_one_federation() {
     a_home_that_is_away_for_good_is_not_waited_for(&postgres);
     a_database_without_a_home_gets_the_server_with_its_file(&postgres);
     a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(&postgres);
+    a_server_that_cannot_start_gives_its_name_back(&postgres);
+    a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(&postgres);
 }
 
 impl Sites {
@@ -211,8 +214,8 @@ fn a_database_without_a_home_gets_the_server_with_its_file(postgres: &Postgres) 
 
 fn a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(postgres: &Postgres) {
     let sites = Sites::new(postgres);
-    let id = new_database(&sites.catalog, "run7");
     let place = sites.place("one");
+    let id = new_database(&sites.catalog, "run7");
     let service = FederationService::open("lhc.fed", &place, false, LONG).unwrap();
     let service = Arc::new(service.with_grace(Duration::from_millis(50)));
     let (name, storage) = ("one".to_owned(), "one".to_owned());
@@ -246,6 +249,50 @@ fn a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(postgres: &Postg
         assert!(session.holds(target), "it is not free");
         while open().await.is_err() {}
         assert!(!session.holds(target));
+    });
+}
+
+fn a_server_that_cannot_start_gives_its_name_back(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let mut config = sites.config("one");
+    let other = sites.folder.path().join("other.fed");
+    Federation::create(&other, "other").unwrap();
+    config.export(other, String::new());
+    let error = Server::start(config).err().unwrap().to_string();
+    assert!(error.contains("several servers take a catalogue in PostgreSQL"), "{error}");
+    let row = &sites.catalog.servers().unwrap()[0];
+    assert_eq!((row.name.as_str(), row.is_alive), ("one", false));
+}
+
+fn a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(postgres: &Postgres) {
+    let [slow, other] = [(); 2].map(|()| Sites::new(postgres));
+    let mut config = slow.config("one");
+    config.site.lease_seconds = 1;
+    config.exports[0].name = "/slow.fed".to_owned();
+    config.export(other.place("one"), String::new());
+    let _server = Server::start(config).unwrap();
+    let until_ms = |of: &Sites| -> u64 {
+        let schema = format!("femtobarn_{}", of.catalog.uuid().simple());
+        postgres.psql(&format!("SELECT lease_until_us FROM {schema}.servers")).parse().unwrap()
+    };
+    let schema = format!("femtobarn_{}", slow.catalog.uuid().simple());
+    let name = "slow catalogue";
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // It ends when its backend does.
+            postgres.try_psql(&format!(
+                "SET application_name = '{name}'; BEGIN; LOCK TABLE {schema}.servers; SELECT pg_sleep(600)"
+            ))
+        });
+        let sleeps = format!(
+            "FROM pg_stat_activity WHERE application_name = '{name}' AND wait_event = 'PgSleep'"
+        );
+        until("locking", || postgres.psql(&format!("SELECT count(*) {sleeps}")) == "1");
+        for _ in 0..2 {
+            let before = until_ms(&other);
+            until("renewing", || until_ms(&other) > before);
+        }
+        postgres.psql(&format!("SELECT pg_terminate_backend(pid) {sleeps}"));
     });
 }
 
