@@ -24,6 +24,8 @@ pub enum StorageError {
         port: u16,
         /// Opaque information that the client has to send there.
         opaque: String,
+        /// Whether it requires TLS.
+        is_encrypted: bool,
     },
 }
 

@@ -36,7 +36,8 @@ impl Site {
             return Err(StorageError::NotBefore(reached_servers::INTERVAL, what));
         }
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        Err(StorageError::Elsewhere { host, port, opaque: String::new() })
+        let (opaque, is_encrypted) = (String::new(), url.wants_tls);
+        Err(StorageError::Elsewhere { host, port, opaque, is_encrypted })
     }
 }
 

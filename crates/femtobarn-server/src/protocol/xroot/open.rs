@@ -183,6 +183,7 @@ impl RequestHandler {
                 host: there.host,
                 port: there.port,
                 opaque: there.opaque,
+                is_encrypted: false,
             })),
         }
     }

@@ -130,7 +130,8 @@ impl RequestHandler {
         };
         let Endpoint { host, port } = found.map_err(response_of)?;
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        Err(response_of(StorageError::Elsewhere { host, port, opaque: String::new() }))
+        let (opaque, is_encrypted) = (String::new(), false);
+        Err(response_of(StorageError::Elsewhere { host, port, opaque, is_encrypted }))
     }
 
     fn asked<'a>(

@@ -5,6 +5,7 @@
 use femtobarn_catalog::ErrorKind;
 use nix::errno::Errno;
 use xrd::ErrorCode;
+use xrd::flags::ServerFlags;
 use xrd::response::{Answer, Attention, Failure, Redirect, Response, Wait};
 
 use crate::physical::StorageError;
@@ -18,9 +19,15 @@ pub(super) fn response_of(error: StorageError) -> Response {
             let seconds = u32::try_from(seconds).unwrap_or(u32::MAX >> 1).min(u32::MAX >> 1);
             Response::Wait(Wait { seconds, message: without_zeros(message) })
         }
-        StorageError::Elsewhere { host, port, opaque } => {
-            let host = if opaque.is_empty() { host } else { format!("{host}?{opaque}") };
-            Response::Redirect(Redirect::Host { port, host: without_zeros(host) })
+        StorageError::Elsewhere { host, port, opaque, is_encrypted } => {
+            let more = if opaque.is_empty() { opaque } else { format!("?{opaque}") };
+            Response::Redirect(if is_encrypted {
+                // Without the scheme a client would go there as it came here.
+                let url = without_zeros(format!("roots://{host}:{port}/{more}"));
+                Redirect::Url { flags: ServerFlags::default(), url }
+            } else {
+                Redirect::Host { port, host: without_zeros(host + &more) }
+            })
         }
     }
 }
@@ -119,6 +126,18 @@ mod tests {
         let error = StorageError::NotBefore(Duration::from_millis(1500), "tape".to_owned());
         let wait = Wait { seconds: 2, message: "tape".to_owned() };
         assert_eq!(response_of(error), Response::Wait(wait));
+    }
+
+    #[test]
+    fn a_server_that_requires_tls_is_named_with_its_scheme() {
+        let answer = |is_encrypted| {
+            let (host, opaque) = ("[::1]".to_owned(), "a=1".to_owned());
+            response_of(StorageError::Elsewhere { host, port: 7, opaque, is_encrypted })
+        };
+        let host = Redirect::Host { port: 7, host: "[::1]?a=1".to_owned() };
+        assert_eq!(answer(false), Response::Redirect(host));
+        let (flags, url) = (ServerFlags::default(), "roots://[::1]:7/?a=1".to_owned());
+        assert_eq!(answer(true), Response::Redirect(Redirect::Url { flags, url }));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Several servers of one federation whose catalogue is in PostgreSQL.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -23,9 +24,13 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use uuid::Uuid;
+use xrd::flags::OpenOptions as OpenFlags;
+use xrd::response::Response;
 
 use super::postgres::Postgres;
 use super::{LONG, connect, engine, until};
+use crate::metrics::get;
+use crate::xroot::{Peer, open};
 
 /// A federation, each of whose servers has a folder of its own.
 struct Sites {
@@ -50,6 +55,7 @@ fn several_servers_serve_one_federation() {
     a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(&postgres);
     a_server_that_cannot_start_gives_its_name_back(&postgres);
     a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(&postgres);
+    clients_are_sent_to_the_home_with_its_scheme(&postgres);
 }
 
 impl Sites {
@@ -94,19 +100,18 @@ impl Sites {
         self.catalog.database(name, Csn::MAX).unwrap().id
     }
 
-    /// Makes a server that has died the home of a database of another one.
-    fn give_to_dead(&self, database: DatabaseId, from: &str, postgres: &Postgres) {
-        let dead = LocalCatalogue::open(&self.place("dead")).unwrap();
-        let (name, storage) = ("dead".to_owned(), "dead".to_owned());
-        let joining =
-            JoiningServer { name, storage, url: "root://127.0.0.1:1//lhc.fed".to_owned() };
-        dead.join(&joining, LONG).unwrap();
+    /// Makes a server that only the catalogue knows, with this URL, the home of a database of another one.
+    fn give_away(&self, database: DatabaseId, from: &str, url: String) {
+        let other = LocalCatalogue::open(&self.place("other")).unwrap();
+        let (name, storage) = ("other".to_owned(), "other".to_owned());
+        other.join(&JoiningServer { name, storage, url }, LONG).unwrap();
         let epoch = self.catalog.home(database).unwrap().unwrap().epoch;
-        self.catalog.set_home(database, (from, epoch), "dead").unwrap();
-        let schema = format!("femtobarn_{}", dead.uuid().simple());
-        postgres.psql(&format!(
-            "UPDATE {schema}.servers SET lease_until_us = lease_until_us - 3600000000 WHERE name = 'dead'"
-        ));
+        self.catalog.set_home(database, (from, epoch), "other").unwrap();
+    }
+
+    /// The schema of the catalogue.
+    fn schema(&self) -> String {
+        format!("femtobarn_{}", self.catalog.uuid().simple())
     }
 
     fn home(&self, database: DatabaseId) -> String {
@@ -181,12 +186,14 @@ fn a_home_that_is_away_for_good_is_not_waited_for(postgres: &Postgres) {
     let [id, other] = ["run7", "run8"].map(|name| sites.database(&one, name));
     let options = ConnectOptions { patience: LONG * 60, ..ConnectOptions::default() };
     let client = RemoteCatalogue::connect(&one.url(), &options).unwrap();
-    sites.give_to_dead(id, "one", postgres);
+    sites.give_away(id, "one", "root://127.0.0.1:1//lhc.fed".to_owned());
+    let lease = "lease_until_us = lease_until_us - 3600000000 WHERE name = 'other'";
+    postgres.psql(&format!("UPDATE {}.servers SET {lease}", sites.schema()));
     let owner = client.locks().owner();
     let error = owner.share_database(id, LONG * 60).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let text = error.to_string();
-    for part in ["server \"dead\" (root://127.0.0.1:1//lhc.fed)", "away for 3", "start it again"] {
+    for part in ["server \"other\" (root://127.0.0.1:1//lhc.fed)", "away for 3", "start it again"] {
         assert!(text.contains(part), "{text}");
     }
     let _guard = owner.share_database(other, LONG).unwrap();
@@ -230,11 +237,11 @@ fn a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(postgres: &Postg
         locks: vec![],
         pins: vec![],
     };
-    let open = || async {
+    let open_session = || async {
         timeout(LONG, service.open_session(claims.clone())).await.expect("an answer, or an error")
     };
     Runtime::new().unwrap().block_on(async {
-        let Welcome { session, generation, .. } = open().await.unwrap();
+        let Welcome { session, generation, .. } = open_session().await.unwrap();
         let target = LockTarget::Database(id);
         let kind = LockKind::Shared;
         let lock = SessionOperation::Lock { number: 1, owner: 1, target, kind, wait: None };
@@ -243,11 +250,11 @@ fn a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(postgres: &Postg
         }
         assert!(session.holds(target));
         postgres.signal_all(Signal::SIGSTOP);
-        let opened = open().await;
+        let opened = open_session().await;
         postgres.signal_all(Signal::SIGCONT);
         assert_eq!(opened.unwrap_err().kind(), ErrorKind::Unavailable);
         assert!(session.holds(target), "it is not free");
-        while open().await.is_err() {}
+        while open_session().await.is_err() {}
         assert!(!session.holds(target));
     });
 }
@@ -272,10 +279,12 @@ fn a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(postgres: &Po
     config.export(other.place("one"), String::new());
     let _server = Server::start(config).unwrap();
     let until_ms = |of: &Sites| -> u64 {
-        let schema = format!("femtobarn_{}", of.catalog.uuid().simple());
-        postgres.psql(&format!("SELECT lease_until_us FROM {schema}.servers")).parse().unwrap()
+        postgres
+            .psql(&format!("SELECT lease_until_us FROM {}.servers", of.schema()))
+            .parse()
+            .unwrap()
     };
-    let schema = format!("femtobarn_{}", slow.catalog.uuid().simple());
+    let schema = slow.schema();
     let name = "slow catalogue";
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -294,6 +303,36 @@ fn a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(postgres: &Po
         }
         postgres.psql(&format!("SELECT pg_terminate_backend(pid) {sleeps}"));
     });
+}
+
+fn clients_are_sent_to_the_home_with_its_scheme(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let mut config = sites.config("one");
+    config.site.lease_seconds = 4;
+    let one = sites.start_with("one", config);
+    let [id, own] = ["run7", "run8"].map(|name| sites.database(&one, name));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let home = listener.local_addr().unwrap();
+    sites.give_away(id, "one", format!("roots://{home}//lhc.fed"));
+    // It learns that when it has lost its lease.
+    let schema = sites.schema();
+    postgres.psql(&format!("UPDATE {schema}.servers SET epoch = epoch + 1 WHERE name = 'one'"));
+    let answer = || get(one.server.address(), "/lhc.fed/run7.root");
+    until("joining again", || answer().contains(" 307 "));
+    let location = format!("location: https://{home}/lhc.fed/run7.root\r\n");
+    assert!(answer().contains(&location), "{}", answer());
+    let mut peer = Peer::logged_in(one.server.address());
+    let raw = |name: &str, id: DatabaseId, at: &str| {
+        let path = format!("/lhc.fed/databases/{name}.root?fb.raw=1&fb.database={id}&fb.home={at}");
+        open(&path, OpenFlags::READ)
+    };
+    let Response::Redirect(there) = peer.ask(raw("run7", id, "one"), &[]) else {
+        panic!("it stays")
+    };
+    assert_eq!(there.parts().0, format!("roots://{home}/"));
+    // The home of a database that has one is not what its creator has said; that of another one must be known.
+    assert!(matches!(peer.ask(raw("run8", own, "other"), &[]), Response::Ok(_)));
+    peer.refused(raw("new", DatabaseId(99), "nobody"), &[]);
 }
 
 fn new_database(catalog: &LocalCatalogue, name: &str) -> DatabaseId {

@@ -164,9 +164,14 @@ async fn answered(
     }
     let (is_encrypted, path) = (asked.is_encrypted, asked.location.url_path().to_owned());
     match asked.carry_out(&method, body).await {
-        Err(HttpFailure::Storage(StorageError::Elsewhere { host, port, .. })) => {
+        Err(HttpFailure::Storage(StorageError::Elsewhere {
+            host,
+            port,
+            is_encrypted: is_required,
+            ..
+        })) => {
             let (server, query) = (format!("{host}:{port}"), query.unwrap_or_default());
-            Ok(redirects::moved_to(&server, is_encrypted, &path, &query))
+            Ok(redirects::moved_to(&server, is_encrypted || is_required, &path, &query))
         }
         answered => answered,
     }
