@@ -62,8 +62,10 @@ def test_each_server_reads_its_own_files_and_sends_clients_on_for_those_of_other
                     assert answer.read() == copy.read_bytes()
                 with uproot.open(site.url(f"{name}.root")) as file:
                     assert file["hits"].num_entries == objects
-            listed = run("xrdfs", f"{site.host}:{site.port}", "ls", "/lhc.fed")
-            assert listed.split() == ["/lhc.fed/run1.root", "/lhc.fed/run2.root"]
+            listed = run("xrdfs", f"{site.host}:{site.port}", "ls", "-l", "/lhc.fed").splitlines()
+            sizes = {line.split()[-1]: int(line.split()[-4]) for line in listed}
+            copies = {f"/lhc.fed/{name}.root": tmp_path / f"{site.name}-{name}.root" for name in ("run1", "run2")}
+            assert sizes == {path: copy.stat().st_size for path, copy in copies.items()}
         request = urllib.request.Request(one.http("run2.root"), method="HEAD")
         with urllib.request.urlopen(request) as answer:
             assert answer.url == two.http("run2.root")

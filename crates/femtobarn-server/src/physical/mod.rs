@@ -32,10 +32,11 @@ mod throttle;
 
 pub use femtobarn_archive::WantedBy;
 
+pub(crate) use cache::metadata_at_server;
 pub use cache::{CacheCounts, CacheDisk, CacheUse, CachedOrigin, LeavingFile, LeavingFiles};
 pub use error::{StorageError, StorageResult};
 pub use faulty::{FaultEffect, FaultInjector, FaultyStorage, InjectedFault};
-pub use federation::{FederationStorage, InPlaceCounts, Permit, Writers};
+pub use federation::{FederationStorage, FilesElsewhere, InPlaceCounts, Permit, Writers};
 pub use gate::{Call, CallKind, Gate, Gated};
 pub use hints::{Hints, ReadOrder};
 #[cfg(feature = "testing")]

@@ -10,12 +10,13 @@ use femtobarn::{
     Class, ContainerKey, ContainerOptions, ErrorKind, Federation, OpenOptions, Profile,
     Transaction, TransactionOptions,
 };
-use femtobarn_catalog::{DatabaseId, LocalCatalogue};
+use femtobarn_catalog::{Csn, DatabaseId, LocalCatalogue};
 use femtobarn_server::auth::Authenticator;
 use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::logical::{Logical, Settings};
 use femtobarn_server::physical::{
-    FederationStorage, Opaque, Permit, PosixStorage, StoragePath, StorageResult, Writers,
+    FederationStorage, FilesElsewhere, Opaque, Permit, PosixStorage, StoragePath, StorageResult,
+    Writers,
 };
 use femtobarn_server::protocol::xroot::{RootService, serve};
 use rntuple::{Array, Primitive, Value};
@@ -134,6 +135,10 @@ impl Writers for Anyone {
 
     fn redirect(&self, _database: DatabaseId, _opaque: Opaque<'_>) -> StorageResult<()> {
         Ok(())
+    }
+
+    fn files_elsewhere(&self, _at: Csn, _are_asked: bool) -> StorageResult<FilesElsewhere> {
+        Ok(FilesElsewhere::default())
     }
 }
 

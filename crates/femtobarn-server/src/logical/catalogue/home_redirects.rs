@@ -1,12 +1,23 @@
-//! Clients that want the file of a database are sent on to its home.
+//! Clients that want the file of a database are sent on to its home. Of a list of all, other servers are asked for their part.
 
-use femtobarn_catalog::{DatabaseId, Error, ErrorKind};
+use std::collections::HashMap;
+use std::thread;
+use std::time::Duration;
+
+use femtobarn_catalog::{Csn, DatabaseId, Error, ErrorKind, ServerRow};
 use nix::errno::Errno;
-use xrd::client::Url;
+use xrd::Location;
+use xrd::client::{Options, Url, blocking};
+use xrd::flags::DirlistOptions;
 
 use super::reached_servers;
 use super::site::{DatabasePlace, Site};
-use crate::physical::{Opaque, StorageError, StorageResult};
+use crate::physical::{
+    FilesElsewhere, Metadata, Opaque, StorageError, StorageResult, metadata_at_server,
+};
+
+/// How long another server is waited for that is to list its files.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Site {
     /// Sends a client on that wants the file of a database which is elsewhere. If that has no home yet, its opaque information may name the server
@@ -38,6 +49,51 @@ impl Site {
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         let (opaque, is_encrypted) = (String::new(), url.wants_tls);
         Err(StorageError::Elsewhere { host, port, opaque, is_encrypted })
+    }
+
+    /// The databases whose files are on disks of other servers. If these are to be asked, one for each disk tells of the files
+    /// in a snapshot.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub fn files_elsewhere(&self, at: Csn, are_asked: bool) -> StorageResult<FilesElsewhere> {
+        let databases = self.databases_elsewhere().map_err(unavailable)?;
+        let mut disks: HashMap<String, Vec<ServerRow>> = HashMap::new();
+        if are_asked && !databases.is_empty() {
+            let others = self.servers().into_iter();
+            for row in others.filter(|row| row.is_alive && !self.shares_disk(row)) {
+                disks.entry(row.storage.clone()).or_default().push(row);
+            }
+        }
+        // In threads of their own, because this one may be a task's.
+        let metadata = thread::scope(|scope| {
+            let ask =
+                |servers: &Vec<ServerRow>| servers.iter().find_map(|row| self.list_at(row, at));
+            let asked: Vec<_> =
+                disks.values().map(|servers| scope.spawn(move || ask(servers))).collect();
+            let listed = asked.into_iter().filter_map(|asked| asked.join().ok().flatten());
+            listed.flatten().collect()
+        });
+        Ok(FilesElsewhere { databases, metadata })
+    }
+
+    /// What a server tells of the files on its disk, by their names; none if it does not answer.
+    fn list_at(&self, row: &ServerRow, at: Csn) -> Option<Vec<(Vec<u8>, Metadata)>> {
+        let url = Url::parse(&row.url).ok()?;
+        if !self.reached.has(&url.server.host, url.server.port) {
+            return None;
+        }
+        let options = Options { patience: PATIENCE, ..Options::default() };
+        let client = blocking::Client::connect(&url, options).ok()?;
+        let opaque = format!("?fb.csn={at}&fb.here=1").into_bytes();
+        let location = Location::new([url.location.path(), &opaque].concat()).ok()?;
+        let listed = client.dirlist(&location, DirlistOptions::STAT).ok()?.entries;
+        let listed = listed.into_iter();
+        Some(
+            listed
+                .filter_map(|it| Some((it.name.to_vec(), metadata_at_server(&it.stat?))))
+                .collect(),
+        )
     }
 }
 

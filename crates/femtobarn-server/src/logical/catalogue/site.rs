@@ -5,7 +5,7 @@
 //! 2. While the lease lasts nobody else changes the homes that it has, so it knows them without asking.
 //! 3. Locks that were granted in an earlier epoch of the server are lost, and their fences are refused.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -355,6 +355,14 @@ impl Site {
         let to = self.state.lock().handed_over.get(&database).cloned();
         let home = to.and_then(|to| self.named(&to));
         home.map_or(Ok(()), |home| Err(elsewhere(database, home)))
+    }
+
+    /// The databases whose files are on disks of other servers.
+    ///
+    /// # Errors
+    /// Those of the catalogue.
+    pub(super) fn databases_elsewhere(&self) -> Result<HashSet<DatabaseId>> {
+        self.catalog.databases_elsewhere()
     }
 
     /// The servers of the federation, as of the last renewal.

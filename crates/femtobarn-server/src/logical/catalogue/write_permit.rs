@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{DatabaseId, LockTarget};
+use femtobarn_catalog::{Csn, DatabaseId, LockTarget};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -19,7 +19,9 @@ use uuid::Uuid;
 use super::service::FederationService;
 use super::session::CatalogueSession;
 use crate::logical::locks::OwnerId;
-use crate::physical::{Opaque, Permit, StorageError, StoragePath, StorageResult, Writers};
+use crate::physical::{
+    FilesElsewhere, Opaque, Permit, StorageError, StoragePath, StorageResult, Writers,
+};
 
 /// How long a client is told to wait if its session may be resumed soon.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -71,6 +73,11 @@ impl Writers for Arc<FederationService> {
 
     fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()> {
         self.site().map_or(Ok(()), |site| site.redirect(database, opaque))
+    }
+
+    fn files_elsewhere(&self, at: Csn, are_asked: bool) -> StorageResult<FilesElsewhere> {
+        let none = || Ok(FilesElsewhere::default());
+        self.site().map_or_else(none, |site| site.files_elsewhere(at, are_asked))
     }
 
     fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId> {

@@ -31,6 +31,7 @@ mod rooms;
 mod shared;
 mod storage;
 
+pub(crate) use origin::metadata as metadata_at_server;
 pub use room::{CacheCounts, CacheUse, LeavingFile, LeavingFiles};
 pub use rooms::CacheDisk;
 pub use storage::CachedOrigin;

@@ -270,7 +270,7 @@ pub(super) fn metadata_of(version: Version) -> Metadata {
 }
 
 /// The metadata of a file or folder. Nothing can be changed through a cache.
-pub(super) fn metadata(stat: &StatLine) -> Metadata {
+pub(crate) fn metadata(stat: &StatLine) -> Metadata {
     let time = |seconds: i64| {
         let since = Duration::from_secs(seconds.try_into().unwrap_or_default());
         std::time::UNIX_EPOCH.checked_add(since).unwrap_or(std::time::UNIX_EPOCH)

@@ -1,9 +1,10 @@
 //! Write access to the files of databases: the authority that grants it, and a file that checks it.
 
+use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use femtobarn_catalog::DatabaseId;
+use femtobarn_catalog::{Csn, DatabaseId};
 use uuid::Uuid;
 
 use crate::physical::{Metadata, Opaque, StoragePath, StorageResult, StoredFile};
@@ -33,8 +34,24 @@ pub trait Writers: Send + Sync + 'static {
     /// away.
     fn redirect(&self, database: DatabaseId, opaque: Opaque<'_>) -> StorageResult<()>;
 
+    /// The databases whose files are on disks of other servers, and, if these are to be asked, what they tell of the files in a
+    /// snapshot.
+    ///
+    /// # Errors
+    /// Those of the catalogue. A server that does not answer is left out.
+    fn files_elsewhere(&self, at: Csn, are_asked: bool) -> StorageResult<FilesElsewhere>;
+
     /// The uncommitted database that a file was created for.
     fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId>;
+}
+
+/// Databases whose files are on disks of other servers.
+#[derive(Debug, Default)]
+pub struct FilesElsewhere {
+    /// All of them.
+    pub databases: HashSet<DatabaseId>,
+    /// The metadata of their files, by their names in the federation's folder, as far as it is known.
+    pub metadata: HashMap<Vec<u8>, Metadata>,
 }
 
 /// A right to write that can be revoked.

@@ -32,6 +32,6 @@ mod source;
 mod storage;
 mod synthesis;
 
-pub use guarded::{Permit, Writers};
+pub use guarded::{FilesElsewhere, Permit, Writers};
 pub use in_place::InPlaceCounts;
 pub use storage::FederationStorage;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `fb.csn=41`, `fb.tag=NAME` | the snapshot that is read |
 //! | `fb.raw=1` | the database's file as it is on disk |
-//! | `fb.here=1` | with `fb.raw=1`, to read: the file at this server, whatever the home of the database |
+//! | `fb.here=1` | the file at this server, whatever the home of the database, to read it with `fb.raw=1`; of a list, the files on its disk |
 //! | `fb.database=7`, `fb.session=UUID` | the database that is written to, and the session that holds it |
 //!
 //! [Hints](crate::physical::Hints) decide which files come back from their stores first, and go on to the folder.

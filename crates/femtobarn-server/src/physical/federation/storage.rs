@@ -13,10 +13,10 @@ use nix::errno::Errno;
 use percent_encoding::percent_decode;
 
 use super::error::{catalogue_error, read_only_error, synthesis_error};
-use super::guarded::Writers;
+use super::guarded::{FilesElsewhere, Writers};
 use super::in_place::{InPlaceCounts, InPlaceStores};
 use super::nearline::offline_metadata;
-use super::request::{is_below_databases, is_databases_folder, is_raw};
+use super::request::{is_below_databases, is_databases_folder, is_for_this_server, is_raw};
 use super::snapshot_file::{self, CompleteFile, SnapshotFile, SnapshotOrigin};
 use super::synthesis::{FileSynthesizer, SynthesizedFile, time_of};
 use crate::physical::{
@@ -159,6 +159,15 @@ impl FederationStorage {
         opaque: Opaque<'_>,
     ) -> StorageResult<Arc<dyn StoredFile>> {
         self.redirect(row.id, opaque)?;
+        self.file_here(row, opaque)
+    }
+
+    /// Opens the file of a database that is on the disk of this server.
+    fn file_here(
+        &self,
+        row: &DatabaseRow,
+        opaque: Opaque<'_>,
+    ) -> StorageResult<Arc<dyn StoredFile>> {
         let location = Path::new(&row.path);
         if !location.is_absolute() {
             let path = StoragePath::new(format!("/{}", row.path).as_bytes())?;
@@ -200,14 +209,8 @@ impl FederationStorage {
         self.synthesizer.synthesize(&*self.catalogue, row, &versions, file)
     }
 
-    /// The metadata of a database as a complete file.
-    fn metadata_of(
-        &self,
-        row: &DatabaseRow,
-        at: Csn,
-        opaque: Opaque<'_>,
-    ) -> StorageResult<Metadata> {
-        self.redirect(row.id, opaque)?;
+    /// The metadata of a database, on the disk of this server, as a complete file.
+    fn metadata_of(&self, row: &DatabaseRow, at: Csn) -> StorageResult<Metadata> {
         let residence = self.residence(row)?;
         if let Some(metadata) = residence.as_ref().and_then(|it| offline_metadata(row.id, it)) {
             // Before it was sealed, the file had another end.
@@ -218,7 +221,7 @@ impl FederationStorage {
                 None => Ok(metadata),
             };
         }
-        let file = self.file_of(row, Opaque::default())?;
+        let file = self.file_here(row, Opaque::default())?;
         let is_backed_up = residence.is_some_and(|it| it.state() == ResidenceState::Both);
         let metadata = Metadata { is_backed_up, ..snapshot_file::read_only(file.metadata()?) };
         match row.state {
@@ -280,7 +283,11 @@ impl Storage for FederationStorage {
         let snapshot = self.pinned_snapshot(path, opaque)?;
         match path.parent() {
             None => self.metadata_of_top(snapshot.csn),
-            Some(_) => self.metadata_of(&self.database(path, snapshot.csn)?, snapshot.csn, opaque),
+            Some(_) => {
+                let row = self.database(path, snapshot.csn)?;
+                self.redirect(row.id, opaque)?;
+                self.metadata_of(&row, snapshot.csn)
+            }
         }
     }
 
@@ -300,13 +307,26 @@ impl Storage for FederationStorage {
             return Err(StorageError::cannot("list", path, Errno::ENOTDIR));
         }
         let rows = self.catalogue.databases(snapshot.csn);
-        let entry = |row: DatabaseRow| FolderEntry {
-            metadata: with_metadata
-                .then(|| self.metadata_of(&row, snapshot.csn, opaque).ok())
-                .flatten(),
-            name: (row.name + SUFFIX).into_bytes(),
+        let mut rows = rows.map_err(|error| catalogue_error("list", path, error))?;
+        let is_own = is_for_this_server(opaque);
+        let FilesElsewhere { databases, mut metadata } = match &self.writers {
+            Some(writers) if with_metadata || is_own => {
+                writers.files_elsewhere(snapshot.csn, !is_own)?
+            }
+            _ => FilesElsewhere::default(),
         };
-        let rows = rows.map_err(|error| catalogue_error("list", path, error))?;
+        rows.retain(|row| !is_own || !databases.contains(&row.id));
+        let entry = |row: DatabaseRow| {
+            let name = format!("{}{SUFFIX}", row.name).into_bytes();
+            let metadata = if databases.contains(&row.id) {
+                metadata.remove(&name)
+            } else if with_metadata {
+                self.metadata_of(&row, snapshot.csn).ok()
+            } else {
+                None
+            };
+            FolderEntry { name, metadata }
+        };
         let mut entries: Vec<_> = rows.into_iter().map(entry).collect();
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
