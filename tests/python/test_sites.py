@@ -21,6 +21,7 @@ from sites import LEASE_SECONDS, Site, Sites
 from waiting import wait_for
 
 import femtobarn as fb
+from femtobarn import cli
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,9 @@ def test_each_server_reads_its_own_files_and_sends_clients_on_for_those_of_other
                     assert file["hits"].num_entries == objects
             listed = run("xrdfs", f"{site.host}:{site.port}", "ls", "-l", "/lhc.fed").splitlines()
             sizes = {line.split()[-1]: int(line.split()[-4]) for line in listed}
-            copies = {f"/lhc.fed/{name}.root": tmp_path / f"{site.name}-{name}.root" for name in ("run1", "run2")}
+            copies = {
+                f"/lhc.fed/{name}.root": tmp_path / f"{site.name}-{name}.root" for name in ("run1", "run2")
+            }
             assert sizes == {path: copy.stat().st_size for path, copy in copies.items()}
         request = urllib.request.Request(one.http("run2.root"), method="HEAD")
         with urllib.request.urlopen(request) as answer:
@@ -85,7 +88,9 @@ def test_a_database_is_written_at_its_home_alone(postgres: Postgres, tmp_path: P
             assert len(fed["local/hits"]) == 5
 
 
-def test_the_rest_goes_on_while_a_server_is_away(postgres: Postgres, tmp_path: Path) -> None:
+def test_the_rest_goes_on_while_a_server_is_away(
+    postgres: Postgres, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
         put_at(one, "run1/hits", 10)
         put_at(two, "run2/hits", 10)
@@ -102,6 +107,8 @@ def test_the_rest_goes_on_while_a_server_is_away(postgres: Postgres, tmp_path: P
         wait_for(is_said, 20 * LEASE_SECONDS)
         with two.open() as fed, pytest.raises(fb.UnavailableError, match='server "one"'):
             count(fed, "run1/hits")
+        assert cli.main(["servers", two.url()]) == 0
+        assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["one", "away"]
         again = one.again()
         try:
             with two.open() as fed:
@@ -180,3 +187,42 @@ def test_a_database_moves_while_it_is_read_and_written(postgres: Postgres, tmp_p
                 assert count(fed, "run1/hits") == 100_000 + written
         with fb.open(one.folder) as fed:
             assert fed.check(full=True).sound
+
+
+def test_clients_of_a_server_that_dies_go_on_at_another_one(postgres: Postgres, tmp_path: Path) -> None:
+    with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
+        put_at(two, "run2/hits", 10)
+        put_at(two, "run3/hits", 20)
+        with one.open() as fed:
+            assert count(fed, "run2/hits") == 10
+            one.kill()
+            assert put(fed, "run2/hits", 5)
+            assert (count(fed, "run2/hits"), count(fed, "run3/hits")) == (15, 20)
+        with fb.open([one.url(), two.url()]) as fed:
+            assert (count(fed, "run2/hits"), count(fed, "run3/hits")) == (15, 20)
+
+
+def test_operators_see_the_servers_and_empty_one(
+    postgres: Postgres, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(*words: str, fails: bool = False) -> str:
+        assert (cli.main(list(words)) != 0) == fails
+        out, error = capsys.readouterr()
+        return error if fails else out
+
+    def shown() -> list[list[str]]:
+        head, *rows = told("servers", two.url()).splitlines()
+        assert head.split() == ["server", "is", "databases", "free", "load", "storage", "url"]
+        return [[*row.split()[:3], *row.split()[-2:]] for row in rows]
+
+    with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
+        put_at(one, "run1/hits", 10)
+        assert shown() == [["one", "active", "1", "one", one.url()], ["two", "active", "0", "two", two.url()]]
+        assert told("drain", two.url(), "one") == "run1 is at two\none is drained: 1 databases were moved\n"
+        assert [row[:3] for row in shown()] == [["one", "draining", "0"], ["two", "active", "1"]]
+        assert "is not active" in told("move-database", two.url(), "run1", "one", fails=True)
+        assert "start one" in told("drain", two.url(), "two", fails=True)
+        assert told("drain", two.url(), "one", "--undo") == "one gets databases again\n"
+        assert told("move-database", two.url(), "run1", "one") == "run1 is at one\n"
+        assert (files(one), files(two)) == (["run1.root"], [])
+        assert 'did you mean "one"' in told("drain", two.url(), "onr", fails=True)
