@@ -37,6 +37,7 @@ GROUPS = (
     "Caches",
     "Stores and copies",
     "Redirects",
+    "Several servers",
     "Growth",
 )
 """What headlines are about, in the order of the life of data."""
@@ -201,11 +202,13 @@ class Chapter:
 class Preparation:
     """A command that makes a file or folder of data, which later runs reuse.
 
-    Data that need `variables` of the environment are not made without them.
+    Data that need programs of the machine (`needs`), or `variables` of the environment, are not made without
+    them.
     """
 
     makes: str
     command: tuple[str, ...]
+    needs: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
 
 

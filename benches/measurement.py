@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from statistics import median
-from subprocess import PIPE
-from typing import IO
+
+from together import at_once, summed
 
 import machine
 from framework import Figure, Json, Preparation, Results, Side
@@ -39,6 +36,7 @@ def prepare(preparations: tuple[Preparation, ...]) -> None:
             announce(f"{label}, which is made")
             try:
                 check_variables(each.variables)
+                check_programs(each.needs)
                 execute(command_line(each.command))
             except Unavailable as reason:
                 print(f"{target.name} skipped: {reason}", file=sys.stderr)
@@ -93,12 +91,17 @@ def check_variables(names: tuple[str, ...]) -> None:
         raise Unavailable(f"unset: {', '.join(unset)} (benches/README.md)")
 
 
+def check_programs(names: tuple[str, ...]) -> None:
+    """Raise Unavailable if a program of the machine is missing."""
+    missing = [program for program in names if shutil.which(program) is None]
+    if missing:
+        raise Unavailable(f"missing programs: {', '.join(missing)}")
+
+
 def run_side(side: Side) -> Json:
     """Run a side once, in a scratch folder of its own."""
     check_variables(side.variables)
-    missing = [program for program in side.needs if shutil.which(program) is None]
-    if missing:
-        raise Unavailable(f"missing programs: {', '.join(missing)}")
+    check_programs(side.needs)
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     if side.before:
@@ -121,34 +124,15 @@ def run_side(side: Side) -> Json:
 
 def run_together(commands: list[list[str]]) -> Json:
     """Run processes that start at once: each prints `ready` and waits for a line (README.md)."""
-    environment = {**os.environ, "BENCH_TOGETHER": "1"}
-    start = partial(subprocess.Popen, cwd=ROOT, env=environment, text=True, stdin=PIPE, stdout=PIPE)
-    with ExitStack() as stack:
-        running = [stack.enter_context(start(each)) for each in commands]
-        if any(output_of(each).readline() != "ready\n" for each in running):
-            raise SystemExit(f"{' '.join(commands[0])} did not get ready")
-        for each in running:
-            assert each.stdin is not None
-            each.stdin.write("\n")
-            each.stdin.flush()
-        # Each process measures itself, so the order of reading their output does not matter.
-        samples: list[Json] = [json.loads(output_of(each).read().splitlines()[-1]) for each in running]
-    if any(each.returncode != 0 for each in running):
-        raise SystemExit(f"{' '.join(commands[0])} failed")
-    summed = {key: sum(each[key] for each in samples) for key in ("items", "bytes", "cpu_s", "check")}
+    samples, _ = at_once(commands, folder=ROOT)
+    one = summed(samples)
     if "disk_bytes" in samples[0]:
         # All processes measure the same folder.
-        summed["disk_bytes"] = max(each["disk_bytes"] for each in samples)
+        one["disk_bytes"] = max(each["disk_bytes"] for each in samples)
     if "p99_us" in samples[0]:
-        summed["p99_us"] = max(each["p99_us"] for each in samples)
-        summed["median_us"] = median(each["median_us"] for each in samples)
-    return {**summed, "wall_s": max(each["wall_s"] for each in samples), "each": samples}
-
-
-def output_of(process: subprocess.Popen[str]) -> IO[str]:
-    """The standard output of a process."""
-    assert process.stdout is not None
-    return process.stdout
+        one["p99_us"] = max(each["p99_us"] for each in samples)
+        one["median_us"] = median(each["median_us"] for each in samples)
+    return {**one, "each": samples}
 
 
 def check_equal(figure: Figure, results: Results) -> None:

@@ -191,6 +191,12 @@ def threads(side: Json) -> float | None:
     return None if found is None else found[0]
 
 
+def failed(side: Json) -> float | None:
+    """Per cent of the work that failed."""
+    shares = [sample["failed"] for sample in side["samples"] if "failed" in sample]
+    return 100 * statistics.median(shares) if shares else None
+
+
 COLUMNS = [
     ("MB/s", megabytes_a_second),
     ("CPU s/100 MB", cpu_for_100_mb),
@@ -198,6 +204,7 @@ COLUMNS = [
     ("memory, MB", memory),
     ("p99, us", slowest),
     ("threads", threads),
+    ("failed, %", failed),
 ]
 
 

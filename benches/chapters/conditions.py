@@ -66,7 +66,7 @@ PREPARATIONS = (
         Preparation(
             tag_data(kind, types),
             ("conditions_served.py", "fill", kind, tag_data(kind, types), str(types)),
-            VARIABLES if kind == PEER else (),
+            variables=VARIABLES if kind == PEER else (),
         )
         for types in TYPES
         for kind in ("femtobarn", PEER)

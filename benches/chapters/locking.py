@@ -53,7 +53,8 @@ def locks() -> Figure:
 
 def committing(work: str, many: int) -> Side:
     """Some clients that commit at our server."""
-    command = ("with_server.py", "{work}/fed", "{ours}", "clients", "URL", work, str(many), SECONDS)
+    clients = ("{ours}", "clients", "URL", "objects", work, str(many), SECONDS)
+    command = ("with_server.py", "{work}/fed", *clients)
     return Side("Femtobarn", command, "ours", x=many, cores=2, before=created(many))
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 import nopayloaddb
 import numpy as np
+import postgres
 from servers import free_port, running, start
 
 IOVS = 5000
@@ -79,8 +80,9 @@ def fill_femtobarn(folder: Path, types: int) -> None:
 def fill_nopayloaddb(folder: Path, types: int) -> None:
     """The rows that nopayloaddb itself would make, by SQL: by requests they would take minutes."""
     nopayloaddb.create(folder)
-    with nopayloaddb.database(folder) as (port, _):
-        nopayloaddb.query(port, ROWS.format(tag=TAG, types=types, iovs=IOVS, length=LENGTH))
+    with postgres.serve(folder) as database:
+        rows = ROWS.format(tag=TAG, types=types, iovs=IOVS, length=LENGTH)
+        database.query(rows, nopayloaddb.DATABASE)
 
 
 ROWS = """

@@ -8,14 +8,12 @@ server passes it the files. CPU seconds are those of both during the program's t
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from subprocess import PIPE
 
 from servers import start
+from together import at_once
 
 PASS_FILES = "--pass-files"
 
@@ -31,17 +29,7 @@ def main() -> int:
         line = [f"{server.url}/bench.fed" if word == "URL" else word for word in command]
         if line[0].endswith(".py"):
             line = [sys.executable, "-W", "ignore", str(Path(__file__).with_name(line[0])), *line[1:]]
-        environment = {**os.environ, "BENCH_TOGETHER": "1"}
-        with subprocess.Popen(line, env=environment, text=True, stdin=PIPE, stdout=PIPE) as program:
-            assert program.stdout is not None
-            if program.stdout.readline() != "ready\n":
-                raise SystemExit(f"{line} did not get ready")
-            before = server.cpu_seconds()
-            output, _ = program.communicate("\n")
-            cpu = server.cpu_seconds() - before
-        if program.returncode != 0:
-            raise SystemExit(f"{line} failed")
-    sample = json.loads(output.splitlines()[-1])
+        [sample], cpu = at_once([line], server.cpu_seconds)
     print(json.dumps({**sample, "cpu_s": sample["cpu_s"] + cpu, "server_cpu_s": cpu}))
     return 0
 

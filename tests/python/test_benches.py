@@ -77,6 +77,7 @@ def test_targets_refer_to_existing_sides(name: str) -> None:
         "ours_s": 1,
         "open_s": 1,
         "copied_bytes": 1,
+        "merge_us": 1,
         "points": [[1, 1], [2, 1]],
     }
     for figure in chapter.figures:
@@ -151,8 +152,10 @@ def test_side_and_its_data_are_skipped_when_its_variables_are_unset(
     with pytest.raises(Unavailable, match="unset: EMPTY, NO_SUCH_VARIABLE"):
         measurement.run_side(Side("peer", ("ours",), variables=variables))
     monkeypatch.setattr(measurement, "DATA", tmp_path)
-    measurement.prepare((framework.Preparation("{data}/rows", ("nothing",), variables),))
+    measurement.prepare((framework.Preparation("{data}/rows", ("nothing",), variables=variables),))
     assert "rows skipped: unset: EMPTY, NO_SUCH_VARIABLE" in capsys.readouterr().err
+    measurement.prepare((framework.Preparation("{data}/rows", ("nothing",), needs=("no-such-program",)),))
+    assert "rows skipped: missing programs: no-such-program" in capsys.readouterr().err
 
 
 def test_cpu_time_of_a_tree_includes_processes_that_have_ended() -> None:
@@ -183,6 +186,12 @@ def test_failed_figures_are_skipped_and_the_time_limit_holds(monkeypatch: pytest
     assert [len(samples) for samples in results.samples.values()] == [3, 3, 3]
     [results] = run.measured({chapter: (FIGURE,)}, 3, 0, busy=True).values()
     assert [len(samples) for samples in results.samples.values()] == [1, 1, 1]
+
+
+def test_share_of_failures_is_shown_also_if_nothing_failed() -> None:
+    sides = [{"samples": [{"failed": share}]} for share in (0, 0.25)]
+    assert [report.failed(side) for side in sides] == [0, 25]
+    assert report.failed({"samples": [{}]}) is None
 
 
 def test_tables_and_page_show_every_side_and_target(results: Results) -> None:

@@ -12,7 +12,7 @@ use rntuple::{Cell, row};
 use femtobarn_bench::{Appends, Outcome, Pool, SMALL_BYTES, SMALL_OBJECTS, Stopwatch};
 
 /// The database that the writers share.
-pub(crate) const DATABASE: &str = "objects";
+const DATABASE: &str = "objects";
 
 /// Objects of this size are arrays of a fixed length. Others are lists of bytes, which store their length.
 pub(crate) const FIXED_BYTES: usize = 100;
@@ -110,7 +110,7 @@ pub(crate) fn append(folder: &Path, of: &str, work: &Appends) -> Outcome {
     let pool = &work.pool;
     let federation = crate::open(folder, OpenOptions::default())?;
     let mut transaction = federation.transaction(TransactionOptions::default())?;
-    let own = container(&mut transaction, work.writer, of)?;
+    let own = container(&mut transaction, &place(work.writer, of))?;
     let links = transaction.class(own)?.fields.iter().filter(|f| LINKS.contains(&f.name.as_str()));
     let links = links.count();
     drop(transaction);
@@ -154,10 +154,11 @@ fn append_rows<R: Cell>(
     folder: &Path,
     row: impl Fn(u64) -> R,
 ) -> Outcome {
+    let own = place(work.writer, of);
     let watch = Stopwatch::start();
     for ids in work.transactions() {
         let mut transaction = federation.transaction(TransactionOptions::default())?;
-        let key = container(&mut transaction, work.writer, of)?;
+        let key = container(&mut transaction, &own)?;
         let mut rows = transaction.rows::<R>(key)?;
         for id in ids {
             rows.append(&row(id))?;
@@ -177,13 +178,14 @@ fn append_rows<R: Cell>(
 /// Commits small transactions.
 pub(crate) fn commits(folder: &Path, of: &str, writer: u64, seconds: f64) -> Outcome {
     let federation = crate::open(folder, OpenOptions::default())?;
-    femtobarn_bench::commits(seconds, |_| commit_small(&federation, of, writer))
+    let own = place(writer, of);
+    femtobarn_bench::commits(seconds, |_| commit_small(&federation, &own))
 }
 
-/// One small transaction.
-pub(crate) fn commit_small(federation: &Federation, of: &str, writer: u64) -> Outcome {
+/// One small transaction, in a container of a database.
+pub(crate) fn commit_small(federation: &Federation, own: &(String, String)) -> Outcome {
     let mut transaction = federation.transaction(TransactionOptions::default())?;
-    let key = container(&mut transaction, writer, of)?;
+    let key = container(&mut transaction, own)?;
     let mut rows = transaction.rows::<Fixed>(key)?;
     for _ in 0..SMALL_OBJECTS {
         rows.append(&Fixed { bytes: [1; SMALL_BYTES] })?;
@@ -192,8 +194,10 @@ pub(crate) fn commit_small(federation: &Federation, of: &str, writer: u64) -> Ou
     Ok(())
 }
 
-fn container(transaction: &mut Transaction, writer: u64, of: &str) -> Outcome<ContainerKey> {
-    let (database, container) = place(writer, of);
-    let database = transaction.database(&database)?;
-    Ok(transaction.container(database, &container)?)
+fn container(
+    transaction: &mut Transaction,
+    (database, container): &(String, String),
+) -> Outcome<ContainerKey> {
+    let database = transaction.database(database)?;
+    Ok(transaction.container(database, container)?)
 }

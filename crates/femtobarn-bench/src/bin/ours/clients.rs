@@ -1,4 +1,4 @@
-//! Many clients of one server that commit without conflicts, each in a session and a thread of its own.
+//! Many clients that commit without conflicts, each in a session and a thread of its own, at a server or in a folder.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -6,40 +6,50 @@ use std::time::{Duration, Instant};
 
 use femtobarn::{Federation, OpenOptions};
 use femtobarn_bench::{Outcome, SMALL_BYTES, SMALL_OBJECTS, Stopwatch};
-use femtobarn_catalog::{Catalogue, Commit, Csn, LockGuard, NewVersion, VersionRow};
+use femtobarn_catalog::{
+    Catalogue, Commit, Csn, LocalCatalogue, LockGuard, NewVersion, VersionRow,
+};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use uuid::Uuid;
 
-use crate::append::{self, DATABASE};
+use crate::append;
 
 /// The longest wait for a lock; no other client wants it.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// A client that commits.
 trait Client: Sized {
-    /// Opens a session, for the container of this number.
-    fn open(url: &str, number: u64) -> Outcome<Self>;
+    /// Opens a session at a place, for a container of a database.
+    fn open(place: &str, own: (String, String)) -> Outcome<Self>;
 
     /// Commits once.
     fn commit(&mut self) -> Outcome;
 }
 
-/// Commits for some seconds, into the containers that `ours create` made for as many writers.
-pub(crate) fn run(url: &str, work: &str, clients: u64, seconds: f64) -> Outcome {
+/// Commits for some seconds into a database, which has as many containers as those that `ours create` makes.
+pub(crate) fn run(place: &str, database: &str, work: &str, clients: u64, seconds: f64) -> Outcome {
+    let containers: Vec<_> =
+        (0..clients).map(|n| (database.to_owned(), append::container_name(n))).collect();
     match work {
         "transactions" => {
-            all::<Transactions>(url, clients, seconds, SMALL_OBJECTS * SMALL_BYTES as u64)
+            let bytes = SMALL_OBJECTS * SMALL_BYTES as u64;
+            all::<Transactions>(place, containers, seconds, bytes)
         }
-        "publish" => all::<Publisher>(url, clients, seconds, 0),
+        "publish" => all::<Publisher>(place, containers, seconds, 0),
         _ => Err("transactions or publish".into()),
     }
 }
 
-fn all<C: Client>(url: &str, clients: u64, seconds: f64, bytes_each: u64) -> Outcome {
+fn all<C: Client>(
+    place: &str,
+    containers: Vec<(String, String)>,
+    seconds: f64,
+    bytes_each: u64,
+) -> Outcome {
     // A client that could not open a session passes the barrier, too; otherwise the others would wait for ever.
-    let step = Barrier::new(clients as usize + 1);
-    let one = |number| -> Outcome<u64> {
-        let client = C::open(url, number);
+    let step = Barrier::new(containers.len() + 1);
+    let one = |own| -> Outcome<u64> {
+        let client = C::open(place, own);
         step.wait();
         step.wait();
         let (mut client, end) = (client?, Instant::now() + Duration::from_secs_f64(seconds));
@@ -52,7 +62,8 @@ fn all<C: Client>(url: &str, clients: u64, seconds: f64, bytes_each: u64) -> Out
     };
     let (watch, count) = std::thread::scope(|scope| -> Outcome<(Stopwatch, u64)> {
         let one = &one;
-        let running: Vec<_> = (0..clients).map(|n| scope.spawn(move || one(n))).collect();
+        let running: Vec<_> =
+            containers.into_iter().map(|own| scope.spawn(move || one(own))).collect();
         step.wait();
         let watch = Stopwatch::start();
         step.wait();
@@ -69,32 +80,36 @@ fn all<C: Client>(url: &str, clients: u64, seconds: f64, bytes_each: u64) -> Out
 /// Whole transactions of the engine.
 struct Transactions {
     federation: Federation,
-    number: u64,
+    own: (String, String),
 }
 
 impl Client for Transactions {
-    fn open(url: &str, number: u64) -> Outcome<Self> {
-        let federation = crate::open(Path::new(url), OpenOptions::default())?;
-        Ok(Transactions { federation, number })
+    fn open(place: &str, own: (String, String)) -> Outcome<Self> {
+        let federation = crate::open(Path::new(place), OpenOptions::default())?;
+        Ok(Transactions { federation, own })
     }
 
     fn commit(&mut self) -> Outcome {
-        append::commit_small(&self.federation, "shared", self.number)
+        append::commit_small(&self.federation, &self.own)
     }
 }
 
 /// The catalogue's part alone: each commit publishes a version equal to the previous one.
 struct Publisher {
-    catalogue: RemoteCatalogue,
+    catalogue: Box<dyn Catalogue>,
     newest: VersionRow,
     _shared: LockGuard,
 }
 
 impl Client for Publisher {
-    fn open(url: &str, number: u64) -> Outcome<Self> {
-        let catalogue = RemoteCatalogue::connect(url, &ConnectOptions::default())?;
-        let database = catalogue.database(DATABASE, Csn::MAX)?.id;
-        let container = catalogue.container(database, &append::container_name(number), Csn::MAX)?;
+    fn open(place: &str, (database, container): (String, String)) -> Outcome<Self> {
+        let catalogue: Box<dyn Catalogue> = if place.starts_with("root://") {
+            Box::new(RemoteCatalogue::connect(place, &ConnectOptions::default())?)
+        } else {
+            Box::new(LocalCatalogue::open(Path::new(place))?)
+        };
+        let database = catalogue.database(&database, Csn::MAX)?.id;
+        let container = catalogue.container(database, &container, Csn::MAX)?;
         let newest = catalogue.version(database, container.id, Csn::MAX)?;
         let newest = newest.ok_or("the container has no version")?;
         let shared = catalogue.locks().owner().share_database(database, LOCK_WAIT)?;

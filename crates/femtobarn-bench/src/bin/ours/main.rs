@@ -4,8 +4,8 @@
 //! ours create FOLDER shared|own SIZE LINKS WRITERS    containers of one database, or of several
 //! ours append PLACE shared|own POOL SIZE COUNT COMMIT WRITER    one by one, COMMIT in a transaction
 //! ours commits PLACE shared|own WRITER SECONDS    10 objects of 100 bytes a transaction
-//! ours clients URL transactions|publish CLIENTS SECONDS    as many sessions at once: the same, or only its
-//!                                              last step, a new version in the catalogue
+//! ours clients PLACE DATABASE transactions|publish CLIENTS SECONDS    as many sessions at once: the same, or
+//!                                              only its last step, a new version in the catalogue
 //! ours fill FOLDER POOL SIZE COUNT             objects with an index, and links to them, to be read at random
 //! ours random FOLDER oid|key|find|links OBJECTS SIZE COUNT 1 hot|cold
 //! ours batches FOLDER OBJECTS SIZE COUNT BATCH hot|cold
@@ -56,8 +56,8 @@ fn main() -> Outcome {
         ["commits", folder, of, writer, seconds] => {
             append::commits(Path::new(folder), of, writer.parse()?, seconds.parse()?)
         }
-        ["clients", url, work, clients, seconds] => {
-            clients::run(url, work, clients.parse()?, seconds.parse()?)
+        ["clients", place, database, work, clients, seconds] => {
+            clients::run(place, database, work, clients.parse()?, seconds.parse()?)
         }
         ["conditions", folder, way, order, events] => {
             conditions::look_up(Path::new(folder), way, order, events.parse()?)
