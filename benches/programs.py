@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -27,6 +28,9 @@ COMPILERS = {
     ".cxx": [os.environ.get("CXX", "g++"), "-std=c++17", "-O2"],
 }
 """Limits may use what the processor has."""
+DUCKLAKE, DUCKLAKE_VERSION = "ducklake", "1.5.5"
+DUCKLAKE_PACKAGES = ("duckdb", "duckdb-extension-ducklake", "duckdb-extension-postgres-scanner")
+"""DuckDB, and the extensions that it signed; it refuses those of others."""
 ROCKSDB_PACKAGES = ("librocksdb-dev", "librocksdb7.8", "libgflags2.2", "libsnappy1v5")
 
 
@@ -38,12 +42,14 @@ def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -
     """Return a command with its placeholders and the path of its program filled in.
 
     `ours`, `peers` and `sessions` are programs of the crate femtobarn-bench, `bare_...` programs in C of
-    `sides/`; in braces they stand for their paths. `name.py` is a script of `sides/`, any other name a C++
-    program.
+    `sides/`; in braces they stand for their paths, and `{ducklake}` for the folder with its packages.
+    `name.py` is a script of `sides/`, any other name a C++ program.
     """
     words = " ".join(command)
     programs = {
-        name: program_path(name) for name in (*RUST_PROGRAMS, *BARE_PROGRAMS) if f"{{{name}}}" in words
+        name: program_path(name)
+        for name in (*RUST_PROGRAMS, *BARE_PROGRAMS, DUCKLAKE)
+        if f"{{{name}}}" in words
     }
     places = {"data": DATA, "work": WORK, "index": index, "processes": processes, **programs}
     program, *rest = (part.format(**places) for part in command)
@@ -54,11 +60,13 @@ def command_line(command: tuple[str, ...], index: int = 0, processes: int = 1) -
 
 @cache
 def program_path(program: str) -> Path:
-    """The path of a program, which is built if it is missing or out of date."""
+    """The path of a program, which is built or installed if it is missing or out of date."""
     if program in RUST_PROGRAMS:
         return rust_program(program)
     if program in BARE_PROGRAMS:
         return bare_program(program)
+    if program == DUCKLAKE:
+        return ducklake_packages()
     return rocksdb_peer() if program == "rocksdb_peer" else root_program(program)
 
 
@@ -139,6 +147,21 @@ def rocksdb_peer() -> Path:
         )
     except (SystemExit, OSError) as reason:
         raise Unavailable(f"RocksDB cannot be built: {reason}") from reason
+
+
+def ducklake_packages() -> Path:
+    """A folder with DuckLake's packages, which need an older DuckDB than the other sides use."""
+    home = ROOT / ".cache" / f"{DUCKLAKE}-{DUCKLAKE_VERSION}"
+    draft = home.with_name(f"{home.name}.draft")
+    try:
+        if not home.exists():
+            shutil.rmtree(draft, ignore_errors=True)
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(draft)]
+            execute([*pip, *(f"{name}=={DUCKLAKE_VERSION}" for name in DUCKLAKE_PACKAGES)])
+            draft.rename(home)
+        return home
+    except (SystemExit, OSError) as reason:
+        raise Unavailable(f"DuckLake cannot be installed: {reason}") from reason
 
 
 def compiled(name: str, flags: list[str], libraries: list[str]) -> Path:

@@ -18,4 +18,7 @@ NAMES = (
     "replication",
     "locking",
     "remote",
+    "postgres",
+    "sites",
+    "computing",
 )

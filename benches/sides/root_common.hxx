@@ -55,6 +55,7 @@ struct Seen {
    }
    Seen &operator+=(const Seen &other)
    {
+      fEntries += other.fEntries;
       fBytes += other.fBytes;
       fCheck += other.fCheck;
       return *this;
