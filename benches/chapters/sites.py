@@ -6,13 +6,16 @@ from framework import Figure, Headline, Side, at_last, last
 
 TITLE = "Several servers of one federation"
 INTRO = """240 clients with a session each open a federation at any of its servers, on this machine, and read
-blocks of 64 KiB at random places of a container, which they compare, or commit blocks of 64 KiB. The
-catalogue is in PostgreSQL. Each server has a simulated disk of 20 MB/s and 1,000 seeks a second, so that
-clients, servers and PostgreSQL, which share two cores, are not the limit. Bytes count after two seconds."""
+four blocks of 64 KiB, at random places of a container, which they compare, or commit four such blocks, each
+in a transaction. The catalogue is in PostgreSQL. Each server has a simulated disk of 10 MB/s and 1,000 seeks
+a second, which reads and writes 64 KiB at once: clients, servers and PostgreSQL, which share two cores, are
+not the limit."""
 PREPARATIONS = ()
 
-CLIENTS, SECONDS = "240", "5"
-DISK = "bytes_per_second = 20_000_000, seeks_per_second = 1_000, cache_bytes = 2_000_000"
+CLIENTS = "240"
+DISK = "bytes_per_second = 10_000_000, seeks_per_second = 1_000, cache_bytes = 2_000_000"
+COUNT = "4"
+"""Blocks of a client."""
 SERVERS = ("1", "4")
 NAME = "Servers"
 SCALING = "rate, by that of one server"
@@ -22,7 +25,7 @@ WANTED = at_last(NAME, 3.8, SCALING)
 
 def scaling(work: str, title: str, headlines: tuple[Headline, ...] = ()) -> Figure:
     """The rate of servers, each with a disk, by that of one."""
-    command = ("site_load.py", "{work}/site", work, CLIENTS, SECONDS, DISK, *SERVERS)
+    command = ("site_load.py", "{work}/site", work, CLIENTS, COUNT, DISK, *SERVERS)
     return Figure(
         name=f"sites-{work}",
         title=title,

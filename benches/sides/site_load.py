@@ -1,13 +1,13 @@
 """Many clients of one federation at several servers, each with a simulated disk.
 
-    site_load.py FOLDER read|write CLIENTS SECONDS DISK SERVERS...
-    site_load.py clients read|write FIRST CLIENTS SECONDS URL...     some of the clients, in one process
+    site_load.py FOLDER read|write CLIENTS COUNT DISK SERVERS...
+    site_load.py clients read|write FIRST CLIENTS COUNT URL...     some of the clients, in one process
 
 DISK is the `throttle` of a server's settings. Each server has a database with the containers of its clients.
-A client is a thread with a session of its own: it opens the federation at any server, and reads blocks at
-random places of its container, whose numbers it compares, or commits blocks to it. A point is, for a number
-of servers, the bytes a second by those of the first number. CPU seconds are those of servers, clients and
-PostgreSQL.
+A client is a thread with a session of its own: it opens the federation at any server, and reads a count of
+blocks at random places of its container, whose numbers it compares, or commits as many to it. A point is,
+for a number of servers, the bytes a second by those of the first number. CPU seconds are those of servers,
+clients and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -35,17 +35,15 @@ BLOCK = 8_192
 BLOCKS = 32
 """Blocks of a container that is read."""
 PROCESSES = 4
-BEGIN = 0.4
-"""Bytes count after this part of the seconds, and for as long as these."""
 
 
 def main() -> int:
     """Run all, or the clients of one process."""
     if sys.argv[1] == "clients":
-        what, first, clients, seconds, *urls = sys.argv[2:]
-        print(json.dumps(worked(what, range(int(first), int(first) + int(clients)), float(seconds), urls)))
+        what, first, clients, count, *urls = sys.argv[2:]
+        print(json.dumps(worked(what, range(int(first), int(first) + int(clients)), int(count), urls)))
         return 0
-    folder, what, clients, seconds, disk, *numbers = sys.argv[1:]
+    folder, what, clients, count, disk, *numbers = sys.argv[1:]
     Path(folder).mkdir(exist_ok=True)
     samples = []
     with tempfile.TemporaryDirectory(prefix="site", dir=folder) as made:
@@ -53,11 +51,9 @@ def main() -> int:
         with database_server(place) as database:
             for number in numbers:
                 (place / number).mkdir()
-                how = (what, int(clients), seconds, disk)
+                how = (what, int(clients), count, disk)
                 samples.append(at_servers(database, place / number, int(number), how))
     rates = [sample["bytes"] / sample["wall_s"] for sample in samples]
-    if not all(rates):
-        raise SystemExit(f"with some number of servers nothing was done in time: {rates}")
     points = [(int(number), rate / rates[0]) for number, rate in zip(numbers, rates, strict=True)]
     wall = sum(sample["wall_s"] for sample in samples)
     print(json.dumps({**summed(samples), "wall_s": wall, "points": points}))
@@ -68,7 +64,7 @@ def at_servers(
     database: Postgres, place: Path, servers: int, how: tuple[str, int, str, str]
 ) -> dict[str, Any]:
     """Let all clients work with some number of servers."""
-    what, clients, seconds, disk = how
+    what, clients, count, disk = how
     folders = created(database, place, servers)
     for number, folder in enumerate(folders):
         fill(folder, number, range(number, clients, servers), BLOCKS if what == "read" else 0)
@@ -76,7 +72,7 @@ def at_servers(
     with served(folders, disk) as running:
         urls = [address(server) for server in running]
         commands = [
-            [sys.executable, __file__, "clients", what, str(first), str(each), seconds, *urls]
+            [sys.executable, __file__, "clients", what, str(first), str(each), count, *urls]
             for first in range(0, clients, each)
         ]
         samples, cpu = at_once(
@@ -106,8 +102,8 @@ def fill(folder: Path, server: int, clients: range, blocks: int) -> None:
                 container.extend({"value": numbers(client, 0, blocks * BLOCK)})
 
 
-def worked(what: str, clients: range, seconds: float, urls: list[str]) -> dict[str, Any]:
-    """Let some clients work, and count what was done for some seconds after a beginning."""
+def worked(what: str, clients: range, count: int, urls: list[str]) -> dict[str, Any]:
+    """Let some clients work, and return the sample."""
 
     def opened(client: int) -> fb.Federation:
         """Open the federation at one of the servers, which all answer for it, and a container."""
@@ -119,48 +115,38 @@ def worked(what: str, clients: range, seconds: float, urls: list[str]) -> dict[s
         federations = dict(zip(clients, pool.map(opened, clients), strict=True))
         print("ready", flush=True)
         sys.stdin.readline()
-        begin, cpu = time.monotonic() + BEGIN * seconds, time.process_time()
+        wall, cpu = time.perf_counter(), time.process_time()
         work = {"read": reading, "write": writing}[what]
-
-        def one(client: int) -> int:
-            return work(federations[client], client, len(urls), (begin, begin + seconds))
-
-        blocks = sum(pool.map(one, clients))
-        cpu = time.process_time() - cpu
-    size = blocks * BLOCK * 8
-    return {"items": blocks, "bytes": size, "wall_s": seconds, "cpu_s": cpu, "check": 0}
+        list(pool.map(lambda client: work(federations[client], client, len(urls), count), clients))
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    blocks = count * len(clients)
+    return {"items": blocks, "bytes": blocks * BLOCK * 8, "wall_s": wall, "cpu_s": cpu, "check": 0}
 
 
 MEMORY: dict[str, Any] = {"cache_bytes": 0, "read_ahead_bytes": 0, "streams": 0, "threads": 1}
 """A client asks for what it uses, each time anew."""
 
 
-def reading(federation: fb.Federation, client: int, servers: int, window: tuple[float, float]) -> int:
-    """Read blocks until the end; return how many were there in time."""
-    choice, view, done = Random(client), federation[place_of(client, servers)], 0
-    while time.monotonic() < window[1]:
+def reading(federation: fb.Federation, client: int, servers: int, count: int) -> None:
+    """Read blocks."""
+    choice, view = Random(client), federation[place_of(client, servers)]
+    for _ in range(count):
         start = choice.randrange(BLOCKS) * BLOCK
         found = view.arrays("value", entry_start=start, entry_stop=start + BLOCK, library="np")
         if not np.array_equal(found["value"], numbers(client, start, BLOCK)):
             raise SystemExit(f"client {client} read other numbers from {start} on")
-        done += window[0] <= time.monotonic() < window[1]
-    return done
 
 
-def writing(federation: fb.Federation, client: int, servers: int, window: tuple[float, float]) -> int:
-    """Commit blocks until the end; return how many were durable in time."""
+def writing(federation: fb.Federation, client: int, servers: int, count: int) -> None:
+    """Commit blocks, all of which are there then."""
     database, _, name = place_of(client, servers).partition("/")
-    total = done = 0
-    while time.monotonic() < window[1]:
+    for number in range(count):
         with federation.transaction() as txn:
             container = txn.database(database).container(name)
-            container.extend({"value": numbers(client, total, BLOCK)})
-        total += BLOCK
-        done += window[0] <= time.monotonic() < window[1]
-    view = federation[f"{database}/{name}"]
-    if len(view) != total:
-        raise SystemExit(f"client {client} committed {total} numbers, of which {len(view)} are there")
-    return done
+            container.extend({"value": numbers(client, number * BLOCK, BLOCK)})
+    found = len(federation[f"{database}/{name}"])
+    if found != count * BLOCK:
+        raise SystemExit(f"client {client} committed {count * BLOCK} numbers, of which {found} are there")
 
 
 if __name__ == "__main__":

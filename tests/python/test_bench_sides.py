@@ -64,11 +64,10 @@ def test_clients_of_servers_with_simulated_disks(
     disk = "bytes_per_second = 50_000_000, seeks_per_second = 10_000, cache_bytes = 100_000"
     for work, servers in (("read", 1), ("write", 2)):
         (tmp_path / work).mkdir()
-        sample = site_load.at_servers(database, tmp_path / work, servers, (work, 4, "0.2", disk))
-        assert sample["bytes"] == 8 * site_load.BLOCK * sample["items"]
+        sample = site_load.at_servers(database, tmp_path / work, servers, (work, 4, "3", disk))
+        assert (sample["items"], sample["bytes"]) == (12, 12 * 65_536)
     with fb.open(tmp_path / "write/0/bench.fed") as federation:
-        made = 2
-        assert federation.head() > made
+        assert federation.head() == 2 + 12
 
 
 def test_a_catalogue_whose_rows_were_copied(
