@@ -249,9 +249,7 @@ impl Connections {
     }
 
     /// Waits until everything that look-ups have returned so far is durable. On a read-only medium there is no log
-    /// that this process could sync, and this does nothing.
-    ///
-    /// PostgreSQL shows nothing that is not.
+    /// that this process could sync, and this does nothing. PostgreSQL shows nothing that is not durable.
     pub(super) fn wait_durable(&self) {
         if self.place.postgres.is_some() {
             return;
