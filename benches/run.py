@@ -35,7 +35,10 @@ from framework import Chapter, Figure, Json, Results
 from programs import BENCH, ROOT, execute
 from progress import Progress
 
-PACKAGES = ("root", "uproot", "awkward", "numpy", "pyarrow", "pylance", "duckdb", "ZODB", "h5py", "lmdb")
+PACKAGES = (
+    "root", "uproot", "awkward", "numpy", "pyarrow", "pylance", "duckdb", "ZODB", "h5py", "lmdb", "coffea",
+    "dask",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -10,6 +10,7 @@ from framework import (
     Preparation,
     Side,
     Target,
+    explained,
     faster,
     flat,
     highest,
@@ -25,9 +26,9 @@ of its committer's own. Beside whole transactions is the catalogue's part alone,
 PostgreSQL's own rate is that of pgbench with one connection and prepared statements; each transaction inserts
 one row of 1,000 bytes. Committers at a server have a session and a thread each, all in one process for each
 server; several servers have databases and folders of their own, and each commit is one of the whole
-federation. DuckLake's committers have a DuckDB, a thread and a table each, and insert 10 rows of 100 bytes;
-what still fails after its own ten retries counts as failed. CPU seconds are those of committers, servers and
-PostgreSQL, which share two cores."""
+federation. DuckLake's committers have a DuckDB 1.5.5, a thread and a table each, and insert 10 rows of 100
+bytes; what still fails after its own ten retries counts as failed. CPU seconds are those of committers,
+servers and PostgreSQL, which share two cores."""
 
 SECONDS = "1.5"
 INSERT_SECONDS = "2"
@@ -82,7 +83,7 @@ def one() -> Figure:
 def many() -> Figure:
     """Many committers at servers, and as many of DuckLake's."""
     most = COMMITTERS[-1]
-    wanted = rate(f"{OURS} @ {most}", 10_000)
+    wanted = explained(rate(f"{OURS} @ {most}", 10_000), "Clients, server and PostgreSQL share two cores.")
     return Figure(
         name="postgres-many",
         title="Commit by many, with a catalogue in PostgreSQL",

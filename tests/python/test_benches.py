@@ -19,6 +19,7 @@ from servers import Server
 import framework
 import measurement
 import page
+import programs
 import report
 import run
 from chapters import NAMES
@@ -141,6 +142,29 @@ def test_side_is_skipped_when_its_programs_are_missing() -> None:
     assert results.samples == {"peer": []}
     with pytest.raises(Unavailable, match="missing programs: no-such-program"):
         measurement.run_side(side)
+
+
+def test_packages_of_a_peer_are_installed_once_or_its_side_is_skipped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def install(command: list[str]) -> str:
+        if not is_reached:
+            raise SystemExit("no registry is reached")
+        installed.append(command[-3:])
+        (tmp_path / ".cache" / "ducklake-1.5.5.draft").mkdir(parents=True)
+        return ""
+
+    monkeypatch.setattr(programs, "ROOT", tmp_path)
+    monkeypatch.setattr(programs, "execute", install)
+    installed: list[list[str]] = []
+    is_reached = False
+    side = Side("peer", ("ducklake.py", "{ducklake}"))
+    with pytest.raises(Unavailable, match="DuckLake cannot be installed: no registry is reached"):
+        programs.command_line(side.command)
+    is_reached = True
+    folder = tmp_path / ".cache" / "ducklake-1.5.5"
+    assert [programs.ducklake_packages() for _ in range(2)] == [folder] * 2
+    assert [[name.partition("==")[2] for name in names] for names in installed] == [["1.5.5"] * 3]
 
 
 def test_side_and_its_data_are_skipped_when_its_variables_are_unset(
