@@ -46,7 +46,7 @@ pub(super) fn check(sql: &SqlConnection, path: &Path, commit: &Commit) -> SqlRes
     let mut of = Parameters::none();
     of.add_integers(databases.iter().map(|id| i64::from(id.0)));
     of.add_texts(databases.iter().map(|id| fence(id).map_or("", |fence| &*fence.server)));
-    let states = sql.prepare_cached(STATE)?.query_with(&of, state)?;
+    let states = sql.prepare_cached(STATE)?.query_with(of, state)?;
     let own = OnceCell::new();
     let own = || own.get_or_init(|| own_storage(path)).as_deref();
     for (id, state) in databases.iter().zip(states) {

@@ -63,7 +63,7 @@ pub(super) fn apply_together(sql: &SqlConnection, group: &[Commit]) -> SqlResult
     let mut of = Parameters::none();
     of.add_integers(versions.iter().map(|version| i64::from(version.database.0)));
     of.add_integers(versions.iter().map(|version| i64::from(version.container.0)));
-    let states = sql.prepare_cached(STATE)?.query_with(&of, state)?;
+    let states = sql.prepare_cached(STATE)?.query_with(of, state)?;
     let may_follow = |(state, version): (&State, &&NewVersion)| {
         state.leads && state.head == Some(signed(version.base.unwrap_or_default().0))
     };
@@ -82,8 +82,8 @@ pub(super) fn apply_together(sql: &SqlConnection, group: &[Commit]) -> SqlResult
     let csns: Vec<Csn> =
         (first.newest + 1..).map(|csn| Csn(unsigned(csn))).take(group.len()).collect();
     let time_us = first.newest_us.unwrap_or(i64::MIN).max(clock::utc_us());
-    sql.prepare_cached(INSERT_COMMITS)?.queue_with(&commit_rows(group, &csns, time_us))?;
-    sql.prepare_cached(INSERT_VERSIONS)?.queue_with(&version_rows(group, &csns))?;
+    sql.prepare_cached(INSERT_COMMITS)?.queue_with(commit_rows(group, &csns, time_us))?;
+    sql.prepare_cached(INSERT_VERSIONS)?.queue_with(version_rows(group, &csns))?;
     Ok(Some(csns))
 }
 

@@ -156,7 +156,7 @@ fn insert_arrays(
     }
     let (selected, marks, given) = (selected.join(", "), marks.join(", "), given.join(", "));
     let insert = format!("{into} SELECT {selected} FROM unnest({marks}) AS k ({given}) {then}");
-    sql.prepare_cached(&insert)?.queue_with(&parameters)
+    sql.prepare_cached(&insert)?.queue_with(parameters)
 }
 
 /// Checks that rows have arrived.

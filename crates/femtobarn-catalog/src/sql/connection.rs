@@ -154,7 +154,7 @@ impl Statement<'_> {
     pub(crate) fn execute(&mut self, parameters: impl Params) -> SqlResult<usize> {
         match self {
             Statement::Sqlite(statement) => Ok(statement.execute(parameters)?),
-            Statement::Postgres(postgres, sql) => Ok(postgres.run(sql, &encoded(&parameters)?)?.1),
+            Statement::Postgres(postgres, sql) => Ok(postgres.run(sql, encoded(&parameters)?)?.1),
         }
     }
 
@@ -162,14 +162,14 @@ impl Statement<'_> {
     pub(crate) fn execute_with_next(&mut self, parameters: impl Params) -> SqlResult<()> {
         match self {
             Statement::Sqlite(statement) => Ok(statement.execute(parameters).map(drop)?),
-            Statement::Postgres(postgres, sql) => Ok(postgres.queue(sql, &encoded(&parameters)?)?),
+            Statement::Postgres(postgres, sql) => Ok(postgres.queue(sql, encoded(&parameters)?)?),
         }
     }
 
     /// All rows of a statement for PostgreSQL alone, decoded.
     pub(crate) fn query_with<T>(
         &mut self,
-        parameters: &Parameters,
+        parameters: Parameters,
         decode: impl Fn(&Row<'_>) -> RowResult<T>,
     ) -> SqlResult<Vec<T>> {
         let Statement::Postgres(postgres, sql) = self else { return Err(not_postgres()) };
@@ -178,7 +178,7 @@ impl Statement<'_> {
     }
 
     /// As [`execute_with_next`](Self::execute_with_next), for PostgreSQL alone.
-    pub(crate) fn queue_with(&mut self, parameters: &Parameters) -> SqlResult<()> {
+    pub(crate) fn queue_with(&mut self, parameters: Parameters) -> SqlResult<()> {
         let Statement::Postgres(postgres, sql) = self else { return Err(not_postgres()) };
         Ok(postgres.queue(sql, parameters)?)
     }
@@ -188,7 +188,7 @@ impl Statement<'_> {
         match self {
             Statement::Sqlite(statement) => Ok(statement.exists(parameters)?),
             Statement::Postgres(postgres, sql) => {
-                Ok(!postgres.run(sql, &encoded(&parameters)?)?.0.is_empty())
+                Ok(!postgres.run(sql, encoded(&parameters)?)?.0.is_empty())
             }
         }
     }
@@ -209,7 +209,7 @@ impl Statement<'_> {
         Ok(match self {
             Statement::Sqlite(statement) => SqlRows::Sqlite(statement.query(parameters)?),
             Statement::Postgres(postgres, sql) => {
-                SqlRows::Postgres(postgres.run(sql, &encoded(&parameters)?)?.0, 0)
+                SqlRows::Postgres(postgres.run(sql, encoded(&parameters)?)?.0, 0)
             }
         })
     }

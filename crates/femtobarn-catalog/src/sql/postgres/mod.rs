@@ -1,22 +1,24 @@
 //! A client of PostgreSQL: its address, its connections, and its errors by SQLSTATE.
 //!
 //! 1. It blocks its thread, and has no thread or runtime of its own: it may be used on any thread, and after a fork.
-//! 2. No statement has a name at the server and nothing is set for a session, so that a pooler which gives every
-//!    transaction another connection (pgbouncer in transaction mode) may stand between.
+//! 2. Nothing is set for a session, and no statement has a name behind a pooler, so that one which gives every transaction
+//!    another connection (pgbouncer in transaction mode) may stand between. It is known by the process that the log-in tells,
+//!    which is not that of the server.
 //! 3. What is sent outside of a transaction and has no `COMMIT` is sent again over a new connection if the first one is
 //!    lost. Nothing else is.
 //! 4. A password is in no error, and in no `Debug`.
 //!
 //! Messages are encoded and decoded by `postgres-protocol`.
 //!
-//! Modules, from below: `failure`; `address`, a URL; `password_file`; `tls`; `stream`, sockets; `wire`, messages and
-//! the log-in; `parameters`; `session`, statements.
+//! Modules, from below: `failure`; `address`, a URL; `password_file`; `tls`; `stream`, sockets; `parameters`; `statements`,
+//! which the server keeps; `wire`, messages and the log-in; `session`, a connection as its users have it.
 
 mod address;
 mod failure;
 mod parameters;
 mod password_file;
 mod session;
+mod statements;
 mod stream;
 mod tls;
 mod wire;

@@ -1,10 +1,9 @@
-//! Values of parameters, and the messages of a statement that has them.
+//! Values of parameters.
 
 use std::borrow::Cow;
 
 use bytes::{BufMut, BytesMut};
 use postgres_protocol::Oid;
-use postgres_protocol::message::frontend;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
 /// Types of columns and parameters.
@@ -34,6 +33,16 @@ impl Parameters {
     /// No values.
     pub(crate) fn none() -> Self {
         Parameters { types: vec![], values: BytesMut::new() }
+    }
+
+    /// Their types.
+    pub(super) fn types(&self) -> &[Oid] {
+        &self.types
+    }
+
+    /// Their values, each with its length in front.
+    pub(super) fn values(&self) -> &[u8] {
+        &self.values
     }
 
     /// Adds a value.
@@ -121,27 +130,4 @@ impl Parameters {
         self.values[begin..begin + 4].copy_from_slice(&length.to_be_bytes());
         self.values[begin + 16..begin + 20].copy_from_slice(&count.to_be_bytes());
     }
-}
-
-/// Encodes the messages of a statement without a name.
-pub(super) fn encode(
-    statement: &str,
-    parameters: &Parameters,
-    into: &mut BytesMut,
-) -> std::io::Result<()> {
-    const BINARY: i16 = 1;
-    frontend::parse("", statement, parameters.types.iter().copied(), into)?;
-    // Bind: names of portal and statement, the form of all parameters, these, and the form of all columns.
-    let length = 4 + 1 + 1 + 4 + 2 + parameters.values.len() + 4;
-    into.put_u8(b'B');
-    into.put_i32(i32::try_from(length).map_err(std::io::Error::other)?);
-    into.put_slice(b"\0\0");
-    into.put_i16(1);
-    into.put_i16(BINARY);
-    into.put_i16(parameters.types.len() as i16);
-    into.put_slice(&parameters.values);
-    into.put_i16(1);
-    into.put_i16(BINARY);
-    frontend::describe(b'P', "", into)?;
-    frontend::execute("", 0, into)
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use postgres_protocol::Oid;
 use postgres_protocol::message::backend::DataRowBody;
 use rusqlite::types::ValueRef;
 
 use super::address::{PostgresAddress, ServerKind};
 use super::failure::{Cause, PostgresFailure};
-use super::parameters::{Parameters, encode, oid};
+use super::parameters::{Parameters, oid};
+use super::statements::QueuedStatement;
 use super::wire::{PostgresWire, StatementAnswer};
 use crate::clock;
 
@@ -25,8 +25,9 @@ const FIRST_PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of statements that are sent without reading what is answered, which the buffers of both sides must have room for.
 const QUEUED_BYTES_MAX: usize = 32 << 10;
-/// The kind of a server: whether it takes changes, and whether it is a standby.
-const KIND: &str = "SELECT current_setting('transaction_read_only'), pg_is_in_recovery()";
+/// The process of a server, and its kind: whether it takes changes, and whether it is a standby.
+const KIND: &str =
+    "SELECT pg_backend_pid(), current_setting('transaction_read_only'), pg_is_in_recovery()";
 /// Statements whose translations are kept.
 const STATEMENTS_MAX: usize = 512;
 const LOST_IN_TRANSACTION: &str =
@@ -40,7 +41,7 @@ pub(crate) struct PostgresConnection {
     /// None before the first statement, and after the connection was lost.
     wire: RefCell<Option<PostgresWire>>,
     /// Statements that are not sent yet.
-    queued: RefCell<BytesMut>,
+    queued: RefCell<Vec<QueuedStatement>>,
     transaction: Cell<TransactionPhase>,
     was_connected: Cell<bool>,
     kind: Cell<ServerKind>,
@@ -138,23 +139,25 @@ impl PostgresConnection {
     pub(crate) fn begin(&self, begin: &str) -> PgResult<()> {
         self.queued.borrow_mut().clear();
         self.transaction.set(TransactionPhase::Queued);
-        self.queue(begin, &Parameters::none())
+        self.queue(&Arc::from(begin), Parameters::none())
     }
 
     /// Queues a statement whose answer nobody looks at. Its failure is that of the next one.
-    pub(crate) fn queue(&self, statement: &str, parameters: &Parameters) -> PgResult<()> {
-        if self.is_in_transaction() && self.queued.borrow().len() >= QUEUED_BYTES_MAX {
+    pub(crate) fn queue(&self, statement: &Arc<str>, parameters: Parameters) -> PgResult<()> {
+        let queued_bytes = || self.queued.borrow().iter().map(QueuedStatement::size).sum::<usize>();
+        if self.is_in_transaction() && queued_bytes() >= QUEUED_BYTES_MAX {
             self.send_queued()?;
         }
-        let encoded = encode(statement, parameters, &mut self.queued.borrow_mut());
-        encoded.map_err(|error| self.failure(Cause::Malformed(error.to_string())))
+        let statement = QueuedStatement { sql: Arc::clone(statement), parameters };
+        self.queued.borrow_mut().push(statement);
+        Ok(())
     }
 
     /// Runs a statement behind those that are queued; its rows, and how many it changed.
     pub(crate) fn run(
         &self,
-        statement: &str,
-        parameters: &Parameters,
+        statement: &Arc<str>,
+        parameters: Parameters,
     ) -> PgResult<(Vec<PostgresRow>, usize)> {
         self.queue(statement, parameters)?;
         let answer = self.send_queued()?;
@@ -164,12 +167,12 @@ impl PostgresConnection {
 
     /// Sends what is queued, and returns the answer to the last statement of it.
     fn send_queued(&self) -> PgResult<StatementAnswer> {
-        let messages = self.queued.borrow_mut().split();
+        let statements = self.queued.take();
         // A connection that could not be made was waited for.
         let was_connected = self.wire.borrow().is_some();
-        let mut ran = self.send(&messages);
+        let mut ran = self.with_wire(|wire| wire.run(&statements));
         if was_connected && self.transaction.get() != TransactionPhase::Sent && is_lost(&ran) {
-            ran = self.send(&messages);
+            ran = self.with_wire(|wire| wire.run(&statements));
         }
         if self.is_in_transaction() {
             self.transaction.set(TransactionPhase::Sent);
@@ -181,7 +184,7 @@ impl PostgresConnection {
     /// own.
     pub(crate) fn run_script(&self, script: &str) -> PgResult<()> {
         if self.transaction.get() == TransactionPhase::Queued {
-            self.run("SELECT 1", &Parameters::none())?;
+            self.run(&Arc::from("SELECT 1"), Parameters::none())?;
         }
         self.with_wire(|wire| wire.run_script(script)).map(drop)
     }
@@ -189,11 +192,11 @@ impl PostgresConnection {
     /// Ends the transaction. Returns whether the server warned: it does so if it was told not to wait for a standby.
     pub(crate) fn commit(&self) -> Result<bool, CommitFailure> {
         let not_sent = |failure| CommitFailure { failure, is_in_doubt: false };
-        self.queue("COMMIT", &Parameters::none()).map_err(not_sent)?;
-        let messages = self.queued.borrow_mut().split();
+        self.queue(&Arc::from("COMMIT"), Parameters::none()).map_err(not_sent)?;
+        let statements = self.queued.take();
         let is_connected =
             self.transaction.get() != TransactionPhase::Sent || self.wire.borrow().is_some();
-        let ended = self.send(&messages);
+        let ended = self.with_wire(|wire| wire.run(&statements));
         self.transaction.set(TransactionPhase::None);
         match ended {
             Ok(answer) if answer.tag == "COMMIT" => Ok(answer.has_warning),
@@ -218,14 +221,6 @@ impl PostgresConnection {
         {
             *wire = None;
         }
-    }
-
-    /// Sends messages, and returns the answer to the last statement.
-    fn send(&self, messages: &[u8]) -> PgResult<StatementAnswer> {
-        self.with_wire(|wire| {
-            wire.queue(messages);
-            wire.finish()
-        })
     }
 
     fn with_wire<T>(&self, run: impl FnOnce(&mut PostgresWire) -> PgResult<T>) -> PgResult<T> {
@@ -275,8 +270,11 @@ impl PostgresConnection {
         for (number, (host, port)) in self.address.hosts.iter().enumerate() {
             let connected =
                 PostgresWire::connect(&self.address, host, *port).and_then(|mut wire| {
-                    let kind = kind_of(&wire.run_script(KIND)?);
-                    Ok((wire, kind))
+                    let answer = wire.run_script(KIND)?;
+                    if is_of_process(&answer, wire.process()) {
+                        wire.keep_statements();
+                    }
+                    Ok((wire, kind_of(&answer)))
                 });
             match connected {
                 Ok((wire, ServerKind::Writable)) => {
@@ -337,6 +335,13 @@ fn kind_of(answer: &StatementAnswer) -> ServerKind {
         (_, true) => ServerKind::ReadOnly,
         _ => ServerKind::Writable,
     }
+}
+
+/// Whether the server that has answered [`KIND`] has this process.
+fn is_of_process(answer: &StatementAnswer, process: i32) -> bool {
+    let number = process.to_string();
+    let text = [&(number.len() as u32).to_be_bytes()[..], number.as_bytes()].concat();
+    answer.rows.iter().any(|row| row.buffer().starts_with(&text))
 }
 
 fn is_lost<T>(result: &PgResult<T>) -> bool {

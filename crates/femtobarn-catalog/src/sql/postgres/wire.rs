@@ -18,6 +18,7 @@ use postgres_protocol::message::frontend;
 
 use super::address::PostgresAddress;
 use super::failure::{Cause, PostgresFailure};
+use super::statements::{KeptStatements, QueuedStatement};
 use super::stream::Stream;
 
 const CHUNK_BYTES: usize = 16 << 10;
@@ -58,6 +59,9 @@ pub(super) struct PostgresWire {
     server: Arc<str>,
     incoming: BytesMut,
     outgoing: BytesMut,
+    kept: KeptStatements,
+    /// The server's process, by what was said at the log-in, which may have been a pooler.
+    process: i32,
     message_bytes_max: usize,
     /// The transaction's state as of the last answer: `I` without one, `T` in one, `E` in one that has failed.
     state: u8,
@@ -84,6 +88,8 @@ impl PostgresWire {
             server,
             incoming,
             outgoing,
+            kept: KeptStatements::default(),
+            process: 0,
             message_bytes_max,
             state,
             was_warned,
@@ -99,16 +105,31 @@ impl PostgresWire {
         self.state != b'I'
     }
 
-    /// Queues messages that were encoded elsewhere.
-    pub(super) fn queue(&mut self, messages: &[u8]) {
-        self.outgoing.extend_from_slice(messages);
+    /// The process at the other end, if it is the server's own.
+    pub(super) fn process(&self) -> i32 {
+        self.process
     }
 
-    /// Sends what is queued, and returns the answer to the last statement of it.
-    pub(super) fn finish(&mut self) -> Result<StatementAnswer, PostgresFailure> {
+    /// Lets the server keep statements. No pooler may be between.
+    pub(super) fn keep_statements(&mut self) {
+        self.kept.begin();
+    }
+
+    /// Runs statements one after the other, and returns the answer to the last.
+    pub(super) fn run(
+        &mut self,
+        statements: &[QueuedStatement],
+    ) -> Result<StatementAnswer, PostgresFailure> {
+        let encode = |statement| self.kept.encode(statement, &mut self.outgoing);
+        let encoded = statements.iter().try_for_each(encode);
+        encoded.map_err(|error| self.malformed(error))?;
         frontend::sync(&mut self.outgoing);
         self.send()?;
-        self.answer()
+        let answer = self.answer();
+        if answer.is_err() {
+            self.kept.forget();
+        }
+        answer
     }
 
     /// Runs statements without parameters, which semicolons separate.
@@ -131,7 +152,7 @@ impl PostgresWire {
         self.was_warned = false;
         loop {
             match self.receive()? {
-                Message::ParseComplete => answer = StatementAnswer::empty(),
+                Message::BindComplete => answer = StatementAnswer::empty(),
                 Message::RowDescription(body) => answer.columns = self.columns(&body)?,
                 Message::DataRow(row) => answer.rows.push(row),
                 Message::CommandComplete(body) => {
@@ -150,7 +171,10 @@ impl PostgresWire {
                     answer.has_warning = self.was_warned;
                     return refused.map_or(Ok(answer), Err);
                 }
-                Message::BindComplete | Message::NoData | Message::EmptyQueryResponse => {}
+                Message::ParseComplete
+                | Message::CloseComplete
+                | Message::NoData
+                | Message::EmptyQueryResponse => {}
                 _ => return Err(self.unexpected()),
             }
         }
@@ -253,7 +277,7 @@ impl PostgresWire {
         }
         loop {
             match self.receive()? {
-                Message::BackendKeyData(_) => {}
+                Message::BackendKeyData(body) => self.process = body.process_id(),
                 Message::ReadyForQuery(body) => {
                     self.state = body.status();
                     return Ok(());
