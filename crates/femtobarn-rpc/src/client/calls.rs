@@ -183,7 +183,10 @@ impl RemoteSession {
                 Err(AttemptFailure::Untrusted(reason)) => {
                     return Err(self.in_doubt(self.unreachable(&reason), sent));
                 }
-                Err(AttemptFailure::NoSession) => {}
+                // Else the session's own turns would notice, after a third of the lease.
+                Err(AttemptFailure::NoSession) => {
+                    self.direct().iter().for_each(|connection| self.lose(connection));
+                }
                 Err(AttemptFailure::Lost(lost)) => {
                     if sent.why.is_none() {
                         deadline = clock::now() + self.patience();
