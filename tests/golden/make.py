@@ -1,7 +1,8 @@
 """Make the golden federations of the present formats: everything that is on disk, in a few kilobytes each.
 
 A federation had format 2, or 3 once a database had a copy in a store or a pin, or 4 once it was promoted.
-It has format 6 with its first small commit; format 5 had another table for the bytes of those.
+It had format 6 with its first small commit; format 5 had another table for the bytes of those.
+It has format 7 with its first small database.
 """
 
 from __future__ import annotations
@@ -146,12 +147,31 @@ def _delete_and_stop(folder: str) -> None:
     os._exit(0)
 
 
+def fill_and_lose(folder: str) -> None:
+    """Make the same, and a small database, the file of which is lost."""
+    fill(folder)
+    process = multiprocessing.get_context("spawn").Process(target=_create_and_stop, args=(folder,))
+    process.start()
+    process.join()
+
+
+def _create_and_stop(folder: str) -> None:
+    """Commit a new database, take its file, as a crash of the machine does, and end."""
+    federation = fb.open(folder)
+    with federation.transaction(message="unsynced") as txn:
+        raws = txn.database("brief", create=True).container("raw", Raw, create=True)
+        raws.append(Raw(hits=[], name="brief"))
+    (Path(folder) / "databases" / "brief.root").unlink()
+    os._exit(0)
+
+
 MAKERS: Mapping[int, Callable[[str], None]] = {
     2: fill,
     3: fill_with_copies,
     4: fill_promoted,
     5: fill_and_stop,
     6: fill_and_stop,
+    7: fill_and_lose,
 }
 """What makes a federation of each format."""
 

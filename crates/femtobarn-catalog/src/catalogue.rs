@@ -248,6 +248,9 @@ catalogue! {
         /// The bytes that a commit may have as [`Commit::writes`]; 0 if it may have none.
         fn log_room(&self) -> usize;
 
+        /// Whether these may be the first bytes of a new database's file.
+        fn logs_new_files(&self) -> bool;
+
         /// `count` new database ids, at the cost of one.
         ///
         /// # Errors

@@ -32,9 +32,11 @@ pub(crate) const FORMAT_VERSION: u32 = 2;
 pub(crate) const FORMAT_WITH_REPLICAS: u32 = 3;
 /// The version of a catalogue that follows another one, or was succeeded by one, and so takes no changes.
 pub(crate) const FORMAT_WITH_ROLES: u32 = 4;
-/// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone. The
-/// newest that this crate reads.
+/// The version of a catalogue that has [`LOG_SLOTS_TABLES`], after that of one that has `logged_writes` alone.
 pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
+/// The version of a catalogue that has had the first bytes of a file in these tables: a release that does not know that
+/// would forget them if the file is lost. The newest that this crate reads.
+pub(crate) const FORMAT_WITH_NEW_FILES: u32 = 7;
 /// The version of PostgreSQL's tables that this crate writes, and the newest that it reads: version 1 lacked
 /// [`SERVER_TABLES`]. It is in the setting [`TABLES_SETTING`].
 pub(crate) const POSTGRES_TABLES_VERSION: u32 = 2;
@@ -146,7 +148,7 @@ pub(crate) fn has_write_ahead_log(connection: &rusqlite::Connection) -> SqlResul
 pub(crate) fn raise_format(connection: &SqlConnection, format: u32) -> SqlResult<()> {
     let raise = "UPDATE federation SET value = CAST(CAST(?1 AS INTEGER) AS TEXT) \
                  WHERE key = 'format' AND CAST(value AS INTEGER) < ?1";
-    connection.execute(raise, [format])?;
+    connection.prepare_cached(raise)?.execute([format])?;
     Ok(())
 }
 

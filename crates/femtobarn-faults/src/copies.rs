@@ -14,7 +14,8 @@ use crate::script::{Runner, Script};
 use crate::verify::{self, Acknowledged, acknowledgement, say};
 
 /// The scripts that are followed.
-pub const NAMES: [&str; 6] = ["large", "two databases", "update", "names", "vacuum", "seal"];
+pub const NAMES: [&str; 7] =
+    ["large", "two databases", "update", "names", "short lives", "vacuum", "seal"];
 
 /// Runs a script in the folder `leader`, and follows it into `copy`. Tells the acknowledgements of the copy.
 ///

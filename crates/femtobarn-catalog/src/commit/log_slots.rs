@@ -18,7 +18,9 @@ use super::FileWrite;
 use crate::error::Error;
 use crate::ids::{Csn, DatabaseId};
 use crate::numbers::signed;
-use crate::schema::{FORMAT_WITH_LOG_SLOTS, LOG_SLOTS_TABLES, has_log_slots, raise_format};
+use crate::schema::{
+    FORMAT_WITH_LOG_SLOTS, FORMAT_WITH_NEW_FILES, LOG_SLOTS_TABLES, has_log_slots, raise_format,
+};
 use crate::sql::{SqlConnection, SqlResult, params};
 
 /// Slots of a catalogue.
@@ -48,6 +50,9 @@ pub(super) fn insert_writes(
     if connection.postgres().is_some() {
         let what = "a catalogue in PostgreSQL takes no bytes of files; sync them before the commit";
         return Err(Error::invalid(what).into());
+    }
+    if writes.iter().any(|write| write.offset == 0) {
+        raise_format(connection, FORMAT_WITH_NEW_FILES)?;
     }
     let insert = || match encode(writes) {
         Some(bytes) if fill_slot(connection, csn, &bytes)? => Ok(()),

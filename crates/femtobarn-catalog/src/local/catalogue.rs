@@ -198,6 +198,7 @@ impl LocalCatalogue {
     /// As [`Catalogue::commit`](crate::Catalogue::commit).
     pub fn commit(&self, commit: Commit) -> Result<Csn> {
         commit.validate()?;
+        self.file_log.sync_names([&commit])?;
         let logged = logged_writes::bytes_of(&commit);
         let published = self.connections.commit(commit);
         if let Ok(csn) = published {
@@ -208,6 +209,9 @@ impl LocalCatalogue {
 
     /// Publishes several commits in one durable write. Each succeeds or fails by itself, unless the write fails.
     pub fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<Csn>> {
+        if let Err(error) = self.file_log.sync_names(&commits) {
+            return vec![Err(error); commits.len()];
+        }
         let logged = commits.iter().map(logged_writes::bytes_of).sum();
         let published = self.connections.commit_all(commits);
         if let Some(newest) = published.iter().flatten().max() {

@@ -61,9 +61,14 @@ impl CataloguePlace {
         }
     }
 
+    /// The federation's folder.
+    pub(super) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(&self.path)
+    }
+
     /// Makes the entries of the file's folder durable.
     pub(super) fn sync_folder(&self) -> Result<()> {
-        let folder = self.path.parent().unwrap_or(&self.path);
+        let folder = self.folder();
         let synced = fs::File::open(folder).and_then(|folder| folder.sync_all());
         synced.map_err(|error| Error::io("cannot sync the folder", folder, error))
     }

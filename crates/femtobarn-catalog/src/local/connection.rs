@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::locks::LogState;
 use crate::paths::log_path;
 use crate::schema::{
-    self, FORMAT_VERSION, FORMAT_WITH_LOG_SLOTS, FederationIdentity, POSTGRES_TABLES_VERSION,
+    self, FORMAT_VERSION, FORMAT_WITH_NEW_FILES, FederationIdentity, POSTGRES_TABLES_VERSION,
 };
 use crate::sql::{AtPath, BUSY_WAIT, PostgresAddress, PostgresConnection, SqlConnection};
 
@@ -166,11 +166,11 @@ impl CatalogueConnection {
 
     fn identify(&self, path: &Path) -> Result<FederationIdentity> {
         match schema::identity(&self.sql).at(path) {
-            Ok(Some(identity)) if identity.format > FORMAT_WITH_LOG_SLOTS => {
+            Ok(Some(identity)) if identity.format > FORMAT_WITH_NEW_FILES => {
                 Err(Error::Unsupported {
                     what: format!(
                         "catalogue {} has format version {}, and this release reads up to version \
-                     {FORMAT_WITH_LOG_SLOTS}; upgrade femtobarn",
+                     {FORMAT_WITH_NEW_FILES}; upgrade femtobarn",
                         path.display(),
                         identity.format
                     ),

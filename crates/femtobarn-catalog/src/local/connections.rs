@@ -87,7 +87,7 @@ impl Connections {
 
     /// Whether the folder says by now that its catalogue is elsewhere.
     pub(super) fn has_moved(&self) -> bool {
-        let folder = self.place.path.parent().unwrap_or(&self.place.path);
+        let folder = self.place.folder();
         match (&self.place.postgres, self.place.inode()) {
             (None, _) => folder.join(CATALOGUE_ADDRESS_FILE).exists(),
             (Some(_), Ok(found)) => found != self.inode,
@@ -315,7 +315,7 @@ impl Connections {
 
     fn publish_to_postgres(&self, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
         let path = |id| self.read(|sql| path_of(sql, id));
-        let group = file_writes::made_durable(&self.place.path, group, path)?;
+        let group = file_writes::made_durable(self.place.folder(), group, path)?;
         let mut slot = self.writer.lock();
         self.check_writable()?;
         let writer = match &mut *slot {

@@ -1,7 +1,8 @@
 //! Bytes of database files that are durable elsewhere, or are to be durable before a commit.
 
 use std::borrow::Cow;
-use std::fs::OpenOptions;
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -28,11 +29,29 @@ pub(super) fn store(path: &Path, writes: &[FileWrite]) -> Result<()> {
     synced.map_err(|error| Error::io("cannot write what was committed to", path, error))
 }
 
+/// Whether a file has the bytes.
+pub(super) fn is_in_file(file: &File, write: &FileWrite) -> bool {
+    let mut found = vec![0; write.bytes.len()];
+    file.read_exact_at(&mut found, write.offset).is_ok() && found == write.bytes
+}
+
+/// Makes the names of files durable, whose paths are relative to `root`.
+///
+/// # Errors
+/// [`Error::Io`] if a folder cannot be synced.
+pub(super) fn sync_names<'a>(root: &Path, paths: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let above = paths.into_iter().flat_map(|path| Path::new(path).ancestors().skip(1));
+    let folders: BTreeSet<&Path> = above.filter(|path| *path != Path::new("")).collect();
+    folders.into_iter().map(|folder| root.join(folder)).try_for_each(|folder| {
+        let synced = File::open(&folder).and_then(|it| it.sync_all());
+        synced.map_err(|error| Error::io("cannot sync", &folder, error))
+    })
+}
+
 /// The commits of a group without bytes of files, which are durable in these now. Transactions have such bytes that began
-/// when the catalogue was in a file. `catalogue` is the path of a file in the federation's folder; `path_of` finds that of
-/// a database.
+/// when the catalogue was in a file. `folder` is the federation's; `path_of` finds the path of a database.
 pub(super) fn made_durable<'a>(
-    catalogue: &Path,
+    folder: &Path,
     group: &'a [Commit],
     path_of: impl Fn(DatabaseId) -> Result<Option<String>>,
 ) -> Result<Cow<'a, [Commit]>> {
@@ -45,9 +64,12 @@ pub(super) fn made_durable<'a>(
         writes.sort_by_key(|write| write.database);
         for of_one in writes.chunk_by(|one, other| one.database == other.database) {
             let id = of_one[0].database;
-            let new = commit.new_databases.iter().find(|new| new.id == id);
-            let path = new.map_or_else(|| path_of(id), |new| Ok(Some(new.path.clone())))?;
-            path.map_or(Ok(()), |path| store(&catalogue.with_file_name(path), of_one))?;
+            if let Some(new) = commit.new_databases.iter().find(|new| new.id == id) {
+                store(&folder.join(&new.path), of_one)?;
+                sync_names(folder, [new.path.as_str()])?;
+            } else if let Some(path) = path_of(id)? {
+                store(&folder.join(path), of_one)?;
+            }
         }
     }
     Ok(Cow::Owned(group))

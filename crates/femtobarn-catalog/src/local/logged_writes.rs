@@ -2,17 +2,17 @@
 //!
 //! A small commit has one sync: the bytes that it wrote are in its files, where readers find them at once, and in a
 //! slot or in rows of the catalogue ([`log_slots`]), which the sync of the catalogue's log makes durable. Later they
-//! are *written back*: to the files once more, many together; the files are synced, and slots and rows are free.
+//! are *written back*: to the files once more, many together; the files are synced, and slots and rows are free. So are
+//! the first bytes of a small file that the commit made, and its name.
 //!
 //! 1. A slot or row is free only after its bytes were written to their file and synced there.
 //! 2. One process at a time writes back. Until then, bytes in the file are those of the slot or row or, after a crash
 //!    of the machine, lost: so writing them again does no harm.
 //! 3. Nobody overwrites such bytes: who frees, moves or seals some writes back first ([`LocalCatalogue::write_back`]).
-//! 4. A catalogue is open only once the files have the bytes of all slots and rows.
+//! 4. A commit whose bytes were synced in a file is published once the file's name is durable, too.
+//! 5. A catalogue is open only once the files have the bytes of all slots and rows.
 
-use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,20 +21,22 @@ use std::thread::{self, JoinHandle};
 use parking_lot::Mutex;
 
 use super::LocalCatalogue;
-use super::file_writes::{self, path_of};
+use super::file_writes;
+use super::logged_files::{self, LoggedFiles, LoggedWrites};
+use super::logged_rows::{
+    bytes_in_rows, first_rows, forget_rows, last_row, note_written_back, path_if_logged,
+    rows_after, waiting_slots, written_back,
+};
 use super::process_connections::ProcessConnections;
-use crate::commit::log_slots::{self, SLOTS, WAITING_SLOTS, WRITTEN_BACK};
-use crate::commit::{Commit, FileWrite};
+use crate::commit::Commit;
+use crate::commit::log_slots::{self, SLOTS};
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::{Csn, DatabaseId};
 use crate::locks::{FileTurn, TurnKind};
-use crate::numbers::{signed, unsigned};
 use crate::paths::LOCKS_FOLDER;
-use crate::rows::DatabaseState;
-use crate::schema::{has_log_slots, has_logged_writes};
-use crate::sql::{SqlConnection, SqlResult, params};
-use rusqlite::ffi;
+use crate::schema::has_logged_writes;
+use crate::sql::{SqlConnection, SqlResult};
 
 /// Bytes of one commit that are worth a place in the log instead of a sync of their file.
 pub const LOGGED_COMMIT_BYTES_MAX: usize = 32 << 10;
@@ -42,8 +44,8 @@ pub const LOGGED_COMMIT_BYTES_MAX: usize = 32 << 10;
 const LOGGED_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that may be logged while a thread writes back; a commit beyond them waits for it.
 const WAITING_BYTES_MAX: u64 = 8 << 20;
-/// Rows that are read at a time.
-const ROWS: u32 = 1024;
+/// Databases that are remembered as having durable names, about at most.
+const NAMED_MAX: usize = 4096;
 
 /// The logged bytes of a catalogue, as a process knows them.
 pub(super) struct FileLog {
@@ -53,8 +55,10 @@ pub(super) struct FileLog {
     known: Mutex<Option<KnownLog>>,
     /// The thread that writes back, or did so last, with the process that has it.
     thread: Mutex<Option<(u32, JoinHandle<()>)>>,
-    /// Whether bytes could not be written back.
+    /// See [`is_stuck`](Self::is_stuck).
     is_stuck: AtomicBool,
+    /// Databases whose files have durable names, of those that this process synced files of.
+    named: Mutex<HashSet<DatabaseId>>,
 }
 
 /// What a process knows of logged bytes.
@@ -69,22 +73,12 @@ struct KnownLog {
     written_back: Csn,
 }
 
-/// Logged bytes of one database. No two of them overlap, so they may be written in any order.
-struct LoggedWrites {
-    /// The path of the file, relative to the federation's folder.
-    path: String,
-    writes: Vec<FileWrite>,
-}
-
-/// By database.
-type LoggedFiles = BTreeMap<DatabaseId, LoggedWrites>;
-
 impl LocalCatalogue {
     /// The bytes that the next commit may have as [`Commit::writes`]; 0 if earlier ones could not be written back.
     /// While other processes commit, those of one page: they sync their files at the same time, but log one after the
     /// other.
     pub fn log_room(&self) -> usize {
-        if self.file_log.is_stuck.load(Ordering::Relaxed) || self.connections.is_postgres() {
+        if self.file_log.is_stuck() || self.connections.is_postgres() {
             return 0;
         }
         let connections = self.connections.current();
@@ -92,36 +86,9 @@ impl LocalCatalogue {
         if is_alone { LOGGED_COMMIT_BYTES_MAX } else { log_slots::PAGE_ROOM }
     }
 
-    /// Writes bytes to files before the commit that has them, for a writer that cannot reach the files. The caller
-    /// keeps others from taking their place. Returns those that the commit is to have as [`Commit::writes`]: none if
-    /// earlier ones could not be written back, when the files are synced.
-    ///
-    /// # Errors
-    /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file;
-    /// [`Error::NotFound`], [`Error::Full`] or [`Error::Io`] if it cannot be written.
-    pub fn write_now(&self, writes: Vec<FileWrite>) -> Result<Vec<FileWrite>> {
-        let is_stuck =
-            self.file_log.is_stuck.load(Ordering::Relaxed) || self.connections.is_postgres();
-        for write in &writes {
-            let row = self.database_by_id(write.database, Csn::MAX)?;
-            if row.state != DatabaseState::Open {
-                return Err(Error::closed(format!("database {:?} is {}", row.name, row.state)));
-            }
-            let path = self.folder().join(&row.path);
-            let failed = |error| Error::io("cannot write to", &path, error);
-            let file = OpenOptions::new().write(true).open(&path).map_err(failed)?;
-            let end = write.offset.checked_add(write.bytes.len() as u64);
-            let size = file.metadata().map_err(failed)?.len();
-            if end.is_none_or(|end| end > size) {
-                let what = format!("byte {} and those behind it are not in its file", write.offset);
-                return Err(Error::invalid(format!("database {:?}: {what}", row.name)));
-            }
-            file.write_all_at(&write.bytes, write.offset).map_err(failed)?;
-            if is_stuck {
-                file.sync_data().map_err(failed)?;
-            }
-        }
-        Ok(if is_stuck { vec![] } else { writes })
+    /// Whether the first bytes of a new file may be among these.
+    pub fn logs_new_files(&self) -> bool {
+        true
     }
 
     /// Writes all bytes that are logged by now to their files and syncs these, waiting for a process that does so.
@@ -147,6 +114,7 @@ impl FileLog {
             known: Mutex::default(),
             thread: Mutex::default(),
             is_stuck: AtomicBool::new(false),
+            named: Mutex::default(),
         }
     }
 
@@ -218,8 +186,8 @@ impl FileLog {
         loop {
             self.write_back_once();
             let mut slot = self.known.lock();
-            let is_stuck = self.is_stuck.load(Ordering::Relaxed);
-            let Some(known) = slot.as_mut().filter(|known| !is_stuck && known.is_much()) else {
+            let Some(known) = slot.as_mut().filter(|known| !self.is_stuck() && known.is_much())
+            else {
                 return;
             };
             known.note_write_back();
@@ -236,6 +204,11 @@ impl FileLog {
         self.is_stuck.store(written.is_err(), Ordering::Relaxed);
     }
 
+    /// Whether bytes could not be written back.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_stuck.load(Ordering::Relaxed)
+    }
+
     fn write_back(&self) -> Result<()> {
         if self.read(waiting_slots)?.is_none() && self.read(last_row)?.is_none() {
             return Ok(());
@@ -246,7 +219,8 @@ impl FileLog {
 
     /// Writes back if a file does not have the bytes that were logged, as after a crash of the machine.
     pub(super) fn recover(&self) -> Result<()> {
-        let are_whole = |files: &LoggedFiles| files.values().all(|file| self.has_bytes(file));
+        let are_whole =
+            |files: &LoggedFiles| files.values().all(|file| file.are_in_file(&self.folder));
         if self.read(waiting_slots)?.is_some_and(|(_, files)| !are_whole(&files)) {
             return self.write_back_where_possible();
         }
@@ -276,13 +250,16 @@ impl FileLog {
     /// Writes back the slots and rows that there are now.
     fn write_back_in(&self, _turn: &FileTurn) -> Result<()> {
         let connections = self.connections.current()?;
-        if let Some((last, files)) = self.read(waiting_slots)? {
-            files.values().try_for_each(|file| self.store(file))?;
+        let (slots, first_rows) = (self.read(waiting_slots)?, self.read(first_rows)?);
+        self.make_files(slots.as_ref(), &first_rows)?;
+        if let Some((last, files)) = slots {
+            self.store(&files)?;
             connections.write_aside(&mut |sql| note_written_back(sql, last))?;
         }
         let Some(until) = self.read(last_row)? else { return Ok(()) };
         while let Some((last, files)) = self.read(|sql| rows_after(sql, 0))? {
-            files.values().try_for_each(|file| self.store(file))?;
+            logged_files::make_files(&self.folder, files.values())?;
+            self.store(&files)?;
             connections.write_aside(&mut |sql| forget_rows(sql, last))?;
             if last >= until {
                 break;
@@ -294,33 +271,61 @@ impl FileLog {
     /// Writes back what the catalogue has, in the transaction that is open on `sql`, which is the last one that changes it.
     /// The caller has the turn to write back.
     pub(super) fn write_back_last(&self, sql: &SqlConnection) -> SqlResult<()> {
-        if let Some((last, files)) = waiting_slots(sql)? {
-            files.values().try_for_each(|file| self.store(file))?;
+        let (slots, first_rows) = (waiting_slots(sql)?, first_rows(sql)?);
+        self.make_files(slots.as_ref(), &first_rows)?;
+        if let Some((last, files)) = slots {
+            self.store(&files)?;
             note_written_back(sql, last)?;
         }
         while let Some((last, files)) = rows_after(sql, 0)? {
-            files.values().try_for_each(|file| self.store(file))?;
+            self.store(&files)?;
             forget_rows(sql, last)?;
         }
         Ok(())
     }
 
+    /// Makes the files whose first bytes slots or rows have, before any bytes are written to them.
+    fn make_files(
+        &self,
+        slots: Option<&(Csn, LoggedFiles)>,
+        first_rows: &[LoggedWrites],
+    ) -> Result<()> {
+        let in_slots = slots.into_iter().flat_map(|(_, files)| files.values());
+        logged_files::make_files(&self.folder, in_slots.chain(first_rows))
+    }
+
+    fn store(&self, files: &LoggedFiles) -> Result<()> {
+        files.values().try_for_each(|file| file.store(&self.folder))
+    }
+
+    /// Makes the names of files durable whose first bytes are logged, before commits that synced these files.
+    pub(super) fn sync_names<'a>(
+        &self,
+        commits: impl IntoIterator<Item = &'a Commit>,
+    ) -> Result<()> {
+        let synced: BTreeSet<DatabaseId> = commits.into_iter().flat_map(synced_databases).collect();
+        let unknown: Vec<DatabaseId> = {
+            let named = self.named.lock();
+            synced.into_iter().filter(|database| !named.contains(database)).collect()
+        };
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let mut paths: Vec<String> = vec![];
+        for database in &unknown {
+            paths.extend(self.read(|sql| path_if_logged(sql, *database))?);
+        }
+        file_writes::sync_names(&self.folder, paths.iter().map(String::as_str))?;
+        let mut named = self.named.lock();
+        if named.len() > NAMED_MAX {
+            named.clear();
+        }
+        named.extend(unknown);
+        Ok(())
+    }
+
     fn read<T>(&self, look_up: impl FnOnce(&SqlConnection) -> SqlResult<T>) -> Result<T> {
         self.connections.current()?.read(look_up)
-    }
-
-    /// Writes bytes to their file and makes them durable.
-    fn store(&self, logged: &LoggedWrites) -> Result<()> {
-        file_writes::store(&self.folder.join(&logged.path), &logged.writes)
-    }
-
-    /// Whether a file has the bytes, or cannot be read at all.
-    fn has_bytes(&self, logged: &LoggedWrites) -> bool {
-        let Ok(file) = File::open(self.folder.join(&logged.path)) else { return true };
-        logged.writes.iter().all(|write| {
-            let mut found = vec![0; write.bytes.len()];
-            file.read_exact_at(&mut found, write.offset).is_ok() && found == write.bytes
-        })
     }
 }
 
@@ -344,6 +349,21 @@ pub(super) fn bytes_of(commit: &Commit) -> u64 {
     commit.writes.iter().map(|write| write.bytes.len() as u64).sum()
 }
 
+/// The databases whose files a commit refers to, but has no bytes of: the committer synced those.
+fn synced_databases(commit: &Commit) -> impl Iterator<Item = DatabaseId> {
+    let versions = commit.versions.iter().map(|version| version.database);
+    let dropped = commit.dropped_databases.iter().map(|dropped| dropped.id);
+    let renamed = commit.renamed_databases.iter().map(|(id, ..)| *id);
+    let renamed_containers = commit.renamed_containers.iter().map(|(id, ..)| *id);
+    let dropped_containers = commit.dropped_containers.iter().map(|(id, ..)| *id);
+    let touched =
+        versions.chain(dropped).chain(renamed).chain(renamed_containers).chain(dropped_containers);
+    // The name of a new file was synced with it.
+    let is_new = |id| commit.new_databases.iter().any(|new| new.id == id);
+    touched
+        .filter(move |id| !is_new(*id) && commit.writes.iter().all(|write| write.database != *id))
+}
+
 /// Forgets the bytes of a database that is deleted.
 pub(super) fn forget_database(sql: &SqlConnection, database: DatabaseId) -> SqlResult<()> {
     if has_logged_writes(sql)? {
@@ -354,90 +374,6 @@ pub(super) fn forget_database(sql: &SqlConnection, database: DatabaseId) -> SqlR
 
 /// What the catalogue has before this process adds to it.
 fn known_log(sql: &SqlConnection) -> SqlResult<KnownLog> {
-    if !has_logged_writes(sql)? {
-        return Ok(KnownLog::default());
-    }
-    let sum = "SELECT coalesce(sum(length(bytes)), 0) FROM logged_writes";
-    let bytes = unsigned(sql.prepare_cached(sum)?.query_row([], |row| row.get(0))?);
+    let bytes = bytes_in_rows(sql)?;
     Ok(KnownLog { bytes, newest: Csn::ZERO, written_back: written_back(sql)? })
-}
-
-/// The newest commit up to which all slots were written back.
-fn written_back(sql: &SqlConnection) -> SqlResult<Csn> {
-    if !has_log_slots(sql)? {
-        return Ok(Csn::ZERO);
-    }
-    let find = "SELECT csn FROM log_slots WHERE slot = ?1";
-    let csn = sql.prepare_cached(find)?.query_row([WRITTEN_BACK], |row| row.get(0))?;
-    Ok(Csn(unsigned(csn)))
-}
-
-/// What slots have that was not written back, up to their newest commit; none if there is nothing.
-fn waiting_slots(sql: &SqlConnection) -> SqlResult<Option<(Csn, LoggedFiles)>> {
-    if !has_log_slots(sql)? {
-        return Ok(None);
-    }
-    let mut statement = sql.prepare_cached(WAITING_SLOTS)?;
-    let mut rows = statement.query([WRITTEN_BACK])?;
-    let (mut last, mut files) = (None, LoggedFiles::new());
-    while let Some(row) = rows.next()? {
-        last = last.max(Some(Csn(unsigned(row.get(1)?))));
-        let writes = row.get_ref(2)?.as_blob().ok().and_then(log_slots::decode);
-        let writes = writes.ok_or_else(damaged_slot)?;
-        for write in writes {
-            if let Some(file) = files.get_mut(&write.database) {
-                file.writes.push(write);
-            } else if let Some(path) = path_of(sql, write.database)? {
-                files.insert(write.database, LoggedWrites { path, writes: vec![write] });
-            }
-        }
-    }
-    Ok(last.map(|last| (last, files)))
-}
-
-/// Frees the slots of the commits up to `last`.
-fn note_written_back(sql: &SqlConnection, last: Csn) -> SqlResult<()> {
-    let note = "UPDATE log_slots SET csn = ?2 WHERE slot = ?1";
-    sql.prepare_cached(note)?.execute(params![WRITTEN_BACK, signed(last.0)]).map(drop)
-}
-
-/// Deletes the rows of `logged_writes` up to `last`.
-fn forget_rows(sql: &SqlConnection, last: i64) -> SqlResult<()> {
-    sql.prepare_cached("DELETE FROM logged_writes WHERE id <= ?1")?.execute([last]).map(drop)
-}
-
-fn damaged_slot() -> rusqlite::Error {
-    let what = "a slot of logged bytes is damaged".to_owned();
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(what))
-}
-
-/// The id of the last row; none if there is no row.
-fn last_row(sql: &SqlConnection) -> SqlResult<Option<i64>> {
-    if !has_logged_writes(sql)? {
-        return Ok(None);
-    }
-    let last = "SELECT max(id) FROM logged_writes";
-    sql.prepare_cached(last)?.query_row([], |row| row.get(0))
-}
-
-/// What the first rows after row `after` have, and the last of these; none if there is no such row.
-fn rows_after(sql: &SqlConnection, after: i64) -> SqlResult<Option<(i64, LoggedFiles)>> {
-    if !has_logged_writes(sql)? {
-        return Ok(None);
-    }
-    let mut statement = sql.prepare_cached(
-        "SELECT logged_writes.id, database, path, start, bytes \
-         FROM logged_writes JOIN databases ON databases.id = database \
-         WHERE logged_writes.id > ?1 ORDER BY logged_writes.id LIMIT ?2",
-    )?;
-    let mut rows = statement.query(params![after, ROWS])?;
-    let (mut last, mut files) = (None, LoggedFiles::new());
-    while let Some(row) = rows.next()? {
-        last = Some(row.get(0)?);
-        let (database, path) = (DatabaseId(row.get(1)?), row.get(2)?);
-        let write = FileWrite { database, offset: unsigned(row.get(3)?), bytes: row.get(4)? };
-        let file = LoggedWrites { path, writes: vec![] };
-        files.entry(database).or_insert(file).writes.push(write);
-    }
-    Ok(last.map(|last| (last, files)))
 }

@@ -20,8 +20,8 @@
 //! `connections`, all connections of a process; `process_connections`; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
 //! `changes`, `browsing` (for people), `servers`, `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
-//! `logged_writes` (bytes of files that are durable here first), `backup`, `leading` and `following` (copies at other servers) over `row_copy`; `creation` makes the folder; `moving` over
-//! `moved_tables`, to the other dialect.
+//! `logged_writes` over `logged_rows` and `logged_files` (bytes of files that are durable here first), `sent_writes`, `backup`, `leading` and `following`
+//! (copies at other servers) over `row_copy`; `creation` makes the folder; `moving` over `moved_tables`, to the other dialect.
 
 mod backup;
 mod browsing;
@@ -42,6 +42,8 @@ mod home_check;
 mod known_rows;
 mod leading;
 mod log;
+mod logged_files;
+mod logged_rows;
 mod logged_writes;
 mod lookup;
 mod moved_tables;
@@ -55,6 +57,7 @@ mod replicas;
 mod retention;
 mod role;
 mod row_copy;
+mod sent_writes;
 mod servers;
 mod settings;
 mod survey;

@@ -11,11 +11,11 @@ use crate::federation::Federation;
 fn a_newer_format_is_refused_and_both_versions_are_named() {
     let Federation { catalog, folder, keep: _keep, .. } = Federation::new();
     drop(catalog);
-    edit(&folder, "UPDATE federation SET value = '7' WHERE key = 'format'");
+    edit(&folder, "UPDATE federation SET value = '8' WHERE key = 'format'");
     let error = LocalCatalogue::open(&folder).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
-    assert!(text.contains("version 7") && text.contains("version 6;"), "{text}");
+    assert!(text.contains("version 8") && text.contains("version 7;"), "{text}");
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use femtobarn_catalog::{Commit, Csn, DroppedDatabase, ErrorKind, FileWrite, LocalCatalogue};
+use femtobarn_catalog::{
+    Commit, Csn, DatabaseState, DroppedDatabase, ErrorKind, FileWrite, LocalCatalogue, NewDatabase,
+    Result,
+};
 use rusqlite::Connection;
 
 use crate::federation::{Federation, version};
@@ -32,6 +35,24 @@ fn commit(fed: &Federation, base: Option<Csn>, offset: u64, bytes: &[u8]) -> Csn
     fed.catalog.commit(Commit { versions, writes, ..Commit::default() }).unwrap()
 }
 
+/// Has the catalogue write bytes, and returns those that it is to log.
+fn written_now(fed: &Federation, writes: Vec<FileWrite>) -> Result<Vec<FileWrite>> {
+    let mut commit = Commit { writes, ..Commit::default() };
+    fed.catalog.write_now(&mut commit).map(|()| commit.writes)
+}
+
+const NEW_FILE: &str = "databases/new.root";
+
+/// A commit that creates a database, whose file begins with these bytes.
+fn creation(fed: &Federation, bytes: &[u8]) -> Commit {
+    let id = fed.catalog.reserve_database().unwrap();
+    let uuid = uuid::Uuid::from_u128(u128::from(id.0));
+    let (name, path) = (format!("new{id}"), NEW_FILE.to_owned());
+    let new_databases = vec![NewDatabase { id, uuid, name, path, state: DatabaseState::Open }];
+    let writes = vec![FileWrite { database: id, offset: 0, bytes: bytes.to_vec() }];
+    Commit { new_databases, writes, ..Commit::default() }
+}
+
 fn reopened(fed: &Federation) -> LocalCatalogue {
     fed.catalog.disconnect();
     LocalCatalogue::open(&fed.folder).unwrap()
@@ -56,6 +77,144 @@ fn what_a_crash_of_the_machine_took_from_a_file_is_there_when_the_catalogue_is_o
     drop(reopened(&fed));
     assert_eq!(fs::read(&file).unwrap(), committed);
     assert_eq!(rows(&fed.folder), 0, "they were synced in the file");
+}
+
+#[test]
+fn a_file_that_a_crash_of_the_machine_took_is_made_again_if_its_first_bytes_are_logged() {
+    let (fed, _) = with_file();
+    let file = fed.folder.join(NEW_FILE);
+    let commit = creation(&fed, b"front");
+    let database = commit.new_databases[0].id;
+    fs::write(&file, b"front").unwrap();
+    fed.catalog.commit(commit).unwrap();
+    let writes = vec![FileWrite { database, offset: 8, bytes: b"hits".to_vec() }];
+    fed.catalog.commit(Commit { writes, ..Commit::default() }).unwrap();
+    fs::remove_file(&file).unwrap();
+    drop(reopened(&fed));
+    assert_eq!(fs::read(&file).unwrap(), b"front\0\0\0hits");
+    assert_eq!(rows(&fed.folder), 0);
+}
+
+#[test]
+fn a_file_that_is_made_again_has_nothing_of_another_one_with_its_name() {
+    let (fed, _) = with_file();
+    let file = fed.folder.join(NEW_FILE);
+    fs::write(&file, b"front").unwrap();
+    fed.catalog.commit(creation(&fed, b"front")).unwrap();
+    fs::write(&file, b"another file").unwrap();
+    drop(reopened(&fed));
+    assert_eq!(fs::read(&file).unwrap(), b"front");
+}
+
+#[test]
+fn a_damaged_front_is_written_again_and_takes_nothing_of_what_is_behind_it() {
+    let (fed, _) = with_file();
+    let file = fed.folder.join(NEW_FILE);
+    let mut commit = creation(&fed, b"");
+    let uuid = commit.new_databases[0].uuid.into_bytes();
+    let front = [b"front of ", &uuid[..]].concat();
+    commit.writes[0].bytes.clone_from(&front);
+    fs::write(&file, &front).unwrap();
+    fed.catalog.commit(commit).unwrap();
+    fs::write(&file, [b"FRONT of ", &uuid[..], b" and what was synced"].concat()).unwrap();
+    drop(reopened(&fed));
+    assert_eq!(fs::read(&file).unwrap(), [&front[..], b" and what was synced"].concat());
+}
+
+#[test]
+fn releases_that_would_forget_a_new_file_refuse_the_catalogue() {
+    let (fed, _) = with_file();
+    let format = || -> String {
+        let sql = Connection::open(fed.folder.join("catalogue.sqlite")).unwrap();
+        let find = "SELECT value FROM federation WHERE key = 'format'";
+        sql.query_row(find, [], |row| row.get(0)).unwrap()
+    };
+    commit(&fed, None, 100, b"tracks");
+    assert_eq!(format(), "6");
+    fs::write(fed.folder.join(NEW_FILE), b"front").unwrap();
+    fed.catalog.commit(creation(&fed, b"front")).unwrap();
+    assert_eq!(format(), "7");
+}
+
+#[test]
+fn the_name_of_a_file_is_durable_before_a_commit_that_synced_it() {
+    let (fed, _) = with_file();
+    let file = fed.folder.join(NEW_FILE);
+    fs::write(&file, b"front").unwrap();
+    let commit = creation(&fed, b"front");
+    let database = commit.new_databases[0].id;
+    let seen = fed.catalog.commit(commit).unwrap();
+    // A folder that is away shows whether it is synced.
+    let (databases, away) = (fed.folder.join("databases"), fed.folder.join("away"));
+    fs::rename(&databases, &away).unwrap();
+    let drop_it = || {
+        let dropped = DroppedDatabase { id: database, seen, keeps_file: false };
+        fed.catalog.commit(Commit { dropped_databases: vec![dropped], ..Commit::default() })
+    };
+    assert_eq!(drop_it().unwrap_err().kind(), ErrorKind::Io);
+    fs::rename(&away, &databases).unwrap();
+    drop_it().unwrap();
+}
+
+#[test]
+fn what_was_written_behind_logged_bytes_stays() {
+    let (fed, _) = with_file();
+    let file = fed.folder.join(NEW_FILE);
+    fs::write(&file, b"front").unwrap();
+    fed.catalog.commit(creation(&fed, b"front")).unwrap();
+    fs::write(&file, b"front and more").unwrap();
+    fed.catalog.write_back().unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"front and more");
+}
+
+#[test]
+fn a_file_is_made_again_though_a_row_has_its_first_bytes_and_a_slot_the_next() {
+    let (fed, _) = with_file();
+    let file = fed.folder.join(NEW_FILE);
+    fs::write(&file, b"fronthits").unwrap();
+    let commit = creation(&fed, b"front");
+    let database = commit.new_databases[0].id;
+    fed.catalog.commit(commit).unwrap();
+    let sql = Connection::open(fed.folder.join("catalogue.sqlite")).unwrap();
+    let in_row = "INSERT INTO logged_writes (database, start, bytes) VALUES (?1, 0, x'66726f6e74')";
+    sql.execute(in_row, [database.0]).unwrap();
+    sql.execute("DELETE FROM log_slots WHERE slot >= 0", []).unwrap();
+    drop(sql);
+    let writes = vec![FileWrite { database, offset: 5, bytes: b"hits".to_vec() }];
+    fed.catalog.commit(Commit { writes, ..Commit::default() }).unwrap();
+    fs::remove_file(&file).unwrap();
+    drop(reopened(&fed));
+    assert_eq!(fs::read(&file).unwrap(), b"fronthits");
+}
+
+#[test]
+fn a_server_writes_the_first_bytes_of_an_empty_file_and_of_no_other() {
+    let (fed, _) = with_file();
+    let file = fed.folder.join(NEW_FILE);
+    let mut commit = creation(&fed, b"front");
+    assert_eq!(fed.catalog.write_now(&mut commit).unwrap_err().kind(), ErrorKind::Io);
+    fs::write(&file, b"").unwrap();
+    for _ in 0..2 {
+        // A client that does not know whether it succeeded sends it again.
+        fed.catalog.write_now(&mut commit).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"front");
+    }
+    // Neither other bytes in their place, nor some behind them alone, nor some far behind them.
+    let mut others = [(); 3].map(|()| creation(&fed, b"other"));
+    others[1].writes[0].offset = 1;
+    let far = FileWrite { offset: 1 << 40, ..others[2].writes[0].clone() };
+    others[2].writes[0].bytes = b"front".to_vec();
+    others[2].writes.push(far);
+    for mut other in others {
+        let refused = fed.catalog.write_now(&mut other).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        assert_eq!(fs::read(&file).unwrap(), b"front");
+    }
+    // Nor those of another database, though they are the same.
+    let of_run7 = fs::read(fed.folder.join(FILE)).unwrap();
+    let mut other = creation(&fed, &of_run7);
+    other.new_databases[0].path = FILE.to_owned();
+    assert_eq!(fed.catalog.write_now(&mut other).unwrap_err().kind(), ErrorKind::Exists);
 }
 
 #[test]
@@ -107,7 +266,7 @@ fn bytes_stay_in_the_catalogue_while_they_cannot_be_written_back() {
 fn a_server_syncs_files_once_bytes_could_not_be_written_back() {
     let (fed, file) = with_file();
     let write = |offset| FileWrite { database: fed.database, offset, bytes: vec![7; 4096] };
-    assert_eq!(fed.catalog.write_now(vec![write(0)]).unwrap(), [write(0)], "they are to be logged");
+    assert_eq!(written_now(&fed, vec![write(0)]).unwrap(), [write(0)], "they are to be logged");
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     for _ in 0..2 {
@@ -119,7 +278,7 @@ fn a_server_syncs_files_once_bytes_could_not_be_written_back() {
     }
     fs::remove_dir(&file).unwrap();
     fs::write(&file, [0; 8192]).unwrap();
-    assert_eq!(fed.catalog.write_now(vec![write(4096)]).unwrap(), [], "they are in the file");
+    assert_eq!(written_now(&fed, vec![write(4096)]).unwrap(), [], "they are in the file");
     assert_eq!(fs::read(&file).unwrap(), [[0; 4096], [7; 4096]].concat());
 }
 

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use femtobarn_catalog::{Csn, ErrorKind, LocalCatalogue};
+use femtobarn_catalog::{Commit, Csn, DatabaseState, ErrorKind, FileWrite, LocalCatalogue};
 
 use crate::child::{Player, say};
 use crate::crash::commit_in_pairs_to;
-use crate::federation::{new_container, new_database};
+use crate::federation::{database, new_container, new_database};
 use crate::postgres::Postgres;
 use crate::storm::Storm;
 
@@ -87,6 +87,30 @@ pub(crate) fn whoever_moves_a_catalogue_may_be_killed(server: &Postgres) {
     assert_eq!(error.kind(), ErrorKind::Closed);
     storm.during(&catalog, || thread::sleep(Duration::from_millis(20)));
     storm.check(&LocalCatalogue::open(&place).unwrap());
+}
+
+/// A file whose first bytes the catalogue alone has durably is made before the catalogue moves; a commit that has such bytes
+/// and comes after the move leaves them in the file.
+pub(crate) fn new_files_are_durable_when_the_catalogue_has_moved(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create(&place, "lhc").unwrap();
+    let creation = |name: &str| {
+        let new = database(&catalog, name, DatabaseState::Open);
+        let writes = vec![FileWrite { database: new.id, offset: 0, bytes: name.into() }];
+        Commit { new_databases: vec![new], writes, ..Commit::default() }
+    };
+    let file = |name: &str| place.join("databases").join(format!("{name}.root"));
+    let late = creation("late");
+    catalog.commit(creation("early")).unwrap();
+    assert!(!file("early").exists(), "a crash would take it");
+    catalog.move_to(Some(&server.url()), &mut |_, _, _| true).unwrap();
+    assert_eq!(fs::read(file("early")).unwrap(), b"early");
+    fs::write(file("late"), b"").unwrap();
+    catalog.commit(late).unwrap();
+    assert_eq!(fs::read(file("late")).unwrap(), b"late");
+    catalog.move_to(None, &mut |_, _, _| true).unwrap();
+    assert_eq!(catalog.databases(Csn::MAX).unwrap().len(), 2);
 }
 
 /// Role: commits to two containers, and reports each commit.

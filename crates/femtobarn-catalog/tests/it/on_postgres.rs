@@ -45,6 +45,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     let ran = others.output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
     moves::a_catalogue_moves_while_it_is_used(&server);
+    moves::new_files_are_durable_when_the_catalogue_has_moved(&server);
     moves::whoever_moves_a_catalogue_may_be_killed(&server);
     moves::rows_that_sqlite_has_no_tables_for_stay(&server);
     failures_say_what_to_do(&server);

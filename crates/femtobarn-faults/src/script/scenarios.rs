@@ -15,7 +15,7 @@ pub struct Script {
 }
 
 /// The names of all scripts.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "single",
     "slots",
     "large",
@@ -24,6 +24,7 @@ pub const NAMES: [&str; 12] = [
     "delete",
     "update",
     "names",
+    "short lives",
     "evolve",
     "vacuum",
     "seal",
@@ -43,6 +44,7 @@ impl Script {
             "delete" => delete(),
             "update" => updates(),
             "names" => names(),
+            "short lives" => short_lives(),
             "evolve" => evolution(),
             "vacuum" => vacuum(),
             "seal" => seal(),
@@ -246,6 +248,40 @@ fn names() -> Vec<ScriptStep> {
         ScriptStep::Commit(vec![ScriptChange::DropDatabase("run9".into())]),
         ScriptStep::Commit(vec![append(path)]),
         ScriptStep::Reopen,
+    ]
+}
+
+/// Small databases are made and dropped, some with the same name, among commits to others. Some have further commits:
+/// one whose bytes the catalogue takes, too, and one whose file is synced.
+fn short_lives() -> Vec<ScriptStep> {
+    let container = |path: &str| ScriptChange::Container(path.into(), Profile::Plain);
+    let append =
+        |path: &str, first, count| ScriptChange::Append { path: path.into(), first, count };
+    let other = |first| ScriptStep::Commit(vec![append("run7/events", first, 2)]);
+    let new = |count| {
+        let database = ScriptChange::Database("brief".into());
+        vec![database, container("brief/a"), append("brief/a", 0, count)]
+    };
+    let drop = || vec![ScriptChange::DropDatabase("brief".into())];
+    let in_place = ScriptChange::DatabaseIn { name: "placed".into(), place: "disk1".into() };
+    vec![
+        ScriptStep::Commit(changes("run7/events")),
+        ScriptStep::Commit(new(2)),
+        ScriptStep::Commit(drop()),
+        ScriptStep::Commit(new(3)),
+        other(30),
+        ScriptStep::Commit([drop(), new(1)].concat()),
+        ScriptStep::Commit(vec![append("brief/a", 1, 1)]),
+        ScriptStep::Commit(vec![append("brief/a", 2, 300)]),
+        other(32),
+        ScriptStep::Commit(vec![in_place, container("placed/a"), append("placed/a", 0, 2)]),
+        ScriptStep::Commit(drop()),
+        ScriptStep::Vacuum,
+        ScriptStep::Commit([new(2), vec![append("placed/a", 2, 1)]].concat()),
+        ScriptStep::Reopen,
+        ScriptStep::Commit(vec![append("brief/a", 2, 1)]),
+        ScriptStep::Commit(drop()),
+        other(34),
     ]
 }
 

@@ -78,6 +78,31 @@ fn copies_survive_a_sample_of_crashes_and_can_lead() {
 }
 
 #[test]
+fn a_small_database_is_made_and_dropped_without_a_sync_of_its_file_or_folder() {
+    let trace = record("record", "short lives");
+    let (mut steps, mut inodes, mut is_written) = (0, vec![], false);
+    for operation in &trace {
+        match operation {
+            FileOperation::Acknowledge { .. } => steps += 1,
+            FileOperation::Create { file, path } if path.ends_with("databases/brief.root") => {
+                inodes.push(*file);
+            }
+            FileOperation::Write { file, .. } => is_written |= inodes.contains(file),
+            FileOperation::Sync { file } => assert!(!inodes.contains(file), "in step {steps}"),
+            FileOperation::SyncFolder { path } => {
+                assert!(inodes.is_empty() || !path.ends_with("databases"), "in step {steps}");
+            }
+            _ => {}
+        }
+        // The federation was created, and three steps ended, the last of which dropped the database.
+        if steps == 4 {
+            break;
+        }
+    }
+    assert!(is_written && inodes.len() == 1, "{inodes:?}");
+}
+
+#[test]
 #[ignore = "minutes: every crash of every workload"]
 fn acknowledged_steps_survive_every_crash() {
     crash_everywhere(usize::MAX);

@@ -333,10 +333,12 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn log_room(&self) -> usize {
-        if self.homes.is_some() {
-            return 0;
-        }
-        self.session.log_room.load(Ordering::Acquire)
+        let of_session = self.session.log_room.load(Ordering::Acquire);
+        if self.homes.is_some() { 0 } else { of_session }
+    }
+
+    fn logs_new_files(&self) -> bool {
+        self.session.logs_new_files.load(Ordering::Acquire)
     }
 
     fn reserve_databases(&self, count: u32) -> Result<Vec<DatabaseId>> {
@@ -427,8 +429,7 @@ impl Catalogue for RemoteCatalogue {
     }
 
     fn move_database(&self, database: DatabaseId, to: &str) -> Result<Option<u64>> {
-        let to = v1::Move { database: database.0, server: to.to_owned() };
-        let change = Change::MoveDatabase(to);
+        let change = Change::MoveDatabase(v1::Move { database: database.0, server: to.to_owned() });
         let reply = match (self.change(change.clone()), &self.homes) {
             (Err(Error::Elsewhere { server, url, .. }), Some(homes)) => {
                 homes.change_at((&server, &url), change)?

@@ -35,6 +35,7 @@ impl RemoteSession {
         self.answers.clear();
         self.head.store(welcome.head, Ordering::Release);
         self.log_room.store(welcome.log_room as usize, Ordering::Release);
+        self.logs_new_files.store(welcome.logs_new_files, Ordering::Release);
         self.openings.fetch_add(1, Ordering::AcqRel);
         self.ledger().reopened(&welcome);
         self.learn_servers(&welcome);

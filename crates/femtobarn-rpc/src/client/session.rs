@@ -54,6 +54,8 @@ pub(super) struct RemoteSession {
     pub(super) head: AtomicU64,
     /// Bytes of writes that the server takes with a transaction.
     pub log_room: AtomicUsize,
+    /// Whether they may be those of new files.
+    pub logs_new_files: AtomicBool,
     pub answers: Cache<Vec<u8>, Arc<Vec<Answer>>>,
     pub ledger: Mutex<Ledger>,
     /// Notified when operations are queued, or the session is to be closed.
@@ -88,6 +90,7 @@ impl RemoteSession {
             openings: AtomicU64::new(0),
             head: AtomicU64::new(0),
             log_room: AtomicUsize::new(0),
+            logs_new_files: AtomicBool::new(false),
             answers: Cache::new(ANSWERS_MAX),
             ledger: Mutex::default(),
             queued: Notify::new(),

@@ -321,7 +321,7 @@ impl Follower {
         let (here, is_made) = match DatabaseFile::open_to_write(path.to_owned()) {
             Ok(file) => (file, false),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                (DatabaseFile::create(path.to_owned(), database.uuid)?, true)
+                (DatabaseFile::create(path.to_owned())?.with_front(database.uuid)?, true)
             }
             Err(error) => return Err(error),
         };

@@ -64,8 +64,8 @@ impl DatabaseFile {
         DatabaseFile { known, ..self }
     }
 
-    /// Creates a database file and writes its front; refuses to overwrite.
-    pub(crate) fn create(path: PathBuf, uuid: Uuid) -> Result<Self> {
+    /// Creates an empty file; refuses to overwrite.
+    pub(crate) fn create(path: PathBuf) -> Result<Self> {
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let file = file.map_err(|source| match source.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Exists {
@@ -73,14 +73,13 @@ impl DatabaseFile {
             },
             _ => Error::io("create", &path, source),
         })?;
-        Self::new(file, path).with_front(uuid)
+        Ok(Self::new(file, path))
     }
 
-    /// Writes the front of a new file; removes the file if that fails. A server may acknowledge the front
-    /// later: the extent writer settles the file before it takes the first extent.
+    /// Writes the front of a new file; removes the file if that fails.
     pub(crate) fn with_front(mut self, uuid: Uuid) -> Result<Self> {
-        match self.write_front(uuid) {
-            Ok(front_end) => self.front_end = front_end,
+        match front(&self.path, uuid).and_then(|front| self.write(&front, 0).map(|()| front)) {
+            Ok(front) => self.front_end = front.len() as u64,
             Err(error) => {
                 // An empty file that cannot be removed does no harm.
                 drop(self.remove());
@@ -88,15 +87,6 @@ impl DatabaseFile {
             }
         }
         Ok(self)
-    }
-
-    /// Writes the front and returns where it ends.
-    fn write_front(&self, uuid: Uuid) -> Result<u64> {
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let identity = FileIdentity::new(&name, *uuid.as_bytes(), now())
-            .map_err(Error::storage(self.path.display().to_string()))?;
-        self.write(&identity.front(), 0)?;
-        Ok(identity.front_size())
     }
 
     /// Opens a database file for reading and writing.
@@ -371,6 +361,13 @@ impl ByteSource for DatabaseFile {
     fn is_remote(&self) -> bool {
         !self.is_local()
     }
+}
+
+/// The front of a new file.
+pub(crate) fn front(path: &Path, uuid: Uuid) -> Result<Vec<u8>> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let identity = FileIdentity::new(&name, *uuid.as_bytes(), now());
+    Ok(identity.map_err(Error::storage(path.display().to_string()))?.front())
 }
 
 /// Makes the creation and removal of files in a folder durable.

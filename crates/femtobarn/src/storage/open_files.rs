@@ -12,7 +12,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use femtobarn_archive::Archive;
 use femtobarn_catalog::{Catalogue, Csn, DatabaseId, DatabaseRow, ErrorKind};
 use quick_cache::sync::Cache;
-use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
@@ -255,24 +254,19 @@ impl OpenDatabaseFiles {
         }
     }
 
-    /// Creates the file of a new database, and its place if that does not exist; refuses to overwrite.
-    pub(crate) fn create(
-        &self,
-        path: &str,
-        database: DatabaseId,
-        uuid: Uuid,
-    ) -> Result<DatabaseFile> {
+    /// Creates the empty file of a new database, and its place if that does not exist; refuses to overwrite.
+    pub(crate) fn create(&self, path: &str, database: DatabaseId) -> Result<DatabaseFile> {
         match self.folder() {
             Some(server) => {
                 let home = self.catalog.server_of(database);
                 let create = |folder: &RemoteFolder| folder.create(path, database, home.as_deref());
                 let known = self.recent_ranges(database, 0).map(KnownFile::new);
-                server.open_to_write(create)?.with_known(known).with_front(uuid)
+                Ok(server.open_to_write(create)?.with_known(known))
             }
             None => {
                 let path = self.catalog.folder().join(path);
                 places::make_folder_of(&path)?;
-                DatabaseFile::create(path, uuid)
+                DatabaseFile::create(path)
             }
         }
     }

@@ -140,7 +140,7 @@ impl Transaction {
         versions: &mut [(ContainerKey, NewVersion)],
     ) -> Result<Vec<FileWrite>> {
         let mut room = self.federation.inner.catalog.log_room();
-        let mut writes = vec![];
+        let (mut writes, mut unsynced) = (vec![], vec![]);
         let touched = self.touched_databases(versions);
         let uuids: Vec<Uuid> = touched.iter().map(|id| self.open(*id).row.uuid).collect();
         let after = self.newest_commit()?;
@@ -154,15 +154,21 @@ impl Transaction {
             for (_, version) in of_this {
                 version.record = BlobRange { offset, size: record.len() as u64 };
             }
-            match open.extents.flush_for_log(room)? {
-                Some(write) => {
-                    room -= write.bytes.len();
-                    writes.push(write);
+            let is_logged = !open.is_new || self.federation.inner.catalog.logs_new_files();
+            match open.extents.flush_for_log(if is_logged { room } else { 0 })? {
+                Some(logged) => {
+                    room -= logged.iter().map(|write| write.bytes.len()).sum::<usize>();
+                    writes.extend(logged);
                 }
-                None => open.extents.sync()?,
+                None => unsynced.push(*id),
             }
         }
-        let new = self.databases.values().filter(|open| open.is_new);
+        for id in &unsynced {
+            let open = self.databases.get_mut(id).or_else(|| self.dropped.databases.get_mut(id));
+            open.expect("the database is open").extents.sync()?;
+        }
+        // The catalogue makes the names of other files durable with their bytes.
+        let new = unsynced.iter().map(|id| self.open(*id)).filter(|open| open.is_new);
         self.federation.inner.files.sync_folders(new.map(|open| open.row.path.as_str()))?;
         Ok(writes)
     }

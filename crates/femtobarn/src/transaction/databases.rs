@@ -10,7 +10,7 @@ use super::names::renamed_or_dropped;
 use super::{OpenDatabase, Transaction};
 use crate::error::{Error, Result};
 use crate::storage::extent::ExtentWriter;
-use crate::storage::file::DatabaseFile;
+use crate::storage::file::{self, DatabaseFile};
 
 /// Bytes reserved by one call, at most: one TKey cannot span much more.
 const RESERVED_BYTES_MAX: u64 = 1_000_000_000;
@@ -56,7 +56,7 @@ impl Transaction {
             Uuid::new_v4(),
         );
         let lock = self.owner.share_database(id, self.options.lock_wait)?;
-        let (path, file) = self.create_file(name, place, id, uuid)?;
+        let (path, file, front) = self.create_file(name, place, id, uuid)?;
         let row = DatabaseRow {
             id,
             uuid,
@@ -67,7 +67,7 @@ impl Transaction {
             epoch: 0,
         };
         let catalog = self.federation.inner.catalog.clone();
-        let extents = ExtentWriter::new(file.into(), id, row.epoch, catalog)?.of_new_file();
+        let extents = ExtentWriter::of_new_file(file, &front, id, catalog)?;
         self.identities.insert(id, uuid);
         self.databases.insert(id, OpenDatabase { row, is_new: true, extents, _lock: lock });
         Ok(id)
@@ -81,21 +81,21 @@ impl Transaction {
         place: Option<&str>,
         id: DatabaseId,
         uuid: Uuid,
-    ) -> Result<(String, DatabaseFile)> {
+    ) -> Result<(String, DatabaseFile, Vec<u8>)> {
         let folder = match place {
             Some(place) => format!("{DATABASES_FOLDER}/{place}"),
             None => DATABASES_FOLDER.to_owned(),
         };
         let plain = format!("{folder}/{name}.root");
         let distinct = format!("{folder}/{name}-{}.root", &uuid.simple().to_string()[..8]);
-        let files = &self.federation.inner.files;
-        match files.create(&plain, id, uuid) {
-            Ok(file) => Ok((plain, file)),
-            Err(Error::Exists { .. }) => {
-                let file = files.create(&distinct, id, uuid)?;
-                Ok((distinct, file))
-            }
-            Err(error) => Err(error),
+        let create = |path: String| {
+            let front = file::front(path.as_ref(), uuid)?;
+            let file = self.federation.inner.files.create(&path, id)?;
+            Ok((path, file, front))
+        };
+        match create(plain) {
+            Err(Error::Exists { .. }) => create(distinct),
+            created => created,
         }
     }
 

@@ -72,7 +72,7 @@ impl Transaction {
         let written = written.map_err(Error::storage(format!("database {}", home.row.name)))?;
         for database in &plan.databases {
             let open = self.databases.get_mut(&database.row.id).ok_or_else(unopened)?;
-            open.extents.flush()?;
+            open.extents.flush_for_others()?;
             // Tasks may read it over other connections.
             open.extents.file().settle()?;
         }

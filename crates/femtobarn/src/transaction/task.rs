@@ -115,8 +115,10 @@ impl TaskWriter {
             _ => error,
         })?;
         let file = database.extents.file();
-        // The file of another transaction may have the name by now.
-        if !is_committed && file.identity()?.uuid != *forked.row.uuid.as_bytes() {
+        // The file of another transaction may have the name by now, and no front yet.
+        let is_ours = is_committed
+            || file.size()? > 0 && file.identity()?.uuid == *forked.row.uuid.as_bytes();
+        if !is_ours {
             return Err(ended());
         }
         self.databases.insert(id, database);

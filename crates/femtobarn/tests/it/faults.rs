@@ -387,12 +387,11 @@ fn a_federation_of_a_newer_format_is_not_changed() {
         .query_row("SELECT value FROM federation WHERE key = 'format'", [], |row| row.get(0))
         .unwrap();
     let version: u32 = version.parse().unwrap();
-    // The next four are those of catalogues with copies in stores, of copies that follow, and with logged bytes in rows
-    // and in slots.
-    set(version + 5);
+    // A small database has its first bytes in slots of the catalogue, which only the newest format has.
+    set(version + 1);
     let error = Federation::open(&path).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    for number in [version + 4, version + 5] {
+    for number in [version, version + 1] {
         assert!(error.to_string().contains(&number.to_string()), "{error}");
     }
     set(version);

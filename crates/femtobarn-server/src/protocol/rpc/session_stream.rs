@@ -151,6 +151,7 @@ async fn welcome(
         log_room: LOGGED_COMMIT_BYTES_MAX as u64,
         site: service.site().map(|site| site_of(site)),
         fences: service.fences(&opened.session).into_iter().map(Into::into).collect(),
+        logs_new_files: !service.catalog().is_in_postgres(),
     };
     let first = ServerTurn { welcome: Some(welcome), ..ServerTurn::default() };
     // Whether it arrives shows when the next turn is received.

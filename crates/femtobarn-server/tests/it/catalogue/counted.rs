@@ -50,6 +50,7 @@ impl Catalogue for Counted {
         fn is_read_only(&self) -> bool;
         fn check_not_failed(&self) -> Result<()>;
         fn log_room(&self) -> usize;
+        fn logs_new_files(&self) -> bool;
         fn locks(&self) -> LockTable;
         fn session(&self) -> Option<Uuid>;
         fn local(&self) -> Result<&LocalCatalogue>;

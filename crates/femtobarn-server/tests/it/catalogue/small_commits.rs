@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use femtobarn::Federation;
+use femtobarn::{ContainerOptions, Federation, TransactionOptions};
 use femtobarn_catalog::{Catalogue, Commit, Csn, DatabaseId, ErrorKind, FileWrite};
 use femtobarn_server::Server;
 
-use super::engine::{append, config, create, numbers, open};
+use super::engine::{append, class, config, create, events, numbers, open};
 use super::{LONG, Stage};
 
 const FILE: &str = "databases/run7.root";
@@ -36,6 +36,32 @@ fn what_small_commits_of_clients_wrote_survives_a_crash_of_the_servers_machine()
     let server = Server::start(config(&crashed, 0)).unwrap();
     assert_eq!(numbers(&open(server.address().port()), "run7/events"), Vec::from_iter(0..30));
     assert_eq!(fs::read(crashed.join(FILE)).unwrap(), committed);
+}
+
+#[test]
+fn a_small_database_of_a_client_survives_a_crash_of_the_servers_machine_that_takes_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    drop(Federation::create(&place, "test").unwrap());
+    let server = Server::start(config(&place, 0)).unwrap();
+    let remote = open(server.address().port());
+    let mut transaction = remote.transaction(TransactionOptions::default()).unwrap();
+    let database = transaction.create_database("run7").unwrap();
+    let options = ContainerOptions::default();
+    let key = transaction.create_container(database, "events", &class(), options).unwrap();
+    transaction.extend(key, events(0..10)).unwrap();
+    transaction.commit().unwrap();
+    assert_eq!(numbers(&remote, "run7/events"), Vec::from_iter(0..10));
+    let crashed = folder.path().join("crashed/test.fed");
+    fs::create_dir_all(crashed.join("databases")).unwrap();
+    for name in ["catalogue.sqlite", "catalogue.sqlite-wal"] {
+        fs::copy(place.join(name), crashed.join(name)).unwrap();
+    }
+    let again = Federation::open(&crashed).unwrap();
+    assert_eq!(numbers(&again, "run7/events"), Vec::from_iter(0..10));
+    assert_eq!(fs::read(crashed.join(FILE)).unwrap(), fs::read(place.join(FILE)).unwrap());
+    append(&remote, "run7", "events", 10..20).unwrap();
+    assert_eq!(numbers(&open(server.address().port()), "run7/events"), Vec::from_iter(0..20));
 }
 
 /// Writes of a commit, to a database that the session holds.

@@ -53,7 +53,7 @@ pub(super) fn mend(federation: &Federation, row: &DatabaseRow, lock_wait: Durati
     let extents = ExtentWriter::new(file.clone(), row.id, row.epoch, inner.catalog.clone())?;
     let mut moving = Relocation {
         source: file.clone(),
-        extents: extents.of_new_file(),
+        extents: extents.skipping_free(),
         end,
         blobs: HashMap::new(),
         page_lists: HashMap::new(),

@@ -3,11 +3,14 @@
 //! A new extent is as large as all that the writer wrote before, from 64 KiB (1 MiB on a server) to 64 MiB, so
 //! that a writer of much soon has whole windows and extends the file rarely. An extent lies behind the front of
 //! the file, whether the catalogue, a server or this module chose it.
+//!
+//! The first extent of a new file is in the file once another writer may know of it ([`ExtentWriter::share`]). If its
+//! bytes are logged before, it gets no more than these and some slack, and the file ends with it.
 
-use femtobarn_catalog::BlobRange;
+use femtobarn_catalog::{BlobRange, FileWrite};
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
 
-use super::{ALIGNMENT, ExtentWriter};
+use super::{ALIGNMENT, ExtentWriter, SLACK_BYTES};
 use crate::error::{Error, Result};
 use crate::storage::file::now;
 
@@ -40,29 +43,30 @@ impl ExtentWriter {
     /// Takes an extent with room for `size` bytes, unless the rest of the last one has it. Gives that rest back.
     pub(crate) fn set_aside(&mut self, size: u64) -> Result<()> {
         if self.next + size <= self.end {
-            return self.check_usable();
+            self.check_usable()?;
+            return self.share();
         }
-        if self.next < self.end {
+        if self.next < self.end && !self.is_private {
             // A server refuses the rest while the database is not committed yet. Then it stays unused.
             drop(self.trim());
         }
-        self.reserve(size)
+        self.reserve(size)?;
+        self.share()
     }
 
     /// Takes an extent with room for a blob of `size` bytes: a free range, or space at the end of the file. If the
     /// writer's last extent is at the end of the file, that one is lengthened.
     fn allocate(&mut self, size: u64) -> Result<()> {
-        if self.is_new_file {
-            // The front and the request for an extent go to a server over different connections, and the server
-            // takes the end of the file that it has.
-            self.file.settle()?;
-            self.is_new_file = false;
-        } else if self.take_free(size)? {
-            return Ok(());
-        }
         let least = if self.file.is_local() { EXTENT_BYTES_MIN } else { REMOTE_EXTENT_BYTES_MIN };
         let grown = self.bytes_written.clamp(least, EXTENT_BYTES_MAX);
         let payload = (size + ALIGNMENT).max(grown).next_multiple_of(ALIGNMENT);
+        if self.is_private && self.start == 0 {
+            return self.begin_private(payload);
+        }
+        self.share()?;
+        if !std::mem::take(&mut self.skips_free) && self.take_free(size)? {
+            return Ok(());
+        }
         if self.catalog.local().is_err() {
             return self.allocate_on_server(payload);
         }
@@ -83,14 +87,106 @@ impl ExtentWriter {
         self.begin(file_end + RBLOB_KEY_LENGTH as u64, payload)
     }
 
+    /// Begins the first extent of a private file, which follows the front.
+    fn begin_private(&mut self, payload: u64) -> Result<()> {
+        let key = self.key(self.next, payload)?;
+        self.put(&key)?;
+        (self.start, self.end) = (self.next, self.next + payload);
+        self.zeroed_end = self.start;
+        Ok(())
+    }
+
+    /// Gives a private file its first extent, so that other writers find where it ends.
+    pub(super) fn share(&mut self) -> Result<()> {
+        if !self.is_private {
+            return Ok(());
+        }
+        if self.start == 0 {
+            self.begin_private(EXTENT_BYTES_MIN)?;
+        }
+        if self.catalog.local().is_ok() {
+            // The file ends with what was flushed.
+            self.extend(self.flushed, self.end - self.flushed)?;
+            (self.is_private, self.has_key) = (false, true);
+            self.flush()?;
+            return self.file.settle();
+        }
+        self.is_private = false;
+        let front = &self.window[..self.file.front_end as usize];
+        let payload = self.end - self.start;
+        let begun = self.file.write(front, 0).and_then(|()| {
+            // The front and the request for an extent go to a server over different connections, and the server
+            // takes the end of the file that it has.
+            self.file.settle()?;
+            self.extend_on_server(payload)
+        });
+        self.failed = begun.is_err();
+        let range = begun?;
+        if (range.offset, range.size) != (self.start, payload) {
+            self.failed = true;
+            return Err(Error::Corrupt {
+                what: format!(
+                    "the first extent of {}, {payload} bytes at byte {}, was asked for, and the server gave {} bytes \
+                     at byte {}; run the transaction again",
+                    self.file.path.display(),
+                    self.start,
+                    range.size,
+                    range.offset
+                ),
+            });
+        }
+        self.note_end();
+        self.owned_from = self.start;
+        self.flushed = self.start;
+        Ok(())
+    }
+
+    /// Ends a private file with its bytes, some slack, and one byte that no blob has. Returns its first bytes and its
+    /// last one, all that a file of this size needs; none if they are more than `room`.
+    pub(super) fn end_private(&mut self, room: usize) -> Result<Option<Vec<FileWrite>>> {
+        let size = self.next as usize;
+        let room = room.min(self.window.len());
+        if self.start == 0 || size >= room {
+            return Ok(None);
+        }
+        let slack = SLACK_BYTES.min(room - size - 1).min((self.end - self.next) as usize);
+        let last = size + slack;
+        let front_end = self.file.front_end;
+        let key = self.key(front_end, last as u64 + 1 - self.start)?;
+        self.window[front_end as usize..self.start as usize].copy_from_slice(&key);
+        self.window[size..=last].fill(0);
+        if self.file.is_local() {
+            let written = self.file.write(&self.window[..=last], 0);
+            self.failed = written.is_err();
+            written?;
+        } else {
+            self.file.note_written(&self.window[..size], 0);
+        }
+        self.file.known.iter().for_each(|known| known.note_end(last as u64 + 1));
+        self.is_private = false;
+        self.end = last as u64;
+        (self.flushed, self.durable_end) = (self.next, Some(self.next));
+        let write = |offset, bytes| FileWrite { database: self.database, offset, bytes };
+        let first = write(0, self.window[..size].to_vec());
+        Ok(Some(vec![first, write(last as u64, vec![0])]))
+    }
+
+    fn note_end(&self) {
+        self.file.known.iter().for_each(|known| known.note_end(self.end));
+    }
+
     /// Takes an extent from the server that has the file. The file may have grown when the writer is done, so
     /// the unused end is not cut off but given to other writers.
     fn allocate_on_server(&mut self, payload: u64) -> Result<()> {
-        let path = self.file.path_on_server().expect("the server of the catalogue has the file");
-        let range = self.catalog.extend_file(self.database, path, payload)?;
+        let range = self.extend_on_server(payload)?;
         self.check_given(range, payload)?;
         self.has_key = false;
         self.begin(range.offset, range.size)
+    }
+
+    fn extend_on_server(&self, payload: u64) -> Result<BlobRange> {
+        let path = self.file.path_on_server().expect("the server of the catalogue has the file");
+        Ok(self.catalog.extend_file(self.database, path, payload)?)
     }
 
     /// Refuses a range that is shorter than `wanted`, overlaps the front of the file, or overlaps the part of
@@ -131,8 +227,8 @@ impl ExtentWriter {
     /// Flushes the old extent and continues in another one.
     fn begin(&mut self, start: u64, payload: u64) -> Result<()> {
         self.flush()?;
-        self.file.known.iter().for_each(|known| known.note_end(start + payload));
-        (self.start, self.end) = (start, start + payload);
+        (self.start, self.end, self.owned_from) = (start, start + payload, start);
+        self.note_end();
         (self.next, self.flushed, self.zeroed_end) = (start, start, start);
         self.durable_end = None;
         Ok(())
@@ -189,9 +285,12 @@ impl ExtentWriter {
     }
 
     fn write_key(&self, position: u64, payload: u64) -> Result<()> {
-        let key = rblob_key_header(position, payload, now())
-            .map_err(Error::storage(self.file.path.display().to_string()))?;
-        self.file.write(&key, position)
+        self.file.write(&self.key(position, payload)?, position)
+    }
+
+    fn key(&self, position: u64, payload: u64) -> Result<[u8; RBLOB_KEY_LENGTH]> {
+        let key = rblob_key_header(position, payload, now());
+        key.map_err(Error::storage(self.file.path.display().to_string()))
     }
 
     /// Flushes, and gives back the unused end of the extent.

@@ -4,7 +4,8 @@
 //!    keys.
 //! 2. An extent belongs to one writer in one process until it is full. No other writer writes into it, whatever
 //!    becomes of locks, so committed bytes are never overwritten. Free space was given back by vacuum or by a
-//!    writer; the catalogue gives it to one writer. `allocation` takes and gives back extents.
+//!    writer; the catalogue gives it to one writer. `allocation` takes and gives back extents. A file that its writer
+//!    just created is *private*: it has what was flushed and no more, so that a small one can end with its bytes.
 //! 3. All blobs written so far are on disk after [`ExtentWriter::flush`] and [`ExtentWriter::sync`]. After
 //!    [`ExtentWriter::flush_for_log`] they are there once the bytes that it returned are durable in the catalogue.
 //! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
@@ -40,6 +41,9 @@ const WINDOW_BYTES: u64 = 2 << 20;
 const REMOTE_WINDOW_BYTES: u64 = 8 << 20;
 /// Zeros that are written ahead of small transactions.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+/// Bytes that a small new file has beyond those of its first transaction, so that the commit record with which the
+/// database is dropped needs no other extent.
+const SLACK_BYTES: usize = 1 << 10;
 /// Blobs start at multiples of this, so that numbers in them are aligned.
 pub(crate) const ALIGNMENT: u64 = 8;
 
@@ -56,6 +60,8 @@ pub(crate) struct ExtentWriter {
     /// The extent's payload is `start..end`.
     start: u64,
     end: u64,
+    /// The writer writes no byte of the file before this one: the start of the extent, or of a file that it made.
+    owned_from: u64,
     /// Whether the extent is the whole payload of a key that this writer wrote.
     has_key: bool,
     /// Bytes `flushed..next` are in the window and not in the file. They never cross a multiple of the window's
@@ -74,8 +80,10 @@ pub(crate) struct ExtentWriter {
     bytes_written: u64,
     /// Whether a write or a sync failed.
     failed: bool,
-    /// Whether the file was just created and has no extent yet.
-    is_new_file: bool,
+    /// Whether no other writer knows the file yet.
+    is_private: bool,
+    /// Whether the next extent is to be at the end of the file.
+    skips_free: bool,
 }
 
 impl ExtentWriter {
@@ -97,20 +105,36 @@ impl ExtentWriter {
             next: 0,
             start: 0,
             end: 0,
+            owned_from: 0,
             has_key: false,
             flushed: 0,
             zeroed_end: 0,
             durable_end: None,
             bytes_written: 0,
             failed: false,
-            is_new_file: false,
+            is_private: false,
+            skips_free: false,
         })
     }
 
-    /// The same writer for a file that was just created: it looks for no free ranges before its first extent,
-    /// and first waits until a server has acknowledged the file's front.
-    pub(crate) fn of_new_file(self) -> Self {
-        ExtentWriter { is_new_file: true, ..self }
+    /// The writer of an empty file that was just created. It writes the front with the first blobs.
+    pub(crate) fn of_new_file(
+        mut file: DatabaseFile,
+        front: &[u8],
+        database: DatabaseId,
+        catalog: Arc<dyn Catalogue>,
+    ) -> Result<Self> {
+        file.front_end = front.len() as u64;
+        let mut writer = Self::new(file.into(), database, 0, catalog)?;
+        writer.is_private = true;
+        writer.put(front)?;
+        writer.end = writer.next;
+        Ok(writer)
+    }
+
+    /// The same writer, which looks for no free range before its first extent.
+    pub(crate) fn skipping_free(self) -> Self {
+        ExtentWriter { skips_free: true, ..self }
     }
 
     /// The file that is written.
@@ -126,11 +150,15 @@ impl ExtentWriter {
     /// Writes all blobs to the file.
     pub(crate) fn flush(&mut self) -> Result<()> {
         self.check_usable()?;
+        let is_whole = |it: &Self| it.next - it.flushed == it.window.len() as u64;
+        if self.is_private && (is_whole(self) || !self.file.is_local()) {
+            self.share()?;
+        }
         if self.flushed < self.next {
             self.assert_owns(self.flushed, self.next);
+            let is_whole = is_whole(self);
             let start = self.window_offset(self.flushed);
             let bytes = &self.window[start..][..(self.next - self.flushed) as usize];
-            let is_whole = bytes.len() == self.window.len();
             let written = if is_whole {
                 self.file.write_past_cache(bytes, self.flushed)
             } else {
@@ -146,10 +174,17 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Panics unless bytes `start..end` of the file lie in the writer's extent, behind the front of the file.
+    /// Writes all blobs to the file, to which other writers may add from then on.
+    pub(crate) fn flush_for_others(&mut self) -> Result<()> {
+        self.share()?;
+        self.flush()
+    }
+
+    /// Panics unless bytes `start..end` of the file lie in the writer's extent, behind the front of the file if that is
+    /// not the writer's, too.
     fn assert_owns(&self, start: u64, end: u64) {
         assert!(
-            self.file.front_end <= self.start && self.start <= start && end <= self.end,
+            self.file.front_end <= self.start && self.owned_from <= start && end <= self.end,
             "bytes {start} to {end} of {} lie outside the writer's extent, bytes {} to {}",
             self.file.path.display(),
             self.start,
@@ -177,6 +212,7 @@ impl ExtentWriter {
     /// Makes all flushed blobs durable.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_usable()?;
+        self.share()?;
         let synced = self.write_zeros_ahead().and_then(|()| self.file.sync());
         self.failed = synced.is_err();
         self.durable_end = Some(self.flushed);
@@ -190,8 +226,16 @@ impl ExtentWriter {
 
     /// Flushes, and returns the bytes that are not durable yet, if they are no more than `room`: the catalogue can make
     /// them durable. None if a sync is needed. A server writes the bytes with the commit.
-    pub(crate) fn flush_for_log(&mut self, room: usize) -> Result<Option<FileWrite>> {
+    pub(crate) fn flush_for_log(&mut self, room: usize) -> Result<Option<Vec<FileWrite>>> {
         self.check_usable()?;
+        // Nobody else writes them if the file is at a server and the catalogue is not.
+        let room = if self.file.is_local() == self.catalog.local().is_ok() { room } else { 0 };
+        if self.is_private {
+            if let Some(writes) = self.end_private(room)? {
+                return Ok(Some(writes));
+            }
+            self.share()?;
+        }
         // They are still in the window, unless they cross its end.
         let bytes = self.durable_end.and_then(|offset| {
             let in_window = &self.window[self.window_offset(offset)..];
@@ -208,7 +252,7 @@ impl ExtentWriter {
             self.file.note_written(&bytes, offset);
         }
         (self.flushed, self.durable_end) = (self.next, Some(self.next));
-        Ok(Some(FileWrite { database: self.database, offset, bytes }))
+        Ok(Some(vec![FileWrite { database: self.database, offset, bytes }]))
     }
 
     /// Writes zeros where the next small transactions will write. A sync of blocks that were written before

@@ -148,13 +148,15 @@ impl PublishQueue {
             let outcome = match self.find(&waiting) {
                 Ok(Some(csn)) => Some(Ok(csn)),
                 Err(error) => Some(Err(error)),
-                Ok(None) => match self.catalog.write_now(writes) {
-                    Ok(writes) => {
-                        commits.push(Commit { writes, ..waiting.commit.clone() });
-                        None
+                Ok(None) => {
+                    let mut commit = Commit { writes, ..waiting.commit.clone() };
+                    let written = self.catalog.write_now(&mut commit);
+                    let failed = written.err().map(Err);
+                    if failed.is_none() {
+                        commits.push(commit);
                     }
-                    Err(error) => Some(Err(error)),
-                },
+                    failed
+                }
             };
             match outcome {
                 Some(outcome) => self.answer(waiting.commit.transaction, outcome),

@@ -66,6 +66,10 @@ impl Catalogue for CopiedCatalogue {
         0
     }
 
+    fn logs_new_files(&self) -> bool {
+        false
+    }
+
     fn begin_close(&self) {
         let connections = self.group.members.iter().filter_map(|member| member.connection());
         connections.for_each(|connection| connection.catalogue.begin_close());
