@@ -62,7 +62,12 @@ impl FederationService {
         let generation = self.resume(&session, &claims)?;
         let lost_locks = self.reacquire_all(&session, generation, &claims).await;
         let (service, pinning) = (Arc::clone(self), Arc::clone(&session));
-        let pinned = spawn_blocking(move || service.pin_all(&pinning, &claims)).await;
+        let open = move || {
+            let pinned = service.pin_all(&pinning, &claims)?;
+            service.site().into_iter().for_each(|site| site.look_for_servers());
+            Ok(pinned)
+        };
+        let pinned = spawn_blocking(open).await;
         let (head, lost_pins) = pinned.unwrap_or_else(|error| {
             Err(Error::Internal { what: format!("opening a session stopped: {error}") })
         })?;

@@ -45,7 +45,7 @@ struct SiteState {
     changes: u64,
     /// The servers that got databases of this one.
     handed_over: HashMap<DatabaseId, String>,
-    /// The servers of the federation, as of the last renewal.
+    /// The servers of the federation, as of the last renewal, or the last beginning of a session.
     servers: Vec<ServerRow>,
 }
 
@@ -365,7 +365,15 @@ impl Site {
         self.catalog.databases_elsewhere()
     }
 
-    /// The servers of the federation, as of the last renewal.
+    /// Looks which servers the federation has now, for a client that is to know where else it can go. If the catalogue does not
+    /// answer, those of the last look are told.
+    pub(super) fn look_for_servers(&self) {
+        if let Ok(servers) = self.catalog.servers() {
+            self.state.lock().servers = servers;
+        }
+    }
+
+    /// The servers of the federation, as of the last look.
     pub fn servers(&self) -> Vec<ServerRow> {
         self.state.lock().servers.clone()
     }

@@ -56,6 +56,7 @@ fn several_servers_serve_one_federation() {
     a_server_that_cannot_start_gives_its_name_back(&postgres);
     a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(&postgres);
     clients_are_sent_to_the_home_with_its_scheme(&postgres);
+    a_client_goes_on_at_a_server_that_joined_just_before_it_came(&postgres);
 }
 
 impl Sites {
@@ -333,6 +334,16 @@ fn clients_are_sent_to_the_home_with_its_scheme(postgres: &Postgres) {
     // The home of a database that has one is not what its creator has said; that of another one must be known.
     assert!(matches!(peer.ask(raw("run8", own, "other"), &[]), Response::Ok(_)));
     peer.refused(raw("new", DatabaseId(99), "nobody"), &[]);
+}
+
+fn a_client_goes_on_at_a_server_that_joined_just_before_it_came(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    // Long before its next renewal.
+    let [one, two] = ["one", "two"].map(|name| sites.start(name));
+    let client = one.remote();
+    drop(one);
+    assert_eq!(client.servers().unwrap().len(), 2);
+    assert!(client.is_at(&two.url()));
 }
 
 fn new_database(catalog: &LocalCatalogue, name: &str) -> DatabaseId {
