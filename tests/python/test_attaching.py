@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
 import femtobarn as fb
@@ -126,3 +127,16 @@ def test_two_versions_of_nanoaod_are_attached_to_one_federation(files: Samples, 
     assert {name: len(merged[name]) for name in counts} == counts
     assert merged["nano_dimuon/Events"].definition.name == "Events@nano_dimuon"
     assert merged.check(full=True).problems == []
+
+
+def test_an_rntuple_of_uproot_is_attached(tmp_path: Path) -> None:
+    uproot = pytest.importorskip("uproot", reason="the extra `io` is not installed")
+    columns = {"run": np.full(3, 7, np.uint32), "mass": np.array([91.0, 3.1, 9.5])}
+    with uproot.recreate(tmp_path / "run7.root") as file:
+        file.mkrntuple("events", columns)
+    with fb.create(tmp_path / "lhc.fed") as fed:
+        fed.attach(str(tmp_path / "run7.root"), "run7")
+        arrays = fed["run7/events"].arrays()
+        assert {name: arrays[name].tolist() for name in columns} == {
+            name: column.tolist() for name, column in columns.items()
+        }

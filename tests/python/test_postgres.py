@@ -63,7 +63,8 @@ def test_a_server_and_its_clients_need_not_know(postgres: Postgres, tmp_path: Pa
 def test_a_pooler_may_stand_between(postgres: Postgres, tmp_path: Path) -> None:
     postgres.start_pooler()
     with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url(POOLER_PORT)) as fed:
-        put(fed, "run7/hits", 100)
+        for number in range(10):
+            put(fed, "run7/hits", 10, seed=number)
         with fed.transaction() as txn:
             txn.database("run7").container("hits").delete(where="x < 0.5")
         fed.tag("first")

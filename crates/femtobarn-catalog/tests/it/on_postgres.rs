@@ -55,6 +55,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     postgres_faults::a_slow_server_is_waited_for(&server);
     postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);
+    statements_that_run_again_are_parsed_twice(&server);
     servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
@@ -119,6 +120,23 @@ fn connections_that_end_are_made_again(server: &Postgres) {
     assert_ne!(server.psql(ended), "0");
     assert_eq!(catalog.head().unwrap(), Csn(1));
     assert_eq!(catalog.commit(Commit::default()).unwrap(), Csn(2));
+}
+
+fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    server.psql("ALTER ROLE postgres SET log_min_duration_statement = 0");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    for _ in 0..6 {
+        catalog.commit(Commit::default()).unwrap();
+    }
+    server.psql("ALTER ROLE postgres RESET log_min_duration_statement");
+    let insert = format!("INSERT INTO femtobarn_{}.commits", catalog.uuid().simple());
+    let logged = server.logged();
+    let count = |step| {
+        logged.lines().filter(|line| line.contains(step) && line.contains(&insert)).count()
+    };
+    assert_eq!(["  parse ", "  execute "].map(count), [2, 6]);
 }
 
 /// Threads commit while the server crashes and starts again, twice.

@@ -1,6 +1,6 @@
 //! A PostgreSQL of this program's own, in a temporary folder, which is reached by its socket alone.
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -87,6 +87,7 @@ impl Postgres {
             .args(["-p", &self.port.to_string()])
             .args(["-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=on"])
             .args(self.settings.iter().flat_map(|setting| ["-c", setting]))
+            .stderr(File::options().create(true).append(true).open(self.log()).unwrap())
             .spawn()
             .unwrap();
         self.server = Some(server);
@@ -167,6 +168,15 @@ impl Postgres {
             let user = User::from_name("postgres").unwrap().expect("the user of PostgreSQL");
             chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())).unwrap();
         }
+    }
+
+    /// What the server has logged.
+    pub(crate) fn logged(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.log()).unwrap()).into_owned()
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log")
     }
 
     fn data(&self) -> PathBuf {
