@@ -22,7 +22,8 @@ use crate::sql::{OptionalExtension, Parameters, Row, RowResult, SqlConnection, S
 /// The home of each database, with its server, and the server of the fence that is shown for it.
 const STATE: &str = "SELECT h.server, h.epoch, s.epoch, s.url, s.storage, f.epoch \
     FROM unnest(?1, ?2) WITH ORDINALITY AS k (database, server, number) \
-    LEFT JOIN homes h ON h.database = k.database LEFT JOIN servers s ON s.name = h.server \
+    LEFT JOIN LATERAL (SELECT h.server, h.epoch FROM homes h WHERE h.database = k.database LIMIT 1) h ON true \
+    LEFT JOIN servers s ON s.name = h.server \
     LEFT JOIN servers f ON f.name = k.server ORDER BY k.number";
 
 /// A database's home as it is when a commit is applied.

@@ -19,7 +19,8 @@ use crate::servers::Fence;
 use crate::sql::{Parameters, Row, RowResult, SqlConnection, SqlResult};
 
 /// For each container its newest version, 0 for none, or null if it takes no versions; with the newest commit, its time,
-/// whether the users of the catalogue may change it, and the home of its database.
+/// whether the users of the catalogue may change it, and the home of its database. The server keeps the plan, which it may have
+/// made while the tables were empty; from limited rows of each it has no other way than by their keys.
 const STATE: &str = "SELECT CASE WHEN c.id IS NOT NULL AND c.dropped IS NULL AND d.dropped IS NULL AND d.sealed IS NULL \
     AND d.state = 'open' THEN coalesce((SELECT v.csn FROM versions v WHERE v.database = k.database \
     AND v.container = k.container ORDER BY v.csn DESC LIMIT 1), 0) END, \
@@ -28,9 +29,11 @@ const STATE: &str = "SELECT CASE WHEN c.id IS NOT NULL AND c.dropped IS NULL AND
     NOT EXISTS (SELECT 1 FROM federation WHERE key IN ('follows', 'successor')), \
     h.server, h.epoch, s.epoch \
     FROM unnest(?1, ?2) WITH ORDINALITY AS k (database, container, number) \
-    LEFT JOIN containers c ON c.database = k.database AND c.id = k.container \
-    LEFT JOIN databases d ON d.id = k.database \
-    LEFT JOIN homes h ON h.database = k.database LEFT JOIN servers s ON s.name = h.server ORDER BY k.number";
+    LEFT JOIN LATERAL (SELECT c.id, c.dropped FROM containers c \
+    WHERE c.database = k.database AND c.id = k.container LIMIT 1) c ON true \
+    LEFT JOIN LATERAL (SELECT d.state, d.sealed, d.dropped FROM databases d WHERE d.id = k.database LIMIT 1) d ON true \
+    LEFT JOIN LATERAL (SELECT h.server, h.epoch FROM homes h WHERE h.database = k.database LIMIT 1) h ON true \
+    LEFT JOIN servers s ON s.name = h.server ORDER BY k.number";
 const INSERT_COMMITS: &str = "INSERT INTO commits \
     (csn, transaction_uuid, time_us, message, user_name, host, pid) \
     SELECT * FROM unnest(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
