@@ -1,13 +1,16 @@
-//! Authentication and authorisation of clients. `rights` has what they may do, `token` checks bearer tokens.
+//! Authentication and authorisation of clients. `rights` has what they may do, `token` checks bearer tokens, `audit` records
+//! what they changed.
 //!
 //! 1. Every right of a client comes from a configured way of authentication.
 //! 2. Credentials are never part of logs or error texts.
 
 use std::sync::Arc;
 
+mod audit;
 mod rights;
 mod token;
 
+pub use audit::{Asker, AuditLog, AuditedChange};
 pub use rights::{Action, Rights};
 pub use token::{Issuer, Tokens};
 
@@ -18,6 +21,8 @@ pub struct Identity {
     pub name: String,
     /// The way of authentication: `anonymous`, `unix` or `token`.
     pub how: &'static str,
+    /// The issuer of the client's token; empty without one.
+    pub issuer: String,
     /// The client's rights.
     pub rights: Rights,
 }
@@ -43,6 +48,8 @@ pub struct Authenticator {
     pub unix: Option<Rights>,
     /// Checks bearer tokens; if none, tokens are refused.
     pub tokens: Option<Arc<Tokens>>,
+    /// Records changes; if none, they are not recorded.
+    pub audit: Option<Arc<AuditLog>>,
 }
 
 impl Authenticator {
@@ -74,6 +81,7 @@ impl Authenticator {
             Some(rights) => Ok(Identity {
                 name: "anonymous".to_owned(),
                 how: "anonymous",
+                issuer: String::new(),
                 rights: rights.clone(),
             }),
             None if self.tokens.is_some() => Err(Refusal(
@@ -118,6 +126,22 @@ impl Authenticator {
         }
     }
 
+    /// Begins a change of these paths, which is recorded if there is an audit log.
+    ///
+    /// # Errors
+    /// [`Refusal`] while it cannot be written.
+    pub fn audited(
+        &self,
+        asker: Asker<'_>,
+        what: &'static str,
+        paths: impl IntoIterator<Item = String>,
+    ) -> Result<AuditedChange, Refusal> {
+        match &self.audit {
+            Some(log) => log.begin(asker, what, paths.into_iter().collect()),
+            None => Ok(AuditedChange::unrecorded()),
+        }
+    }
+
     /// `unix\0user group\0`: a name without proof.
     fn unix(&self, data: &[u8]) -> Result<Identity, Refusal> {
         let Some(rights) = &self.unix else {
@@ -127,7 +151,8 @@ impl Authenticator {
         let name = names.split(|byte| matches!(byte, 0 | b' ')).next().unwrap_or_default();
         match std::str::from_utf8(name) {
             Ok(name) if !name.is_empty() && name.len() <= 256 => {
-                Ok(Identity { name: name.to_owned(), how: "unix", rights: rights.clone() })
+                let (name, issuer) = (name.to_owned(), String::new());
+                Ok(Identity { name, how: "unix", issuer, rights: rights.clone() })
             }
             _ => Err(Refusal("the credentials have no user name".to_owned())),
         }

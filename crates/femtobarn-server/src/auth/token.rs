@@ -100,7 +100,7 @@ impl Tokens {
         let claims = decode::<TokenClaims>(token, &key, &self.validation(issuer, header.alg));
         let claims = claims.map_err(bad)?.claims;
         let rights = Rights::of_scope(&claims.scope, &issuer.base);
-        Ok(Identity { name: claims.sub, how: "token", rights })
+        Ok(Identity { name: claims.sub, how: "token", issuer: issuer.issuer.clone(), rights })
     }
 
     /// Reads all keys again, even if their files have not changed.

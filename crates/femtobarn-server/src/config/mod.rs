@@ -3,13 +3,13 @@
 //! `defaults.toml` documents every setting. `sections` has the tables, `copy_hosts` the servers in them;
 //! this module checks a configuration as a whole, and derives authentication and redirects from it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Deserialize;
 use xrd::client::Url;
 
-use crate::auth::{Authenticator, Tokens};
+use crate::auth::{AuditLog, Authenticator, Tokens};
 use crate::logical::placement::{FirstOf, Neighbour, Overflow, Placement, Replicas};
 use crate::logical::redirector::Redirector;
 
@@ -19,9 +19,9 @@ mod sections;
 pub use crate::network::{MetricsReaders, Network};
 pub use copy_hosts::CopyHosts;
 pub use sections::{
-    Allowed, AuthConfig, CacheConfig, ClusterConfig, CopyConfig, ExportConfig, HttpConfig, Limits,
-    LogConfig, LogFormat, LogicalConfig, MetricsAccess, NearConfig, RedirectConfig, ReplicaConfig,
-    SiteConfig, ThrottleConfig, TlsConfig, UnixAllowed,
+    Allowed, AuditConfig, AuthConfig, CacheConfig, ClusterConfig, CopyConfig, ExportConfig,
+    HttpConfig, Limits, LogConfig, LogFormat, LogicalConfig, MetricsAccess, NearConfig,
+    RedirectConfig, ReplicaConfig, SiteConfig, ThrottleConfig, TlsConfig, UnixAllowed,
 };
 
 /// A configuration file with all settings at their defaults, documented by comments.
@@ -58,6 +58,8 @@ pub struct Config {
     pub cluster: ClusterConfig,
     /// Its place among several servers of a federation.
     pub site: SiteConfig,
+    /// The audit log.
+    pub audit: AuditConfig,
     /// The log.
     pub log: LogConfig,
 }
@@ -212,10 +214,10 @@ impl Config {
         MetricsReaders { is_open, from: self.http.metrics_from.clone() }
     }
 
-    /// The ways of authentication, with the rights that they give.
+    /// The ways of authentication, with the rights that they give, and the audit log.
     ///
     /// # Errors
-    /// A text that names the file of keys that cannot be read.
+    /// A text that names the file that cannot be read or written.
     pub fn authenticator(&self) -> Result<Authenticator, String> {
         let auth = &self.auth;
         let tokens = if auth.issuers.is_empty() {
@@ -223,7 +225,31 @@ impl Config {
         } else {
             Some(Tokens::new(auth.issuers.clone(), auth.audiences.clone())?.into())
         };
-        Ok(Authenticator { anonymous: auth.anonymous.rights(), unix: auth.unix.0.rights(), tokens })
+        let (anonymous, unix) = (auth.anonymous.rights(), auth.unix.0.rights());
+        Ok(Authenticator { anonymous, unix, tokens, audit: self.audit_log()? })
+    }
+
+    /// The audit log, which lies where no client can read or change it.
+    fn audit_log(&self) -> Result<Option<Arc<AuditLog>>, String> {
+        let file = &self.audit.file;
+        if file.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let places = [file.canonicalize(), parent.canonicalize()];
+        let lies_in = |folder: PathBuf| places.iter().flatten().any(|it| it.starts_with(&folder));
+        let folders = self.exports.iter().flat_map(|export| {
+            let more = export.cache.iter().flat_map(|cache| &cache.more_folders);
+            std::iter::once(&export.folder).chain(more)
+        });
+        for folder in folders {
+            if folder.canonicalize().is_ok_and(lies_in) {
+                let (file, folder) = (file.display(), folder.display());
+                return Err(format!("audit.file: {file} lies in the export {folder}"));
+            }
+        }
+        AuditLog::open(file).map(Arc::new).map(Some)
     }
 }
 
@@ -258,6 +284,7 @@ impl Default for Config {
             redirect: RedirectConfig::default(),
             cluster: ClusterConfig::default(),
             site: SiteConfig::default(),
+            audit: AuditConfig::default(),
             log: LogConfig::default(),
         }
     }

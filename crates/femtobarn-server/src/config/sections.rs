@@ -258,6 +258,14 @@ pub struct ReplicaConfig {
     pub servers: Vec<String>,
 }
 
+/// The audit log.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AuditConfig {
+    /// The file to which a line is appended for each change; if empty, there is none.
+    pub file: PathBuf,
+}
+
 /// The log.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]

@@ -110,7 +110,7 @@ impl Server {
         let authenticator = config.authenticator().map_err(StartError::Config)?;
         let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
         let (tls, certificates) = tls.unzip();
-        let tokens = authenticator.tokens.clone();
+        let (tokens, audit) = (authenticator.tokens.clone(), authenticator.audit.clone());
         let blocking = blocking_threads(&open);
         let runtime = runtime(blocking)?;
         let root_workers = start_workers("femtobarn-root", blocking)?;
@@ -170,7 +170,7 @@ impl Server {
             address,
             exports: names,
             drain: Duration::from_secs(config.limits.drain_seconds),
-            settings: Mutex::new(ReloadableSettings { config, certificates, tokens }),
+            settings: Mutex::new(ReloadableSettings { config, certificates, tokens, audit }),
             state,
             attracting,
             workers,

@@ -1,8 +1,9 @@
-//! Settings that change while a server runs: certificates, the keys of token issuers, and the log's level.
+//! Settings that change while a server runs: certificates, the keys of token issuers, and the log's level. The audit log
+//! is opened again.
 
 use std::sync::Arc;
 
-use crate::auth::Tokens;
+use crate::auth::{AuditLog, Tokens};
 use crate::config::{Config, LogConfig, TlsConfig};
 use crate::logging;
 use crate::tls::Certificates;
@@ -12,6 +13,7 @@ pub(super) struct ReloadableSettings {
     pub config: Config,
     pub certificates: Option<Arc<Certificates>>,
     pub tokens: Option<Arc<Tokens>>,
+    pub audit: Option<Arc<AuditLog>>,
 }
 
 /// What a reload has changed, and why other changes were refused.
@@ -30,6 +32,12 @@ impl ReloadableSettings {
             match tokens.read_again() {
                 Ok(count) => outcome.taken.push(format!("the keys of {count} token issuers")),
                 Err(what) => outcome.wrong.extend(what),
+            }
+        }
+        if let Some(audit) = &self.audit {
+            match audit.reopen() {
+                Ok(()) => outcome.taken.push(format!("the audit log {}", audit.path().display())),
+                Err(what) => outcome.wrong.push(what),
             }
         }
         self.reload_log_level(new, &mut outcome);

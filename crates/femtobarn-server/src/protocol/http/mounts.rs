@@ -12,8 +12,9 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use http::{Method, StatusCode};
 
-use super::clients::{refused_to, said};
-use crate::auth::{Action, Authenticator};
+use super::clients::{identity, refused_to, said};
+use crate::auth::{Action, Asker, AuditedChange, Authenticator, Refusal};
+use crate::protocol::answer_counting::kind_of_status;
 use crate::protocol::listener::Peer;
 
 /// A served federation, for which mounts are made.
@@ -38,22 +39,49 @@ pub struct Mount {
 /// The pages of a mount below its prefix and the federation's name, for clients with the rights to them.
 pub fn mounted(mount: Mount, of: ServedFederation, authenticator: Authenticator) -> Router {
     let path = format!("{}{}", mount.prefix, of.name);
-    let gate = Arc::new(Gate { of, authenticator });
+    let gate = Arc::new(Gate { path: path.clone(), of, authenticator });
     Router::new().nest(&path, mount.routes.layer(from_fn_with_state(gate, Gate::pass)))
 }
 
 /// Lets only those clients through that have the right.
 struct Gate {
+    /// That of the mount, which requests do not have any more.
+    path: String,
     of: ServedFederation,
     authenticator: Authenticator,
 }
 
 impl Gate {
     async fn pass(State(gate): State<Arc<Self>>, request: Request, next: Next) -> Response {
-        match gate.refusal(&request) {
+        let change = match gate.audited(&request) {
+            Ok(change) => change,
+            Err(Refusal(what)) => return said(StatusCode::INTERNAL_SERVER_ERROR, &what),
+        };
+        let answer = match gate.refusal(&request) {
             None => next.run(request).await,
             Some(answer) => answer,
+        };
+        let is_error = answer.status().is_client_error() || answer.status().is_server_error();
+        let recorded = change.end(is_error.then(|| kind_of_status(answer.status())));
+        let unrecorded = |Refusal(what)| said(StatusCode::INTERNAL_SERVER_ERROR, &what);
+        recorded.map_or_else(unrecorded, |()| answer)
+    }
+
+    /// Begins the change that a request is, to be recorded.
+    fn audited(&self, request: &Request) -> Result<AuditedChange, Refusal> {
+        if is_reading(request.method()) || self.authenticator.audit.is_none() {
+            return Ok(AuditedChange::unrecorded());
         }
+        let peer = request.extensions().get::<Peer>().copied();
+        let asking =
+            peer.and_then(|peer| identity(&self.authenticator, request.headers(), peer).ok());
+        let asker = Asker {
+            identity: asking.as_ref(),
+            address: peer.map(|peer| peer.address.ip()),
+            protocol: "http",
+        };
+        let path = format!("{}{}", self.path, request.uri().path());
+        self.authenticator.audited(asker, "change", [path])
     }
 
     /// The answer to a request that is not allowed; none if it is.
@@ -65,7 +93,7 @@ impl Gate {
                 "the client's address is unknown",
             ));
         };
-        let is_reading = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+        let is_reading = is_reading(request.method());
         let action = if is_reading { Action::Read } else { Action::Modify };
         let refused = refused_to(action, &self.authenticator, request.headers(), *peer, name);
         let is_closed = !is_reading && self.of.is_read_only;
@@ -74,4 +102,8 @@ impl Gate {
             is_closed.then(|| said(StatusCode::FORBIDDEN, &what))
         })
     }
+}
+
+fn is_reading(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
 }

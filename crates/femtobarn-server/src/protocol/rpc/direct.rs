@@ -21,7 +21,7 @@ use tonic::metadata::MetadataMap;
 
 use super::Service;
 use super::session_stream::{self, Turns};
-use crate::protocol::listener::ConnectionClaim;
+use crate::protocol::listener::{ConnectionClaim, Peer};
 
 /// Bytes that are received at once.
 const RECEIVED_BYTES: usize = 16 << 10;
@@ -33,11 +33,12 @@ pub(super) async fn begin(State(endpoint): State<Service>, mut request: Request)
     let status = if let Some(upgrade) = upgrade {
         let claim = request.extensions_mut().remove::<ConnectionClaim>();
         let metadata = MetadataMap::from_headers(std::mem::take(request.headers_mut()));
+        let caller = (metadata, request.extensions().get::<Peer>().copied());
         tokio::spawn(async move {
             match upgrade.await {
                 Ok(stream) => {
                     let turns = DirectTurns::new(stream);
-                    session_stream::serve(&endpoint, metadata, turns).await;
+                    session_stream::serve(&endpoint, caller, turns).await;
                 }
                 Err(error) => tracing::debug!(%error, "connection lost"),
             }

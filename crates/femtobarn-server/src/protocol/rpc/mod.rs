@@ -5,6 +5,7 @@
 //! | `direct` | connections that carry nothing but the turns of a session |
 //! | `session_stream`, `inquiries`, `turn_calls` | the streams of sessions; questions that come with their operations; calls in their turns |
 //! | `queries` | rows |
+//! | `audited` | mutations, with their lines in the audit log |
 //! | `mutations` | numbers, free space, tags, retention and transactions |
 //!
 //! Each call authenticates its caller by its bearer token, whose rights to the federation's path decide.
@@ -36,6 +37,7 @@ use crate::logical::request_counts::{ClientProtocol, RequestCounts};
 use crate::protocol::answer_counting::kind_of_code;
 use crate::protocol::listener::Peer;
 
+mod audited;
 mod direct;
 mod inquiries;
 mod mutations;
@@ -114,6 +116,16 @@ impl Service {
         action: Action,
     ) -> std::result::Result<(Arc<FederationService>, Identity), Status> {
         let identity = self.identity(metadata)?;
+        Ok((self.admit_known(&identity, federation, action)?, identity))
+    }
+
+    /// The federation, if a client has the right to `action`.
+    fn admit_known(
+        &self,
+        identity: &Identity,
+        federation: &str,
+        action: Action,
+    ) -> std::result::Result<Arc<FederationService>, Status> {
         let name = federation.trim_matches('/');
         let path = format!("/{name}");
         if !identity.may(action, path.as_bytes()) {
@@ -127,7 +139,7 @@ impl Service {
         let service = service
             .ok_or_else(|| Status::not_found(format!("this server has no federation {name:?}")))?;
         service.count_message();
-        Ok((Arc::clone(service), identity))
+        Ok(Arc::clone(service))
     }
 
     fn identity(&self, metadata: &MetadataMap) -> std::result::Result<Identity, Status> {
@@ -219,20 +231,18 @@ impl Catalogue for Service {
         &self,
         request: Request<ChangeRequest>,
     ) -> std::result::Result<Response<ChangeReply>, Status> {
-        let (metadata, _, change) = request.into_parts();
-        let action = mutations::action_of(&change);
-        let (service, identity) = self.admit(&metadata, &change.federation, action)?;
-        let changed = mutations::change(self, service, &identity, change).await;
-        changed.map(Response::new).map_err(|error| status_of(&error))
+        let (metadata, extensions, change) = request.into_parts();
+        let peer = extensions.get::<Peer>().copied();
+        audited::change(self, &metadata, peer, change).await.map(Response::new)
     }
 
     async fn publish(
         &self,
         request: Request<PublishRequest>,
     ) -> std::result::Result<Response<PublishReply>, Status> {
-        let (metadata, _, publish) = request.into_parts();
-        let (service, _) = self.admit(&metadata, &publish.federation, Action::Modify)?;
-        mutations::publish(service, publish).await.map(Response::new)
+        let (metadata, extensions, publish) = request.into_parts();
+        let peer = extensions.get::<Peer>().copied();
+        audited::publish(self, &metadata, peer, publish).await.map(Response::new)
     }
 
     async fn list_locks(

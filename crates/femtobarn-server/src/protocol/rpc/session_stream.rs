@@ -30,6 +30,7 @@ use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{
     CatalogueSession, FederationService, OperationOutcome, SessionClaims, SessionOperation, Site,
 };
+use crate::protocol::listener::Peer;
 
 /// Turns that wait for a client to read them, at most.
 const TURNS_MAX: usize = 4;
@@ -98,24 +99,28 @@ pub(super) async fn open(
     endpoint: &Service,
     request: Request<Streaming<ClientTurn>>,
 ) -> StatusResult<ServerTurns> {
-    let (metadata, _, turns) = request.into_parts();
+    let (metadata, extensions, turns) = request.into_parts();
     let (sender, receiver) = mpsc::channel(TURNS_MAX);
     let mut turns = CalledTurns { turns, sender };
     let opened = welcome(endpoint, &metadata, &mut turns).await?;
-    tokio::spawn(SessionStream::new(endpoint, metadata, opened, turns).run());
+    let caller = (metadata, extensions.get::<Peer>().copied());
+    tokio::spawn(SessionStream::new(endpoint, caller, opened, turns).run());
     Ok(ServerTurns { receiver })
 }
 
 /// Serves a session on a direct connection to its end.
-pub(super) async fn serve(endpoint: &Service, metadata: MetadataMap, mut turns: impl Turns) {
-    match welcome(endpoint, &metadata, &mut turns).await {
-        Ok(opened) => SessionStream::new(endpoint, metadata, opened, turns).run().await,
+pub(super) async fn serve(endpoint: &Service, caller: Caller, mut turns: impl Turns) {
+    match welcome(endpoint, &caller.0, &mut turns).await {
+        Ok(opened) => SessionStream::new(endpoint, caller, opened, turns).run().await,
         Err(status) => {
             endpoint.count_failure(&status);
             drop(timeout(HELLO_MAX, turns.send(Err(status))).await);
         }
     }
 }
+
+/// The credentials of a session's client, and its address.
+pub(super) type Caller = (MetadataMap, Option<Peer>);
 
 /// A session that was opened, its stream's number, and its federation.
 type OpenedSession = (Arc<FederationService>, Arc<CatalogueSession>, u64);
@@ -221,9 +226,9 @@ struct SessionStream<T> {
 }
 
 impl<T: Turns> SessionStream<T> {
-    fn new(endpoint: &Service, metadata: MetadataMap, opened: OpenedSession, turns: T) -> Self {
+    fn new(endpoint: &Service, (metadata, peer): Caller, opened: OpenedSession, turns: T) -> Self {
         let (service, session, generation) = opened;
-        let calls = TurnCalls::new(endpoint.clone(), metadata);
+        let calls = TurnCalls::new(endpoint.clone(), metadata, peer);
         SessionStream {
             service,
             session,

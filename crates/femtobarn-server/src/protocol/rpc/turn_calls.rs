@@ -7,16 +7,16 @@ use std::task::Poll;
 use femtobarn_rpc::MESSAGE_BYTES_MAX;
 use femtobarn_rpc::convert::call_status;
 use femtobarn_rpc::v1::call::Of;
-use femtobarn_rpc::v1::catalogue_server::Catalogue;
 use femtobarn_rpc::v1::reply::Of as Replied;
 use femtobarn_rpc::v1::{Answers, Call, Reply};
 use futures_util::stream::{FuturesUnordered, Stream};
 use prost::Message;
+use tonic::Status;
 use tonic::metadata::MetadataMap;
-use tonic::{Extensions, Request, Status};
 
-use super::Service;
+use super::{Service, audited};
 use crate::logical::request_counts::ClientProtocol;
+use crate::protocol::listener::Peer;
 
 /// Calls in one turn at most. While a session has as many without a reply, no turn is read.
 pub(super) const CALLS_MAX: usize = 64;
@@ -29,13 +29,14 @@ type PendingReply = Pin<Box<dyn Future<Output = Reply> + Send>>;
 pub(super) struct TurnCalls {
     endpoint: Service,
     metadata: MetadataMap,
+    peer: Option<Peer>,
     pending: FuturesUnordered<PendingReply>,
 }
 
 impl TurnCalls {
     /// No calls, of a caller with these credentials.
-    pub(super) fn new(endpoint: Service, metadata: MetadataMap) -> Self {
-        TurnCalls { endpoint, metadata, pending: FuturesUnordered::new() }
+    pub(super) fn new(endpoint: Service, metadata: MetadataMap, peer: Option<Peer>) -> Self {
+        TurnCalls { endpoint, metadata, peer, pending: FuturesUnordered::new() }
     }
 
     /// Whether more calls may begin.
@@ -47,8 +48,9 @@ impl TurnCalls {
     pub(super) fn begin(&mut self, calls: Vec<Call>) {
         for Call { number, of } in calls {
             let (endpoint, metadata) = (self.endpoint.clone(), self.metadata.clone());
+            let peer = self.peer;
             self.pending.push(Box::pin(async move {
-                let outcome = carry_out(&endpoint, metadata, of).await;
+                let outcome = carry_out(&endpoint, metadata, peer, of).await;
                 reply(&endpoint, number, outcome)
             }));
         }
@@ -73,6 +75,7 @@ impl TurnCalls {
 async fn carry_out(
     endpoint: &Service,
     metadata: MetadataMap,
+    peer: Option<Peer>,
     of: Option<Of>,
 ) -> Result<Replied, Status> {
     Ok(match of.ok_or_else(|| Status::unimplemented("this server does not know the call"))? {
@@ -81,16 +84,12 @@ async fn carry_out(
             Replied::LookUp(Answers { answers })
         }
         Of::Change(change) => {
-            Replied::Change(endpoint.change(request(metadata, change)).await?.into_inner())
+            Replied::Change(audited::change(endpoint, &metadata, peer, change).await?)
         }
         Of::Publish(publish) => {
-            Replied::Publish(endpoint.publish(request(metadata, publish)).await?.into_inner())
+            Replied::Publish(audited::publish(endpoint, &metadata, peer, publish).await?)
         }
     })
-}
-
-fn request<T>(metadata: MetadataMap, message: T) -> Request<T> {
-    Request::from_parts(metadata, Extensions::default(), message)
 }
 
 /// The reply to a call, which is counted.

@@ -25,7 +25,7 @@ pub(super) struct RequestHandler {
 
 impl RequestHandler {
     /// Performs a request.
-    pub(super) async fn respond(&self, request: Request) -> Response {
+    pub(super) async fn perform(&self, request: Request) -> Response {
         let outcome = match request {
             Request::Ping(_) => done(),
             Request::Stat(stat) => self.stat(stat).await,
@@ -211,7 +211,7 @@ pub(super) fn opaque(location: &Location) -> Opaque<'_> {
 }
 
 /// The token in `Bearer%20eyJ..`, with its escapes decoded.
-fn bearer(value: &[u8]) -> Option<String> {
+pub(super) fn bearer(value: &[u8]) -> Option<String> {
     let mut text = Vec::with_capacity(value.len());
     let mut left = value;
     while let [first, rest @ ..] = left {

@@ -6,6 +6,7 @@
 //! | `login` | handshake, login, authentication, binding |
 //! | `redirects` | requests about paths, if this server has no data |
 //! | `read`, `readv`, `write` | requests that move data |
+//! | `audited` | records requests that change something |
 //! | `open`, `checkpoint`, `namespace`, `dirlist`, `query`, `fattr` | all other requests |
 //! | `passed_files` | files that clients on this machine get themselves |
 //! | `third_party` | copies from other servers, which clients ask for and watch |
@@ -26,6 +27,7 @@
 //! No name of ours claims to be XRootD.
 
 mod answer_queue;
+mod audited;
 mod bound_streams;
 mod checkpoint;
 mod connection;

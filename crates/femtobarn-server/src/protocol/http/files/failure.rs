@@ -8,6 +8,7 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENT
 use http::{HeaderValue, StatusCode};
 use nix::errno::Errno;
 
+use crate::auth::Refusal;
 use crate::physical::StorageError;
 use crate::protocol::answer_counting::kind_of_status;
 use crate::protocol::http::clients::said;
@@ -52,6 +53,13 @@ pub(super) enum HttpFailure {
 impl From<StorageError> for HttpFailure {
     fn from(error: StorageError) -> Self {
         HttpFailure::Storage(error)
+    }
+}
+
+impl From<Refusal> for HttpFailure {
+    /// A change that cannot be recorded.
+    fn from(refusal: Refusal) -> Self {
+        HttpFailure::Broken(refusal.0)
     }
 }
 

@@ -49,14 +49,14 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HOST, ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use tokio::runtime::Handle;
 
 use self::copy::OtherServers;
 use self::failure::{HttpFailure, METHODS, METHODS_AND_COPY};
 use self::location::UrlLocation;
 use super::clients::identity;
-use crate::auth::{Action, Authenticator, Identity};
+use crate::auth::{Action, Asker, AuditedChange, Authenticator, Identity, Refusal};
 use crate::logical::Logical;
 use crate::physical::{StorageError, StoragePath, StorageResult};
 use crate::protocol::buffers::BufferPool;
@@ -129,23 +129,40 @@ async fn answered(
     peer: Peer,
     request: Request,
 ) -> Result<Response, HttpFailure> {
-    let method = request.method().clone();
-    if method == Method::OPTIONS {
+    if request.method() == Method::OPTIONS {
         let headers = [(ALLOW, site.methods()), (HeaderName::from_static("dav"), "1")];
         return Ok((StatusCode::NO_CONTENT, headers).into_response());
     }
-    let (parts, body) = request.into_parts();
-    let query = parts.uri.query().map(str::to_owned);
-    let location = UrlLocation::of(&parts.uri, &site.federations)?;
+    let location = UrlLocation::of(request.uri(), &site.federations)?;
     let identity = match location.token() {
         Some(token) if peer.is_encrypted => site.authenticator.token(&token),
-        Some(_) => {
-            let what = "a token must only be sent over TLS";
-            return Err(HttpFailure::Unauthorized(what.to_owned()));
-        }
-        None => identity(&site.authenticator, &parts.headers, peer),
+        Some(_) => Err(Refusal("a token must only be sent over TLS".to_owned())),
+        None => identity(&site.authenticator, request.headers(), peer),
     };
-    let identity = identity.map_err(|refusal| HttpFailure::Unauthorized(refusal.0))?;
+    let change = site.audited(&request, &location, identity.as_ref().ok(), peer)?;
+    let answer = match identity {
+        Ok(identity) => answered_to(site, (peer, identity), location, request).await,
+        Err(refusal) => Err(HttpFailure::Unauthorized(refusal.0)),
+    };
+    match &answer {
+        Ok(there) if there.status().is_redirection() => change.forget(),
+        // The rest is recorded at its end.
+        Ok(begun) if begun.status() == StatusCode::ACCEPTED => change.end_as("begun")?,
+        Ok(_) => change.end(None)?,
+        Err(failure) => change.end(Some(failure.kind()))?,
+    }
+    answer
+}
+
+/// Answers an identified client.
+async fn answered_to(
+    site: &Arc<FileSite>,
+    (peer, identity): (Peer, Identity),
+    location: UrlLocation,
+    request: Request,
+) -> Result<Response, HttpFailure> {
+    let (parts, body) = request.into_parts();
+    let (method, query) = (parts.method, parts.uri.query().map(str::to_owned));
     let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = host.or(parts.uri.authority().map(|authority| authority.as_str()));
     let asked = FileRequest {
@@ -204,6 +221,30 @@ impl FileSite {
         Ok(done.map_err(|error| HttpFailure::Broken(error.to_string()))??)
     }
 
+    /// Begins the change that a request is, to be recorded.
+    fn audited(
+        &self,
+        request: &Request,
+        location: &UrlLocation,
+        identity: Option<&Identity>,
+        peer: Peer,
+    ) -> Result<AuditedChange, HttpFailure> {
+        let (headers, what) = (request.headers(), request.method().as_str());
+        let what = match what {
+            "PUT" => "upload",
+            "DELETE" => "remove",
+            "MKCOL" => "make-folder",
+            "MOVE" => "rename",
+            "COPY" if headers.contains_key("source") => "copy",
+            _ => return Ok(AuditedChange::unrecorded()),
+        };
+        let asker = Asker { identity, address: Some(peer.address.ip()), protocol: "http" };
+        let change = self.authenticator.audited(asker, what, [location.path.to_string()])?;
+        let other = headers.get("source").or_else(|| headers.get("destination"));
+        let other = other.and_then(|it| it.to_str().ok()?.parse().ok());
+        Ok(change.to(other.map(|url: Uri| without_query(&url))))
+    }
+
     /// The methods that are understood.
     fn methods(&self) -> &'static str {
         let copies = self.others.is_some() || self.logical.redirector.is_some();
@@ -229,6 +270,15 @@ impl FileSite {
         for (name, value) in CROSS_ORIGIN {
             headers.insert(name, HeaderValue::from_static(value));
         }
+    }
+}
+
+/// A URL without what may be a secret in it: a password, and its query.
+fn without_query(url: &Uri) -> String {
+    let host = url.authority().map(|it| it.as_str().rsplit('@').next().unwrap_or_default());
+    match (url.scheme_str(), host) {
+        (Some(scheme), Some(host)) => format!("{scheme}://{host}{}", url.path()),
+        _ => url.path().to_owned(),
     }
 }
 

@@ -20,10 +20,11 @@ use serde_json::{Value, json};
 
 use super::clients::{identity, said};
 use super::files::FileSite;
-use crate::auth::{Action, Identity, Refusal};
+use crate::auth::{Action, Asker, Identity, Refusal};
 use crate::logical::Logical;
 use crate::logical::stage_requests::{StageRequest, WantedFile};
 use crate::physical::{Opaque, Storage, StoragePath, StorageResult};
+use crate::protocol::answer_counting::kind_of_status;
 use crate::protocol::listener::Peer;
 
 /// Files of a request at most.
@@ -112,23 +113,13 @@ async fn stage(
         };
         lifetimes.insert(file.path.clone(), wanted);
     }
-    let names = body.files.into_iter().map(|file| file.path).collect();
-    let (user, paths) = site.asked(peer, &headers, names, &[Action::Stage])?;
-    let mut seen = HashSet::new();
-    let wanted =
-        paths.into_iter().filter(|(path, _)| seen.insert(path.clone())).map(|(_, name)| {
-            let lifetime = lifetimes.get(&name).copied().unwrap_or(lifetime::USUAL_SECONDS);
-            WantedFile { path: name, lifetime }
-        });
-    let wanted: Vec<_> = wanted.collect();
-    let begun = site
-        .asking(move |logical| logical.stage_requests.begin(&logical.exports, &user.name, wanted));
-    let id = begun.await?;
+    let names: Vec<_> = body.files.into_iter().map(|file| file.path).collect();
+    let staged = site.begin_stage(peer, &headers, names.clone(), &lifetimes);
+    let id = site.recorded(peer, &headers, ("stage", names), staged).await?;
     let location = url(peer, &headers, &format!("/stage/{id}"));
     let answer = Json(json!({ "requestId": id }));
     Ok((StatusCode::CREATED, [(LOCATION, location)], answer).into_response())
 }
-
 async fn status(
     State(site): SharedTape,
     (Extension(peer), headers): TapeClient,
@@ -147,11 +138,14 @@ async fn cancel(
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
     let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
-    let paths = places(&id, &body.paths)?;
-    let cancelled = site.asking(move |logical| {
-        logical.stage_requests.cancel(&logical.exports, (&user, &asked), &paths)
-    });
-    done(&id, cancelled.await?)
+    let cancelling = async {
+        let paths = places(&id, &body.paths)?;
+        let cancelled = site.asking(move |logical| {
+            logical.stage_requests.cancel(&logical.exports, (&user, &asked), &paths)
+        });
+        done(&id, cancelled.await?)
+    };
+    site.recorded(peer, &headers, ("cancel-stage", body.paths.clone()), cancelling).await
 }
 
 async fn release(
@@ -161,11 +155,14 @@ async fn release(
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
     let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
-    let paths = places(&id, &body.paths)?;
-    let released = site.asking(move |logical| {
-        logical.stage_requests.release(&logical.exports, (&user, &asked), &paths)
-    });
-    done(&id, released.await?)
+    let releasing = async {
+        let paths = places(&id, &body.paths)?;
+        let released = site.asking(move |logical| {
+            logical.stage_requests.release(&logical.exports, (&user, &asked), &paths)
+        });
+        done(&id, released.await?)
+    };
+    site.recorded(peer, &headers, ("release", body.paths.clone()), releasing).await
 }
 
 async fn delete(
@@ -174,9 +171,13 @@ async fn delete(
     Path(id): Path<String>,
 ) -> Result<(), TapeRefusal> {
     let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
-    let deleted =
-        site.asking(move |logical| logical.stage_requests.delete(&logical.exports, &user, &asked));
-    if deleted.await? { Ok(()) } else { Err(unknown(&id)) }
+    let deleting = async {
+        let deleted = site
+            .asking(move |logical| logical.stage_requests.delete(&logical.exports, &user, &asked));
+        if deleted.await? { Ok(()) } else { Err(unknown(&id)) }
+    };
+    site.recorded(peer, &headers, ("cancel-stage", vec![format!("{ROOT}/stage/{id}")]), deleting)
+        .await
 }
 
 async fn archive_info(
@@ -243,6 +244,48 @@ impl TapeSite {
             paths.push((path, name));
         }
         Ok((user, paths))
+    }
+
+    /// Begins to stage files, of which each has a lifetime, and returns the id of the request.
+    async fn begin_stage(
+        &self,
+        peer: Peer,
+        headers: &HeaderMap,
+        names: Vec<String>,
+        lifetimes: &HashMap<String, u64>,
+    ) -> Result<String, TapeRefusal> {
+        let (user, paths) = self.asked(peer, headers, names, &[Action::Stage])?;
+        let mut seen = HashSet::new();
+        let wanted = paths.into_iter().filter(|(path, _)| seen.insert(path.clone()));
+        let wanted = wanted.map(|(_, name)| {
+            let lifetime = lifetimes.get(&name).copied().unwrap_or(lifetime::USUAL_SECONDS);
+            WantedFile { path: name, lifetime }
+        });
+        let wanted: Vec<_> = wanted.collect();
+        let begun = self.asking(move |logical| {
+            logical.stage_requests.begin(&logical.exports, &user.name, wanted)
+        });
+        begun.await
+    }
+
+    /// Makes a change and records it.
+    async fn recorded<T>(
+        &self,
+        peer: Peer,
+        headers: &HeaderMap,
+        (what, paths): (&'static str, Vec<String>),
+        changing: impl Future<Output = Result<T, TapeRefusal>>,
+    ) -> Result<T, TapeRefusal> {
+        let authenticator = &self.files.authenticator;
+        let user = authenticator.audit.as_ref().and_then(|_| self.user(peer, headers).ok());
+        let asker =
+            Asker { identity: user.as_ref(), address: Some(peer.address.ip()), protocol: "http" };
+        let unrecorded = |Refusal(why)| TapeRefusal(StatusCode::INTERNAL_SERVER_ERROR, why);
+        let change = authenticator.audited(asker, what, paths).map_err(unrecorded)?;
+        let changed = changing.await;
+        let error = changed.as_ref().err().map(|refusal| kind_of_status(refusal.0));
+        change.end(error).map_err(unrecorded)?;
+        changed
     }
 
     /// Does something with the requests of clients.

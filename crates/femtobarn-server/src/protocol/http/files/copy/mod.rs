@@ -29,10 +29,30 @@ use http::header::IF_NONE_MATCH;
 use self::markers::CopyProgress;
 use self::order::{CopyOrder, Direction};
 pub use self::others::OtherServers;
-use super::FileRequest;
 use super::failure::{HttpFailure, METHODS};
+use super::upload::PendingUpload;
+use super::{FileRequest, without_query};
+use crate::auth::Asker;
 
 impl FileRequest {
+    /// Stores a file of another server, and records it: whoever began it was answered already.
+    async fn recorded_pull(
+        &self,
+        others: &OtherServers,
+        order: &CopyOrder,
+        upload: PendingUpload,
+        progress: &CopyProgress,
+    ) -> Result<(), HttpFailure> {
+        let asker =
+            Asker { identity: Some(&self.identity), address: Some(self.client), protocol: "http" };
+        let path = self.location.path.to_string();
+        let change = self.site.authenticator.audited(asker, "copy", [path])?;
+        let change = change.to(Some(without_query(&order.other.url)));
+        let copied = self.pull(others, order, upload, progress).await;
+        change.end(copied.as_ref().err().map(HttpFailure::kind))?;
+        copied
+    }
+
     /// Copies a file from or to another server.
     pub(super) async fn copy(mut self) -> Result<Response, HttpFailure> {
         let Some(others) = self.site.others.clone() else {
@@ -57,7 +77,7 @@ impl FileRequest {
                 let upload = self.begin_upload(None).await?;
                 markers::answer(told, text, counts, async move {
                     let _turn = turn;
-                    self.pull(&others, &order, upload, &progress).await
+                    self.recorded_pull(&others, &order, upload, &progress).await
                 })
             }
             Direction::Push => {
