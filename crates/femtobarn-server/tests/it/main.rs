@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod audit;
 mod catalogue;
 mod ending;
 mod federation;

@@ -27,17 +27,17 @@ const ISSUER: &str = "https://issuer.example";
 const LONG: Duration = Duration::from_secs(60);
 const AUDIENCE: &str = "root://storage.example";
 
-/// A server with TLS that demands tokens; it serves a federation and a folder.
-struct Guarded {
-    server: Server,
-    config: Config,
+/// A server with TLS that demands tokens; it serves a federation and a folder, and has an audit log.
+pub(crate) struct Guarded {
+    pub(crate) server: Server,
+    pub(crate) config: Config,
     key: EncodingKey,
     certificate: PathBuf,
-    folder: TempDir,
+    pub(crate) folder: TempDir,
 }
 
 impl Guarded {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -56,6 +56,7 @@ impl Guarded {
         config.auth.audiences = vec![AUDIENCE.to_owned()];
         let issuer = Issuer { issuer: ISSUER.into(), keys: at("issuers"), base: String::new() };
         config.auth.issuers = vec![issuer];
+        config.audit.file = at("audit");
         let server = Server::start(config.clone()).unwrap();
         Guarded { server, config, key, certificate: at("certificate"), folder }
     }
@@ -66,6 +67,11 @@ impl Guarded {
 
     /// The answer to a request for a page with a bearer token.
     fn get_page(&self, path: &str, token: &str) -> String {
+        self.ask("GET", path, token, "")
+    }
+
+    /// The answer to a request with a bearer token.
+    pub(crate) fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.certificate).unwrap()).unwrap();
         let provider = rustls::crypto::ring::default_provider().into();
@@ -77,8 +83,9 @@ impl Guarded {
         let socket = TcpStream::connect(self.server.address()).unwrap();
         let mut stream = StreamOwned::new(secret, socket);
         let request = format!(
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
-             Connection: close\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut text = Vec::new();
@@ -87,7 +94,7 @@ impl Guarded {
         String::from_utf8(text).unwrap()
     }
 
-    fn token(&self, scope: &str) -> String {
+    pub(crate) fn token(&self, scope: &str) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let claims = json!({
             "iss": ISSUER, "sub": "alice", "aud": AUDIENCE, "exp": now + 600, "scope": scope,
@@ -95,7 +102,7 @@ impl Guarded {
         encode(&Header::new(Algorithm::ES256), &claims, &self.key).unwrap()
     }
 
-    fn catalogue(
+    pub(crate) fn catalogue(
         &self,
         scheme: &str,
         scope: Option<&str>,
@@ -109,7 +116,7 @@ impl Guarded {
         RemoteCatalogue::connect(&self.url(scheme, "/lhc.fed"), &options)
     }
 
-    fn client(&self, scheme: &str, scope: &str) -> xrd::client::Result<Client> {
+    pub(crate) fn client(&self, scheme: &str, scope: &str) -> xrd::client::Result<Client> {
         let url = Url::parse(&self.url(scheme, "/")).unwrap();
         let options = Options {
             token: Some(Token(self.token(scope))),
