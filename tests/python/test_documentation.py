@@ -60,6 +60,20 @@ def test_named_files_exist(path: Path) -> None:
     assert not absent, f"{path} names {', '.join(absent)}"
 
 
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_named_tests_exist(path: Path) -> None:
+    """A document names a test as ``folder/file.rs::test``, with as many folders as tell the file."""
+    listed = subprocess.run(
+        ["git", "ls-files", "*.rs", "*.py"], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    sources = [f"/{name}" for name in listed.stdout.split()]
+    for file, test in re.findall(r"`([\w/]+\.(?:rs|py))::(\w+)`", path.read_text()):
+        found = [name for name in sources if name.endswith(f"/{file}")]
+        kind = "fn" if file.endswith(".rs") else "def"
+        there = any(re.search(rf"\b{kind} {test}\b", (ROOT / name[1:]).read_text()) for name in found)
+        assert there, f"{path.name} names {file}::{test}"
+
+
 @pytest.mark.parametrize("path", with_examples(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_run_unchanged(path: Path, tmp_path: Path) -> None:
     """All blocks of a document are one program, in an empty folder."""
