@@ -133,9 +133,8 @@ fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
     server.psql("ALTER ROLE postgres RESET log_min_duration_statement");
     let insert = format!("INSERT INTO femtobarn_{}.commits", catalog.uuid().simple());
     let logged = server.logged();
-    let count = |step| {
-        logged.lines().filter(|line| line.contains(step) && line.contains(&insert)).count()
-    };
+    let count =
+        |step| logged.lines().filter(|line| line.contains(step) && line.contains(&insert)).count();
     assert_eq!(["  parse ", "  execute "].map(count), [2, 6]);
 }
 
