@@ -50,15 +50,14 @@ def test_changes_by_real_clients_are_recorded(tmp_path: Path, monkeypatch: pytes
         top = f"roots://localhost:{server.port}/"
         named = f"{top}/store/raw?authz=Bearer%20{token}"
         subprocess.run([tool("xrdcp"), "--silent", tmp_path / "raw", named], check=True)
-        over_http = FileServer(server, tmp_path, root)
-        bearer = {"Authorization": f"Bearer {token}"}
-        assert over_http.ask("PUT", "/store/put", b"put", **bearer).code == 201
+        over_http, bearer = FileServer(server, tmp_path, root), f"Bearer {token}"
+        assert over_http.ask("PUT", "/store/put", b"put", Authorization=bearer).code == 201
         assert over_http.ask("DELETE", "/store/put").code == 401
         with fb.open(f"{top}/lhc.fed") as federation:
             head = put(federation, "run1/hits", 10)
         log.rename(tmp_path / "audit.log.1")
         server.reload()
-        assert over_http.ask("DELETE", "/store/put", **bearer).code == 204
+        assert over_http.ask("DELETE", "/store/put", Authorization=bearer).code == 204
     text = (tmp_path / "audit.log.1").read_text()
     assert token.split(".")[2] not in text, "a token is in the log"
     lines = lines_of(tmp_path / "audit.log.1")
