@@ -17,8 +17,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use uuid::Uuid;
-
 use super::LocalCatalogue;
 use super::catalogue_place::{CataloguePlace, schema_of};
 use super::connections::Connections;
@@ -34,7 +32,7 @@ use crate::locks::{FileTurn, TurnKind};
 use crate::numbers::{signed, unsigned};
 use crate::paths::{CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, LOCKS_FOLDER};
 use crate::schema;
-use crate::sql::{PostgresAddress, SqlConnection, SqlResult, params};
+use crate::sql::{OptionalExtension, PostgresAddress, Row, SqlConnection, SqlResult, params};
 
 /// Commits that are copied while others wait, at most, if they are not faster than the copy.
 const LAST_COMMITS_MAX: u64 = 200;
@@ -184,7 +182,7 @@ impl NewHome {
             connections.write_unchecked(|sql| {
                 let schema = address.schema();
                 if schema::has_schema(sql, schema)? {
-                    check_unused(sql, of.uuid(), from)?;
+                    check_unused(sql, of, from)?;
                     sql.execute_batch(&format!("DROP SCHEMA \"{schema}\" CASCADE"))?;
                 }
                 schema::create_in_postgres(sql, schema, of.name(), of.uuid())?;
@@ -207,7 +205,7 @@ impl NewHome {
         let connections = Connections::new(CataloguePlace { path, postgres: None })?;
         connections.write_unchecked(|sql| {
             if is_there {
-                check_unused(sql, of.uuid(), from)?;
+                check_unused(sql, of, from)?;
             }
             set_phase(sql, Some(MovePhase::Arriving), "")?;
             moved_tables::clear(sql)
@@ -218,12 +216,14 @@ impl NewHome {
 
 /// Checks that nobody uses a catalogue of this federation, which is to move there from `from`: it was left, or rows were
 /// still being copied into it. One that was about to be left for `from` has been left, and whoever moved it has died before it
-/// could say so.
-fn check_unused(sql: &SqlConnection, federation: Uuid, from: &str) -> SqlResult<()> {
+/// could say so. One that had all rows was never used, if its commits are all in the catalogue of now.
+fn check_unused(sql: &SqlConnection, of: &LocalCatalogue, from: &str) -> SqlResult<()> {
+    let federation = of.uuid();
     let is_unused = match phase(sql)? {
         Some(MovePhase::Arriving | MovePhase::Left) => true,
         Some(MovePhase::Leaving) => new_place(sql)?.is_some_and(|to| to == from),
-        Some(MovePhase::Arrived) | None => false,
+        Some(MovePhase::Arrived) => has_newest_of(of, sql)?,
+        None => false,
     };
     if is_unused && schema::identity(sql)?.is_some_and(|identity| identity.uuid == federation) {
         return Ok(());
@@ -236,6 +236,17 @@ fn check_unused(sql: &SqlConnection, federation: Uuid, from: &str) -> SqlResult<
             .to_owned(),
     }
     .into())
+}
+
+/// Whether a catalogue has the newest commit of another one, if that has any.
+fn has_newest_of(this: &LocalCatalogue, other: &SqlConnection) -> SqlResult<bool> {
+    let newest = "SELECT csn, transaction_uuid FROM commits ORDER BY csn DESC LIMIT 1";
+    let commit = |row: &Row<'_>| Ok((row.get::<i64>(0)?, row.get::<Vec<u8>>(1)?));
+    let Some((csn, transaction)) = other.query_row(newest, [], commit).optional()? else {
+        return Ok(true);
+    };
+    let same = "SELECT 1 FROM commits WHERE csn = ?1 AND transaction_uuid = ?2";
+    Ok(this.read(|sql| sql.prepare_cached(same)?.exists(params![csn, transaction]))?)
 }
 
 /// Copies all rows that commits date, as of one commit, and compares them; their number, and the commit.
