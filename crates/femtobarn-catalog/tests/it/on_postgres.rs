@@ -131,7 +131,7 @@ fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
         catalog.commit(Commit::default()).unwrap();
     }
     server.psql("ALTER ROLE postgres RESET log_min_duration_statement");
-    let insert = format!("INSERT INTO femtobarn_{}.commits", catalog.uuid().simple());
+    let insert = format!("INSERT INTO \"femtobarn_{}\".commits", catalog.uuid().simple());
     let logged = server.logged();
     let count =
         |step| logged.lines().filter(|line| line.contains(step) && line.contains(&insert)).count();
