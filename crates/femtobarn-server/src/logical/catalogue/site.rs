@@ -120,8 +120,8 @@ impl Site {
     /// Where a database is. Asks the catalogue unless it is here.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] if the lease of this server is over, or the catalogue cannot be reached; those of
-    /// [`known_home`](Self::known_home).
+    /// [`Error::Unavailable`] if the lease of this server is over; [`Error::Unsupported`] if the database has no home, and its
+    /// file is not here; those of the catalogue.
     pub fn place_of(&self, database: DatabaseId) -> Result<DatabasePlace> {
         loop {
             self.epoch()?;
@@ -381,7 +381,8 @@ impl Site {
     /// The home of a database, or, if it has none yet, the server that shall have it.
     ///
     /// # Errors
-    /// Those of [`known_home`](Self::known_home); [`Error::Unavailable`] if no server takes new databases.
+    /// [`Error::Unsupported`] if the database was committed without a home, and its file is not here;
+    /// [`Error::Unavailable`] if no server takes new databases; those of the catalogue.
     pub fn home_or_placement(&self, database: DatabaseId) -> Result<Home> {
         if let Some(home) = self.known_home(database)? {
             return Ok(home);
