@@ -14,6 +14,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,10 +128,10 @@ def fill_promoted(folder: str) -> None:
         txn.database("run7").container("archived").delete([0])
 
 
-def fill_and_stop(folder: str) -> None:
-    """Make the same, and small commits, the last of which the database file has lost."""
+def fill_and_crash(crash: Callable[[str], None], folder: str) -> None:
+    """Make the same, and what a process does that ends as if its machine had crashed."""
     fill(folder)
-    process = multiprocessing.get_context("spawn").Process(target=_delete_and_stop, args=(folder,))
+    process = multiprocessing.get_context("spawn").Process(target=crash, args=(folder,))
     process.start()
     process.join()
 
@@ -147,14 +148,6 @@ def _delete_and_stop(folder: str) -> None:
     os._exit(0)
 
 
-def fill_and_lose(folder: str) -> None:
-    """Make the same, and a small database, the file of which is lost."""
-    fill(folder)
-    process = multiprocessing.get_context("spawn").Process(target=_create_and_stop, args=(folder,))
-    process.start()
-    process.join()
-
-
 def _create_and_stop(folder: str) -> None:
     """Commit a new database, take its file, as a crash of the machine does, and end."""
     federation = fb.open(folder)
@@ -169,9 +162,9 @@ MAKERS: Mapping[int, Callable[[str], None]] = {
     2: fill,
     3: fill_with_copies,
     4: fill_promoted,
-    5: fill_and_stop,
-    6: fill_and_stop,
-    7: fill_and_lose,
+    5: partial(fill_and_crash, _delete_and_stop),
+    6: partial(fill_and_crash, _delete_and_stop),
+    7: partial(fill_and_crash, _create_and_stop),
 }
 """What makes a federation of each format."""
 

@@ -105,8 +105,17 @@ class Postgres:
         wait_for(lambda: self._is_ready(port))
 
     def _is_ready(self, port: int) -> bool:
-        ask = [program("psql"), "-h", str(self.folder), "-p", str(port), "-U", "postgres", "-c", "SELECT 1"]
-        return subprocess.run(ask, capture_output=True, check=False).returncode == 0
+        return self._asked("SELECT 1", port).returncode == 0
+
+    def ask(self, sql: str, port: int = PORT) -> str:
+        """Return the answer to a statement."""
+        asked = self._asked(sql, port)
+        assert asked.returncode == 0, asked.stderr
+        return asked.stdout.strip()
+
+    def _asked(self, sql: str, port: int) -> subprocess.CompletedProcess[str]:
+        server = [program("psql"), "-qtA", "-h", str(self.folder), "-p", str(port), "-U", "postgres"]
+        return subprocess.run([*server, "-c", sql], capture_output=True, text=True, check=False)
 
     def _run(self, command: list[str]) -> None:
         subprocess.run(command, check=True, capture_output=True, cwd=self.folder, **as_server())

@@ -65,6 +65,7 @@ def test_a_pooler_may_stand_between(postgres: Postgres, tmp_path: Path) -> None:
     with fb.create(tmp_path / "lhc.fed", catalogue=postgres.url(POOLER_PORT)) as fed:
         for number in range(10):
             put(fed, "run7/hits", 10, seed=number)
+        assert postgres.ask("SELECT count(*) FROM pg_prepared_statements", POOLER_PORT) == "0"
         with fed.transaction() as txn:
             txn.database("run7").container("hits").delete(where="x < 0.5")
         fed.tag("first")
