@@ -116,7 +116,7 @@ def test_cat_prints_one_object_per_line(run: Command, location: str) -> None:
 
 
 def test_advise_measures_every_field_with_every_compression(run: Command, location: str) -> None:
-    advice = run.json("advise", location, "run7/events", "--bandwidth", "1 kB")
+    advice = run.json("advise", location, "run7/events", "--bandwidth", "1 B")
     assert {field["path"] for field in advice["fields"]} >= {"run", "met", "name", "tracks.pt"}
     assert all(set(field["packed"]) == {"none", "lz4", "zstd"} for field in advice["fields"])
     sizes = {name: packed["stored"] for name, packed in advice["packed"].items()}

@@ -90,7 +90,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use holder::Holder;
 pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};
 pub use local::{
-    ChangedContainers, Contents, FreeExtent, KeptSnapshots, LOGGED_COMMIT_BYTES_MAX, LinkTargets,
+    ChangedContainers, Contents, FilesToWrite, FreeExtent, KeptSnapshots, LOGGED_COMMIT_BYTES_MAX, LinkTargets,
     LocalCatalogue, MoveWatch, MovedCatalogue, OwnChanges, Purgeable, Role, Vacuumed,
 };
 pub use locks::{

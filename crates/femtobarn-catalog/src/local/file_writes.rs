@@ -48,8 +48,8 @@ pub(super) fn sync_names<'a>(root: &Path, paths: impl IntoIterator<Item = &'a st
     })
 }
 
-/// The commits of a group without bytes of files, which are durable in these now. Transactions have such bytes that began
-/// when the catalogue was in a file. `folder` is the federation's; `path_of` finds the path of a database.
+/// The commits of a group without bytes of files, which are durable in these now, each file by one sync. `folder` is the
+/// federation's; `path_of` finds the path of a database that the group does not make.
 pub(super) fn made_durable<'a>(
     folder: &Path,
     group: &'a [Commit],
@@ -59,17 +59,17 @@ pub(super) fn made_durable<'a>(
         return Ok(Cow::Borrowed(group));
     }
     let mut group = group.to_vec();
-    for commit in &mut group {
-        let mut writes = std::mem::take(&mut commit.writes);
-        writes.sort_by_key(|write| write.database);
-        for of_one in writes.chunk_by(|one, other| one.database == other.database) {
-            let id = of_one[0].database;
-            if let Some(new) = commit.new_databases.iter().find(|new| new.id == id) {
-                store(&folder.join(&new.path), of_one)?;
-                sync_names(folder, [new.path.as_str()])?;
-            } else if let Some(path) = path_of(id)? {
-                store(&folder.join(path), of_one)?;
-            }
+    let mut writes: Vec<FileWrite> =
+        group.iter_mut().flat_map(|commit| std::mem::take(&mut commit.writes)).collect();
+    writes.sort_by_key(|write| write.database);
+    for of_one in writes.chunk_by(|one, other| one.database == other.database) {
+        let id = of_one[0].database;
+        let mut made = group.iter().flat_map(|commit| &commit.new_databases);
+        if let Some(new) = made.find(|new| new.id == id) {
+            store(&folder.join(&new.path), of_one)?;
+            sync_names(folder, [new.path.as_str()])?;
+        } else if let Some(path) = path_of(id)? {
+            store(&folder.join(path), of_one)?;
         }
     }
     Ok(Cow::Owned(group))

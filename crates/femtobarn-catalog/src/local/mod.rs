@@ -76,4 +76,5 @@ pub use logged_writes::LOGGED_COMMIT_BYTES_MAX;
 pub use moving::{MoveWatch, MovedCatalogue};
 pub use retention::KeptSnapshots;
 pub use role::Role;
+pub use sent_writes::FilesToWrite;
 pub use vacuum::{Purgeable, Vacuumed};

@@ -4,6 +4,7 @@
 //! 2. Bytes that a file has stay, unless the writer holds its database, and they lie in an extent of the writer. A new
 //!    file is made from its start on.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
@@ -15,23 +16,33 @@ use crate::error::{Error, Result};
 use crate::ids::{Csn, DatabaseId};
 use crate::rows::DatabaseState;
 
+/// The names of databases that commits of a group write to, and the paths of their files, which are looked up once.
+#[derive(Debug, Default)]
+pub struct FilesToWrite(HashMap<DatabaseId, (String, String)>);
+
 impl LocalCatalogue {
     /// Writes the bytes of a commit to files before it is published, for a writer that cannot reach the files. The caller
-    /// keeps others from taking their place. The commit keeps those that are to be logged: none if earlier ones could not
-    /// be written back, when the files are synced.
+    /// keeps others from taking their place. The commit keeps the bytes, which become durable with it; but if earlier ones
+    /// could not be written back, the files are synced now, and it keeps none.
     ///
     /// # Errors
     /// [`Error::Closed`] if a database is not open; [`Error::Invalid`] if bytes lie outside of its file, or do not make an
     /// empty file from its start on; [`Error::Exists`] if the file of a new database is another one's;
     /// [`Error::NotFound`], [`Error::Full`] or [`Error::Io`] if it cannot be written.
-    pub fn write_now(&self, commit: &mut Commit) -> Result<()> {
-        let is_stuck = self.file_log.is_stuck() || self.connections.is_postgres();
+    pub fn write_now(&self, commit: &mut Commit, files: &mut FilesToWrite) -> Result<()> {
+        let is_stuck = self.file_log.is_stuck();
         let mut begun = None;
         for write in &commit.writes {
             let new = commit.new_databases.iter().find(|new| new.id == write.database);
             let (name, path) = match new {
                 Some(new) => (new.name.clone(), new.path.clone()),
-                None => self.path_to_write(write.database)?,
+                None => match files.0.get(&write.database) {
+                    Some(known) => known.clone(),
+                    None => {
+                        let found = self.path_to_write(write.database)?;
+                        files.0.entry(write.database).or_insert(found).clone()
+                    }
+                },
             };
             let full_path = self.folder().join(&path);
             let failed = |error| Error::io("cannot write to", &full_path, error);

@@ -38,7 +38,7 @@ fn commit(fed: &Federation, base: Option<Csn>, offset: u64, bytes: &[u8]) -> Csn
 /// Has the catalogue write bytes, and returns those that it is to log.
 fn written_now(fed: &Federation, writes: Vec<FileWrite>) -> Result<Vec<FileWrite>> {
     let mut commit = Commit { writes, ..Commit::default() };
-    fed.catalog.write_now(&mut commit).map(|()| commit.writes)
+    fed.catalog.write_now(&mut commit, &mut FilesToWrite::default()).map(|()| commit.writes)
 }
 
 const NEW_FILE: &str = "databases/new.root";
@@ -192,11 +192,11 @@ fn a_server_writes_the_first_bytes_of_an_empty_file_and_of_no_other() {
     let (fed, _) = with_file();
     let file = fed.folder.join(NEW_FILE);
     let mut commit = creation(&fed, b"front");
-    assert_eq!(fed.catalog.write_now(&mut commit).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(fed.catalog.write_now(&mut commit, &mut FilesToWrite::default()).unwrap_err().kind(), ErrorKind::Io);
     fs::write(&file, b"").unwrap();
     for _ in 0..2 {
         // A client that does not know whether it succeeded sends it again.
-        fed.catalog.write_now(&mut commit).unwrap();
+        fed.catalog.write_now(&mut commit, &mut FilesToWrite::default()).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"front");
     }
     // Neither other bytes in their place, nor some behind them alone, nor some far behind them.
@@ -206,7 +206,7 @@ fn a_server_writes_the_first_bytes_of_an_empty_file_and_of_no_other() {
     others[2].writes[0].bytes = b"front".to_vec();
     others[2].writes.push(far);
     for mut other in others {
-        let refused = fed.catalog.write_now(&mut other).unwrap_err();
+        let refused = fed.catalog.write_now(&mut other, &mut FilesToWrite::default()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         assert_eq!(fs::read(&file).unwrap(), b"front");
     }
@@ -214,7 +214,7 @@ fn a_server_writes_the_first_bytes_of_an_empty_file_and_of_no_other() {
     let of_run7 = fs::read(fed.folder.join(FILE)).unwrap();
     let mut other = creation(&fed, &of_run7);
     other.new_databases[0].path = FILE.to_owned();
-    assert_eq!(fed.catalog.write_now(&mut other).unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(fed.catalog.write_now(&mut other, &mut FilesToWrite::default()).unwrap_err().kind(), ErrorKind::Exists);
 }
 
 #[test]

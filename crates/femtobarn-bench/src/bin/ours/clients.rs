@@ -96,9 +96,10 @@ impl Client for Transactions {
 
 /// The catalogue's part alone: each commit publishes a version equal to the previous one.
 struct Publisher {
+    // Freed before the session ends: at a server of several, one that ends with a lock would end those of all others.
+    _shared: LockGuard,
     catalogue: Box<dyn Catalogue>,
     newest: VersionRow,
-    _shared: LockGuard,
 }
 
 impl Client for Publisher {
@@ -113,7 +114,7 @@ impl Client for Publisher {
         let newest = catalogue.version(database, container.id, Csn::MAX)?;
         let newest = newest.ok_or("the container has no version")?;
         let shared = catalogue.locks().owner().share_database(database, LOCK_WAIT)?;
-        Ok(Publisher { catalogue, newest, _shared: shared })
+        Ok(Publisher { _shared: shared, catalogue, newest })
     }
 
     fn commit(&mut self) -> Outcome {

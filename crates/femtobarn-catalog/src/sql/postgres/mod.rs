@@ -1,7 +1,7 @@
 //! A client of PostgreSQL: its address, its connections, and its errors by SQLSTATE.
 //!
 //! 1. It blocks its thread, and has no thread or runtime of its own: it may be used on any thread, and after a fork.
-//! 2. Nothing is set for a session, and no statement has a name behind a pooler, so that one which gives every transaction
+//! 2. Behind a pooler nothing is set for a session, and no statement has a name, so that one which gives every transaction
 //!    another connection (pgbouncer in transaction mode) may stand between. It is known by the process that the log-in tells,
 //!    which is not that of the server.
 //! 3. What is sent outside of a transaction and has no `COMMIT` is sent again over a new connection if the first one is

@@ -28,6 +28,9 @@ const QUEUED_BYTES_MAX: usize = 32 << 10;
 /// The process of a server, and its kind: whether it takes changes, and whether it is a standby.
 const KIND: &str =
     "SELECT pg_backend_pid(), current_setting('transaction_read_only'), pg_is_in_recovery()";
+/// For a connection that keeps its statements: the server plans each once, by the keys of its tables whatever these have at that
+/// time. It would plan those with lists of keys again and again, which takes longer than running them.
+const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off";
 /// Statements whose translations are kept.
 const STATEMENTS_MAX: usize = 512;
 const LOST_IN_TRANSACTION: &str =
@@ -273,6 +276,8 @@ impl PostgresConnection {
                     let answer = wire.run_script(KIND)?;
                     if is_of_process(&answer, wire.process()) {
                         wire.keep_statements();
+                        // A server that knows none of these plans as it likes.
+                        drop(wire.run_script(PLANS));
                     }
                     Ok((wire, kind_of(&answer)))
                 });

@@ -1,14 +1,15 @@
 //! One line of the log for each commit: its changes, their size, and its author.
 //!
 //! One task writes the lines in the order of the commits, and looks up names for them; publishing does not wait for it.
-//! Commits that it cannot keep up with are counted instead. What the lines before have told of a container is known while
-//! each commit follows the one before, so that no other process can have renamed it.
+//! Commits that it cannot keep up with are counted instead. A name that another process has changed may be told for some
+//! seconds more; what a commit adds to a container is always told as it is.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{
-    Commit, ContainerId, Csn, DatabaseId, LocalCatalogue, LockTarget, NewVersion,
+    Commit, ContainerId, Csn, DatabaseId, LocalCatalogue, LockTarget, NewVersion, clock,
 };
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
@@ -22,6 +23,8 @@ const WAITING_MAX: usize = 1024;
 
 /// Containers of which something is known at most.
 const KNOWN_MAX: usize = 1024;
+/// How long that is kept.
+const KNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// The commits of a federation that are to be logged.
 #[derive(Debug)]
@@ -32,10 +35,10 @@ pub(super) struct CommitLog {
     known: Mutex<KnownContainers>,
 }
 
-/// What the log knows of containers as of a commit.
-#[derive(Debug, Default)]
+/// What the log knows of containers.
+#[derive(Debug)]
 struct KnownContainers {
-    at: Csn,
+    since: Instant,
     containers: HashMap<(DatabaseId, ContainerId), KnownContainer>,
 }
 
@@ -61,7 +64,10 @@ impl CommitLog {
             federation: federation.to_owned(),
             catalog,
             queue: Mutex::default(),
-            known: Mutex::default(),
+            known: Mutex::new(KnownContainers {
+                since: clock::now(),
+                containers: HashMap::new(),
+            }),
         }
     }
 
@@ -108,10 +114,11 @@ impl KnownContainers {
         csn: Csn,
         commit: &Commit,
     ) {
-        if csn.0 != self.at.0 + 1 || self.containers.len() >= KNOWN_MAX || changes_names(commit) {
+        let is_old = self.since.elapsed() > KNOWN_FOR;
+        if is_old || self.containers.len() >= KNOWN_MAX || changes_names(commit) {
             self.containers.clear();
+            self.since = clock::now();
         }
-        self.at = csn;
         let by = commit.author.as_ref();
         let (objects, bytes) = self.grown(catalog, &commit.versions).unzip();
         let changed = changed(catalog, commit, |key| self.name(catalog, key));

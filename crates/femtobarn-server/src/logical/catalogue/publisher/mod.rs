@@ -12,7 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, LocalCatalogue, Result};
+use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, FilesToWrite, LocalCatalogue, Result};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -142,6 +142,7 @@ impl PublishQueue {
     fn publish_group(&self, group: Vec<QueuedCommit>) {
         let mut new = Vec::with_capacity(group.len());
         let mut commits = Vec::with_capacity(group.len());
+        let mut files = FilesToWrite::default();
         for mut waiting in group {
             let writes = std::mem::take(&mut waiting.commit.writes);
             // Those of a transaction that was published before may lie where others are by now.
@@ -150,7 +151,7 @@ impl PublishQueue {
                 Err(error) => Some(Err(error)),
                 Ok(None) => {
                     let mut commit = Commit { writes, ..waiting.commit.clone() };
-                    let written = self.catalog.write_now(&mut commit);
+                    let written = self.catalog.write_now(&mut commit, &mut files);
                     let failed = written.err().map(Err);
                     if failed.is_none() {
                         commits.push(commit);

@@ -1,0 +1,198 @@
+//! What remains known after changes.
+
+use super::*;
+use crate::commit::NewVersion;
+use crate::rows::{BlobRange, EnvelopeRange};
+
+const DATABASE: DatabaseId = DatabaseId(1);
+const EVENTS: ContainerId = ContainerId(1);
+const HITS: ContainerId = ContainerId(2);
+
+/// The state of the log after so many changes.
+fn state(changes: u64) -> LogState {
+    [7, changes, 0, 0, 0, changes]
+}
+
+fn known_at(recent: &RecentChanges, at: u64) -> KnownRows {
+    let mut known = KnownRows::default();
+    assert!(known.advance(&state(at), Some(recent)));
+    for id in [EVENTS, HITS] {
+        known.keep_container(&rows(id));
+    }
+    known
+}
+
+fn rows(id: ContainerId) -> RowsToWrite {
+    let database = DatabaseRow {
+        id: DATABASE,
+        uuid: uuid::Uuid::nil(),
+        name: "run7".into(),
+        path: String::new(),
+        state: DatabaseState::Open,
+        created: Csn(1),
+        epoch: 0,
+    };
+    let container = ContainerRow {
+        database: DATABASE,
+        id,
+        name: id.to_string(),
+        class: "Event".into(),
+        class_version: 1,
+        options: String::new(),
+        created: Csn(1),
+    };
+    (database, container, None)
+}
+
+fn version(entries: u64) -> NewVersion {
+    NewVersion {
+        database: DATABASE,
+        container: EVENTS,
+        base: None,
+        header: EnvelopeRange::default(),
+        footer: EnvelopeRange::default(),
+        annex: BlobRange::default(),
+        record: BlobRange::default(),
+        class_version: 1,
+        entries,
+        deleted: 0,
+        bytes: 0,
+    }
+}
+
+fn which(known: &KnownRows) -> [bool; 2] {
+    [EVENTS, HITS].map(|id| known.container(DATABASE, id).is_some())
+}
+
+#[test]
+fn a_row_is_known_until_a_change_touches_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let recent = RecentChanges::open(folder.path()).unwrap();
+    let change = |from: u64, touched| {
+        recent.add((&state(from), &state(from + 1)), Some(Csn(from + 1)), &[touched]);
+    };
+    change(0, TouchedRows::ALL);
+    let mut known = known_at(&recent, 1);
+    change(1, TouchedRows::default());
+    change(2, TouchedRows::container(DATABASE, HITS));
+    assert!(!known.advance(&state(2), Some(&recent)), "the page is of a later state");
+    assert!(known.advance(&state(3), Some(&recent)));
+    assert_eq!((which(&known), known.head()), ([true, false], Some(Csn(3))));
+    change(3, TouchedRows::ALL);
+    assert!(known.advance(&state(4), Some(&recent)));
+    assert_eq!(which(&known), [false, false]);
+}
+
+#[test]
+fn nothing_is_known_after_changes_that_are_not_on_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let recent = RecentChanges::open(folder.path()).unwrap();
+    let change = |from: u64, to: u64| {
+        recent.add((&state(from), &state(to)), None, &[TouchedRows::default()]);
+    };
+    change(0, 1);
+    let mut known = known_at(&recent, 1);
+    // From 2 on: somebody made the second change without a word.
+    change(2, 3);
+    assert!(known.advance(&state(3), Some(&recent)));
+    assert_eq!((which(&known), known.head()), ([false, false], None));
+    let mut known = known_at(&recent, 3);
+    (3..3 + 256).for_each(|from| change(from, from + 1));
+    assert!(known.advance(&state(259), Some(&recent)));
+    assert_eq!(which(&known), [true, true]);
+    (259..259 + 257).for_each(|from| change(from, from + 1));
+    assert!(known.advance(&state(516), Some(&recent)));
+    assert_eq!(which(&known), [false, false], "a page has 256 changes");
+}
+
+#[test]
+fn a_page_that_counts_anew_forgets_what_was_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let recent = RecentChanges::open(folder.path()).unwrap();
+    let change = |from: u64| {
+        let states = (&state(from), &state(from + 1));
+        recent.add(states, Some(Csn(from + 1)), &[TouchedRows::default()]);
+    };
+    change(0);
+    let mut known = known_at(&recent, 1);
+    // That of a page which was lost.
+    known.count = u64::MAX;
+    change(1);
+    assert!(known.advance(&state(2), Some(&recent)));
+    assert_eq!((which(&known), known.head()), ([false, false], Some(Csn(2))));
+}
+
+fn told(since: u64, changes: u64, touched: &[(u64, TouchedRows)]) -> Told {
+    let commits = touched.iter().map(|(csn, touched)| (Csn(*csn), *touched)).collect();
+    Told { since: Csn(since), changes, commits }
+}
+
+#[test]
+fn a_row_is_known_until_postgresql_tells_that_it_was_touched() {
+    let mut known = KnownRows::default();
+    let first = known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+    let keep = |known: &mut KnownRows| {
+        [EVENTS, HITS].map(|id| known.keep_container(&rows(id)));
+    };
+    keep(&mut known);
+    let hits = (2, TouchedRows::container(DATABASE, HITS));
+    let second = known.take_over(&told(1, 0, &[(1, TouchedRows::ALL), hits])).unwrap();
+    assert_eq!((which(&known), known.head()), ([true, false], Some(Csn(2))));
+    assert!(known.has_reached(&first) && !known.is_at(&first) && known.is_at(&second));
+    let late = known.take_over(&told(1, 0, &[(1, TouchedRows::ALL)]));
+    assert_eq!(late, Some(second), "another thread was told more");
+    for missing in [told(3, 0, &[(3, hits.1)]), told(2, 0, &[]), told(2, 0, &[(4, hits.1)])] {
+        assert_eq!(known.take_over(&missing), None);
+    }
+    known.take_over(&told(2, 1, &[hits])).unwrap();
+    assert_eq!(which(&known), [false, false], "a change that was no commit");
+    keep(&mut known);
+    known.forget_until(Csn(900));
+    assert_eq!((which(&known), known.told_until()), ([false, false], Csn(900)));
+}
+
+#[test]
+fn a_version_of_this_process_is_known_once_postgresql_tells_of_its_commit() {
+    let mut known = KnownRows::default();
+    known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+    known.keep_container(&rows(EVENTS));
+    let new = version(7);
+    let commit = Commit { versions: vec![new], ..Commit::default() };
+    known.note_own([(&commit, Csn(3))].into_iter());
+    let entries = |known: &KnownRows| {
+        known.container(DATABASE, EVENTS).map(|(_, _, newest)| newest.map(|it| it.entries))
+    };
+    assert_eq!(entries(&known), Some(None));
+    let other = (2, TouchedRows::container(DATABASE, HITS));
+    let all = [(1, TouchedRows::ALL), other, (3, commit.touched())];
+    known.take_over(&told(1, 0, &all)).unwrap();
+    assert_eq!((entries(&known), known.own.len()), (Some(Some(7)), 0));
+}
+
+#[test]
+fn a_refused_group_tells_that_a_change_before_it_is_not_on_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let recent = RecentChanges::open(folder.path()).unwrap();
+    recent.add((&state(0), &state(1)), None, &[TouchedRows::default()]);
+    let mut known = known_at(&recent, 1);
+    recent.add((&state(2), &state(3)), None, &[]);
+    assert!(known.advance(&state(3), Some(&recent)));
+    assert_eq!(which(&known), [false, false]);
+}
+
+#[test]
+fn a_page_that_is_lost_or_torn_says_nothing_and_its_successor_nothing_of_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let recent = RecentChanges::open(folder.path()).unwrap();
+    let first = (&state(0), &state(1));
+    recent.add(first, None, &[TouchedRows::ALL]);
+    let mut known = known_at(&recent, 1);
+    let path = folder.path().join("recent");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(recent.page(&state(1)).is_none());
+    recent.add((&state(1), &state(2)), None, &[TouchedRows::default()]);
+    assert!(known.advance(&state(2), Some(&recent)));
+    assert_eq!(which(&known), [false, false]);
+}

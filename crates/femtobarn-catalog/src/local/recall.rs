@@ -1,0 +1,110 @@
+//! What look-ups take from the rows that a process knows ([`KnownRows`]), and how it learns which of them still hold: from the
+//! state of SQLite's log, or from what PostgreSQL tells ([`told_changes`](super::told_changes)).
+//!
+//! A look-up that begins after a commit was acknowledged finds what that wrote, whoever made it.
+
+use std::sync::Arc;
+
+use super::connections::Connections;
+use super::known_rows::{KnownRows, published};
+use super::told_changes::{Told, newest_csn};
+use crate::commit::Commit;
+use crate::error::Result;
+use crate::ids::Csn;
+use crate::locks::{LogState, RecentChanges};
+use crate::paths::LOCKS_FOLDER;
+
+impl Connections {
+    /// What `find` takes from the rows that this process knows, or else what `look_up` finds in the catalogue,
+    /// which `keep` may add to them if it is of the newest state.
+    pub(super) fn recall<T>(
+        &self,
+        find: impl FnOnce(&KnownRows) -> Option<T>,
+        look_up: impl FnOnce() -> Result<T>,
+        keep: impl FnOnce(&mut KnownRows, &T),
+    ) -> Result<T> {
+        let before = self.newest_state();
+        if let Some(found) = self.with_known(before, |known| find(known)).flatten() {
+            self.check_in_place()?;
+            return Ok(found);
+        }
+        let found = look_up()?;
+        if let Some(state) = before
+            && self.newest_state() == before
+        {
+            self.with_known(before, |known| {
+                // Another thread may be ahead.
+                if known.is_at(&state) {
+                    keep(known, &found);
+                }
+            });
+        }
+        Ok(found)
+    }
+
+    /// Whether commit `at` is known to be the newest one.
+    pub(super) fn is_newest(&self, at: Csn) -> bool {
+        self.with_known(self.newest_state(), |known| known.newest(at).is_some()) == Some(true)
+    }
+
+    /// Runs `use_rows` on the rows that this process knows, if they are those of a state, or of a newer one in PostgreSQL.
+    pub(super) fn with_known<T>(
+        &self,
+        state: Option<LogState>,
+        use_rows: impl FnOnce(&mut KnownRows) -> T,
+    ) -> Option<T> {
+        let state = state?;
+        let recent = self.recent();
+        let mut known = self.known.lock();
+        let is_known = if self.is_postgres() {
+            known.has_reached(&state)
+        } else {
+            known.advance(&state, recent.as_deref())
+        };
+        is_known.then(|| use_rows(&mut known))
+    }
+
+    /// Takes over what commits to PostgreSQL wrote. From the first on, rows are known.
+    pub(super) fn note_published(&self, group: &[Commit], results: &[Result<Csn>]) {
+        self.told.begin();
+        self.known.lock().note_own(published(group, results));
+    }
+
+    fn recent(&self) -> Option<Arc<RecentChanges>> {
+        if self.is_postgres() {
+            return None;
+        }
+        let mut recent = self.recent.lock();
+        if recent.is_none() {
+            let locks = self.place.path.with_file_name(LOCKS_FOLDER);
+            *recent = RecentChanges::open_if_there(&locks).map(Arc::new);
+        }
+        recent.clone()
+    }
+
+    /// The newest state, as of a moment within this call; none if it cannot be told without waiting.
+    fn newest_state(&self) -> Option<LogState> {
+        if self.is_postgres() {
+            return self.told.together(|| self.told_state());
+        }
+        let reader = self.readers.take()?;
+        let state = reader.log_state();
+        self.keep(reader);
+        state
+    }
+
+    /// Learns from PostgreSQL which of the known rows still hold.
+    fn told_state(&self) -> Option<LogState> {
+        let since = self.known.lock().told_until();
+        let told = self.read(|sql| Told::read(sql, since)).ok()?;
+        if let Some(state) = self.known.lock().take_over(&told) {
+            return Some(state);
+        }
+        // It is far behind.
+        let newest = self.read(newest_csn).ok()?;
+        let told = self.read(|sql| Told::read(sql, newest)).ok()?;
+        let mut known = self.known.lock();
+        known.forget_until(newest);
+        known.take_over(&told)
+    }
+}
