@@ -90,8 +90,8 @@ pub use error::{Error, ErrorKind, Result};
 pub use holder::Holder;
 pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};
 pub use local::{
-    ChangedContainers, Contents, FilesToWrite, FreeExtent, KeptSnapshots, LOGGED_COMMIT_BYTES_MAX, LinkTargets,
-    LocalCatalogue, MoveWatch, MovedCatalogue, OwnChanges, Purgeable, Role, Vacuumed,
+    ChangedContainers, Contents, FilesToWrite, FreeExtent, KeptSnapshots, LOGGED_COMMIT_BYTES_MAX,
+    LinkTargets, LocalCatalogue, MoveWatch, MovedCatalogue, OwnChanges, Purgeable, Role, Vacuumed,
 };
 pub use locks::{
     HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockStep, LockTable,

@@ -17,7 +17,7 @@
 //!
 //! Other modules use plain SQL; only this one has what is particular to SQLite: `STRICT`, `WITHOUT ROWID` and the
 //! pragmas; and to PostgreSQL: a schema for each federation, all tables from the beginning but those of logged bytes,
-//! which it does not need, and two indexes more.
+//! which it does not need, two indexes more, and what commits touched.
 
 use rusqlite::ffi;
 use uuid::Uuid;
@@ -38,8 +38,8 @@ pub(crate) const FORMAT_WITH_LOG_SLOTS: u32 = 6;
 /// would forget them if the file is lost. The newest that this crate reads.
 pub(crate) const FORMAT_WITH_NEW_FILES: u32 = 7;
 /// The version of PostgreSQL's tables that this crate writes, and the newest that it reads: version 1 lacked
-/// [`SERVER_TABLES`]. It is in the setting [`TABLES_SETTING`].
-pub(crate) const POSTGRES_TABLES_VERSION: u32 = 2;
+/// [`SERVER_TABLES`], and version 2 what commits touch. It is in the setting [`TABLES_SETTING`].
+pub(crate) const POSTGRES_TABLES_VERSION: u32 = 3;
 /// `FBrn`: identifies a catalogue to `file` and to this crate.
 const APPLICATION_ID: i32 = 0x4642_726e;
 
@@ -84,7 +84,7 @@ pub(crate) fn create_in_postgres(
         return Err(Error::invalid(what).into());
     }
     let tables = table_definitions(&format!("{TABLES}{REPLICA_TABLES}"));
-    let more = format!("{POSTGRES_INDEXES}{SERVER_TABLES}");
+    let more = format!("{POSTGRES_INDEXES}{SERVER_TABLES}{TOUCHED}");
     connection.execute_batch(&format!("CREATE SCHEMA \"{schema}\"; {tables}{more}"))?;
     let more = [
         (TABLES_SETTING, POSTGRES_TABLES_VERSION.to_string()),
@@ -96,19 +96,10 @@ pub(crate) fn create_in_postgres(
     Ok(())
 }
 
-/// Whether a catalogue of PostgreSQL has [`SERVER_TABLES`].
-fn has_servers(connection: &SqlConnection) -> SqlResult<bool> {
-    let version = "SELECT 1 FROM federation WHERE key = ?1 AND value = '1'";
-    Ok(!connection.prepare_cached(version)?.exists([TABLES_SETTING])?)
-}
-
-/// Makes [`SERVER_TABLES`] in a catalogue of PostgreSQL that lacks them, in the transaction that is open on `connection`.
-pub(crate) fn add_servers(connection: &SqlConnection) -> SqlResult<()> {
-    // Another process may have been faster.
-    if has_servers(connection)? {
-        return Ok(());
-    }
-    connection.execute_batch(SERVER_TABLES)?;
+/// Brings the tables of an older catalogue in PostgreSQL to this crate's version, in the transaction that is open on
+/// `connection`.
+pub(crate) fn upgrade_in_postgres(connection: &SqlConnection) -> SqlResult<()> {
+    connection.execute_batch(&format!("{SERVER_TABLES}{TOUCHED}"))?;
     let raise = "UPDATE federation SET value = ?2 WHERE key = ?1";
     let version = POSTGRES_TABLES_VERSION.to_string();
     connection.execute(raise, params![TABLES_SETTING, version])?;
@@ -340,6 +331,9 @@ ALTER TABLE versions ADD COLUMN base BIGINT;
 ALTER TABLE versions ADD CONSTRAINT versions_by_base UNIQUE (database, container, base);
 CREATE INDEX commits_by_transaction ON commits (transaction_uuid);
 ";
+
+/// What each commit touched, as a number of `TouchedRows`; null if its writer did not say.
+const TOUCHED: &str = "ALTER TABLE commits ADD COLUMN IF NOT EXISTS touched BIGINT;";
 
 /// The tables of the servers of a federation that has several, in PostgreSQL alone.
 const SERVER_TABLES: &str = "

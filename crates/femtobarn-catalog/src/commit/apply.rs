@@ -22,9 +22,9 @@ const INSERT_COMMIT: &str = "INSERT INTO commits (transaction_uuid, time_us, mes
 /// For PostgreSQL, in a transaction that has the lock of the catalogue since an earlier statement: this one sees all
 /// commits, then.
 const INSERT_COMMIT_WITH_CSN: &str = "INSERT INTO commits \
-    (csn, transaction_uuid, time_us, message, user_name, host, pid) \
+    (csn, transaction_uuid, time_us, message, user_name, host, pid, touched) \
     SELECT coalesce(max(csn), 0) + 1, ?1, \
-    greatest(?2, (SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1)), ?3, ?4, ?5, ?6 FROM commits RETURNING csn";
+    greatest(?2, (SELECT time_us FROM commits ORDER BY csn DESC LIMIT 1)), ?3, ?4, ?5, ?6, ?7 FROM commits RETURNING csn";
 
 /// Applies `commit` in the transaction that is open on `connection`. `is_checked` says that the caller knows that the
 /// versions may follow those that they do, as of the newest state.
@@ -67,21 +67,20 @@ pub(crate) fn apply(
 
 /// The clock may step back; the times of commits may not, because snapshots are found by them.
 fn insert_commit(connection: &SqlConnection, commit: &Commit) -> SqlResult<Csn> {
+    let (transaction, time_us) = (commit.transaction.as_bytes(), clock::utc_us());
     let author = commit.author.as_ref();
-    let row = params![
-        commit.transaction.as_bytes(),
-        clock::utc_us(),
-        commit.message,
-        author.map_or(host::user_name(), |author| &author.user),
-        author.map_or(host::host_name(), |author| &author.host),
-        author.map_or_else(host::process_id, |author| author.pid),
-    ];
+    let user = author.map_or(host::user_name(), |author| &author.user);
+    let host = author.map_or(host::host_name(), |author| &author.host);
+    let pid = author.map_or_else(host::process_id, |author| author.pid);
     match connection.sqlite() {
         Some(sqlite) => {
+            let row = params![transaction, time_us, commit.message, user, host, pid];
             sqlite.prepare_cached(INSERT_COMMIT)?.execute(row)?;
             Ok(Csn(unsigned(sqlite.last_insert_rowid())))
         }
         None => {
+            let touched = commit.touched().number();
+            let row = params![transaction, time_us, commit.message, user, host, pid, touched];
             let csn = connection.query_row(INSERT_COMMIT_WITH_CSN, row, |row| row.get(0))?;
             Ok(Csn(unsigned(csn)))
         }

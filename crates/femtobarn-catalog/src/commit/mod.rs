@@ -24,6 +24,7 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
+use crate::locks::TouchedRows;
 use crate::names;
 use crate::rows::{BlobRange, ClassRow, DatabaseState, EnvelopeRange, VersionRow};
 use crate::servers::Fence;
@@ -177,6 +178,26 @@ impl Commit {
     /// The right to write to a database, if the commit has one.
     pub(crate) fn fence(&self, database: DatabaseId) -> Option<&Fence> {
         self.fences.iter().find(|fence| fence.database == database)
+    }
+
+    /// The rows of the newest state that it changes.
+    pub(crate) fn touched(&self) -> TouchedRows {
+        let has_versions_alone = self.new_databases.is_empty()
+            && self.new_containers.is_empty()
+            && self.new_classes.is_empty()
+            && self.link_targets.is_empty()
+            && self.sealed.is_empty()
+            && self.moved.is_empty()
+            && self.renamed_databases.is_empty()
+            && self.renamed_containers.is_empty()
+            && self.dropped_databases.is_empty()
+            && self.dropped_containers.is_empty();
+        if !has_versions_alone {
+            return TouchedRows::ALL;
+        }
+        let of =
+            self.versions.iter().map(|new| TouchedRows::container(new.database, new.container));
+        of.fold(TouchedRows::default(), TouchedRows::and)
     }
 
     /// Checks everything that needs no look at the catalogue.

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::{LockCatalogue, LockTable, LockTarget, ServerPresence, SnapshotPins};
 use crate::paths::LOCKS_FOLDER;
-use crate::schema::{FederationIdentity, add_servers};
+use crate::schema::{FederationIdentity, POSTGRES_TABLES_VERSION, upgrade_in_postgres};
 use crate::sql::params;
 
 /// The catalogue of a federation whose folder is on this host, or mounted here.
@@ -89,15 +89,17 @@ impl LocalCatalogue {
             .map_err(|error| Error::io("cannot find the folder", folder, error))?;
         let (connections, identity) = ProcessConnections::open(&folder)?;
         connections.current()?.read(check_complete)?;
-        let mut has_servers = identity.tables.is_some_and(|version| version > 1);
-        if identity.tables.is_some() && !has_servers && !connections.is_read_only() {
-            has_servers = match connections.write_as_anyone(add_servers) {
-                Ok(()) => true,
-                // Who may only read need not have them.
-                Err(Error::Denied { .. }) => false,
-                Err(error) => return Err(error),
-            };
-        }
+        let has_servers = match identity.tables {
+            Some(version) if version < POSTGRES_TABLES_VERSION && !connections.is_read_only() => {
+                match connections.write_as_anyone(upgrade_in_postgres) {
+                    Ok(()) => true,
+                    // Who may only read need not have all.
+                    Err(Error::Denied { .. }) => version > 1,
+                    Err(error) => return Err(error),
+                }
+            }
+            tables => tables.is_some_and(|version| version > 1),
+        };
         let pins = SnapshotPins::new(&folder);
         let is_copy = connections.current()?.read(role)? != Role::Leader;
         let connections = Arc::new(connections);

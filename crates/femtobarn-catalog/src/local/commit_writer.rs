@@ -52,6 +52,11 @@ impl Effect {
         Effect { head: None, changes: vec![TouchedRows::ALL] }
     }
 
+    /// Whether it changed rows that processes keep.
+    pub(super) fn touches_rows(&self) -> bool {
+        self.changes.iter().any(|change| *change != TouchedRows::default())
+    }
+
     /// That of a change to rows that nobody keeps.
     pub(super) fn none() -> Self {
         Effect { head: None, changes: vec![TouchedRows::default()] }

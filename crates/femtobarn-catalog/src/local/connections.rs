@@ -23,28 +23,30 @@ use super::log::SharedLog;
 use super::postgres_writer::{PostgresWriter, apply_in_savepoint};
 use super::reader_pool::ReaderPool;
 use super::role;
+use super::told_changes::{ToldChanges, note_change};
 use super::wal_index::log_state;
 use crate::commit::{self, Commit};
 use crate::error::{Error, Result};
 use crate::host;
 use crate::ids::Csn;
-use crate::locks::{LogState, RecentChanges};
-use crate::paths::{CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, LOCKS_FOLDER};
+use crate::locks::RecentChanges;
+use crate::paths::{CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE};
 use crate::schema::FederationIdentity;
 use crate::sql::{AtPath, SqlConnection, SqlResult, Work, once};
 
 /// The connections that one process opened.
 pub(super) struct Connections {
-    place: CataloguePlace,
+    pub(super) place: CataloguePlace,
     pid: u32,
     inode: (u64, u64),
-    readers: ReaderPool,
+    pub(super) readers: ReaderPool,
     writer: Mutex<Option<Writer>>,
     /// The log as readers use it, who do not wait for the writer of this process.
     readers_log: Mutex<Option<SharedLog>>,
     queue: CommitQueue,
-    known: Mutex<KnownRows>,
-    recent: Mutex<Option<Arc<RecentChanges>>>,
+    pub(super) known: Mutex<KnownRows>,
+    pub(super) recent: Mutex<Option<Arc<RecentChanges>>>,
+    pub(super) told: ToldChanges,
     /// Whether a commit failed in the operating system, so that the state of the disk is unknown.
     failed: AtomicBool,
     /// Whether the last change had to wait for another process.
@@ -71,6 +73,7 @@ impl Connections {
             queue: CommitQueue::default(),
             known: Mutex::default(),
             recent: Mutex::default(),
+            told: ToldChanges::default(),
             failed: AtomicBool::new(false),
             are_others_committing: AtomicBool::new(false),
         })
@@ -136,63 +139,6 @@ impl Connections {
         found
     }
 
-    /// What `find` takes from the rows that this process knows, or else what `look_up` finds in the catalogue,
-    /// which `keep` may add to them if it is of the newest state.
-    pub(super) fn recall<T>(
-        &self,
-        find: impl FnOnce(&KnownRows) -> Option<T>,
-        look_up: impl FnOnce() -> Result<T>,
-        keep: impl FnOnce(&mut KnownRows, &T),
-    ) -> Result<T> {
-        let before = self.log_state();
-        if let Some(found) = self.with_known(before, |known| find(known)).flatten() {
-            self.check_in_place()?;
-            return Ok(found);
-        }
-        let found = look_up()?;
-        if self.log_state() == before {
-            self.with_known(before, |known| keep(known, &found));
-        }
-        Ok(found)
-    }
-
-    /// Whether commit `at` is known to be the newest one.
-    pub(super) fn is_newest(&self, at: Csn) -> bool {
-        self.with_known(self.log_state(), |known| known.newest(at).is_some()) == Some(true)
-    }
-
-    /// Runs `use_rows` on the rows that this process knows, if they are those of a state of the log.
-    fn with_known<T>(
-        &self,
-        state: Option<LogState>,
-        use_rows: impl FnOnce(&mut KnownRows) -> T,
-    ) -> Option<T> {
-        let state = state?;
-        let recent = self.recent();
-        let mut known = self.known.lock();
-        known.advance(&state, recent.as_deref()).then(|| use_rows(&mut known))
-    }
-
-    fn recent(&self) -> Option<Arc<RecentChanges>> {
-        let mut recent = self.recent.lock();
-        if recent.is_none() {
-            let locks = self.place.path.with_file_name(LOCKS_FOLDER);
-            *recent = RecentChanges::open_if_there(&locks).map(Arc::new);
-        }
-        recent.clone()
-    }
-
-    /// The state of the log, if a connection is idle.
-    fn log_state(&self) -> Option<LogState> {
-        if self.place.postgres.is_some() {
-            return None;
-        }
-        let reader = self.readers.take()?;
-        let state = reader.log_state();
-        self.keep(reader);
-        state
-    }
-
     /// Runs a change in a transaction of its own, whoever makes it and wherever it is; durable when this returns.
     pub(super) fn write_unchecked<T>(
         &self,
@@ -233,7 +179,11 @@ impl Connections {
         let writer = match writer {
             Writer::Sqlite(writer) => writer,
             Writer::Postgres(writer) => {
-                return writer.run(&mut |sql| change(sql).map(drop)).map(|()| None);
+                let mut told = |sql: &SqlConnection| {
+                    let effect = change(sql)?;
+                    if effect.touches_rows() { note_change(sql) } else { Ok(()) }
+                };
+                return writer.run(&mut told).map(|()| None);
             }
         };
         let result = writer.run(change);
@@ -322,10 +272,12 @@ impl Connections {
             Some(writer) => writer,
             empty => empty.insert(self.open_writer()?),
         };
-        match writer {
-            Writer::Postgres(writer) => writer.publish(&self.place.path, &group),
-            Writer::Sqlite(_) => Err(Error::internal("the writer is not PostgreSQL's")),
-        }
+        let Writer::Postgres(writer) = writer else {
+            return Err(Error::internal("the writer is not PostgreSQL's"));
+        };
+        let results = writer.publish(&self.place.path, &group)?;
+        self.note_published(&group, &results);
+        Ok(results)
     }
 
     fn reader(&self) -> Result<CatalogueConnection> {
@@ -396,7 +348,7 @@ impl Connections {
         Ok(())
     }
 
-    fn check_in_place(&self) -> Result<()> {
+    pub(super) fn check_in_place(&self) -> Result<()> {
         match self.place.inode() {
             Ok(found) if found == self.inode => Ok(()),
             Ok(_) => Err(self.gone("was replaced by another file")),

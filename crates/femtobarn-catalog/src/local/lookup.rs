@@ -262,7 +262,7 @@ impl LocalCatalogue {
         at: Csn,
     ) -> Result<Option<VersionRow>> {
         // Whoever reads the newest version of a container will look for the container again.
-        if self.connections.current()?.is_newest(at)
+        if self.connections.current()?.is_newest(at)?
             && let Some((_, _, version)) = self.rows_to_write(database, container)?
             && version.is_none_or(|version| version.csn <= at)
         {

@@ -14,10 +14,10 @@
 //! sync of the log. A thread that holds a later one never waits for an earlier one.
 //!
 //! Modules, from below: `wal_index`, the state of the write-ahead log; `connection`, one connection, and `reader_pool`, several;
-//! `settings`; `role`, who may write; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these; `known_rows`, which spares look-ups;
+//! `settings`; `role`, who may write; `file_writes`; `log`, the write-ahead log; `commit_writer`, over these; `told_changes`, by PostgreSQL, and `known_rows`, which spare look-ups;
 //! `commit_queue`, group commit within a process; `catalogue_place`, which file or server; `postgres_writer` over
 //! `postgres_group`, which publishes many small commits at once, and `home_check`, who may write to which database;
-//! `connections`, all connections of a process; `process_connections`; `target_names`;
+//! `connections`, all connections of a process, with `recall`; `process_connections`; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
 //! `changes`, `browsing` (for people), `servers`, `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
 //! `logged_writes` over `logged_rows` and `logged_files` (bytes of files that are durable here first), `sent_writes`, `backup`, `leading` and `following`
@@ -52,6 +52,7 @@ mod postgres_group;
 mod postgres_writer;
 mod process_connections;
 mod reader_pool;
+mod recall;
 mod relocation;
 mod replicas;
 mod retention;
@@ -64,6 +65,7 @@ mod survey;
 mod target_names;
 #[cfg(test)]
 mod tests;
+mod told_changes;
 mod vacuum;
 mod wal_index;
 

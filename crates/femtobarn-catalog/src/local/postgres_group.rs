@@ -35,8 +35,8 @@ const STATE: &str = "SELECT CASE WHEN c.id IS NOT NULL AND c.dropped IS NULL AND
     LEFT JOIN LATERAL (SELECT h.server, h.epoch FROM homes h WHERE h.database = k.database LIMIT 1) h ON true \
     LEFT JOIN servers s ON s.name = h.server ORDER BY k.number";
 const INSERT_COMMITS: &str = "INSERT INTO commits \
-    (csn, transaction_uuid, time_us, message, user_name, host, pid) \
-    SELECT * FROM unnest(?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    (csn, transaction_uuid, time_us, message, user_name, host, pid, touched) \
+    SELECT * FROM unnest(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const INSERT_VERSIONS: &str = "INSERT INTO versions (database, container, csn, \
     header_offset, header_size, header_length, footer_offset, footer_size, footer_length, \
     annex_offset, annex_size, record_offset, record_size, class_version, entries, deleted, bytes, base) \
@@ -139,6 +139,7 @@ fn commit_rows(group: &[Commit], csns: &[Csn], time_us: i64) -> Parameters {
     rows.add_integers(
         authors().map(|author| pid(author.map_or_else(host::process_id, |author| author.pid))),
     );
+    rows.add_integers(group.iter().map(|commit| commit.touched().number()));
     rows
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::connections::Connections;
 use super::known_rows::{KnownRows, published};
-use super::told_changes::{Told, newest_csn};
+use super::told_changes::{ToldCommits, newest_csn};
 use crate::commit::Commit;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::Csn;
 use crate::locks::{LogState, RecentChanges};
 use crate::paths::LOCKS_FOLDER;
@@ -23,28 +23,26 @@ impl Connections {
         look_up: impl FnOnce() -> Result<T>,
         keep: impl FnOnce(&mut KnownRows, &T),
     ) -> Result<T> {
-        let before = self.newest_state();
+        let before = self.newest_state()?;
         if let Some(found) = self.with_known(before, |known| find(known)).flatten() {
             self.check_in_place()?;
             return Ok(found);
         }
         let found = look_up()?;
-        if let Some(state) = before
-            && self.newest_state() == before
-        {
-            self.with_known(before, |known| {
-                // Another thread may be ahead.
-                if known.is_at(&state) {
-                    keep(known, &found);
-                }
-            });
+        let Some(state) = before else { return Ok(found) };
+        let after = self.newest_state()?;
+        if self.is_postgres() {
+            self.with_known(after, |known| known.keep_since(&state, |known| keep(known, &found)));
+        } else if after == before {
+            self.with_known(before, |known| keep(known, &found));
         }
         Ok(found)
     }
 
     /// Whether commit `at` is known to be the newest one.
-    pub(super) fn is_newest(&self, at: Csn) -> bool {
-        self.with_known(self.newest_state(), |known| known.newest(at).is_some()) == Some(true)
+    pub(super) fn is_newest(&self, at: Csn) -> Result<bool> {
+        let state = self.newest_state()?;
+        Ok(self.with_known(state, |known| known.newest(at).is_some()) == Some(true))
     }
 
     /// Runs `use_rows` on the rows that this process knows, if they are those of a state, or of a newer one in PostgreSQL.
@@ -82,29 +80,36 @@ impl Connections {
         recent.clone()
     }
 
-    /// The newest state, as of a moment within this call; none if it cannot be told without waiting.
-    fn newest_state(&self) -> Option<LogState> {
+    /// The newest state, as of a moment within this call; none if it is not told, or not without waiting.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if PostgreSQL cannot be reached, which was waited for.
+    fn newest_state(&self) -> Result<Option<LogState>> {
         if self.is_postgres() {
-            return self.told.together(|| self.told_state());
+            return self.told.together(|| match self.told_state() {
+                Err(error @ Error::Unavailable { .. }) => Err(error),
+                // The look-up tells of others, if they are more than columns that older tables lack.
+                told => Ok(told.ok().flatten()),
+            });
         }
-        let reader = self.readers.take()?;
+        let Some(reader) = self.readers.take() else { return Ok(None) };
         let state = reader.log_state();
         self.keep(reader);
-        state
+        Ok(state)
     }
 
     /// Learns from PostgreSQL which of the known rows still hold.
-    fn told_state(&self) -> Option<LogState> {
+    fn told_state(&self) -> Result<Option<LogState>> {
         let since = self.known.lock().told_until();
-        let told = self.read(|sql| Told::read(sql, since)).ok()?;
+        let told = self.read(|sql| ToldCommits::read(sql, since))?;
         if let Some(state) = self.known.lock().take_over(&told) {
-            return Some(state);
+            return Ok(Some(state));
         }
         // It is far behind.
-        let newest = self.read(newest_csn).ok()?;
-        let told = self.read(|sql| Told::read(sql, newest)).ok()?;
+        let newest = self.read(newest_csn)?;
+        let told = self.read(|sql| ToldCommits::read(sql, newest))?;
         let mut known = self.known.lock();
         known.forget_until(newest);
-        known.take_over(&told)
+        Ok(known.take_over(&told))
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::error::Result;
 use crate::ids::Csn;
 use crate::locks::{LogState, TouchedRows};
 use crate::numbers::{signed, unsigned};
@@ -23,7 +24,7 @@ const NOTE_CHANGE: &str = "INSERT INTO federation (key, value) VALUES ('changes'
     DO UPDATE SET value = CAST(CAST(federation.value AS INTEGER) + 1 AS TEXT)";
 
 /// What was told.
-pub(super) struct Told {
+pub(super) struct ToldCommits {
     /// The first commit that was asked for.
     pub(super) since: Csn,
     /// Changes without a commit so far.
@@ -32,7 +33,7 @@ pub(super) struct Told {
     pub(super) commits: Vec<(Csn, TouchedRows)>,
 }
 
-impl Told {
+impl ToldCommits {
     /// Asks for the commits from `since` on.
     pub(super) fn read(sql: &SqlConnection, since: Csn) -> SqlResult<Self> {
         let row = |row: &Row<'_>| {
@@ -42,12 +43,13 @@ impl Told {
             Ok((unsigned(row.get(0)?), commit.map(|csn| (csn, touched))))
         };
         let mut told = sql.prepare_cached(TOLD)?;
-        let rows: Vec<_> =
-            told.query_map(params![signed(since.0)], row)?.collect::<Result<_, _>>()?;
+        let rows: Vec<_> = told
+            .query_map(params![signed(since.0)], row)?
+            .collect::<std::result::Result<_, _>>()?;
         let changes = rows.first().map_or(0, |(changes, _)| *changes);
         let mut commits: Vec<_> = rows.into_iter().filter_map(|(_, commit)| commit).collect();
         commits.sort_unstable_by_key(|(csn, _)| *csn);
-        Ok(Told { since, changes, commits })
+        Ok(ToldCommits { since, changes, commits })
     }
 
     /// Whether these are all commits from the first one on, which is there.
@@ -71,22 +73,30 @@ pub(super) fn note_change(sql: &SqlConnection) -> SqlResult<()> {
     sql.prepare_cached(NOTE_CHANGE)?.execute_with_next([])
 }
 
+/// The newest state; none if PostgreSQL does not tell it, and the error if it cannot be reached.
+type ToldState = Result<Option<LogState>>;
+
 /// The question that threads of a process share.
 #[derive(Default)]
 pub(super) struct ToldChanges {
     /// Whether this process has committed: one that only reads asks for rows alone.
     has_begun: AtomicBool,
-    turn: Mutex<Turn>,
+    turn: Mutex<ToldQuestions>,
     ended: Condvar,
 }
 
-#[derive(Default)]
-struct Turn {
+struct ToldQuestions {
     /// Questions that were begun, and the last that has ended, with its answer.
     begun: u64,
     ended: u64,
-    answer: Option<LogState>,
+    answer: ToldState,
     is_running: bool,
+}
+
+impl Default for ToldQuestions {
+    fn default() -> Self {
+        ToldQuestions { begun: 0, ended: 0, answer: Ok(None), is_running: false }
+    }
 }
 
 impl ToldChanges {
@@ -96,9 +106,9 @@ impl ToldChanges {
     }
 
     /// The answer to a question that was begun after this call, by this thread or another one.
-    pub(super) fn together(&self, ask: impl FnOnce() -> Option<LogState>) -> Option<LogState> {
+    pub(super) fn together(&self, ask: impl FnOnce() -> ToldState) -> ToldState {
         if !self.has_begun.load(Ordering::Relaxed) {
-            return None;
+            return Ok(None);
         }
         let mut turn = self.turn.lock();
         let number = turn.begun + 1;
@@ -107,15 +117,13 @@ impl ToldChanges {
                 self.ended.wait(&mut turn);
                 continue;
             }
-            (turn.is_running, turn.begun, turn.answer) = (true, turn.begun + 1, None);
-            let asking = AskingTurn { of: self, number: turn.begun };
+            (turn.is_running, turn.begun) = (true, turn.begun + 1);
+            let mut asking = AskingTurn { of: self, number: turn.begun, answer: Ok(None) };
             drop(turn);
-            let answer = ask();
-            self.turn.lock().answer = answer;
-            drop(asking);
-            return answer;
+            asking.answer = ask();
+            return asking.answer.clone();
         }
-        turn.answer
+        turn.answer.clone()
     }
 }
 
@@ -123,12 +131,14 @@ impl ToldChanges {
 struct AskingTurn<'a> {
     of: &'a ToldChanges,
     number: u64,
+    answer: ToldState,
 }
 
 impl Drop for AskingTurn<'_> {
     fn drop(&mut self) {
         let mut turn = self.of.turn.lock();
         (turn.is_running, turn.ended) = (false, self.number);
+        turn.answer = self.answer.clone();
         self.of.ended.notify_all();
     }
 }

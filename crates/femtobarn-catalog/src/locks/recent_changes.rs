@@ -68,6 +68,16 @@ impl TouchedRows {
         TouchedRows(1 << ((number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % 63))
     }
 
+    /// That of a number which [`number`](Self::number) gave.
+    pub(crate) fn of_number(number: i64) -> Self {
+        TouchedRows(number.cast_unsigned())
+    }
+
+    /// A number that means the same in all releases.
+    pub(crate) fn number(self) -> i64 {
+        self.0.cast_signed()
+    }
+
     pub(crate) fn and(self, other: Self) -> Self {
         TouchedRows(self.0 | other.0)
     }

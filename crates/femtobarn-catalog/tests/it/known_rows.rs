@@ -87,6 +87,18 @@ fn names_that_change_elsewhere_change_here() {
     assert!(fed.catalog.container_to_write(fed.database, two.events).is_err());
 }
 
+/// A change that is no commit.
+#[test]
+fn an_epoch_that_is_raised_elsewhere_is_seen() {
+    let two = Two::new();
+    let epoch = || two.fed.catalog.database_by_id(two.fed.database, Csn::MAX).unwrap().epoch;
+    for raised in 1..4 {
+        two.other.raise_epoch(two.fed.database).unwrap();
+        assert_eq!([epoch(), epoch()], [raised, raised]);
+        assert_eq!(two.seen().3, two.at);
+    }
+}
+
 /// A shell, or an earlier release.
 #[test]
 fn a_change_by_a_program_that_knows_nothing_of_this_is_seen() {

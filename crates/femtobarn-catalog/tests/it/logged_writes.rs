@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use femtobarn_catalog::{
-    Commit, Csn, DatabaseState, DroppedDatabase, ErrorKind, FileWrite, LocalCatalogue, NewDatabase,
-    Result,
+    Commit, Csn, DatabaseState, DroppedDatabase, ErrorKind, FileWrite, FilesToWrite,
+    LocalCatalogue, NewDatabase, Result,
 };
 use rusqlite::Connection;
 
@@ -192,7 +192,10 @@ fn a_server_writes_the_first_bytes_of_an_empty_file_and_of_no_other() {
     let (fed, _) = with_file();
     let file = fed.folder.join(NEW_FILE);
     let mut commit = creation(&fed, b"front");
-    assert_eq!(fed.catalog.write_now(&mut commit, &mut FilesToWrite::default()).unwrap_err().kind(), ErrorKind::Io);
+    assert_eq!(
+        fed.catalog.write_now(&mut commit, &mut FilesToWrite::default()).unwrap_err().kind(),
+        ErrorKind::Io
+    );
     fs::write(&file, b"").unwrap();
     for _ in 0..2 {
         // A client that does not know whether it succeeded sends it again.
@@ -214,7 +217,10 @@ fn a_server_writes_the_first_bytes_of_an_empty_file_and_of_no_other() {
     let of_run7 = fs::read(fed.folder.join(FILE)).unwrap();
     let mut other = creation(&fed, &of_run7);
     other.new_databases[0].path = FILE.to_owned();
-    assert_eq!(fed.catalog.write_now(&mut other, &mut FilesToWrite::default()).unwrap_err().kind(), ErrorKind::Exists);
+    assert_eq!(
+        fed.catalog.write_now(&mut other, &mut FilesToWrite::default()).unwrap_err().kind(),
+        ErrorKind::Exists
+    );
 }
 
 #[test]

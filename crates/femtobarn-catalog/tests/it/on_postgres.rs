@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use femtobarn_catalog::{Commit, Csn, ErrorKind, LocalCatalogue};
+use femtobarn_catalog::{Commit, Csn, DatabaseState, ErrorKind, LocalCatalogue};
 
-use crate::federation::CATALOGUE_URL;
+use crate::federation::{CATALOGUE_URL, new_database};
 use crate::moves;
 use crate::postgres::{LOCKED, Postgres};
 use crate::postgres_faults;
@@ -13,12 +13,16 @@ use crate::servers;
 use crate::storm::Storm;
 
 /// Modules whose tests say nothing of files of SQLite.
-const MODULES: [&str; 11] = [
+const MODULES: [&str; 15] = [
     "browsing::",
     "commits::",
     "contention::processes_that_write_one_container_lose_no_update",
     "crash::a_process_killed_in_a_commit_leaves_a_whole_commit_or_none",
     "forks::",
+    "known_rows::a_refused_commit_changes_nothing_that_is_known",
+    "known_rows::an_epoch_that_is_raised_elsewhere_is_seen",
+    "known_rows::commits_of_other_processes_are_seen_at_once",
+    "known_rows::names_that_change_elsewhere_change_here",
     "lookups::",
     "model::",
     "names::",
@@ -56,6 +60,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);
     statements_that_run_again_are_parsed_twice(&server);
+    commits_that_do_not_say_what_they_touched_are_seen(&server);
     servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
@@ -136,6 +141,26 @@ fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
     let count =
         |step| logged.lines().filter(|line| line.contains(step) && line.contains(&insert)).count();
     assert_eq!(["  parse ", "  execute "].map(count), [2, 6]);
+}
+
+/// Those of an earlier release.
+fn commits_that_do_not_say_what_they_touched_are_seen(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
+    let name = || catalog.database_by_id(database, Csn::MAX).unwrap().name;
+    let schema = format!("femtobarn_{}", catalog.uuid().simple());
+    for number in 8..11 {
+        assert_eq!([name(), name()], [format!("run{}", number - 1), format!("run{}", number - 1)]);
+        server.psql(&format!(
+            "BEGIN; UPDATE {schema}.database_names SET name = 'run{number}'; \
+             INSERT INTO {schema}.commits (csn, transaction_uuid, time_us, message, user_name, host, pid) \
+             SELECT max(csn) + 1, decode(md5(max(csn)::text), 'hex'), max(time_us), '', '', '', 1 \
+             FROM {schema}.commits; COMMIT"
+        ));
+    }
+    assert_eq!((name(), catalog.head().unwrap()), ("run10".to_owned(), Csn(4)));
 }
 
 /// Threads commit while the server crashes and starts again, twice.

@@ -24,7 +24,7 @@ struct Servers {
 
 /// What the tests of this module find.
 pub(crate) fn all(server: &Postgres) {
-    tables_of_version_1_get_those_of_servers(server);
+    tables_of_version_1_get_all_that_are_newer(server);
     a_name_that_is_alive_elsewhere_is_refused(server);
     a_server_that_joins_takes_the_databases_of_its_folder(server);
     a_commit_needs_the_newest_epochs_of_its_databases(server);
@@ -62,13 +62,14 @@ fn fence(catalog: &LocalCatalogue, database: DatabaseId) -> Fence {
     Fence { database, server: home.server, server_epoch: home.server_epoch, home_epoch: home.epoch }
 }
 
-fn tables_of_version_1_get_those_of_servers(server: &Postgres) {
+fn tables_of_version_1_get_all_that_are_newer(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
     let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
     let schema = format!("femtobarn_{}", catalog.uuid().simple());
     drop(catalog);
     server.psql(&format!("DROP TABLE {schema}.servers, {schema}.homes"));
+    server.psql(&format!("ALTER TABLE {schema}.commits DROP COLUMN touched"));
     let version = |change: &str| {
         server.psql(&format!("{change} {schema}.federation WHERE key = 'postgresql_tables'"))
     };
@@ -76,7 +77,7 @@ fn tables_of_version_1_get_those_of_servers(server: &Postgres) {
         "UPDATE {schema}.federation SET value = '1' WHERE key = 'postgresql_tables'"
     ));
     let catalog = LocalCatalogue::open(&place).unwrap();
-    assert_eq!(version("SELECT value FROM"), "2");
+    assert_eq!(version("SELECT value FROM"), "3");
     assert_eq!(catalog.servers().unwrap(), []);
     assert!(catalog.commit(Commit::default()).is_ok());
 }

@@ -122,9 +122,9 @@ fn a_page_that_counts_anew_forgets_what_was_known() {
     assert_eq!((which(&known), known.head()), ([false, false], Some(Csn(2))));
 }
 
-fn told(since: u64, changes: u64, touched: &[(u64, TouchedRows)]) -> Told {
+fn told(since: u64, changes: u64, touched: &[(u64, TouchedRows)]) -> ToldCommits {
     let commits = touched.iter().map(|(csn, touched)| (Csn(*csn), *touched)).collect();
-    Told { since: Csn(since), changes, commits }
+    ToldCommits { since: Csn(since), changes, commits }
 }
 
 #[test]
@@ -132,13 +132,13 @@ fn a_row_is_known_until_postgresql_tells_that_it_was_touched() {
     let mut known = KnownRows::default();
     let first = known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
     let keep = |known: &mut KnownRows| {
-        [EVENTS, HITS].map(|id| known.keep_container(&rows(id)));
+        [EVENTS, HITS].iter().for_each(|id| known.keep_container(&rows(*id)));
     };
     keep(&mut known);
     let hits = (2, TouchedRows::container(DATABASE, HITS));
     let second = known.take_over(&told(1, 0, &[(1, TouchedRows::ALL), hits])).unwrap();
     assert_eq!((which(&known), known.head()), ([true, false], Some(Csn(2))));
-    assert!(known.has_reached(&first) && !known.is_at(&first) && known.is_at(&second));
+    assert!(known.has_reached(&first) && known.state != first && known.state == second);
     let late = known.take_over(&told(1, 0, &[(1, TouchedRows::ALL)]));
     assert_eq!(late, Some(second), "another thread was told more");
     for missing in [told(3, 0, &[(3, hits.1)]), told(2, 0, &[]), told(2, 0, &[(4, hits.1)])] {
@@ -195,4 +195,41 @@ fn a_page_that_is_lost_or_torn_says_nothing_and_its_successor_nothing_of_before(
     recent.add((&state(1), &state(2)), None, &[TouchedRows::default()]);
     assert!(known.advance(&state(2), Some(&recent)));
     assert_eq!(which(&known), [false, false]);
+}
+
+#[test]
+fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
+    let mut known = KnownRows::default();
+    let first = (1, TouchedRows::ALL);
+    let before = known.take_over(&told(0, 0, &[first])).unwrap();
+    let keep = |known: &mut KnownRows, before: &LogState| {
+        known.keep_since(before, |known| {
+            [EVENTS, HITS].iter().for_each(|id| known.keep_container(&rows(*id)));
+        });
+        which(known)
+    };
+    let hits = (2, TouchedRows::container(DATABASE, HITS));
+    known.take_over(&told(1, 0, &[first, hits])).unwrap();
+    assert_eq!(keep(&mut known, &before), [true, false]);
+    let own = Commit { versions: vec![version(7)], ..Commit::default() };
+    known.note_own([(&own, Csn(3))].into_iter());
+    let before = known.take_over(&told(2, 0, &[hits])).unwrap();
+    known.forget(TouchedRows::ALL);
+    known.take_over(&told(2, 0, &[hits, (3, own.touched())])).unwrap();
+    assert_eq!(keep(&mut known, &before), [false, true], "one of this process");
+    let before = known.take_over(&told(3, 0, &[(3, own.touched())])).unwrap();
+    known.take_over(&told(3, 0, &[(3, own.touched()), (4, TouchedRows::ALL)])).unwrap();
+    assert_eq!(keep(&mut known, &before), [false, false], "any row");
+    let before = known.take_over(&told(4, 0, &[(4, TouchedRows::ALL)])).unwrap();
+    known.take_over(&told(4, 1, &[(4, TouchedRows::ALL)])).unwrap();
+    assert_eq!(keep(&mut known, &before), [false, false], "a change that was no commit");
+    let many: Vec<_> = (4..4 + 200).map(|csn| (csn, TouchedRows::default())).collect();
+    let before = known.take_over(&told(4, 1, &many)).unwrap();
+    let mut last = 203;
+    for _ in 0..6 {
+        let more: Vec<_> = (last..last + 200).map(|csn| (csn, TouchedRows::default())).collect();
+        known.take_over(&told(last, 1, &more)).unwrap();
+        last += 199;
+    }
+    assert_eq!(keep(&mut known, &before), [false, false], "more than are remembered");
 }

@@ -30,7 +30,8 @@ const KIND: &str =
     "SELECT pg_backend_pid(), current_setting('transaction_read_only'), pg_is_in_recovery()";
 /// For a connection that keeps its statements: the server plans each once, by the keys of its tables whatever these have at that
 /// time. It would plan those with lists of keys again and again, which takes longer than running them.
-const PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off";
+const PLANS: &str =
+    "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off";
 /// Statements whose translations are kept.
 const STATEMENTS_MAX: usize = 512;
 const LOST_IN_TRANSACTION: &str =

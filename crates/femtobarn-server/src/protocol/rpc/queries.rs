@@ -69,8 +69,7 @@ pub(super) fn answers_with_operation(
     questions: Vec<Question>,
     pinned: Csn,
 ) -> Vec<Answer> {
-    let is_immediate =
-        |of: &Of| !catalog.is_in_postgres() && (is_short(of) || matches!(of, Of::Head(_)));
+    let is_immediate = |of: &Of| is_short(of) || matches!(of, Of::Head(_));
     let reply = |question: Question| {
         let of = question.of.filter(is_immediate).map(|of| as_of_pin(of, pinned));
         of.and_then(|of| answer(catalog, of).ok()).unwrap_or_default()

@@ -12,12 +12,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use femtobarn_catalog::{Csn, Error, LOGGED_COMMIT_BYTES_MAX, LockKind, LockTarget, Result};
+use femtobarn_catalog::{
+    Csn, Error, LOGGED_COMMIT_BYTES_MAX, LocalCatalogue, LockKind, LockTarget, Result,
+};
 use femtobarn_rpc::convert::{failure_of, needed, status_of, uuid};
 use femtobarn_rpc::v1::operation::Kind;
-use femtobarn_rpc::v1::{self, ClientTurn, Hello, ServerTurn};
+use femtobarn_rpc::v1::{self, ClientTurn, Hello, Question, ServerTurn};
 use femtobarn_rpc::{TURN_OPERATIONS_MAX, v1::Operation as Message};
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_stream::Stream;
 use tonic::metadata::MetadataMap;
@@ -40,6 +43,8 @@ const HELLO_MAX: Duration = Duration::from_secs(10);
 const END_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a name in a client's own account of itself, at most.
 const NAME_BYTES_MAX: usize = 256;
+/// The longest wait for the answers to the questions of an operation.
+const ANSWERS_MAX: Duration = Duration::from_secs(1);
 /// Questions of one operation at most.
 const QUESTIONS_MAX: usize = 16;
 
@@ -285,14 +290,14 @@ impl<T: Turns> SessionStream<T> {
                         return Ok(());
                     }
                     self.calls.begin(calls);
-                    reply.outcomes = self.settle(outcomes);
+                    reply.outcomes = self.settle(outcomes).await;
                     if T::HAS_CALLS && has_more && reply.outcomes.is_empty() {
                         continue;
                     }
                 }
                 outcomes = self.session.outcomes(self.generation) => {
                     let outcomes = outcomes.map_err(|error| status_of(&error))?;
-                    reply.outcomes = self.settle(outcomes);
+                    reply.outcomes = self.settle(outcomes).await;
                 }
                 replied = self.calls.next() => reply.replies.push(replied),
             };
@@ -344,19 +349,34 @@ impl<T: Turns> SessionStream<T> {
     }
 
     /// The outcomes that are to be sent once some operations have ended, with the answers to their questions.
-    fn settle(&mut self, ended: Vec<OperationOutcome>) -> Vec<v1::Outcome> {
+    async fn settle(&mut self, ended: Vec<OperationOutcome>) -> Vec<v1::Outcome> {
         let mut outcomes = Vec::with_capacity(ended.len());
         for ended in ended {
-            outcomes.extend(self.inquiries.settle(ended).map(|(ended, questions)| {
+            for (ended, questions) in self.inquiries.settle(ended) {
                 let pinned = ended.result.as_ref().map_or(Csn::ZERO, |granted| granted.csn);
                 let questions = if ended.result.is_ok() { questions } else { vec![] };
-                let answers =
-                    queries::answers_with_operation(self.service.catalog(), questions, pinned);
-                v1::Outcome { answers, ..outcome(ended) }
-            }));
+                let catalog = Arc::clone(self.service.catalog());
+                let answers = answers(catalog, questions, pinned).await;
+                outcomes.push(v1::Outcome { answers, ..outcome(ended) });
+            }
         }
         outcomes
     }
+}
+
+/// The answers to the questions of an operation. The client asks again for what PostgreSQL does not tell in time.
+async fn answers(
+    catalog: Arc<LocalCatalogue>,
+    questions: Vec<Question>,
+    pinned: Csn,
+) -> Vec<v1::Answer> {
+    if questions.is_empty() || !catalog.is_in_postgres() {
+        return queries::answers_with_operation(&catalog, questions, pinned);
+    }
+    let asked =
+        spawn_blocking(move || queries::answers_with_operation(&catalog, questions, pinned));
+    let answered = timeout(ANSWERS_MAX, asked).await;
+    answered.ok().and_then(std::result::Result::ok).unwrap_or_default()
 }
 
 /// Whether an operation of this kind is answered.

@@ -64,10 +64,7 @@ impl CommitLog {
             federation: federation.to_owned(),
             catalog,
             queue: Mutex::default(),
-            known: Mutex::new(KnownContainers {
-                since: clock::now(),
-                containers: HashMap::new(),
-            }),
+            known: Mutex::new(KnownContainers { since: clock::now(), containers: HashMap::new() }),
         }
     }
 

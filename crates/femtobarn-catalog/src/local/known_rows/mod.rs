@@ -2,14 +2,16 @@
 //! before it left.
 //!
 //! 1. The rows are those of one state of the log. In a later state, those remain that no change since has touched, as
-//!    the page of recent changes ([`RecentChanges`]) says; if it cannot say that, none does.
-//! 2. A row is kept only if the log was in that state from before it was looked up until after that.
+//!    the page of recent changes ([`RecentChanges`]) says; if it cannot say that, none does. In PostgreSQL, the newest commit
+//!    and the number of other changes are the state, and commits say what they touched ([`ToldCommits`]).
+//! 2. A row is kept only if nothing touched it from before it was looked up until after that.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use uuid::Uuid;
 
 use super::commit_writer::Effect;
+use super::told_changes::ToldCommits;
 use crate::commit::Commit;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
@@ -18,6 +20,13 @@ use crate::rows::{ClassRow, ContainerRow, DatabaseRow, DatabaseState, VersionRow
 
 /// Rows of one kind that are kept at most; all of them are forgotten when there are more.
 const ROWS_MAX: usize = 4096;
+
+/// Words of the state of a catalogue in PostgreSQL: the newest commit, and how many changes were no commits.
+const TOLD_CSN: usize = 0;
+const TOLD_CHANGES: usize = 1;
+
+/// Commits of which is remembered what they touched.
+const TOUCHED_MAX: usize = 1024;
 
 /// A container with its database and its newest version.
 pub(super) type RowsToWrite = (DatabaseRow, ContainerRow, Option<VersionRow>);
@@ -39,6 +48,16 @@ pub(super) struct KnownRows {
     link_targets: HashMap<(DatabaseId, ContainerId), Vec<Uuid>>,
     /// By name and version, or the newest by name.
     classes: HashMap<(String, Option<u32>), ClassRow>,
+    /// The versions that commits of this process made in PostgreSQL, which has not told of these commits yet.
+    own: BTreeMap<Csn, Vec<VersionRow>>,
+    /// The commit after which all are in the next two.
+    remembered_from: Csn,
+    /// What the last commits touched of which PostgreSQL has told, those of this process aside.
+    told: VecDeque<(Csn, TouchedRows)>,
+    /// The containers to which the last commits of this process gave versions.
+    followed: VecDeque<(Csn, (DatabaseId, ContainerId))>,
+    /// Containers that were touched since the row was looked up that is to be kept now.
+    meanwhile: (TouchedRows, Vec<(DatabaseId, ContainerId)>),
 }
 
 impl KnownRows {
@@ -66,18 +85,107 @@ impl KnownRows {
         }
         self.forget(page.touched(self.count, before));
         for (commit, csn) in commits {
-            if touched(commit).meets(TouchedRows::STRUCTURE) {
+            if commit.touched().meets(TouchedRows::STRUCTURE) {
                 self.forget(TouchedRows::ALL);
             }
-            for version in &commit.versions {
-                let key = (version.database, version.container);
-                if let Some((_, container, newest)) = self.containers.get_mut(&key) {
-                    container.class_version = version.class_version;
-                    *newest = Some(version.to_row(csn));
-                }
-            }
+            commit.versions.iter().for_each(|version| self.follow(version.to_row(csn)));
         }
         (self.state, self.count, self.head) = (page.state(), page.count(), page.head());
+    }
+
+    /// The commit up to which PostgreSQL has told what was touched.
+    pub(super) fn told_until(&self) -> Csn {
+        Csn(self.state[TOLD_CSN])
+    }
+
+    /// Whether the rows are those of a state of PostgreSQL, or of a newer one.
+    pub(super) fn has_reached(&self, state: &LogState) -> bool {
+        let reached = |word: usize| self.state[word] >= state[word];
+        reached(TOLD_CSN) && reached(TOLD_CHANGES)
+    }
+
+    /// Forgets what was touched by what PostgreSQL tells. The state is that one now, or newer if another thread was told
+    /// more; none if this is not told from the known state on.
+    pub(super) fn take_over(&mut self, told: &ToldCommits) -> Option<LogState> {
+        if !told.is_whole() || told.since > self.told_until() {
+            return None;
+        }
+        if told.changes > self.state[TOLD_CHANGES] {
+            self.forget(TouchedRows::ALL);
+            self.state[TOLD_CHANGES] = told.changes;
+        }
+        for (csn, touched) in &told.commits {
+            if *csn <= self.told_until() {
+                continue;
+            }
+            match self.own.remove(csn) {
+                Some(versions) => {
+                    let keys = versions.iter().map(|version| (version.database, version.container));
+                    self.followed.extend(keys.map(|key| (*csn, key)));
+                    versions.into_iter().for_each(|version| self.follow(version));
+                }
+                None => {
+                    self.told.push_back((*csn, *touched));
+                    self.forget(*touched);
+                }
+            }
+            self.state[TOLD_CSN] = csn.0;
+        }
+        let forgotten = [shorten(&mut self.told), shorten(&mut self.followed)];
+        self.remembered_from = forgotten.into_iter().fold(self.remembered_from, Csn::max);
+        let until = self.told_until();
+        self.own = self.own.split_off(&Csn(until.0 + 1));
+        self.head = Some(until);
+        Some(self.state)
+    }
+
+    /// Runs `keep` on rows that were looked up after `before` was the newest state, unless something has touched them
+    /// since.
+    pub(super) fn keep_since(&mut self, before: &LogState, keep: impl FnOnce(&mut Self)) {
+        let since = Csn(before[TOLD_CSN]);
+        let touched = self.told.iter().filter(|(csn, _)| *csn > since);
+        let touched = touched.fold(TouchedRows::default(), |all, (_, touched)| all.and(*touched));
+        let is_told = self.remembered_from <= since;
+        let is_same = self.state[TOLD_CHANGES] == before[TOLD_CHANGES];
+        if !is_told || !is_same || touched.meets(TouchedRows::STRUCTURE) {
+            return;
+        }
+        let followed = self.followed.iter().filter(|(csn, _)| *csn > since);
+        self.meanwhile = (touched, followed.map(|(_, key)| *key).collect());
+        keep(self);
+        self.meanwhile = Default::default();
+    }
+
+    /// Forgets all, because PostgreSQL does not tell what was touched before commit `csn`, which is there.
+    pub(super) fn forget_until(&mut self, csn: Csn) {
+        if csn > self.told_until() {
+            self.forget(TouchedRows::ALL);
+            (self.told, self.followed) = Default::default();
+            self.remembered_from = csn;
+            self.state[TOLD_CSN] = csn.0;
+        }
+    }
+
+    /// Notes what commits of this process wrote to PostgreSQL.
+    pub(super) fn note_own<'a>(&mut self, commits: impl Iterator<Item = (&'a Commit, Csn)>) {
+        if self.own.len() > ROWS_MAX {
+            self.own.clear();
+        }
+        for (commit, csn) in commits {
+            if csn > self.told_until() && !commit.touched().meets(TouchedRows::STRUCTURE) {
+                let rows = commit.versions.iter().map(|version| version.to_row(csn));
+                self.own.insert(csn, rows.collect());
+            }
+        }
+    }
+
+    /// Takes over the newest version of a container.
+    fn follow(&mut self, version: VersionRow) {
+        let key = (version.database, version.container);
+        if let Some((_, container, newest)) = self.containers.get_mut(&key) {
+            container.class_version = version.class_version;
+            *newest = Some(version);
+        }
     }
 
     /// The newest commit.
@@ -128,7 +236,7 @@ impl KnownRows {
     pub(super) fn admits(&self, commit: &Commit) -> bool {
         let [new] = commit.versions[..] else { return false };
         let rows = self.container(new.database, new.container);
-        touched(commit) != TouchedRows::ALL
+        commit.touched() != TouchedRows::ALL
             && rows.is_some_and(|(database, _, newest)| {
                 database.state == DatabaseState::Open
                     && newest.as_ref().map(|version| version.csn) == new.base
@@ -145,6 +253,12 @@ impl KnownRows {
     pub(super) fn keep_container(&mut self, rows: &RowsToWrite) {
         let (database, row, _) = rows;
         self.keep_database(database);
+        let (touched, containers) = &self.meanwhile;
+        if touched.meets(TouchedRows::container(row.database, row.id))
+            || containers.contains(&(row.database, row.id))
+        {
+            return;
+        }
         make_room(&mut self.names);
         self.names.insert((row.database, row.name.clone()), row.id);
         make_room(&mut self.containers);
@@ -182,29 +296,16 @@ impl KnownRows {
     }
 }
 
+/// Forgets what the oldest commits touched, if there are many; the last of these.
+fn shorten<T>(of: &mut VecDeque<(Csn, T)>) -> Csn {
+    let many = of.len().saturating_sub(TOUCHED_MAX);
+    of.drain(..many).next_back().map_or(Csn::ZERO, |(csn, _)| csn)
+}
+
 fn make_room<K, V>(rows: &mut HashMap<K, V>) {
     if rows.len() >= ROWS_MAX {
         rows.clear();
     }
-}
-
-/// What a commit touches.
-fn touched(commit: &Commit) -> TouchedRows {
-    let has_versions_alone = commit.new_databases.is_empty()
-        && commit.new_containers.is_empty()
-        && commit.new_classes.is_empty()
-        && commit.link_targets.is_empty()
-        && commit.sealed.is_empty()
-        && commit.moved.is_empty()
-        && commit.renamed_databases.is_empty()
-        && commit.renamed_containers.is_empty()
-        && commit.dropped_databases.is_empty()
-        && commit.dropped_containers.is_empty();
-    if !has_versions_alone {
-        return TouchedRows::ALL;
-    }
-    let of = commit.versions.iter().map(|new| TouchedRows::container(new.database, new.container));
-    of.fold(TouchedRows::default(), TouchedRows::and)
 }
 
 /// The commits of a group that were not refused.
@@ -219,142 +320,9 @@ pub(super) fn published<'a>(
 pub(super) fn effect(group: &[Commit], results: &[Result<Csn>]) -> Effect {
     let published = published(group, results);
     let (changes, csns): (Vec<_>, Vec<_>) =
-        published.map(|(commit, csn)| (touched(commit), csn)).unzip();
+        published.map(|(commit, csn)| (commit.touched(), csn)).unzip();
     Effect { head: csns.last().copied(), changes }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rows::DatabaseState;
-
-    const DATABASE: DatabaseId = DatabaseId(1);
-    const EVENTS: ContainerId = ContainerId(1);
-    const HITS: ContainerId = ContainerId(2);
-
-    /// The state of the log after so many changes.
-    fn state(changes: u64) -> LogState {
-        [7, changes, 0, 0, 0, changes]
-    }
-
-    fn known_at(recent: &RecentChanges, at: u64) -> KnownRows {
-        let mut known = KnownRows::default();
-        assert!(known.advance(&state(at), Some(recent)));
-        for id in [EVENTS, HITS] {
-            known.keep_container(&rows(id));
-        }
-        known
-    }
-
-    fn rows(id: ContainerId) -> RowsToWrite {
-        let database = DatabaseRow {
-            id: DATABASE,
-            uuid: uuid::Uuid::nil(),
-            name: "run7".into(),
-            path: String::new(),
-            state: DatabaseState::Open,
-            created: Csn(1),
-            epoch: 0,
-        };
-        let container = ContainerRow {
-            database: DATABASE,
-            id,
-            name: id.to_string(),
-            class: "Event".into(),
-            class_version: 1,
-            options: String::new(),
-            created: Csn(1),
-        };
-        (database, container, None)
-    }
-
-    fn which(known: &KnownRows) -> [bool; 2] {
-        [EVENTS, HITS].map(|id| known.container(DATABASE, id).is_some())
-    }
-
-    #[test]
-    fn a_row_is_known_until_a_change_touches_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let recent = RecentChanges::open(folder.path()).unwrap();
-        let change = |from: u64, touched| {
-            recent.add((&state(from), &state(from + 1)), Some(Csn(from + 1)), &[touched]);
-        };
-        change(0, TouchedRows::ALL);
-        let mut known = known_at(&recent, 1);
-        change(1, TouchedRows::default());
-        change(2, TouchedRows::container(DATABASE, HITS));
-        assert!(!known.advance(&state(2), Some(&recent)), "the page is of a later state");
-        assert!(known.advance(&state(3), Some(&recent)));
-        assert_eq!((which(&known), known.head()), ([true, false], Some(Csn(3))));
-        change(3, TouchedRows::ALL);
-        assert!(known.advance(&state(4), Some(&recent)));
-        assert_eq!(which(&known), [false, false]);
-    }
-
-    #[test]
-    fn nothing_is_known_after_changes_that_are_not_on_the_page() {
-        let folder = tempfile::tempdir().unwrap();
-        let recent = RecentChanges::open(folder.path()).unwrap();
-        let change = |from: u64, to: u64| {
-            recent.add((&state(from), &state(to)), None, &[TouchedRows::default()]);
-        };
-        change(0, 1);
-        let mut known = known_at(&recent, 1);
-        // From 2 on: somebody made the second change without a word.
-        change(2, 3);
-        assert!(known.advance(&state(3), Some(&recent)));
-        assert_eq!((which(&known), known.head()), ([false, false], None));
-        let mut known = known_at(&recent, 3);
-        (3..3 + 256).for_each(|from| change(from, from + 1));
-        assert!(known.advance(&state(259), Some(&recent)));
-        assert_eq!(which(&known), [true, true]);
-        (259..259 + 257).for_each(|from| change(from, from + 1));
-        assert!(known.advance(&state(516), Some(&recent)));
-        assert_eq!(which(&known), [false, false], "a page has 256 changes");
-    }
-
-    #[test]
-    fn a_page_that_counts_anew_forgets_what_was_known() {
-        let folder = tempfile::tempdir().unwrap();
-        let recent = RecentChanges::open(folder.path()).unwrap();
-        let change = |from: u64| {
-            let states = (&state(from), &state(from + 1));
-            recent.add(states, Some(Csn(from + 1)), &[TouchedRows::default()]);
-        };
-        change(0);
-        let mut known = known_at(&recent, 1);
-        // That of a page which was lost.
-        known.count = u64::MAX;
-        change(1);
-        assert!(known.advance(&state(2), Some(&recent)));
-        assert_eq!((which(&known), known.head()), ([false, false], Some(Csn(2))));
-    }
-
-    #[test]
-    fn a_refused_group_tells_that_a_change_before_it_is_not_on_the_page() {
-        let folder = tempfile::tempdir().unwrap();
-        let recent = RecentChanges::open(folder.path()).unwrap();
-        recent.add((&state(0), &state(1)), None, &[TouchedRows::default()]);
-        let mut known = known_at(&recent, 1);
-        recent.add((&state(2), &state(3)), None, &[]);
-        assert!(known.advance(&state(3), Some(&recent)));
-        assert_eq!(which(&known), [false, false]);
-    }
-
-    #[test]
-    fn a_page_that_is_lost_or_torn_says_nothing_and_its_successor_nothing_of_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let recent = RecentChanges::open(folder.path()).unwrap();
-        let first = (&state(0), &state(1));
-        recent.add(first, None, &[TouchedRows::ALL]);
-        let mut known = known_at(&recent, 1);
-        let path = folder.path().join("recent");
-        let mut bytes = std::fs::read(&path).unwrap();
-        bytes[100] ^= 1;
-        std::fs::write(&path, &bytes).unwrap();
-        assert!(recent.page(&state(1)).is_none());
-        recent.add((&state(1), &state(2)), None, &[TouchedRows::default()]);
-        assert!(known.advance(&state(2), Some(&recent)));
-        assert_eq!(which(&known), [false, false]);
-    }
-}
+mod tests;
