@@ -123,3 +123,11 @@ def test_name_of_a_flat_branch_is_answered_with_the_field(view: fb.View, wrong: 
     for expressions, where in ((wrong, None), ("run", f"{wrong} > 1"), (["run", wrong], None)):
         with pytest.raises(fb.NotFoundError, match=f"did you mean {meant}"):
             view.arrays(expressions, where)
+
+
+def test_no_similar_names_are_looked_for_while_all_exist(
+    view: fb.View, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`nMuon` is no field: the error that says so was made, with its suggestions, and thrown away."""
+    monkeypatch.setattr("femtobarn._schema.types.near_misses", None)
+    assert view.arrays(["nMuon", "run"], "nMuon == 2 and len(Muon) > 1").to_list() == [{"nMuon": 2, "run": 0}]

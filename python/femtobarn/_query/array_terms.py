@@ -160,10 +160,8 @@ def is_text(node: ast.expr, definition: Definition) -> bool:
     if isinstance(node, ast.Constant):
         return isinstance(node.value, str)
     path = path_of(node)
-    try:
-        return path is not None and isinstance(innermost(definition.resolve(path)), String)
-    except NotFoundError:
-        return False
+    field = None if path is None else definition.type_at(path)
+    return field is not None and isinstance(innermost(field), String)
 
 
 def link_before(path: str, definition: Definition) -> str | None:
@@ -171,10 +169,10 @@ def link_before(path: str, definition: Definition) -> str | None:
     above, node = "", None
     for name in path.split("."):
         inner = f"{above}.{name}" if above else name
-        try:
-            above, node = inner, innermost(definition.resolve(inner))
-        except NotFoundError:
+        field = definition.type_at(inner)
+        if field is None:
             return above if isinstance(node, Link | ElementLink) else _index_before(path, definition)
+        above, node = inner, innermost(field)
     return None
 
 
@@ -220,11 +218,8 @@ def _paths_in(node: ast.AST, definition: Definition) -> Iterator[str]:
 
 def _stored_path(path: str, definition: Definition) -> str:
     """Return a path, or for ``nX`` that of X."""
-    try:
-        definition.resolve(path)
-    except NotFoundError:
-        return counted(path, definition) or path
-    return path
+    collection = None if definition.type_at(path) is not None else counted(path, definition)
+    return collection or path
 
 
 def _check(node: ast.AST, term: ArrayTerm) -> None:

@@ -129,10 +129,8 @@ def _type_of(node: ast.expr, definition: Definition) -> Node | None:
         node = node.value
     if not isinstance(node, ast.Name):
         return None
-    try:
-        return innermost(definition.resolve(".".join([node.id, *reversed(names)])))
-    except NotFoundError:
-        return None
+    field = definition.type_at(".".join([node.id, *reversed(names)]))
+    return None if field is None else innermost(field)
 
 
 def _members(record: Node) -> Sequence[str]:

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from .._exceptions import InvalidError, NotFoundError
+from .._exceptions import InvalidError
 from .._schema.meanings import TIMES, Meaning
 from .._schema.types import Definition, innermost
 from .array_terms import path_of
@@ -41,9 +41,8 @@ def _stored_value(name: str, value: Any, definition: Definition) -> Any:
 
 
 def _meaning_of(path: str, definition: Definition) -> Meaning | None:
-    try:
-        node = definition.resolve(path)
-    except NotFoundError:
+    node = definition.type_at(path)
+    if node is None:
         try:
             through = reached(ast.parse(path, mode="eval").body, definition)
         except (SyntaxError, ValueError):

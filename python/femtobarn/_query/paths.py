@@ -68,12 +68,9 @@ def _matches(item: Any, definition: Definition, counts: bool) -> list[str]:
     elif any(sign in item for sign in "*?["):
         found = [path for path in all_paths(definition) if fnmatch.fnmatchcase(path, item)]
     else:
-        try:
-            definition.resolve(item)
-        except NotFoundError:
-            if counts and counted(item, definition) is not None:
-                return [item]
-            raise
+        if counts and definition.type_at(item) is None and counted(item, definition) is not None:
+            return [item]
+        definition.resolve(item)
         return [whole_link(item, definition)]
     if not found:
         raise NotFoundError(f"no field matches {item!r}{near_misses(item, definition.record.by_name)}")
@@ -94,10 +91,7 @@ def counted(path: str, definition: Definition) -> str | None:
     if not name.startswith("n") or len(name) == 1:
         return None
     collection = f"{parent}.{name[1:]}" if parent else name[1:]
-    try:
-        return collection if isinstance(definition.resolve(collection), List) else None
-    except NotFoundError:
-        return None
+    return collection if isinstance(definition.type_at(collection), List) else None
 
 
 def whole_link(path: str, definition: Definition) -> str:

@@ -305,13 +305,10 @@ class Rewriter(ast.NodeTransformer):
         raise AssertionError("generic_visit raises")
 
     def _variable(self, path: str) -> ast.AST:
-        try:
-            node = self.definition.resolve(path)
-        except NotFoundError:
-            collection = counted(path, self.definition)
-            if collection is None:
-                raise
+        collection = None if self.definition.type_at(path) is not None else counted(path, self.definition)
+        if collection is not None:
             return self._count(collection)
+        node = self.definition.resolve(path)
         if isinstance(node, Optional) and isinstance(node.item, Primitive | Reduced):
             if not self._jagged(path):
                 return self._term(ast.parse(path, mode="eval").body)
@@ -322,13 +319,11 @@ class Rewriter(ast.NodeTransformer):
     def _is_collection(self, node: ast.expr) -> bool:
         """Whether a part is a list, with one number of items for each entry."""
         path = path_of(node) if isinstance(node, ast.Name | ast.Attribute) else None
-        try:
-            is_list = path is not None and isinstance(self.definition.resolve(path), List)
-        except NotFoundError:
+        if path is None or not isinstance(self.definition.type_at(path), List):
             return False
-        above = str(path).rpartition(".")[0]
+        above = path.rpartition(".")[0]
         is_optional = any(isinstance(self.definition.resolve(each), Optional) for each in _prefixes(above))
-        return is_list and not is_optional and not self._jagged(above)
+        return not is_optional and not self._jagged(above)
 
     def _count(self, path: str) -> ast.AST:
         node = self.definition.resolve(path)

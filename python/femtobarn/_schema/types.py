@@ -267,6 +267,13 @@ class Definition:
         """
         return resolve(self.record, path)
 
+    def type_at(self, path: str) -> Node | None:
+        """As :meth:`resolve`, but return None if there is no such field: no similar names are looked for."""
+        node: Node | None = self.record
+        for part in path.split("."):
+            node = None if node is None else _members(innermost(node)).get(part)
+        return node
+
 
 @lru_cache(maxsize=DEFINITIONS_MAX)
 def definition_from_text(form: str) -> Definition:
