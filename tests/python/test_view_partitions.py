@@ -67,6 +67,14 @@ def test_a_forked_process_reads_the_partitions_that_it_inherited(view: fb.View) 
     assert process.exitcode == 0
 
 
+def test_a_process_opens_a_view_once_for_all_its_partitions(view: fb.View) -> None:
+    """More partitions than views that a process keeps open were each opened anew, whenever they were read."""
+    parts: list[Partition] = pickle.loads(pickle.dumps(view.partitions(500)))
+    assert len(parts) > 30
+    assert len({id(part.view._handle) for part in parts}) == 1
+    assert sum(total(part)[0] for part in parts) == total(view.partitions(10**6)[0])[0]
+
+
 @pytest.mark.parametrize("size", [1, 700, 4000, 10**6, "1 kB", "50 kB", "1 GB"])
 def test_partitions_follow_each_other_and_are_of_the_size(view: fb.View, size: int | str) -> None:
     part_of = view[1000:9000]

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import awkward as ak
@@ -18,6 +19,7 @@ from coffea.nanoevents.util import quote
 from .._data.plain_layouts import as_plain
 from .._exceptions import InvalidError, NotFoundError
 from .._exchange.podio_files import PodioMetadata
+from .._query.projections import Projection
 from .._schema.types import Definition, Fixed, List, Record
 from .podio import metadata_of
 
@@ -33,17 +35,24 @@ class Column:
 
     path: str
     description: str
+    definition: Definition
     is_count: bool = False
+
+    @cached_property
+    def projection(self) -> Projection:
+        """What is read, which all partitions of a container share."""
+        return Projection.of(self.path, self.definition)
 
     def read(self, view: View) -> ak.Array:
         """Return the column of all objects of a view."""
-        return self.member(view.arrays(self.path))
+        return self.member(view._array_of(self.projection, None, view._part(None, None)))
 
     def member(self, array: ak.Array) -> ak.Array:
         """Return the column of an array of objects."""
+        layout = array.layout
         for name in self.path.split("."):
-            array = array[name]
-        return ak.values_astype(array, np.int64) if self.is_count else ak.Array(as_plain(array.layout))
+            layout = layout[name]
+        return ak.values_astype(layout, np.int64) if self.is_count else ak.Array(as_plain(layout))
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,8 @@ OF_PODIO = ("LinkData", "ObjectID")
 
 FORMS_MAX = 64
 """Classes whose columns a process remembers."""
-_known_forms: dict[tuple[Definition, Naming], tuple[dict[str, Column], str]] = {}
+_known_forms: dict[tuple[int, Naming], tuple[Definition, dict[str, Column], str]] = {}
+"""By the identity of the class, which lives as long as its entry: to hash many fields takes long."""
 
 
 def _columns(definition: Definition, naming: Naming) -> dict[str, Column]:
@@ -78,7 +88,7 @@ def _columns(definition: Definition, naming: Naming) -> dict[str, Column]:
     columns: dict[str, Column] = {}
 
     def add(name: str, path: str, description: str, is_count: bool = False) -> None:
-        if columns.setdefault(name, Column(path, description, is_count)).path != path:
+        if columns.setdefault(name, Column(path, description, definition, is_count)).path != path:
             raise InvalidError(
                 f"fields {columns[name].path!r} and {path!r} would both be {name!r} in {naming.layout}"
             )
@@ -113,15 +123,16 @@ def columns_and_form(view: View, naming: Naming) -> tuple[dict[str, Column], str
     InvalidError
         If two fields would have one name.
     """
-    key = view.definition, naming
+    definition = view.definition
+    key = id(definition), naming
     known = _known_forms.get(key)
     if known is None:
-        columns = _columns(view.definition, naming)
-        known = columns, json.dumps(_base_form(view, columns))
+        columns = _columns(definition, naming)
+        known = definition, columns, json.dumps(_base_form(view, columns))
         if len(_known_forms) >= FORMS_MAX:
             _known_forms.clear()
         _known_forms[key] = known
-    return known
+    return known[1:]
 
 
 def podio_types(view: View) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Partitions: ranges of a container's objects, which other processes read.
 
 A partition has less than 2 KB when pickled, and opens the federation where it is first read from, in whatever
-thread or process that is. A process keeps the federations of the last ones open for the next.
+thread or process that is. A process keeps the last divided views open, so that only the first partition of a
+view opens anything there.
 """
 
 from __future__ import annotations
@@ -24,41 +25,45 @@ if TYPE_CHECKING:
 __all__ = ["Partition", "divided", "ranges"]
 
 VIEWS_MAX = 8
-"""Views of partitions that a process keeps open."""
+"""Divided views that a process keeps open."""
 
 
 class Partition:
     """A range of the objects of a view, to be read anywhere; see :meth:`femtobarn.View.partitions`."""
 
-    __slots__ = ("_data", "_snapshot", "key", "nbytes", "num_entries")
+    __slots__ = ("_data", "_snapshot", "_window", "key", "nbytes")
 
     def __init__(
-        self, data: bytes, key: str, num_entries: int, nbytes: int, snapshot: Snapshot | None = None
+        self, data: bytes, window: range, key: str, nbytes: int, snapshot: Snapshot | None = None
     ) -> None:
         self._data = data
+        self._window = window
         # Keeps vacuum from deleting what is still to be read, where the partition was made.
         self._snapshot = snapshot
         self.key = key
         """A text that no other range of a container of the snapshot has."""
-        self.num_entries = num_entries
-        """Number of entries, including those of deleted objects."""
         self.nbytes = nbytes
         """Stored bytes of the columns that the partitions were made for."""
 
     @property
+    def num_entries(self) -> int:
+        """Number of entries, including those of deleted objects."""
+        return len(self._window)
+
+    @property
     def view(self) -> View:
         """The objects, as a view."""
-        return _view_here(os.getpid(), self._data)
+        return _view_here(os.getpid(), self._data)._within(self._window)
 
     def arrays(self, expressions: Expressions = None, where: Any = None, **options: Any) -> Any:
         """Read fields as arrays; see :meth:`femtobarn.View.arrays`."""
         return self.view.arrays(expressions, where, **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Partition, (self._data, self.key, self.num_entries, self.nbytes)
+        return Partition, (self._data, self._window, self.key, self.nbytes)
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
-        return "femtobarn.Partition", self._data
+        return "femtobarn.Partition", self._data, self._window.start, self._window.stop
 
     def __repr__(self) -> str:
         return f"<Partition {self.key}: {self.num_entries:,} entries>"
@@ -66,13 +71,16 @@ class Partition:
 
 @lru_cache(maxsize=VIEWS_MAX)
 def _view_here(process: int, data: bytes) -> View:
+    """Return the view that was divided, opened in this process."""
     view: View = pickle.loads(data)
     return view
 
 
 def divided(view: View, size: int | str, columns: Expressions) -> list[Partition]:
     """Return the partitions of a view; see :meth:`femtobarn.View.partitions`."""
-    return [_partition(view, part, nbytes) for part, nbytes in ranges(view, size, columns)]
+    parts = ranges(view, size, columns)
+    data = pickle.dumps(view) if parts else b""
+    return [_partition(view, data, part, nbytes) for part, nbytes in parts]
 
 
 def ranges(view: View, size: int | str, columns: Expressions = None) -> list[tuple[range, int]]:
@@ -107,6 +115,6 @@ def _pieces(cluster: range, nbytes: int, most_entries: int | None) -> Sequence[t
     return [(piece, nbytes * len(piece) // len(cluster)) for piece in pieces]
 
 
-def _partition(view: View, part: range, nbytes: int) -> Partition:
+def _partition(view: View, data: bytes, part: range, nbytes: int) -> Partition:
     key = f"{view.name}[{part.start}:{part.stop}] as of {view.snapshot.csn}"
-    return Partition(pickle.dumps(view._within(part)), key, len(part), nbytes, view.snapshot)
+    return Partition(data, part, key, nbytes, view.snapshot)

@@ -145,6 +145,7 @@ class View(ObjectValues, Generic[T]):
         """Return a view of a range of entries."""
         part: View[T] = View(self.snapshot, self.name, self._handle, window)
         part._recast_to = self._recast_to
+        part._definition = self.definition
         return part
 
     def _entries_at(self, positions: Positions) -> Values:
