@@ -68,6 +68,8 @@ impl Federation {
                 format!("the fork is of another federation than {}", self.folder().display());
             return Err(Error::invalid(what));
         }
+        let owner = self.inner.writers().take_owner();
+        let owner = owner.unwrap_or_else(|| self.inner.locks().owner());
         let mut writer = TaskWriter {
             federation: self.clone(),
             fork: fork.id,
@@ -75,7 +77,7 @@ impl Federation {
             databases: BTreeMap::new(),
             containers: vec![],
             identities: HashMap::new(),
-            owner: self.inner.locks().owner(),
+            owner,
             is_finished: false,
         };
         writer.open_database(&fork.home)?;
@@ -195,6 +197,7 @@ impl TaskWriter {
             if part.entries() == 0 {
                 continue;
             }
+            extents.flush_bulk()?;
             let page_list = Blob::write(extents, &part.page_list.encode()).map_err(storage)?;
             let paths = from.appender.column_paths();
             parts.push(ReceivedPart {
@@ -237,6 +240,8 @@ impl Drop for TaskWriter {
         for (_, database) in std::mem::take(&mut self.databases) {
             database.release(&self.federation.inner, self.is_finished);
         }
+        let inner = &self.federation.inner;
+        inner.writers().keep_owner(std::mem::replace(&mut self.owner, inner.locks().owner()));
     }
 }
 

@@ -1,10 +1,14 @@
 //! Forks: tasks write for one transaction, each exactly once, and nothing of those that died counts.
 
+use std::fs::File;
+use std::path::Path;
+
 use femtobarn::{
     CheckLevel, Class, ContainerKey, ErrorKind, Federation, FieldType, Fork, Receipt, Transaction,
     VacuumOptions,
 };
-use rntuple::{Array, Primitive};
+use nix::libc::{c_void, mincore};
+use rntuple::{Array, Primitive, values_of};
 
 use crate::processes::{Process, Random, amount, job, say};
 use crate::support::{begin, event_class, events, federation, numbers, reopened, with_ten_events};
@@ -87,6 +91,46 @@ fn tasks_write_to_several_new_containers_and_databases() {
         assert_eq!(numbers(federation, "two/e"), [3, 4, 5, 6]);
         assert_intact(federation);
     }
+}
+
+/// The bytes of a file that are in the page cache.
+fn cached_bytes(path: &Path) -> usize {
+    // SAFETY: the file is not cut while it is mapped.
+    let map = unsafe { memmap2::Mmap::map(&File::open(path).unwrap()) }.unwrap();
+    let mut pages = vec![0_u8; map.len().div_ceil(4096)];
+    // SAFETY: all of the map is asked for, and a byte is written for each of its pages.
+    let answer = unsafe { mincore(map.as_ptr() as *mut c_void, map.len(), pages.as_mut_ptr()) };
+    assert_eq!(answer, 0);
+    4096 * pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
+/// Two processes take turns in the file, of which a reader has parts in the page cache.
+#[test]
+fn most_of_what_large_tasks_write_passes_the_page_cache_and_all_is_read_back() {
+    const COUNT: u64 = 120_000;
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    let (mut transaction, _, fork) = forked(&federation);
+    let file = folder.path().join("test.fed/databases/run7.root");
+    let run = |federation: &Federation, task: u64| {
+        run(federation, &fork, &format!("task {task}"), task * COUNT, COUNT)
+    };
+    let others = [reopened(&folder), reopened(&folder)];
+    let mut receipts: Vec<_> = (0..8).map(|task| run(&others[0], task)).collect();
+    let (cached, written) = (cached_bytes(&file), 8 * COUNT as usize * 12);
+    assert!(cached < written / 2, "{cached} of {written} bytes are in the page cache");
+    for task in 8..14 {
+        assert!(std::fs::read(&file).unwrap().len() > written);
+        receipts.push(run(&others[task as usize % 2], task));
+    }
+    assert_eq!(transaction.merge(&receipts).unwrap(), 14);
+    transaction.commit().unwrap();
+    let view = federation.snapshot(None).unwrap().view("run7/events").unwrap();
+    let read = view.read(&view.select(&["event"]).unwrap(), 10..view.entries()).unwrap();
+    let Array::Record { members, .. } = read else { panic!("objects are records") };
+    let Array::Primitive { values, .. } = &members[0].1 else { panic!("fields are numbers") };
+    assert!(values_of::<u64>(values).unwrap().iter().copied().eq(0..14 * COUNT));
+    assert_intact(&federation);
 }
 
 #[test]
