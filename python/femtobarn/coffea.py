@@ -7,9 +7,11 @@ schemas of PHYSLITE and EDM4hep it shows the names of those.
 
 from __future__ import annotations
 
+import gc
 import json
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -156,12 +158,13 @@ def run(
     if not items:
         raise InvalidError("there are no events to process: the datasets are empty")
     process = partial(_process, cloudpickle.dumps(processor), schemaclass, failed is not None)
-    if executor is None:
-        found = accumulate(map(process, items))
-    else:
-        found, error = executor(items, process, None)
-        if isinstance(error, BaseException):
-            raise error
+    with _only_new_garbage():
+        if executor is None:
+            found = accumulate(map(process, items))
+        else:
+            found, error = executor(items, process, None)
+            if isinstance(error, BaseException):
+                raise error
     if failed is not None:
         errors = found.get("errors", {})
         keyed = {(name, part.key): part for name, part in items}
@@ -170,6 +173,23 @@ def run(
             raise InvalidError(f"the processor failed at all {len(items)} partitions: {failed[-1].error}")
     output = found["output"]
     return processor.postprocess(output) if isinstance(processor, ProcessorABC) else output
+
+
+@contextmanager
+def _only_new_garbage() -> Iterator[None]:
+    """Leave the objects that exist out of garbage collections.
+
+    An array of events is thousands of objects, so that collections of all objects are frequent, and coffea
+    and its packages have some hundred thousand, none of which becomes garbage meanwhile.
+    """
+    if gc.get_freeze_count():  # The program has its own reasons.
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def fileset(

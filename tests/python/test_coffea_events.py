@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,6 +258,22 @@ def test_executors_of_coffea_run_over_partitions(view: fb.View, original: ak.Arr
     assert found["dy"]["events"] == len(original)
     assert found["dy"]["muons"] == int(ak.sum(ak.num(original.Muon)))
     assert found["half"]["events"] == len(original) // 2
+
+
+def test_garbage_collections_leave_out_what_was_there_before_a_run(view: fb.View) -> None:
+    def frozen(events: ak.Array) -> set[bool]:
+        return {gc.get_freeze_count() > 0}
+
+    gc.unfreeze()  # Of the tests.
+    try:
+        assert fb.coffea.run(frozen, {"dy": view}, schemaclass=BaseSchema, size=10) == {True}
+        with pytest.raises(ZeroDivisionError):
+            fb.coffea.run(lambda events: 1 / 0, {"dy": view}, schemaclass=BaseSchema)
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()
+    assert fb.coffea.run(frozen, {"dy": view}, schemaclass=BaseSchema) == {True}
+    assert gc.get_freeze_count() > 0, "what the program froze stays so"
 
 
 def test_a_processor_that_fails_is_an_error_of_its_own(view: fb.View) -> None:
