@@ -15,7 +15,7 @@ use crate::locks::ServerPresence;
 use crate::names;
 use crate::numbers::{signed, unsigned};
 use crate::paths::{DATABASES_FOLDER, LOCKS_FOLDER, STORAGE_FILE};
-use crate::servers::{Home, JoiningServer, ServerRow, ServerStanding};
+use crate::servers::{Fence, Home, JoiningServer, ServerRow, ServerStanding};
 use crate::sql::{OptionalExtension, Row, RowResult, SqlResult, params};
 
 /// The microseconds since 1970, in a statement.
@@ -79,6 +79,7 @@ const DEAD: &str = concat!(
 const TAKE_HOMES: &str = "UPDATE homes SET server = ?2, epoch = epoch + 1 WHERE server = ?1";
 const SET_HOME: &str = "UPDATE homes SET server = ?4, epoch = epoch + 1 \
     WHERE database = ?1 AND server = ?2 AND epoch = ?3 \
+    AND EXISTS (SELECT 1 FROM servers s WHERE s.name = ?2 AND s.epoch = ?5) \
     AND EXISTS (SELECT 1 FROM servers s WHERE s.name = ?4 AND s.state = 'active') RETURNING epoch";
 const SET_STATE: &str = "UPDATE servers SET state = ?2 WHERE name = ?1 AND state <> 'left'";
 const RAISE_HOME: &str = "INSERT INTO homes AS h (database, server, epoch) \
@@ -243,19 +244,20 @@ impl LocalCatalogue {
         })
     }
 
-    /// Makes another server the home of a database, if its home and the epoch of that still are `from`; the new epoch.
+    /// Makes another server the home of a database, if its home and the epochs of that still are `from`; the new epoch.
     ///
     /// # Errors
     /// [`Error::Changed`] if they are not, or the other server takes no databases.
-    pub fn set_home(&self, database: DatabaseId, from: (&str, u64), to: &str) -> Result<u64> {
-        let row = params![database.0, from.0, signed(from.1), to];
+    pub fn set_home(&self, from: &Fence, to: &str) -> Result<u64> {
+        let Fence { database, server, server_epoch, home_epoch } = from;
+        let row = params![database.0, server, signed(*home_epoch), to, signed(*server_epoch)];
         let set = self.connections.write(|sql| {
             sql.prepare_cached(SET_HOME)?.query_row(row, |row| number(row, 0)).optional()
         })?;
         set.ok_or_else(|| {
             let what = format!(
-                "database {database} cannot move to server {to:?}: another move came first, or that server is \
-                 not active"
+                "database {database} cannot move to server {to:?}: another move came first, server {server:?} lost its \
+                 lease, or that server is not active"
             );
             Error::changed(what)
         })

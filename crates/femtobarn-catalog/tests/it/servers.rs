@@ -293,17 +293,22 @@ fn a_home_moves_once(server: &Postgres) {
     let Servers { one, two, _keep } = Servers::new(server);
     one.join(&joining("one"), LEASE).unwrap();
     let id = new_database(&one, "run7", DatabaseState::Open).unwrap();
-    assert!(one.set_home(id, ("one", 1), "two").is_err(), "there is no such server");
+    let from = fence(&one, id);
+    assert!(one.set_home(&from, "two").is_err(), "there is no such server");
     two.join(&joining("two"), LEASE).unwrap();
     let elsewhere = || [&one, &two].map(|at| at.databases_elsewhere().unwrap().contains(&id));
     assert_eq!(elsewhere(), [false, true]);
-    assert_eq!(one.set_home(id, ("one", 1), "two").unwrap(), 2);
-    assert_eq!(one.set_home(id, ("one", 1), "two").unwrap_err().kind(), ErrorKind::Conflict);
+    // Its server was started again meanwhile.
+    let before = Fence { server_epoch: from.server_epoch - 1, ..from.clone() };
+    assert_eq!(one.set_home(&before, "two").unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(one.set_home(&from, "two").unwrap(), 2);
+    assert_eq!(one.set_home(&from, "two").unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(elsewhere(), [true, false]);
     one.drain("one", true).unwrap();
-    assert!(two.set_home(id, ("two", 2), "one").is_err(), "it drains");
+    let from = fence(&two, id);
+    assert!(two.set_home(&from, "one").is_err(), "it drains");
     one.drain("one", false).unwrap();
-    two.set_home(id, ("two", 2), "one").unwrap();
+    two.set_home(&from, "one").unwrap();
     let error = one.drain("onr", true).unwrap_err();
     assert!(error.to_string().contains("did you mean \"one\""), "{error}");
 }

@@ -203,7 +203,7 @@ impl RemoteSession {
     }
 
     /// The commit that a transaction has made which was sent before.
-    async fn find_sent(&self, commit: &Commit, after: Csn) -> Result<Option<Csn>> {
+    pub(super) async fn find_sent(&self, commit: &Commit, after: Csn) -> Result<Option<Csn>> {
         let uuid = commit.transaction.into_bytes().to_vec();
         let asked = Asked::FindCommit(Transaction { uuid, after: after.0 });
         let made = self.look_up(asked).await?.first().and_then(|answer| answer.csn).map(Csn);
@@ -224,7 +224,7 @@ impl RemoteSession {
 
     /// An error that leaves open whether a transaction was published, if it was sent before. It is no
     /// [`ErrorKind::Conflict`], so no caller runs the transaction again.
-    fn in_doubt(&self, error: Error, sent: &SentCommit) -> Error {
+    pub(super) fn in_doubt(&self, error: Error, sent: &SentCommit) -> Error {
         match &sent.why {
             None => error,
             Some(why) => Error::Io {

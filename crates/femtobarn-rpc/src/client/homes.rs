@@ -9,7 +9,7 @@
 //! 4. Of the locks of a transaction whose outcome is not known, their servers are told so: they free them when no commit with
 //!    their fences can be made any more.
 //! 5. A transaction has the fence of each database that it writes to. If its answer is lost with a server, another one is
-//!    asked for it.
+//!    asked for it. What that one refuses, the first may still publish, unless it is not the home any more.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -268,7 +268,30 @@ impl HomeSessions {
                 }
             }
         }
-        runtime.block_on(self.entry.publish(commit, sent))
+        let was_sent = sent.why.is_some();
+        match runtime.block_on(self.entry.publish(commit, sent)) {
+            // One that is in doubt already.
+            Err(error) if error.kind() == ErrorKind::Io => Err(error),
+            Err(refused) if was_sent => self.settle(commit, sent, refused),
+            published => published,
+        }
+    }
+
+    /// The outcome of a transaction that the entry has refused, and that another server may have got before. It is refused
+    /// for good if one of its fences is of a server that is not the home any more; and it may have been published before that.
+    fn settle(&self, commit: &Commit, sent: &SentCommit, refused: Error) -> Result<Csn> {
+        let has_moved = |fence: &Fence| {
+            self.homes.lock().remove(&fence.database);
+            // A database that is not committed yet has no home, and this is where it would be put.
+            self.home(fence.database)
+                .is_ok_and(|home| home.epoch > 0 && home.server != fence.server)
+        };
+        if commit.fences.iter().any(has_moved)
+            && let Ok(made) = self.entry.runtime.block_on(self.entry.find_sent(commit, sent.after))
+        {
+            return made.ok_or(refused);
+        }
+        Err(self.entry.in_doubt(refused, sent))
     }
 
     fn fences(&self, databases: &BTreeSet<DatabaseId>) -> Vec<Fence> {

@@ -6,7 +6,8 @@
 //! 2. The home changes in one step, while the database is locked, and after the file here is durable as a whole. A crash
 //!    before that leaves a copy under another name, which the next attempt replaces; after it, the old file, which is
 //!    nobody's.
-//! 3. The home gives a database up, and removes its file, once it has seen the whole file at the other server.
+//! 3. The home gives a database up, and removes its file, once it has seen the whole file at the other server. Nobody else
+//!    locks the database there in between, even if the session of the move ends.
 //! 4. A move goes on though its client has gone, and is asked for as often as the client likes.
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ use xrd::client::{Options, Url, blocking};
 use xrd::flags::OpenOptions;
 
 use super::service::FederationService;
+use super::session::CatalogueSession;
 use super::site::{DatabasePlace, Site};
 
 /// How long a move waits for the transactions that hold its database.
@@ -208,15 +210,21 @@ impl FederationService {
         }
     }
 
-    /// Makes another server the home of a database, whose file is there, and removes the file here. The caller's session
-    /// holds the database exclusively.
+    /// Makes another server the home of a database, whose file is there, and removes the file here. The session holds the
+    /// database exclusively, and does so until this has ended, though its client goes.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the database is not here, or the other server does not show its whole file; those of the
-    /// catalogue.
-    pub fn hand_over(&self, database: DatabaseId, to: &str) -> Result<()> {
+    /// [`Error::Changed`] if the database is not here, or the other server does not show its whole file; as
+    /// [`begin_alone`](Self::begin_alone); those of the catalogue.
+    pub fn hand_over(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        database: DatabaseId,
+        to: &str,
+    ) -> Result<()> {
         let lost = || Error::Changed { what: format!("database {database} is not here") };
         let site = self.site().ok_or_else(lost)?;
+        let (_handing_over, locked) = self.begin_alone(session, database)?;
         site.check_here(database)?;
         let row = self.catalog.database_by_id(database, Csn::MAX)?;
         let there = self.catalog.server(to)?;
@@ -225,7 +233,7 @@ impl FederationService {
             self.check_copy(&row, &there)?;
         }
         let _naming = self.arrivals.names.lock();
-        site.hand_over(database, to)?;
+        site.hand_over(database, locked, to)?;
         if keeps_file {
             return Ok(());
         }

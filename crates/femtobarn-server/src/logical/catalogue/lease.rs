@@ -270,7 +270,7 @@ impl FederationService {
             (Ok(publishing), _) => publishing,
             (Err(error), None) => return Err(error),
             (Err(error), Some(after)) => {
-                let made = self.publisher.find_published(commit.transaction, after).await?;
+                let made = self.publisher.find_or_refuse(commit.transaction, after).await?;
                 return made.ok_or(error);
             }
         };

@@ -113,13 +113,6 @@ impl CatalogueSession {
         self.lock().held.keys().any(|(_, held)| *held == target)
     }
 
-    /// Whether one of its transactions holds `target` for itself alone.
-    pub fn holds_alone(&self, target: LockTarget) -> bool {
-        let state = self.lock();
-        let mut held = state.held.iter().filter(|((_, held), _)| *held == target);
-        held.any(|(_, held)| held.kind == LockKind::Exclusive)
-    }
-
     /// The number of locks that it holds.
     pub fn locks(&self) -> usize {
         self.lock().held.len()

@@ -4,6 +4,7 @@
 //!    clock began the lease, and ends a quarter earlier. No other server has its databases before that.
 //! 2. While the lease lasts nobody else changes the homes that it has, so it knows them without asking.
 //! 3. Locks that were granted in an earlier epoch of the server are lost, and their fences are refused.
+//! 4. A server that has left does not join again, though a renewal was under way.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -39,6 +40,7 @@ struct SiteState {
     epoch: u64,
     /// When the lease is over by this server's clock.
     until: Instant,
+    has_left: bool,
     /// The epochs of the homes that this server has, as far as it knows.
     homes: HashMap<DatabaseId, u64>,
     /// Changes of these: a look-up that one of them overtook says nothing.
@@ -71,6 +73,7 @@ impl Site {
         let state = Mutex::new(SiteState {
             epoch,
             until,
+            has_left: false,
             homes: HashMap::new(),
             changes: 0,
             handed_over: HashMap::new(),
@@ -249,11 +252,15 @@ impl Site {
     /// # Errors
     /// Those of the catalogue. The lease goes on to its end.
     pub fn renew(&self, free_bytes: u64, load: u64) -> Result<()> {
-        let (began, epoch) = (clock::now(), self.state.lock().epoch);
+        let began = clock::now();
+        let Some(epoch) = self.epoch_unless_left() else { return Ok(()) };
         let renewed = self.catalog.renew((&self.own.name, epoch), self.lease, (free_bytes, load));
         match renewed {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Conflict => {
+                if self.epoch_unless_left().is_none() {
+                    return Ok(());
+                }
                 tracing::error!(server = self.own.name, %error, "joining again");
                 let joined = self.catalog.join(&self.own, self.lease)?;
                 let mut state = self.state.lock();
@@ -262,7 +269,15 @@ impl Site {
             }
             Err(error) => return Err(error),
         }
-        self.state.lock().until = began + self.lease * 3 / 4;
+        {
+            let mut state = self.state.lock();
+            if state.has_left {
+                let epoch = state.epoch;
+                drop(state);
+                return self.catalog.leave(&self.own.name, epoch);
+            }
+            state.until = began + self.lease * 3 / 4;
+        }
         let servers = self.catalog.servers()?;
         let is_dead = |row: &ServerRow| {
             row.storage == self.own.storage
@@ -283,9 +298,16 @@ impl Site {
         Ok(())
     }
 
+    /// The epoch of this server, unless it has left.
+    fn epoch_unless_left(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (!state.has_left).then_some(state.epoch)
+    }
+
     /// Ends the lease. One that is over by this server's clock ends by itself: the catalogue does not answer.
     pub fn leave(&self) {
         let mut state = self.state.lock();
+        state.has_left = true;
         if clock::now() >= state.until {
             return;
         }
@@ -313,14 +335,14 @@ impl Site {
         Ok(Error::Elsewhere { what, server: row.name, url: row.url })
     }
 
-    /// Makes another server the home of a database of this one.
+    /// Makes another server the home of a database of this one, which was locked in the epoch `locked` of this server.
     ///
     /// # Errors
     /// As [`LocalCatalogue::set_home`]; [`Error::Unavailable`] if the lease of this server is over.
-    pub fn hand_over(&self, database: DatabaseId, to: &str) -> Result<()> {
+    pub(super) fn hand_over(&self, database: DatabaseId, locked: u64, to: &str) -> Result<()> {
         self.check_here(database)?;
-        let home_epoch = self.fence(database).home_epoch;
-        let set = self.catalog.set_home(database, (&self.own.name, home_epoch), to);
+        let from = Fence { server_epoch: locked, ..self.fence(database) };
+        let set = self.catalog.set_home(&from, to);
         // From here on the catalogue is asked where it is, whatever came of this.
         let mut state = self.state.lock();
         state.homes.remove(&database);

@@ -169,6 +169,12 @@ impl SessionState {
         is_postponed
     }
 
+    /// Whether one of its transactions holds `target` for itself alone.
+    pub(super) fn holds_alone(&self, target: LockTarget) -> bool {
+        let mut held = self.held.iter().filter(|((_, held), _)| *held == target);
+        held.any(|(_, held)| held.kind == LockKind::Exclusive)
+    }
+
     /// The databases that it holds by locks other than those of `is_kept`.
     pub(super) fn databases_unless(
         &self,

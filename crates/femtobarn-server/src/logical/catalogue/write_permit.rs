@@ -11,7 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{Csn, DatabaseId, LockTarget};
+use femtobarn_catalog::{Csn, DatabaseId, Error, LockTarget, Result};
 use nix::errno::Errno;
 use parking_lot::Mutex;
 use uuid::Uuid;
@@ -82,6 +82,34 @@ impl Writers for Arc<FederationService> {
 
     fn uncommitted_database(&self, path: &StoragePath) -> Option<DatabaseId> {
         self.uncommitted.database(&relative(path))
+    }
+}
+
+impl FederationService {
+    /// Begins a write of a session that holds a database exclusively, and tells the epoch of this server in which it was locked.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if others may hold the database, too; [`Error::Changed`] if the lock was lost.
+    pub(super) fn begin_alone(
+        self: &Arc<Self>,
+        session: &Arc<CatalogueSession>,
+        database: DatabaseId,
+    ) -> Result<(WriteInProgress, u64)> {
+        let mut state = session.lock();
+        if !state.holds_alone(LockTarget::Database(database)) {
+            let what = format!("database {database} is not locked exclusively, so it stays");
+            return Err(Error::Invalid { what });
+        }
+        let locked = state.may_write(database).map(|writes| writes.site_epoch);
+        let Some(locked) = locked.filter(|epoch| self.is_valid(*epoch)) else {
+            return Err(Error::Changed {
+                what: format!("the lock on database {database} was lost"),
+            });
+        };
+        state.begin_writes([&database]);
+        drop(state);
+        let (service, session) = (Arc::clone(self), Arc::clone(session));
+        Ok((WriteInProgress { service, session, database }, locked))
     }
 }
 

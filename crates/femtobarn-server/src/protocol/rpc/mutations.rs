@@ -51,12 +51,12 @@ pub(super) async fn change(
     let of = needed(request.of, "change")?;
     let session = uuid(&request.session).ok().and_then(|id| federation.session(id));
     let name = identity.name.clone();
-    service.blocking(move || carry_out(&federation, session.as_deref(), name, of)).await
+    service.blocking(move || carry_out(&federation, session.as_ref(), name, of)).await
 }
 
 fn carry_out(
     federation: &Arc<FederationService>,
-    session: Option<&CatalogueSession>,
+    session: Option<&Arc<CatalogueSession>>,
     name: String,
     of: Of,
 ) -> Result<ChangeReply> {
@@ -103,12 +103,8 @@ fn carry_out(
         }
         Of::HandOver(it) => {
             let database = held(session, it.database)?;
-            let target = LockTarget::Database(database);
-            if !session.is_some_and(|session| session.holds_alone(target)) {
-                let what = format!("database {database} is not locked exclusively, so it stays");
-                return Err(Error::Invalid { what });
-            }
-            federation.hand_over(database, &it.server)?;
+            let session = session.ok_or_else(|| lost(database))?;
+            federation.hand_over(session, database, &it.server)?;
         }
         Of::Drain(it) => catalog.drain(&it.server, !it.undo)?,
         Of::YieldTo(successor) => {
@@ -131,13 +127,16 @@ fn checked(count: u64) -> Result<u32> {
 }
 
 /// Checks that the session holds a database.
-fn held(session: Option<&CatalogueSession>, database: u32) -> Result<DatabaseId> {
+fn held(session: Option<&Arc<CatalogueSession>>, database: u32) -> Result<DatabaseId> {
     let database = DatabaseId(database);
-    if !session.is_some_and(|session| session.holds(LockTarget::Database(database))) {
-        let what = format!("the lock on database {database} was lost; run the transaction again");
-        return Err(Error::Changed { what });
+    let is_held = session.is_some_and(|session| session.holds(LockTarget::Database(database)));
+    if is_held { Ok(database) } else { Err(lost(database)) }
+}
+
+fn lost(database: DatabaseId) -> Error {
+    Error::Changed {
+        what: format!("the lock on database {database} was lost; run the transaction again"),
     }
-    Ok(database)
 }
 
 /// Publishes a transaction.

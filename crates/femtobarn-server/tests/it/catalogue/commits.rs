@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::{Catalogue, Commit, Csn, ErrorKind};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::proxy::Proxy;
@@ -106,6 +107,27 @@ fn commit_in_doubt_is_an_io_error_not_unavailable() {
     });
     assert_eq!(error.kind(), ErrorKind::Io);
     assert!(error.to_string().contains("whether the commit is durable is not known"), "{error}");
+}
+
+/// Its client had been told that it was refused, and had perhaps run it again.
+#[test]
+fn a_refused_transaction_is_not_published_by_an_earlier_request_for_it() {
+    let stage = Stage::new();
+    let (there, served) = (stage.remote(), stage.served());
+    let session = &served.sessions()[0];
+    let (commit, after) = (stage.version(None), stage.local().head().unwrap());
+    stage.server.as_ref().unwrap().0.block_on(async {
+        let publish = |again| served.publish(session, commit.clone(), again);
+        let error = publish(Some(after)).await.unwrap_err();
+        assert!(error.to_string().contains("was lost"), "{error}");
+        let owner = there.locks().owner();
+        let database = stage.database;
+        let share = move || owner.share_database(database, LONG).unwrap();
+        let _shared = spawn_blocking(share).await.unwrap();
+        let error = publish(None).await.unwrap_err();
+        assert!(error.to_string().contains("was refused when it was sent again"), "{error}");
+        served.publish(session, stage.version(None), None).await.unwrap();
+    });
 }
 
 #[test]

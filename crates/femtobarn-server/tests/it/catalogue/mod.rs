@@ -16,6 +16,7 @@ mod postgres;
 mod proxy;
 mod round_trips;
 mod sessions;
+mod site_faults;
 mod sites;
 mod small_commits;
 mod uncommitted;

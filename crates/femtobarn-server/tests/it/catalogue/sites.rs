@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use femtobarn::{Federation, OpenOptions};
 use femtobarn_catalog::{
-    Catalogue, Commit, Csn, DatabaseId, DatabaseState, ErrorKind, Holder, JoiningServer,
+    Catalogue, Commit, Csn, DatabaseId, DatabaseState, ErrorKind, Fence, Holder, JoiningServer,
     LocalCatalogue, LockKind, LockTarget, NewDatabase,
 };
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
@@ -28,18 +28,22 @@ use xrd::flags::OpenOptions as OpenFlags;
 use xrd::response::Response;
 
 use super::postgres::Postgres;
+use super::site_faults::{
+    a_commit_that_another_server_refuses_is_in_doubt,
+    a_database_stays_locked_while_it_is_handed_over, a_server_that_has_left_does_not_join_again,
+};
 use super::{LONG, connect, engine, until};
 use crate::metrics::get;
 use crate::xroot::{Peer, open};
 
 /// A federation, each of whose servers has a folder of its own.
-struct Sites {
+pub(super) struct Sites {
     folder: TempDir,
-    catalog: LocalCatalogue,
+    pub(super) catalog: LocalCatalogue,
 }
 
 /// A server of it.
-struct Site {
+pub(super) struct Site {
     folder: PathBuf,
     server: Server,
 }
@@ -57,10 +61,13 @@ fn several_servers_serve_one_federation() {
     a_federation_whose_catalogue_is_slow_delays_no_lease_in_another(&postgres);
     clients_are_sent_to_the_home_with_its_scheme(&postgres);
     a_client_goes_on_at_a_server_that_joined_just_before_it_came(&postgres);
+    a_database_stays_locked_while_it_is_handed_over(&postgres);
+    a_server_that_has_left_does_not_join_again(&postgres);
+    a_commit_that_another_server_refuses_is_in_doubt(&postgres);
 }
 
 impl Sites {
-    fn new(postgres: &Postgres) -> Self {
+    pub(super) fn new(postgres: &Postgres) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("one/lhc.fed");
         let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &postgres.url()).unwrap();
@@ -68,7 +75,7 @@ impl Sites {
     }
 
     /// The folder of a server.
-    fn place(&self, name: &str) -> PathBuf {
+    pub(super) fn place(&self, name: &str) -> PathBuf {
         let place = self.folder.path().join(name).join("lhc.fed");
         fs::create_dir_all(place.join("databases")).unwrap();
         let address = "catalogue.toml";
@@ -85,7 +92,7 @@ impl Sites {
         config
     }
 
-    fn start(&self, name: &str) -> Site {
+    pub(super) fn start(&self, name: &str) -> Site {
         self.start_with(name, self.config(name))
     }
 
@@ -94,7 +101,7 @@ impl Sites {
     }
 
     /// Makes a database with a container at the only server.
-    fn database(&self, at: &Site, name: &str) -> DatabaseId {
+    pub(super) fn database(&self, at: &Site, name: &str) -> DatabaseId {
         let options = OpenOptions { threads: 1, ..OpenOptions::default() };
         let federation = Federation::open_url(&at.url(), options).unwrap();
         engine::create(&federation, name, ["events".to_owned()].into_iter());
@@ -102,16 +109,19 @@ impl Sites {
     }
 
     /// Makes a server that only the catalogue knows, with this URL, the home of a database of another one.
-    fn give_away(&self, database: DatabaseId, from: &str, url: String) {
+    pub(super) fn give_away(&self, database: DatabaseId, from: &str, url: String) {
         let other = LocalCatalogue::open(&self.place("other")).unwrap();
         let (name, storage) = ("other".to_owned(), "other".to_owned());
         other.join(&JoiningServer { name, storage, url }, LONG).unwrap();
-        let epoch = self.catalog.home(database).unwrap().unwrap().epoch;
-        self.catalog.set_home(database, (from, epoch), "other").unwrap();
+        let home = self.catalog.home(database).unwrap().unwrap();
+        assert_eq!(home.server, from);
+        let (server, server_epoch, home_epoch) = (home.server, home.server_epoch, home.epoch);
+        let from = Fence { database, server, server_epoch, home_epoch };
+        self.catalog.set_home(&from, "other").unwrap();
     }
 
     /// The schema of the catalogue.
-    fn schema(&self) -> String {
+    pub(super) fn schema(&self) -> String {
         format!("femtobarn_{}", self.catalog.uuid().simple())
     }
 
@@ -121,7 +131,11 @@ impl Sites {
 }
 
 impl Site {
-    fn url(&self) -> String {
+    pub(super) fn port(&self) -> u16 {
+        self.server.address().port()
+    }
+
+    pub(super) fn url(&self) -> String {
         format!("root://{}//lhc.fed", self.server.address())
     }
 
@@ -230,14 +244,7 @@ fn a_session_is_not_opened_while_its_lost_locks_cannot_be_freed(postgres: &Postg
     let own = JoiningServer { name, storage, url: "root://127.0.0.1:1//lhc.fed".to_owned() };
     let site = logical::catalogue::Site::join(Arc::clone(service.catalog()), own, LONG).unwrap();
     service.be_at(Arc::new(site));
-    let claims = SessionClaims {
-        session: Uuid::new_v4(),
-        identity: "ann".to_owned(),
-        may_write: true,
-        client: Holder::this_process(),
-        locks: vec![],
-        pins: vec![],
-    };
+    let claims = claims();
     let open_session = || async {
         timeout(LONG, service.open_session(claims.clone())).await.expect("an answer, or an error")
     };
@@ -346,7 +353,19 @@ fn a_client_goes_on_at_a_server_that_joined_just_before_it_came(postgres: &Postg
     assert!(client.is_at(&two.url()));
 }
 
-fn new_database(catalog: &LocalCatalogue, name: &str) -> DatabaseId {
+/// Those of a new session.
+pub(super) fn claims() -> SessionClaims {
+    SessionClaims {
+        session: Uuid::new_v4(),
+        identity: "ann".to_owned(),
+        may_write: true,
+        client: Holder::this_process(),
+        locks: vec![],
+        pins: vec![],
+    }
+}
+
+pub(super) fn new_database(catalog: &LocalCatalogue, name: &str) -> DatabaseId {
     let id = catalog.reserve_database().unwrap();
     fs::write(catalog.folder().join("databases").join(format!("{name}.root")), b"").unwrap();
     let new = NewDatabase {

@@ -6,10 +6,12 @@
 //! Invariants:
 //! 1. A transaction is queued or being published at most once. A client that sends it again gets the same answer.
 //! 2. A transaction that was sent before is looked up before it is published.
+//! 3. One that was sent more than once and refused is not published any more, though an earlier request for it comes late: its
+//!    client may have run it again.
 //!
 //! `commit_log` writes a line of the log for each commit.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, FilesToWrite, LocalCatalogue, Result};
@@ -24,6 +26,8 @@ use commit_log::CommitLog;
 
 /// Commits in one durable write at most.
 const GROUP_MAX: usize = 256;
+/// Refused transactions that are remembered, at most: far more than are refused while a request is on its way.
+const REFUSED_MAX: usize = 65_536;
 
 /// Publishes the commits of a federation's sessions.
 #[derive(Debug)]
@@ -43,9 +47,17 @@ struct State {
     queue: VecDeque<QueuedCommit>,
     /// The callers that wait for each transaction that is queued or being published.
     answers: HashMap<Uuid, Vec<oneshot::Sender<Result<Csn>>>>,
+    refused: RefusedTransactions,
     is_publishing: bool,
     published: u64,
     writes: u64,
+}
+
+/// The last transactions that were sent more than once, and refused.
+#[derive(Debug, Default)]
+struct RefusedTransactions {
+    all: HashSet<Uuid>,
+    in_order: VecDeque<Uuid>,
 }
 
 #[derive(Debug)]
@@ -70,7 +82,7 @@ impl Publisher {
     /// Publishes a commit. `again` is given if it was sent before: it may have been published after that commit.
     ///
     /// # Errors
-    /// As [`LocalCatalogue::commit`]; [`Error::Invalid`] if the transaction has no id.
+    /// As [`LocalCatalogue::commit`]; [`Error::Invalid`] if the transaction has no id; [`Error::Changed`] if it was refused before.
     pub async fn publish(&self, commit: Commit, again: Option<Csn>) -> Result<Csn> {
         if commit.transaction.is_nil() {
             return Err(Error::Invalid {
@@ -80,6 +92,9 @@ impl Publisher {
         let (answer, answered) = oneshot::channel();
         let starts = {
             let mut state = self.queue.state.lock();
+            if state.refused.all.contains(&commit.transaction) {
+                return Err(refused(commit.transaction));
+            }
             let answers = state.answers.entry(commit.transaction).or_default();
             answers.push(answer);
             if answers.len() == 1 {
@@ -94,18 +109,25 @@ impl Publisher {
         answered.await.map_err(|_| stopped())?
     }
 
-    /// The commit that a transaction made after commit `after`, or is making.
+    /// The commit that a transaction made after commit `after`, or is making. If there is none, it is refused from now on.
     ///
     /// # Errors
     /// As [`LocalCatalogue::find_commit`].
-    pub async fn find_published(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
+    pub async fn find_or_refuse(&self, transaction: Uuid, after: Csn) -> Result<Option<Csn>> {
         let (answer, answered) = oneshot::channel();
-        let is_waiting = match self.queue.state.lock().answers.get_mut(&transaction) {
-            Some(answers) => {
-                answers.push(answer);
-                true
+        let is_waiting = {
+            let mut state = self.queue.state.lock();
+            match state.answers.get_mut(&transaction) {
+                Some(answers) => {
+                    answers.push(answer);
+                    true
+                }
+                None => {
+                    // Before the catalogue is asked, so that nothing is published behind its answer.
+                    state.refused.add(transaction);
+                    false
+                }
             }
-            None => false,
         };
         if is_waiting {
             return answered.await.map_err(|_| stopped())?.map(Some);
@@ -160,7 +182,7 @@ impl PublishQueue {
                 }
             };
             match outcome {
-                Some(outcome) => self.answer(waiting.commit.transaction, outcome),
+                Some(outcome) => self.answer(&waiting, outcome),
                 None => new.push(waiting),
             }
         }
@@ -173,7 +195,7 @@ impl PublishQueue {
         for (waiting, result) in new.into_iter().zip(results) {
             let result = result.or_else(|error| self.may_be_published(&waiting, error));
             let csn = result.as_ref().ok().copied();
-            self.answer(waiting.commit.transaction, result);
+            self.answer(&waiting, result);
             if let Some(csn) = csn.filter(|_| is_logged) {
                 self.log.add(csn, waiting.commit);
             }
@@ -197,17 +219,46 @@ impl PublishQueue {
         }
     }
 
-    fn answer(&self, transaction: Uuid, result: Result<Csn>) {
+    fn answer(&self, waiting: &QueuedCommit, result: Result<Csn>) {
+        let transaction = waiting.commit.transaction;
         let answers = {
             let mut state = self.state.lock();
             state.published += u64::from(result.is_ok());
-            state.answers.remove(&transaction).unwrap_or_default()
+            let answers = state.answers.remove(&transaction).unwrap_or_default();
+            let was_sent_again = waiting.again.is_some() || answers.len() > 1;
+            if was_sent_again && result.as_ref().is_err_and(is_final) {
+                state.refused.add(transaction);
+            }
+            answers
         };
         for answer in answers {
             // A caller that has stopped waiting asks again.
             drop(answer.send(result.clone()));
         }
     }
+}
+
+impl RefusedTransactions {
+    fn add(&mut self, transaction: Uuid) {
+        if !self.all.insert(transaction) {
+            return;
+        }
+        self.in_order.push_back(transaction);
+        if self.in_order.len() > REFUSED_MAX
+            && let Some(oldest) = self.in_order.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+    }
+}
+
+/// Whether a client takes an error for a refusal of its transaction, and not for one of its request alone.
+fn is_final(error: &Error) -> bool {
+    !matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unavailable)
+}
+
+fn refused(transaction: Uuid) -> Error {
+    Error::Changed { what: format!("transaction {transaction} was refused when it was sent again") }
 }
 
 fn stopped() -> Error {

@@ -1,0 +1,117 @@
+//! Servers of one federation whose sessions end, or that fall silent, in the middle of what they do.
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use femtobarn_catalog::{
+    Catalogue, Commit, ContainerId, DatabaseId, Error, ErrorKind, JoiningServer, LocalCatalogue,
+    LockKind, LockTarget, Result, ServerStanding,
+};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_server::logical::catalogue::{
+    FederationService, SessionOperation, Site as JoinedSite, Welcome,
+};
+use tokio::runtime::Runtime;
+use tokio::task::spawn_blocking;
+
+use super::postgres::Postgres;
+use super::proxy::Proxy;
+use super::sites::{Sites, claims, new_database};
+use super::{LONG, version};
+
+fn joining(name: &str, url: String) -> JoiningServer {
+    JoiningServer { name: name.to_owned(), storage: name.to_owned(), url }
+}
+
+/// The service of the server "one", which nobody can connect to.
+fn service_at_one(sites: &Sites) -> Arc<FederationService> {
+    let service = FederationService::open("lhc.fed", &sites.place("one"), false, LONG).unwrap();
+    let own = joining("one", "root://127.0.0.1:1//lhc.fed".to_owned());
+    let site = JoinedSite::join(Arc::clone(service.catalog()), own, LONG).unwrap();
+    service.be_at(Arc::new(site));
+    Arc::new(service)
+}
+
+/// Locks a database exclusively if it is free.
+async fn lock(service: &Arc<FederationService>, of: &Welcome, id: DatabaseId) -> Result<()> {
+    let (target, kind) = (LockTarget::Database(id), LockKind::Exclusive);
+    let wait = Some(Duration::ZERO);
+    let lock = SessionOperation::Lock { number: 1, owner: 1, target, kind, wait };
+    let outcome = match service.operate(&of.session, of.generation, lock)? {
+        Some(outcome) => outcome,
+        None => of.session.outcomes(of.generation).await?.remove(0),
+    };
+    outcome.result.map(drop)
+}
+
+/// Its lock was free when its client had gone, and what another one committed then was lost with the file.
+pub(super) fn a_database_stays_locked_while_it_is_handed_over(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let id = new_database(&sites.catalog, "run7");
+    let service = service_at_one(&sites);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("root://{}//lhc.fed", listener.local_addr().unwrap());
+    let two = LocalCatalogue::open(&sites.place("two")).unwrap();
+    two.join(&joining("two", url), LONG).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let mover = service.open_session(claims()).await.unwrap();
+        let other = service.open_session(claims()).await.unwrap();
+        lock(&service, &mover, id).await.unwrap();
+        let (here, session) = (Arc::clone(&service), Arc::clone(&mover.session));
+        let handing_over = spawn_blocking(move || here.hand_over(&session, id, "two"));
+        // It is to tell what it has of the file.
+        let asked = spawn_blocking(move || listener.accept().unwrap().0).await.unwrap();
+        let target = LockTarget::Database(id);
+        let unlock = SessionOperation::Unlock { owner: 1, target, is_in_doubt: false };
+        service.operate(&mover.session, mover.generation, unlock).unwrap();
+        let error = lock(&service, &other, id).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+        // No answer of a server, so that it is not asked again.
+        (&asked).write_all(&[0xFF; 64]).unwrap();
+        let error = handing_over.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        lock(&service, &other, id).await.unwrap();
+    });
+}
+
+/// A renewal that was under way made it look alive for the time of a lease, in which nobody took its databases over.
+pub(super) fn a_server_that_has_left_does_not_join_again(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let service = service_at_one(&sites);
+    let site = service.site().unwrap();
+    site.leave();
+    site.renew(0, 0).unwrap();
+    let row = &sites.catalog.servers().unwrap()[0];
+    assert_eq!((row.state, row.is_alive), (ServerStanding::Left, false));
+    assert!(site.epoch().is_err());
+}
+
+/// The first one may publish it yet. The error once said that it was refused, after which callers run the transaction again.
+pub(super) fn a_commit_that_another_server_refuses_is_in_doubt(postgres: &Postgres) {
+    let sites = Sites::new(postgres);
+    let one = sites.start("one");
+    let first = sites.database(&one, "run7");
+    let two = sites.start("two");
+    let second = sites.database(&two, "run8");
+    let proxy = Proxy::new(one.port());
+    let (schema, url) = (sites.schema(), format!("root://127.0.0.1:{}//lhc.fed", proxy.port));
+    postgres.psql(&format!("UPDATE {schema}.servers SET url = '{url}' WHERE name = 'one'"));
+    let options = ConnectOptions { patience: Duration::from_secs(1), ..ConnectOptions::default() };
+    let client = RemoteCatalogue::connect(&two.url(), &options).unwrap();
+    let owner = client.locks().owner();
+    let _shared = [first, second].map(|id| owner.share_database(id, LONG).unwrap());
+    let commit = || -> Error {
+        let versions = [first, second].map(|id| version(id, ContainerId(1), None).versions);
+        let versions = versions.into_iter().flatten().collect();
+        client.commit(Commit { versions, ..version(first, ContainerId(1), None) }).unwrap_err()
+    };
+    proxy.freeze();
+    let error = commit();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(error.to_string().contains("whether the commit is durable is not known"), "{error}");
+    sites.give_away(first, "one", "root://127.0.0.1:1//lhc.fed".to_owned());
+    let error = commit();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "the fences of one are refused: {error}");
+}
