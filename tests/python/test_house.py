@@ -59,6 +59,7 @@ FLOORS: dict[str, set[str]] = {
         "femtobarn-http",
     },
     "femtobarn-web": {"rntuple"},
+    "femtobarn-models": set(),
     "femtobarn-fuzz": {"rntuple", "xrd", "femtobarn-rpc", "femtobarn-server"},
     "femtobarn-python": {
         "rntuple",

@@ -1,0 +1,347 @@
+//! A transaction is published once, or not at all, and its client is told which, or that it is not known: the ways of
+//! a commit through the publisher of a home, and of the server to which the client turns when the home falls silent.
+//!
+//! Two clients begin transactions that write to one container. The first asks up to three times: twice at the home,
+//! and once at the entry of the federation, another server; the other client asks once. The faults: answers are lost,
+//! requests are late, a session falls silent, the home ends and starts again, and PostgreSQL does not tell whether a
+//! COMMIT succeeded.
+//!
+//! The code: `femtobarn-rpc/src/client/{calls,homes,ledger}.rs`,
+//! `femtobarn-server/src/logical/catalogue/{lease,homes}.rs` and `publisher`,
+//! `femtobarn-catalog/src/local/{postgres_writer,home_check}.rs`.
+
+mod client;
+mod server;
+
+use crate::explorer::Model;
+
+const HOME: usize = 0;
+const ENTRY: usize = 1;
+/// Faults in one history.
+const FAULTS_MAX: u8 = 2;
+
+/// What the code does against a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishingGuard {
+    /// A commit follows the version that its transaction has seen.
+    VersionCheck,
+    /// A commit that was sent before is looked for, before it is published and if it is refused.
+    LookUp,
+    /// It is looked for under the lock of the catalogue, which a COMMIT has whose process has ended.
+    LookUpUnderLock,
+    /// If PostgreSQL's answer to a COMMIT is lost, the catalogue is asked.
+    AskAfterLostAnswer,
+    /// What another server refuses is not known to be refused at the home.
+    DoubtElsewhere,
+    /// Only if the database has another home does that doubt end, and then the commit is looked for once more.
+    LookUpAfterMove,
+    /// A server that has refused a commit which was sent again does not publish it when an earlier request comes late.
+    RefusedForGood,
+}
+
+impl PublishingGuard {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::VersionCheck,
+        Self::LookUp,
+        Self::LookUpUnderLock,
+        Self::AskAfterLostAnswer,
+        Self::DoubtElsewhere,
+        Self::LookUpAfterMove,
+        Self::RefusedForGood,
+    ];
+}
+
+/// The model, as the code is or without one of its guards.
+#[derive(Debug, Default)]
+pub struct Publication {
+    /// Whether the home is the only server: it has no epoch, and there is no entry.
+    pub is_alone: bool,
+    /// The guard that is left out.
+    pub without: Option<PublishingGuard>,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+pub enum PublishingStep {
+    /// A client begins a transaction: it locks the database at the home, and sees the newest version.
+    Begin(usize),
+    /// A client asks for its commit, for the nth time.
+    Ask(usize, usize),
+    /// A server takes the request of a client, or refuses it at once.
+    Take(usize, usize),
+    /// The entry refuses a request because of a lock of its own that the client has lost.
+    RefuseAtEntry(usize),
+    /// A server looks for a commit that was sent before.
+    LookUp(usize, usize),
+    /// A server applies its queued commits and sends COMMIT, beginning with that of a client.
+    SendCommit(usize, usize),
+    /// PostgreSQL has committed, and the server knows.
+    Committed,
+    /// The connection to PostgreSQL is lost, whose transaction ends later.
+    LoseConnection,
+    /// That transaction ends, committed or not.
+    EndLost(bool),
+    /// A server asks what has become of it.
+    AskCatalogue(usize),
+    /// A client takes an answer.
+    TakeAnswer(usize),
+    /// A client looks whether the home is another server, after the entry refused its commit.
+    LookForHome(usize),
+    /// It looks for the commit after that.
+    LookForCommit(usize),
+    /// A client's patience is over.
+    GiveUp(usize),
+    /// A client frees its lock.
+    Unlock(usize),
+    /// A client's session falls silent and ends.
+    EndSession(usize),
+    /// That of a client with another transaction does.
+    EndOtherSession,
+    /// It is opened again, and has its lock again, or has lost it.
+    ReopenSession(usize, bool),
+    /// The transaction is run again after a refusal, and its session locks the database again.
+    RunAgain(usize),
+    /// The home's process ends.
+    EndHome,
+    /// It is started again.
+    StartHome,
+    /// Another server takes over from it.
+    TakeOver,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Told {
+    Nothing,
+    Committed,
+    Refused,
+    InDoubt,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum SentRequest {
+    /// Not sent, or nothing that anybody waits for.
+    None,
+    OnItsWay,
+    Waits,
+    Answered(bool),
+}
+
+/// What becomes of a commit in a transaction of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum GroupResult {
+    Absent,
+    Applied,
+    Refused,
+}
+
+/// The epochs of a server and of the home of its database.
+type Epochs = [u8; 2];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct CommitInQueue {
+    is_again: bool,
+    is_looked_up: bool,
+    fence: Epochs,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PublishingServer {
+    is_up: bool,
+    /// Its epoch, and that of the home, as it knows them.
+    epochs: Epochs,
+    queue: [Option<CommitInQueue>; 2],
+    /// The commits that were sent again, and that it has refused.
+    refused: [bool; 2],
+    /// The transaction of which it does not know what PostgreSQL made.
+    doubt: Option<[GroupResult; 2]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CommittingClient {
+    has_begun: bool,
+    /// The version that it has seen, and the fence that it was granted then.
+    base: u8,
+    fence: Epochs,
+    /// Whether the home has its session.
+    has_session: bool,
+    /// The server's epoch in which that locked the database, while it holds it.
+    holds: Option<u8>,
+    /// Whether the client knows that the lock is lost.
+    has_lost: bool,
+    /// Times that it has asked.
+    asked: usize,
+    requests: [SentRequest; 3],
+    /// Whether the entry has refused its commit, and whether the home was another server then, if it has looked.
+    refused: Option<Option<bool>>,
+    told: Told,
+}
+
+/// The open transaction of the catalogue, which has its lock.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CatalogueTransaction {
+    by: usize,
+    first: usize,
+    results: [GroupResult; 2],
+    is_lost: bool,
+}
+
+/// A state of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PublishingState {
+    /// The commits, each as the number of its client.
+    commits: Vec<usize>,
+    /// The epochs in the catalogue.
+    epochs: Epochs,
+    open: Option<CatalogueTransaction>,
+    servers: [PublishingServer; 2],
+    clients: [CommittingClient; 2],
+    /// Whether another server has become the home.
+    has_moved: bool,
+    /// The faults that may still strike.
+    faults_left: u8,
+}
+
+impl PublishingState {
+    fn has(&self, client: usize) -> bool {
+        self.commits.contains(&client)
+    }
+
+    fn answer(&mut self, server: usize, client: usize, is_committed: bool) {
+        self.servers[server].queue[client] = None;
+        let attempts = if server == HOME { 0..2 } else { 2..3 };
+        for request in &mut self.clients[client].requests[attempts] {
+            if *request == SentRequest::Waits {
+                *request = SentRequest::Answered(is_committed);
+            }
+        }
+        if client == 1 {
+            self.clients[1].told = if is_committed { Told::Committed } else { Told::Refused };
+        }
+    }
+
+    /// Forgets what nobody waits for.
+    fn tidy(mut self) -> Self {
+        for client in &mut self.clients {
+            if client.told != Told::Nothing {
+                (client.refused, client.has_lost) = (None, false);
+            }
+            let current = client.asked.checked_sub(1).filter(|_| client.told == Told::Nothing);
+            for (number, request) in client.requests.iter_mut().enumerate() {
+                if *request != SentRequest::OnItsWay && current != Some(number) {
+                    *request = SentRequest::None;
+                }
+            }
+        }
+        self
+    }
+
+    /// Raises the epoch of the home, as the home does before it frees a lock of a client that may still commit.
+    fn fence_off(&mut self) {
+        if self.epochs[0] == self.servers[HOME].epochs[0] && !self.has_moved {
+            self.epochs[1] += 1;
+            self.servers[HOME].epochs[1] = self.epochs[1];
+        }
+    }
+}
+
+impl Publication {
+    fn has(&self, guard: PublishingGuard) -> bool {
+        self.without != Some(guard)
+    }
+
+    /// Whether a commit can be looked for now.
+    fn may_look(&self, state: &PublishingState) -> bool {
+        state.open.is_none() || !self.has(PublishingGuard::LookUpUnderLock)
+    }
+}
+
+impl Model for Publication {
+    type State = PublishingState;
+    type Transition = PublishingStep;
+
+    fn beginning(&self) -> PublishingState {
+        let server = PublishingServer {
+            is_up: true,
+            epochs: [0, 0],
+            queue: [None; 2],
+            refused: [false; 2],
+            doubt: None,
+        };
+        let client = CommittingClient {
+            has_begun: false,
+            base: 0,
+            fence: [0, 0],
+            has_session: false,
+            holds: None,
+            has_lost: false,
+            asked: 0,
+            requests: [SentRequest::None; 3],
+            refused: None,
+            told: Told::Nothing,
+        };
+        PublishingState {
+            commits: vec![],
+            epochs: [0, 0],
+            open: None,
+            servers: [server.clone(), server],
+            clients: [client.clone(), client],
+            has_moved: false,
+            faults_left: FAULTS_MAX,
+        }
+    }
+
+    fn steps(&self, state: &PublishingState, add: &mut dyn FnMut(PublishingStep, PublishingState)) {
+        for number in 0..2 {
+            self.client_steps(state, number, add);
+            for attempt in 0..3 {
+                self.taking_steps(state, (number, attempt), add);
+            }
+        }
+        for at in [HOME, ENTRY] {
+            self.server_steps(state, at, add);
+        }
+        self.catalogue_steps(state, add);
+        self.ending_steps(state, add);
+    }
+
+    fn violated(&self, state: &PublishingState) -> Option<&'static str> {
+        for (place, number) in state.commits.iter().enumerate() {
+            if usize::from(state.clients[*number].base) != place {
+                return Some("3: a commit follows the version that its transaction has seen");
+            }
+            if state.commits[..place].contains(number) {
+                return Some("4: a transaction is published once");
+            }
+        }
+        for (number, client) in state.clients.iter().enumerate() {
+            match client.told {
+                Told::Committed if !state.has(number) => {
+                    return Some("4: what is acknowledged is published");
+                }
+                Told::Refused if state.has(number) => {
+                    return Some("4: what is refused is not published");
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn reached(&self, state: &PublishingState, note: &mut dyn FnMut(&'static str)) {
+        for client in &state.clients {
+            match (client.told, client.asked) {
+                (Told::Committed, 1) => note("committed at once"),
+                (Told::Committed, 2) => note("committed when asked again"),
+                (Told::Committed, 3) => note("committed at the entry"),
+                (Told::Refused, 3) => note("refused at the entry"),
+                (Told::Refused, _) => note("refused at the home"),
+                (Told::InDoubt, _) => note("in doubt"),
+                _ => {}
+            }
+        }
+        if state.commits.len() == 2 {
+            note("two commits");
+        }
+    }
+}

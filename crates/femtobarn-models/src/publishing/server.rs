@@ -1,0 +1,216 @@
+//! Steps of the servers and of the catalogue.
+
+use super::{
+    CatalogueTransaction, CommitInQueue, ENTRY, GroupResult, HOME, Publication, PublishingGuard,
+    PublishingServer, PublishingState, PublishingStep, SentRequest,
+};
+
+impl Publication {
+    /// What a server does with a request that arrives.
+    pub(super) fn taking_steps(
+        &self,
+        state: &PublishingState,
+        (number, attempt): (usize, usize),
+        add: &mut dyn FnMut(PublishingStep, PublishingState),
+    ) {
+        let client = &state.clients[number];
+        let at = if attempt == 2 { ENTRY } else { HOME };
+        let server = &state.servers[at];
+        let is_heard = server.is_up && (at == ENTRY || client.has_session);
+        if client.requests[attempt] != SentRequest::OnItsWay || !is_heard {
+            return;
+        }
+        let is_again = attempt > 0;
+        let with = |request: SentRequest, queued: Option<CommitInQueue>| {
+            let mut after = state.clone();
+            after.clients[number].requests[attempt] = request;
+            if let Some(queued) = queued {
+                after.servers[at].queue[number] = Some(queued);
+            }
+            if request == SentRequest::Answered(false) && is_again {
+                after.servers[at].refused[number] = true;
+            }
+            after.tidy()
+        };
+        let step = PublishingStep::Take(number, attempt);
+        let is_held = client.holds == Some(server.epochs[0]);
+        let is_queued = server.queue[number].is_some();
+        let fence = if at == HOME { server.epochs } else { client.fence };
+        if server.refused[number] && self.has(PublishingGuard::RefusedForGood) {
+            add(step, with(SentRequest::Answered(false), None));
+        } else if is_queued && (is_held || is_again) {
+            add(step, with(SentRequest::Waits, None));
+        } else if at == ENTRY || is_held {
+            let queued = CommitInQueue { is_again, is_looked_up: false, fence };
+            add(step, with(SentRequest::Waits, Some(queued)));
+        } else if !is_again {
+            add(step, with(SentRequest::Answered(false), None));
+        } else if self.may_look(state) {
+            add(step, with(SentRequest::Answered(state.has(number)), None));
+        }
+        if at == ENTRY && !is_queued && self.may_look(state) {
+            let refused = with(SentRequest::Answered(state.has(number)), None);
+            add(PublishingStep::RefuseAtEntry(number), refused);
+        }
+    }
+
+    pub(super) fn server_steps(
+        &self,
+        state: &PublishingState,
+        at: usize,
+        add: &mut dyn FnMut(PublishingStep, PublishingState),
+    ) {
+        let server = &state.servers[at];
+        let is_writing = state.open.as_ref().is_some_and(|open| open.by == at && !open.is_lost);
+        for number in 0..2 {
+            let Some(queued) = server.queue[number] else { continue };
+            let is_due = queued.is_again && self.has(PublishingGuard::LookUp);
+            if is_due && !queued.is_looked_up && !is_writing && self.may_look(state) {
+                let mut after = state.clone();
+                if state.has(number) {
+                    after.answer(at, number, true);
+                } else {
+                    after.servers[at].queue[number] =
+                        Some(CommitInQueue { is_looked_up: true, ..queued });
+                }
+                add(PublishingStep::LookUp(at, number), after.tidy());
+            }
+            if state.open.is_none() && server.doubt.is_none() && (!is_due || queued.is_looked_up) {
+                let mut after = state.clone();
+                after.open = Some(self.apply(state, at, number));
+                add(PublishingStep::SendCommit(at, number), after);
+            }
+        }
+        if let (Some(results), None) = (server.doubt, &state.open) {
+            let mut after = state.clone();
+            after.servers[at].doubt = None;
+            let asks = self.has(PublishingGuard::AskAfterLostAnswer);
+            let first = (0..2).find(|number| results[*number] == GroupResult::Applied);
+            if asks && first.is_none_or(|first| state.has(first)) {
+                self.tell(&mut after, at, results);
+            }
+            add(PublishingStep::AskCatalogue(at), after.tidy());
+        }
+    }
+
+    /// A transaction of the catalogue with the queued commits of a server, that of `first` before that of the other.
+    fn apply(&self, state: &PublishingState, by: usize, first: usize) -> CatalogueTransaction {
+        let (mut results, mut head) = ([GroupResult::Absent; 2], state.commits.len());
+        for number in [first, 1 - first] {
+            let Some(queued) = state.servers[by].queue[number] else { continue };
+            if queued.is_again && !queued.is_looked_up && self.has(PublishingGuard::LookUp) {
+                continue;
+            }
+            let follows = usize::from(state.clients[number].base) == head
+                || !self.has(PublishingGuard::VersionCheck);
+            let is_applied = follows && queued.fence == state.epochs;
+            head += usize::from(is_applied);
+            results[number] = if is_applied { GroupResult::Applied } else { GroupResult::Refused };
+        }
+        CatalogueTransaction { by, first, results, is_lost: false }
+    }
+
+    /// Answers the commits of a transaction that has ended.
+    fn tell(&self, after: &mut PublishingState, by: usize, results: [GroupResult; 2]) {
+        for (number, result) in results.into_iter().enumerate() {
+            let is_again = after.servers[by].queue[number].is_some_and(|queued| queued.is_again);
+            let looks = is_again && self.has(PublishingGuard::LookUp);
+            match result {
+                GroupResult::Absent => {}
+                GroupResult::Applied => after.answer(by, number, true),
+                GroupResult::Refused => {
+                    let is_committed = looks && after.has(number);
+                    after.servers[by].refused[number] |= is_again && !is_committed;
+                    after.answer(by, number, is_committed);
+                }
+            }
+        }
+    }
+
+    pub(super) fn catalogue_steps(
+        &self,
+        state: &PublishingState,
+        add: &mut dyn FnMut(PublishingStep, PublishingState),
+    ) {
+        let Some(open) = &state.open else { return };
+        let end = |is_committed: bool| {
+            let mut after = state.clone();
+            after.open = None;
+            for number in [open.first, 1 - open.first] {
+                if is_committed && open.results[number] == GroupResult::Applied {
+                    after.commits.push(number);
+                }
+            }
+            after
+        };
+        if open.is_lost {
+            for is_committed in [true, false] {
+                add(PublishingStep::EndLost(is_committed), end(is_committed));
+            }
+            return;
+        }
+        let mut after = end(true);
+        self.tell(&mut after, open.by, open.results);
+        add(PublishingStep::Committed, after.tidy());
+        if state.faults_left == 0 {
+            return;
+        }
+        let mut after = state.clone();
+        after.faults_left -= 1;
+        after.servers[open.by].doubt = Some(open.results);
+        after.open = Some(CatalogueTransaction { is_lost: true, ..open.clone() });
+        add(PublishingStep::LoseConnection, after);
+    }
+
+    pub(super) fn ending_steps(
+        &self,
+        state: &PublishingState,
+        add: &mut dyn FnMut(PublishingStep, PublishingState),
+    ) {
+        let home = &state.servers[HOME];
+        if home.is_up && state.faults_left > 0 {
+            let mut after = state.clone();
+            after.fence_off();
+            after.faults_left -= 1;
+            add(PublishingStep::EndOtherSession, after);
+        }
+        let mut after = state.clone();
+        if home.is_up && state.faults_left > 0 {
+            after.faults_left -= 1;
+            if let Some(open) = after.open.as_mut().filter(|open| open.by == HOME) {
+                open.is_lost = true;
+            }
+            let nothing = PublishingServer {
+                is_up: false,
+                queue: [None; 2],
+                refused: [false; 2],
+                doubt: None,
+                ..home.clone()
+            };
+            after.servers[HOME] = nothing;
+            for client in &mut after.clients {
+                (client.has_session, client.holds) = (false, None);
+                for request in &mut client.requests[..2] {
+                    // Its connections end with it.
+                    if matches!(request, SentRequest::OnItsWay | SentRequest::Waits) {
+                        *request = SentRequest::None;
+                    }
+                }
+            }
+            add(PublishingStep::EndHome, after.tidy());
+        } else if !home.is_up && !state.has_moved && (state.open.is_none() || self.is_alone) {
+            // To join, it waits for the lock of the catalogue.
+            after.epochs[0] += u8::from(!self.is_alone);
+            after.servers[HOME].is_up = true;
+            after.servers[HOME].epochs = after.epochs;
+            add(PublishingStep::StartHome, after);
+        }
+        if !self.is_alone && !state.has_moved && state.open.is_none() && state.faults_left > 0 {
+            let mut after = state.clone();
+            after.epochs[1] += 1;
+            after.has_moved = true;
+            after.faults_left -= 1;
+            add(PublishingStep::TakeOver, after);
+        }
+    }
+}

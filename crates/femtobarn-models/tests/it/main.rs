@@ -1,0 +1,38 @@
+//! Each model is explored as a whole: its invariants hold, what it is to reach is reached, and without one of its
+//! guards an invariant is violated.
+
+mod homes;
+mod leases;
+mod moves;
+mod publishing;
+mod residence;
+mod succession;
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+
+use femtobarn_models::explorer::{Counterexample, Model, explore};
+
+/// States of a model at most.
+const STATES_MAX: usize = 2_000_000;
+
+/// Explores a model in which every invariant has to hold, and everything expected is reached.
+fn holds<M: Model + Debug>(model: &M, expected: &[&'static str]) {
+    let explored = explore(model, STATES_MAX);
+    if let Some(found) = explored.counterexample {
+        panic!("{model:?}: {found}");
+    }
+    println!("{model:?}: {} states, {} steps deep", explored.states, explored.depth);
+    let missing: BTreeSet<_> =
+        expected.iter().filter(|it| !explored.reached.contains(*it)).collect();
+    assert!(missing.is_empty(), "{model:?} never reaches {missing:?}, only {:?}", explored.reached);
+}
+
+/// Explores a model that has to violate an invariant, and returns how.
+fn is_violated<M: Model + Debug>(model: &M) -> Counterexample<M> {
+    let explored = explore(model, STATES_MAX);
+    let states = explored.states;
+    let Some(found) = explored.counterexample else { panic!("{model:?} holds in {states} states") };
+    println!("{model:?}: violated in {} steps, after {states} states", found.steps.len());
+    found
+}
