@@ -47,25 +47,27 @@ def restore(
 def rebuild_catalogue(
     path: str | os.PathLike[str], *, name: str | None = None, progress: Progress | None = None
 ) -> dict[str, Any]:
-    """Rebuild the catalogue of a federation from the files of its databases alone.
+    """Rebuild the catalogue of a federation from the files in its folder.
 
-    Objects, OIDs, classes, names and commits are recovered. Tags, retention and the users of commits are
-    lost, and files attached from outside the folder have to be attached again. The old catalogue is kept
-    under another name. No other process may have the federation open.
+    Objects, OIDs, classes, names and commits are recovered from the databases; tags, retention and the name
+    of the federation from the file `retained.json`, if it is there. Files attached from outside the folder
+    have to be attached again. The old catalogue is kept under another name. No other process may have the
+    federation open.
 
     Parameters
     ----------
     path
         Folder of the federation.
     name
-        Name of the federation, by default that of the folder.
+        Name of the federation, by default the one it had, or that of the folder.
     progress
         Called with the step, its subject, the bytes done and the bytes in all.
 
     Returns
     -------
     dict
-        What was recovered, and what could not be.
+        What was recovered (numbers of `databases`, `containers`, `versions`, `commits` and `tags`, and the
+        newest commit as `head`), what was `left_out`, and where the `old_catalogue` is.
     """
     return _rebuild_catalogue(os.fspath(path), name, progress)
 

@@ -91,7 +91,8 @@ pub use holder::Holder;
 pub use ids::{ContainerId, Csn, DatabaseId, Oid, ParseOidError};
 pub use local::{
     ChangedContainers, Contents, FilesToWrite, FreeExtent, KeptSnapshots, LOGGED_COMMIT_BYTES_MAX,
-    LinkTargets, LocalCatalogue, MoveWatch, MovedCatalogue, OwnChanges, Purgeable, Role, Vacuumed,
+    LinkTargets, LocalCatalogue, MoveWatch, MovedCatalogue, OwnChanges, Purgeable, Retained, Role,
+    Vacuumed,
 };
 pub use locks::{
     HeldLock, LeasedLocks, LeasedPins, LockGuard, LockKind, LockOwner, LockStep, LockTable,
@@ -99,8 +100,8 @@ pub use locks::{
 };
 pub use names::{NAME_BYTES_MAX, check_container_name, check_database_name};
 pub use paths::{
-    CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, DATABASES_FOLDER, check_place, is_database_path,
-    is_federation,
+    CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, DATABASES_FOLDER, RETAINED_FILE, check_place,
+    is_database_path, is_federation,
 };
 pub use replication::{LeaderDatabase, LeaderRows, SqlValue, Successor, TableRows, path_of_copy};
 pub use residence::{

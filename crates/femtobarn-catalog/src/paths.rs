@@ -9,6 +9,8 @@ use crate::names::NAME_BYTES_MAX;
 pub const CATALOGUE_FILE: &str = "catalogue.sqlite";
 /// The file that names the server of the catalogue, in the federation's folder, if that is PostgreSQL.
 pub const CATALOGUE_ADDRESS_FILE: &str = "catalogue.toml";
+/// The file with what a rebuild of the catalogue needs beside the database files, in the federation's folder.
+pub const RETAINED_FILE: &str = "retained.json";
 /// The folder of the lock files, in the federation's folder.
 pub(crate) const LOCKS_FOLDER: &str = "locks";
 /// The file with the name of the folder's storage, in the folder of the lock files, once a server joined with it.

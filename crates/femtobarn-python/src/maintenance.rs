@@ -100,14 +100,23 @@ pub(crate) fn rebuild_catalogue(
     let done = watched(py, progress, |watch| {
         femtobarn::rebuild_catalogue(&folder, name.as_deref(), watch).or_raise()
     })?;
-    let RebuildReport { databases, containers, versions, commits, head, left_out, old_catalogue } =
-        done;
+    let RebuildReport {
+        databases,
+        containers,
+        versions,
+        commits,
+        head,
+        tags,
+        left_out,
+        old_catalogue,
+    } = done;
     let facts = PyDict::new(py);
     facts.set_item("databases", databases)?;
     facts.set_item("containers", containers)?;
     facts.set_item("versions", versions)?;
     facts.set_item("commits", commits)?;
     facts.set_item("head", head.0)?;
+    facts.set_item("tags", tags)?;
     facts.set_item("left_out", left_out)?;
     facts.set_item("old_catalogue", old_catalogue.map(|path| path.display().to_string()))?;
     Ok(facts)

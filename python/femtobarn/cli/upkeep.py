@@ -214,7 +214,7 @@ def rebuild(options: argparse.Namespace) -> None:
         facts = _recovery.rebuild_catalogue(options.federation, name=options.name, progress=tell)
     lines = [
         f"found {facts['commits']:,} commits, the newest {facts['head']}: {facts['databases']} databases, "
-        f"{facts['containers']} containers, {facts['versions']:,} versions"
+        f"{facts['containers']} containers, {facts['versions']:,} versions, {facts['tags']} tags"
     ]
     lines += [f"  left out {what}" for what in facts["left_out"]]
     if facts["old_catalogue"]:

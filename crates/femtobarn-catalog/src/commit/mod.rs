@@ -20,9 +20,11 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
+use crate::host;
 use crate::ids::{ContainerId, Csn, DatabaseId};
 use crate::locks::TouchedRows;
 use crate::names;
@@ -94,7 +96,7 @@ pub struct FileWrite {
 }
 
 /// The author of a commit, for the history.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Author {
     /// The user.
     pub user: String,
@@ -102,6 +104,14 @@ pub struct Author {
     pub host: String,
     /// The process on that host.
     pub pid: u32,
+}
+
+impl Author {
+    /// This process.
+    pub fn this_process() -> Self {
+        let (user, host) = (host::user_name().to_owned(), host::host_name().to_owned());
+        Author { user, host, pid: host::process_id() }
+    }
 }
 
 /// A database that a commit creates or attaches.

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::LocalCatalogue;
 use super::decode::{commit_row, number, version_row};
 use super::lookup::{COMMIT, VERSION, all};
-use super::retention::{TAG, tag_row};
+use super::retention::{TAG, retention, tag_row};
 use super::settings::{set, setting};
 use super::survey;
 use crate::commit::insert_version_row;
@@ -80,6 +80,7 @@ impl LocalCatalogue {
             let names = record.names.iter().map(|row| &row.name).chain([&record.row.name]);
             names.into_iter().try_for_each(|name| names::check_existing_container_name(name))?;
         }
+        contents.tags.iter().try_for_each(|tag| names::check("tag", &tag.name))?;
         self.connections.write(|sql| write(sql, contents).map_err(inconsistent))
     }
 }
@@ -120,10 +121,7 @@ fn read(sql: &SqlConnection) -> SqlResult<Contents> {
         versions: all(sql, &versions, [], version_row)?,
         link_targets,
         tags: all(sql, &format!("{TAG} ORDER BY csn, name"), [], tag_row)?,
-        retention: Retention {
-            keep_commits: setting(sql, "keep_commits")?,
-            keep_days: setting(sql, "keep_days")?,
-        },
+        retention: retention(sql)?,
         horizon: Csn(setting(sql, "horizon")?.unwrap_or(0)),
         kept: all(sql, kept, [], |row| Ok(Csn(number(row, 0)?)))?,
     })

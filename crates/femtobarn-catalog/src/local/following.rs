@@ -220,6 +220,7 @@ impl LocalCatalogue {
             set_text(sql, UNTOLD, untold)?;
             set_text(sql, UNTOLD_PROMOTION, untold.map(|_| successor.promotion.as_str()))?;
             set_text(sql, OWN_URL, untold.map(|_| successor.url.as_str()))?;
+            self.retain(sql)?;
             set(sql, GENERATION, Some(successor.generation))?;
             // Nobody writes to the others, whose bytes stay as they are.
             sql.execute(

@@ -19,7 +19,7 @@
 //! `postgres_group`, which publishes many small commits at once, and `home_check`, who may write to which database;
 //! `connections`, all connections of a process, with `recall`; `process_connections`; `target_names`;
 //! `catalogue`, with [`LocalCatalogue`]. The others add methods to it, over `decode`, which reads rows: `lookup`,
-//! `changes`, `browsing` (for people), `servers`, `survey`, `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
+//! `changes`, `browsing` (for people), `servers`, `survey`, `retained` and `retention`, `vacuum` over `free_extents`, `relocation`, `replicas`, `contents`,
 //! `logged_writes` over `logged_rows` and `logged_files` (bytes of files that are durable here first), `sent_writes`, `backup`, `leading` and `following`
 //! (copies at other servers) over `row_copy`; `creation` makes the folder; `moving` over `moved_tables`, to the other dialect.
 
@@ -55,6 +55,7 @@ mod reader_pool;
 mod recall;
 mod relocation;
 mod replicas;
+mod retained;
 mod retention;
 mod role;
 mod row_copy;
@@ -76,6 +77,7 @@ pub use following::OwnChanges;
 pub use free_extents::FreeExtent;
 pub use logged_writes::LOGGED_COMMIT_BYTES_MAX;
 pub use moving::{MoveWatch, MovedCatalogue};
+pub use retained::Retained;
 pub use retention::KeptSnapshots;
 pub use role::Role;
 pub use sent_writes::FilesToWrite;

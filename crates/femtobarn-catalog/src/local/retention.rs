@@ -64,7 +64,10 @@ impl LocalCatalogue {
             message: message.to_owned(),
             user: user.to_owned(),
         };
-        self.connections.write(|sql| insert_tag(sql, &tag))?;
+        self.connections.write(|sql| {
+            insert_tag(sql, &tag)?;
+            self.retain(sql)
+        })?;
         Ok(tag)
     }
 
@@ -73,9 +76,12 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::NotFound`] with similar names if there is no such tag.
     pub fn drop_tag(&self, name: &str) -> Result<()> {
-        let dropped = self
-            .connections
-            .write(|sql| sql.prepare_cached("DELETE FROM tags WHERE name = ?1")?.execute([name]))?;
+        let dropped = self.connections.write(|sql| {
+            let delete = "DELETE FROM tags WHERE name = ?1";
+            let dropped = sql.prepare_cached(delete)?.execute([name])?;
+            self.retain(sql)?;
+            Ok(dropped)
+        })?;
         match dropped {
             0 => Err(self.no_tag(name)?),
             _ => Ok(()),
@@ -105,12 +111,7 @@ impl LocalCatalogue {
 
     /// The snapshots that vacuum keeps besides the tagged and pinned ones; all unless it was set.
     pub fn retention(&self) -> Result<Retention> {
-        self.read(|sql| {
-            Ok(Retention {
-                keep_commits: setting(sql, "keep_commits")?,
-                keep_days: setting(sql, "keep_days")?,
-            })
-        })
+        self.read(retention)
     }
 
     /// Sets the snapshots that vacuum keeps besides the tagged and pinned ones.
@@ -123,7 +124,8 @@ impl LocalCatalogue {
         }
         self.connections.write(|sql| {
             set(sql, "keep_commits", retention.keep_commits)?;
-            set(sql, "keep_days", retention.keep_days)
+            set(sql, "keep_days", retention.keep_days)?;
+            self.retain(sql)
         })
     }
 
@@ -221,8 +223,18 @@ impl LocalCatalogue {
             set(sql, "horizon", Some(horizon))?;
             // Snapshots that are still pinned are added again from their pins.
             sql.execute("DELETE FROM kept_snapshots", [])?;
+            self.retain(sql)?;
             Ok(Csn(horizon))
         })?;
+        self.kept_at(horizon)
+    }
+
+    /// The snapshots that vacuum would have to keep if [`raise_horizon`](Self::raise_horizon) were called now.
+    pub fn kept_from(&self, to: Csn) -> Result<KeptSnapshots> {
+        self.kept_at(self.horizon()?.max(to.min(self.head()?)))
+    }
+
+    fn kept_at(&self, horizon: Csn) -> Result<KeptSnapshots> {
         // Tags before pins: a reader of a tag that is dropped meanwhile is found by its pin.
         let tagged = self.tags()?.into_iter().map(|tag| tag.csn).filter(|csn| *csn < horizon);
         let mut csns: BTreeSet<Csn> = tagged.collect();
@@ -250,6 +262,14 @@ impl KeptSnapshots {
         (until > self.horizon && until > since)
             || self.csns.get(next).is_some_and(|kept| *kept < until)
     }
+}
+
+/// The snapshots that vacuum keeps besides the tagged and pinned ones.
+pub(super) fn retention(sql: &SqlConnection) -> SqlResult<Retention> {
+    Ok(Retention {
+        keep_commits: setting(sql, "keep_commits")?,
+        keep_days: setting(sql, "keep_days")?,
+    })
 }
 
 fn insert_tag(sql: &SqlConnection, tag: &TagRow) -> SqlResult<()> {

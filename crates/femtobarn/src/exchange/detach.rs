@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Commit, ContainerRow, Csn, DatabaseRow, DatabaseState, DroppedDatabase, clock,
+    Author, Commit, ContainerRow, Csn, DatabaseRow, DatabaseState, DroppedDatabase, clock,
 };
 use uuid::Uuid;
 
@@ -95,6 +95,7 @@ fn last_record(
     Ok(CommitRecord {
         transaction,
         message: message.to_owned(),
+        author: Some(Author::this_process()),
         federation: federation.uuid(),
         database: row.uuid,
         number: row.id,

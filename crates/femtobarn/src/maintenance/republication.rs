@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    BlobRange, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState,
-    EnvelopeRange, LockGuard, NewVersion, VersionRow, clock,
+    Author, BlobRange, Commit, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow,
+    DatabaseState, EnvelopeRange, LockGuard, NewVersion, VersionRow, clock,
 };
 use rntuple::BlobSink;
 use uuid::Uuid;
@@ -169,6 +169,7 @@ impl<'a> Republication<'a> {
         Ok(CommitRecord {
             transaction,
             message: message.to_owned(),
+            author: Some(Author::this_process()),
             federation: self.federation.uuid(),
             database: database.uuid,
             number: database.id,

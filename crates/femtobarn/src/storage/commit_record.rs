@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use femtobarn_catalog::{BlobRange, ContainerId, Csn, DatabaseId, EnvelopeRange};
+use femtobarn_catalog::{Author, BlobRange, ContainerId, Csn, DatabaseId, EnvelopeRange};
 use rntuple::{BlobSink, ByteSource};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -28,6 +28,9 @@ pub(crate) struct CommitRecord {
     pub transaction: Uuid,
     /// Its message.
     pub message: String,
+    /// Who wrote the record; nobody if an earlier release did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
     /// The federation.
     pub federation: Uuid,
     /// This database.
@@ -124,6 +127,7 @@ mod tests {
         CommitRecord {
             transaction: Uuid::from_u128(1),
             message: "run 7".into(),
+            author: Some(Author { user: "anna".into(), host: "daq1".into(), pid: 5 }),
             federation: Uuid::from_u128(9),
             database: Uuid::from_u128(2),
             number: DatabaseId(1),

@@ -1,19 +1,20 @@
 //! The commit: files first, the catalogue last. What a small transaction wrote to a file becomes durable with the
 //! catalogue's log, which spares the sync of the file.
 //!
-//! A failure before the catalogue is asked leaves nothing behind. If the catalogue's answer is lost, the
-//! commit may be durable all the same, so the files that it needs are kept.
+//! A failure before the catalogue is asked leaves nothing behind. If the catalogue refuses, the commit records are voided,
+//! so that no rebuild takes them for committed. If the catalogue's answer is lost, the commit may be durable all the
+//! same, so the files that it needs are kept.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use femtobarn_catalog::{BlobRange, Commit, Csn, DatabaseId, FileWrite, NewVersion, clock};
+use femtobarn_catalog::{Author, BlobRange, Commit, Csn, DatabaseId, FileWrite, NewVersion, clock};
 use rntuple::BlobSink;
 use uuid::Uuid;
 
 use super::{ContainerKey, OpenDatabase, Transaction, range, unopened};
 use crate::error::{Error, ErrorKind, Result};
-use crate::storage::commit_record::{CommitRecord, End, RecordedVersion};
+use crate::storage::commit_record::{CommitRecord, End, MAGIC, RecordedVersion};
 
 /// Age up to which the last known head stands in for the newest commit, where only order by time matters:
 /// about the longest time a commit takes to become durable.
@@ -75,13 +76,15 @@ impl Transaction {
     /// Writes and commits all changes. On failure the transaction is closed.
     fn publish(&mut self) -> Result<Csn> {
         self.is_over = true;
+        let mut records = vec![];
         let prepared = self.write_versions().and_then(|mut versions| {
-            let writes = self.write_records_and_sync(&mut versions)?;
+            let writes = self.write_records_and_sync(&mut versions, &mut records)?;
             Ok(Commit { writes, ..self.catalogue_commit(&versions) })
         });
         let committed = match prepared {
             Ok(commit) => self.federation.catalog().commit(commit).map_err(Error::from),
             Err(error) => {
+                self.void(&records);
                 self.close(false);
                 return Err(error);
             }
@@ -90,12 +93,27 @@ impl Transaction {
             self.databases.values().for_each(|open| open.extents.file().forget_recent());
             // The commit may have become durable before the disk or the connection failed; then its files are
             // needed.
-            self.close(matches!(
+            let is_in_doubt = matches!(
                 error.kind(),
                 ErrorKind::Io | ErrorKind::Unavailable | ErrorKind::Internal | ErrorKind::Corrupt
-            ));
+            );
+            if !is_in_doubt {
+                self.void(&records);
+            }
+            self.close(is_in_doubt);
         }
         committed
+    }
+
+    /// Overwrites the first bytes of commit records that were refused. A record that cannot be voided stays until vacuum
+    /// frees it, and so do those in files at a server: once a lease is over, the bytes may be another writer's.
+    fn void(&self, records: &[(DatabaseId, u64)]) {
+        for (id, offset) in records {
+            let file = self.open(*id).extents.file();
+            if file.is_local() && !self.open(*id).is_new {
+                drop(file.write(&[0; MAGIC.len()], *offset).and_then(|()| file.sync()));
+            }
+        }
     }
 
     /// Ends the transaction and discards its changes.
@@ -134,10 +152,11 @@ impl Transaction {
     }
 
     /// Writes the commit records, notes their ranges in `versions`, and syncs all files, but for those of which the
-    /// catalogue can make the bytes durable that it returns.
+    /// catalogue can make the bytes durable that it returns. Notes in `records` where they are.
     fn write_records_and_sync(
         &mut self,
         versions: &mut [(ContainerKey, NewVersion)],
+        records: &mut Vec<(DatabaseId, u64)>,
     ) -> Result<Vec<FileWrite>> {
         let mut room = self.federation.inner.catalog.log_room();
         let (mut writes, mut unsynced) = (vec![], vec![]);
@@ -150,6 +169,7 @@ impl Transaction {
             let open = open.expect("the database is open");
             let written = open.extents.write_blob(&[&record]);
             let offset = written.map_err(Error::storage(format!("database {}", open.row.name)))?;
+            records.push((*id, offset));
             let of_this = versions.iter_mut().filter(|(key, _)| key.database == *id);
             for (_, version) in of_this {
                 version.record = BlobRange { offset, size: record.len() as u64 };
@@ -244,6 +264,7 @@ impl Transaction {
         CommitRecord {
             transaction: self.id,
             message: self.options.message.clone(),
+            author: Some(Author::this_process()),
             federation: self.federation.uuid(),
             database: row.uuid,
             number: row.id,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use femtobarn::{
-    CheckLevel, CompactOptions, Csn, ErrorKind, Federation, VacuumOptions, rebuild_catalogue,
+    CheckLevel, CommitRow, CompactOptions, Csn, ErrorKind, Federation, Retention, VacuumOptions,
+    rebuild_catalogue,
 };
 use rntuple::{Array, Primitive};
 use tempfile::TempDir;
@@ -111,6 +112,89 @@ fn a_damaged_catalogue_is_moved_away_and_sealed_databases_stay_sealed() {
     assert_eq!(everything(&federation, federation.head().unwrap()), before);
 }
 
+/// Commits up to one, without their times, which their records have as of a moment before.
+fn commits(federation: &Federation, until: Csn) -> Vec<CommitRow> {
+    let mut commits = federation.history(100).unwrap();
+    commits.retain(|commit| commit.csn <= until);
+    commits.iter_mut().for_each(|commit| commit.time_us = 0);
+    commits
+}
+
+#[test]
+fn a_rebuild_restores_tags_retention_the_name_and_authors() {
+    let folder = tempfile::tempdir().unwrap();
+    let federation = Federation::create(&path_of(&folder), "lhc").unwrap();
+    let head = with_a_history(&federation);
+    federation.tag("first", Some(Csn(1)), "ten events").unwrap();
+    federation.tag("dropped", Some(Csn(2)), "").unwrap();
+    federation.tag("newest", None, "").unwrap();
+    federation.seal("run9", std::time::Duration::ZERO).unwrap();
+    let sealed = federation.tag("sealed", None, "it has no commit record").unwrap();
+    federation.untag("dropped").unwrap();
+    let retention = Retention { keep_commits: Some(3), keep_days: None };
+    federation.set_retention(retention).unwrap();
+    let (tags, before) = (federation.tags().unwrap(), commits(&federation, sealed.csn));
+    assert!(before.iter().all(|commit| commit.pid == std::process::id()));
+    drop(federation);
+    remove_catalogue(&folder);
+    let report = rebuild_catalogue(&path_of(&folder), None, &mut |_| true).unwrap();
+    assert_eq!((report.tags, &report.left_out[..]), (3, &[][..]));
+    let federation = reopened(&folder);
+    assert_eq!((federation.name(), federation.tags().unwrap()), ("lhc", tags));
+    assert_eq!(federation.retention().unwrap(), retention);
+    assert_eq!(commits(&federation, sealed.csn), before);
+    assert_eq!(everything(&federation, head).len(), everything(&federation, sealed.csn).len());
+    federation.untag("sealed").unwrap();
+    drop(federation);
+    remove_catalogue(&folder);
+    rebuild_catalogue(&path_of(&folder), Some("again"), &mut |_| true).unwrap();
+    let names: Vec<_> = reopened(&folder).tags().unwrap().into_iter().map(|tag| tag.name).collect();
+    assert_eq!(names, ["first", "newest"]);
+}
+
+#[test]
+fn a_rebuild_goes_on_without_tags_if_their_file_is_damaged() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    federation.tag("first", None, "").unwrap();
+    drop(federation);
+    let path = path_of(&folder).join("retained.json");
+    let mut text = std::fs::read(&path).unwrap();
+    *text.last_mut().unwrap() ^= 1;
+    std::fs::write(&path, &text).unwrap();
+    remove_catalogue(&folder);
+    let report = rebuild_catalogue(&path_of(&folder), None, &mut |_| true).unwrap();
+    assert!(report.left_out[0].starts_with("retained.json"), "{:?}", report.left_out);
+    assert_eq!((report.left_out.len(), report.tags), (1, 0));
+    assert_eq!(std::fs::read(&path).unwrap(), text, "it is left for people to look at");
+    assert_eq!(everything(&reopened(&folder), Csn(1)).len(), 12);
+}
+
+#[test]
+fn a_rebuild_does_not_revive_a_commit_that_was_refused() {
+    let (folder, federation) = federation();
+    with_ten_events(&federation);
+    let mut refused = begin(&federation);
+    let run7 = refused.database("run7").unwrap();
+    let key = refused.container(run7, "events").unwrap();
+    refused.extend(key, events(7, 10, 5)).unwrap();
+    let run8 = refused.create_database("run8").unwrap();
+    let other = refused.create_container(run8, "events", &event_class(), Default::default());
+    refused.extend(other.unwrap(), events(8, 0, 3)).unwrap();
+    let mut first = begin(&federation);
+    first.create_database("run8").unwrap();
+    let head = first.commit().unwrap();
+    assert_eq!(refused.commit().unwrap_err().kind(), ErrorKind::Exists);
+    let before = everything(&federation, head);
+    drop(federation);
+    remove_catalogue(&folder);
+    rebuild_catalogue(&path_of(&folder), None, &mut |_| true).unwrap();
+    let federation = reopened(&folder);
+    assert_eq!(federation.head().unwrap(), head);
+    assert_eq!(everything(&federation, head), before);
+    assert!(federation.check(CheckLevel::Full, &mut |_| true).unwrap().is_sound());
+}
+
 #[test]
 fn a_transaction_prepared_in_one_of_two_files_is_left_out() {
     let (folder, federation) = federation();
@@ -163,6 +247,10 @@ fn a_rebuild_leaves_out_versions_that_vacuum_freed() {
         transaction.commit().unwrap();
     }
     federation.tag("third", Some(Csn(3)), "").unwrap();
+    federation.tag("tenth", Some(Csn(10)), "").unwrap();
+    let retained = path_of(&folder).join("retained.json");
+    let earlier = std::fs::read(&retained).unwrap();
+    federation.untag("tenth").unwrap();
     let all = |_: &femtobarn::Progress| true;
     federation.compact("run7", &CompactOptions::default(), &mut { all }).unwrap();
     let head = federation.head().unwrap();
@@ -172,9 +260,12 @@ fn a_rebuild_leaves_out_versions_that_vacuum_freed() {
     federation.vacuum(&options, &mut { all }).unwrap();
     drop(federation);
     remove_catalogue(&folder);
-    rebuild_catalogue(&path_of(&folder), None, &mut { all }).unwrap();
+    std::fs::write(&retained, earlier).unwrap();
+    let report = rebuild_catalogue(&path_of(&folder), None, &mut { all }).unwrap();
+    assert!(report.left_out[0].starts_with("tag \"tenth\""), "{:?}", report.left_out);
     let federation = reopened(&folder);
-    assert_eq!(everything(&federation, head), before[1]);
+    assert_eq!(kept.map(|csn| everything(&federation, csn)), before);
+    assert_eq!(federation.tags().unwrap().len(), 1);
     let report = federation.check(CheckLevel::Full, &mut { all }).unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
     assert_eq!(federation.snapshot(Some(Csn(10))).err().unwrap().kind(), ErrorKind::NotFound);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use femtobarn_catalog::{
-    BlobRange, Catalogue, ClassRow, Commit, DATABASES_FOLDER, DatabaseId, DatabaseState,
+    Author, BlobRange, Catalogue, ClassRow, Commit, DATABASES_FOLDER, DatabaseId, DatabaseState,
     LocalCatalogue, NewDatabase, clock,
 };
 use rntuple::tfile::FileHeader;
@@ -250,6 +250,7 @@ impl IncomingFile {
         let record = CommitRecord {
             transaction,
             message: message.to_owned(),
+            author: Some(Author::this_process()),
             federation: federation.uuid(),
             database: new.uuid,
             number: new.id,

@@ -3,27 +3,31 @@
 use std::collections::BTreeMap;
 
 use femtobarn_catalog::{
-    ClassRow, CommitRow, ContainerId, ContainerRecord, ContainerRow, Contents, Csn, DatabaseId,
-    DatabaseRecord, DatabaseRow, DatabaseState, LinkTargets, NameRow, VersionRow,
+    Author, ClassRow, CommitRow, ContainerId, ContainerRecord, ContainerRow, Contents, Csn,
+    DatabaseId, DatabaseRecord, DatabaseRow, DatabaseState, LinkTargets, NameRow, TagRow,
+    VersionRow,
 };
 use uuid::Uuid;
 
 use super::RebuildReport;
 use super::history::{History, RecordedTransaction};
 use super::scanned_file::ScannedFile;
+use super::tags;
 use crate::storage::commit_record::{self, CommitRecord, End};
 use crate::storage::scan::FoundRecord;
 
-/// The rows that a history makes.
+/// The rows that a history makes, and those of tags.
 pub(super) fn contents(
     history: &History<'_>,
     files: &[ScannedFile],
+    tagged: &[(TagRow, CommitRow)],
     report: &mut RebuildReport,
 ) -> Contents {
     let mut assembly = Assembly::default();
     for transaction in &history.transactions {
         assembly.apply(transaction, files);
     }
+    tags::restore(&mut assembly.contents, tagged);
     for file in files.iter().filter(|file| file.is_sealed) {
         assembly.seal(&file.path);
     }
@@ -52,19 +56,27 @@ struct Assembly {
 impl Assembly {
     fn apply(&mut self, transaction: &RecordedTransaction<'_>, files: &[ScannedFile]) {
         let Some((_, first)) = transaction.parts.first() else { return };
-        let (time_us, message) = (first.record.time_us, first.record.message.clone());
-        self.commit(transaction.csn, transaction.id, time_us, message);
+        let CommitRecord { time_us, message, author, .. } = &first.record;
+        self.commit(transaction.csn, transaction.id, *time_us, message.clone(), author.clone());
         for (file, found) in &transaction.parts {
             self.apply_part(transaction.csn, &files[*file].path, found);
         }
     }
 
-    fn commit(&mut self, csn: Csn, transaction: Uuid, time_us: i64, message: String) {
+    fn commit(
+        &mut self,
+        csn: Csn,
+        transaction: Uuid,
+        time_us: i64,
+        message: String,
+        author: Option<Author>,
+    ) {
         // Times of commits ascend, even if a clock stepped back.
         self.last_us = self.last_us.max(time_us);
-        let (user, host) = (String::new(), String::new());
         let time_us = self.last_us;
-        let row = CommitRow { csn, transaction, time_us, message, user, host, pid: 0 };
+        let nobody = || Author { user: String::new(), host: String::new(), pid: 0 };
+        let Author { user, host, pid } = author.unwrap_or_else(nobody);
+        let row = CommitRow { csn, transaction, time_us, message, user, host, pid };
         self.contents.commits.push(row);
     }
 
@@ -146,7 +158,7 @@ impl Assembly {
         };
         database.sealed = Some(Csn(next));
         let message = format!("seal {}", database.row.name);
-        self.commit(Csn(next), Uuid::new_v4(), self.last_us, message);
+        self.commit(Csn(next), Uuid::new_v4(), self.last_us, message, None);
     }
 
     fn has(&self, path: &str) -> bool {

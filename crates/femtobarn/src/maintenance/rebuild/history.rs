@@ -2,7 +2,7 @@
 //!
 //! A record states the version of each container that its transaction continued, and thereby the commit
 //! number of the version before. A version that no record continues is numbered after the newest commit that
-//! its writer saw.
+//! its writer saw. Numbers of tagged commits are known.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -27,11 +27,16 @@ pub(super) struct RecordedTransaction<'a> {
 }
 
 impl<'a> History<'a> {
-    pub(super) fn of(files: &'a [ScannedFile], federation: Uuid) -> Self {
+    /// `known` has the numbers of some commits, by their transactions.
+    pub(super) fn of(
+        files: &'a [ScannedFile],
+        federation: Uuid,
+        known: &HashMap<Uuid, Csn>,
+    ) -> Self {
         let mut transactions = prepared(files, federation);
         let dropped = superseded(&transactions);
         transactions.retain(|it| !dropped.contains(&it.id));
-        number(&mut transactions);
+        number(&mut transactions, known);
         transactions.sort_by_key(|it| it.csn);
         History { transactions }
     }
@@ -102,7 +107,7 @@ fn superseded(transactions: &[RecordedTransaction<'_>]) -> HashSet<Uuid> {
 }
 
 /// Assigns the commit numbers.
-fn number(transactions: &mut [RecordedTransaction<'_>]) {
+fn number(transactions: &mut [RecordedTransaction<'_>], known: &HashMap<Uuid, Csn>) {
     let mut chains: BTreeMap<ContainerKey, BTreeMap<Option<Csn>, usize>> = BTreeMap::new();
     for (position, transaction) in transactions.iter().enumerate() {
         for (key, base) in transaction.versions() {
@@ -117,6 +122,12 @@ fn number(transactions: &mut [RecordedTransaction<'_>]) {
         }
     }
     let mut taken: BTreeSet<Csn> = transactions.iter().map(|it| it.csn).collect();
+    for transaction in transactions.iter_mut().filter(|it| it.csn == Csn::ZERO) {
+        if let Some(csn) = known.get(&transaction.id).filter(|csn| !taken.contains(csn)) {
+            transaction.csn = *csn;
+        }
+    }
+    taken.extend(known.values());
     // The rest, in the order of preparation.
     let mut last = Csn::ZERO;
     for transaction in transactions.iter_mut().filter(|it| it.csn == Csn::ZERO) {

@@ -5,26 +5,31 @@
 //! | `scanned_file` | a file with its commit records |
 //! | `history` | the transactions, and their commit numbers |
 //! | `assembly` | the rows that they made |
+//! | `tags` | the tags that the file beside the catalogue has, and their commits |
 //! | `intact` | whether all bytes of a version are there |
 //!
 //! 1. Acknowledged commits are found with their numbers: OIDs are as before, and CSNs too, except those of
-//!    each container's newest version, whose order is right.
+//!    each container's newest version that has no tag, whose order is right.
 //! 2. A transaction that was prepared and not acknowledged may appear, as a whole.
 //! 3. The old catalogue is moved away, never deleted, and only once the new one is complete.
 //!
-//! Lost is what no file states: tags, retention, users and hosts of commits, files attached elsewhere, and
-//! unused classes.
+//! 4. A tag is restored if its snapshot is complete. It names the same commit as before.
+//!
+//! Lost is what no file states: files attached elsewhere, copies in stores, unused classes, and users and hosts of
+//! commits of earlier releases.
 
 mod assembly;
 mod history;
 mod intact;
 mod scanned_file;
+mod tags;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use femtobarn_catalog::{
-    CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, Contents, Csn, DATABASES_FOLDER, LocalCatalogue, clock,
+    CATALOGUE_ADDRESS_FILE, CATALOGUE_FILE, Contents, Csn, DATABASES_FOLDER, LocalCatalogue,
+    RETAINED_FILE, Retained, VersionRow, clock,
 };
 use uuid::Uuid;
 
@@ -48,14 +53,17 @@ pub struct RebuildReport {
     pub commits: u64,
     /// The newest commit.
     pub head: Csn,
-    /// Files that were left out, with the reason.
+    /// Tags that were restored.
+    pub tags: u64,
+    /// Files and tags that were left out, with the reason.
     pub left_out: Vec<String>,
     /// Where the old catalogue was moved, if there was one.
     pub old_catalogue: Option<PathBuf>,
 }
 
-/// Rebuilds the catalogue of the federation in `folder` from its database files. No other process may have
-/// the federation open. Its name is `name`, or that of the folder.
+/// Rebuilds the catalogue of the federation in `folder` from its database files, and from the file beside the
+/// catalogue that has its name, tags and retention. No other process may have the federation open. Its name becomes
+/// `name`; without, it is that in the file, or that of the folder.
 ///
 /// # Errors
 /// `NotFound` if no file has a commit record; `Closed` if `progress` stops it; `Io` if a file cannot be read
@@ -78,19 +86,25 @@ pub fn rebuild_catalogue(
     let federation = federation_of(&files).ok_or_else(|| Error::NotFound {
         what: format!("no file in {}/{DATABASES_FOLDER} has a commit record", folder.display()),
     })?;
-    let history = History::of(&files, federation);
-    let mut contents = assembly::contents(&history, &files, &mut report);
-    leave_out_vacuumed(&mut contents, &files);
+    let retained = retained(&folder, federation, &mut report);
+    let tagged = retained.as_ref().map_or(&[][..], |retained| &retained.tags);
+    let history = History::of(&files, federation, &tags::commits(tagged));
+    let mut contents = assembly::contents(&history, &files, tagged, &mut report);
+    let lost = leave_out_vacuumed(&mut contents, &files);
+    tags::leave_out_incomplete(&mut contents, &lost, &mut report);
+    contents.retention = retained.as_ref().map(|it| it.retention).unwrap_or_default();
     let stem = folder.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name.unwrap_or(retained.as_ref().map_or(&stem, |retained| &retained.name));
     let draft = folder.join(format!("rebuild-{}", Uuid::new_v4()));
-    let made = LocalCatalogue::create_with(&draft, name.unwrap_or(&stem), federation).and_then(
-        |catalog| {
-            catalog.restore(&contents)?;
-            catalog.begin_new_epochs()?;
-            catalog.disconnect();
-            Ok(())
-        },
-    );
+    let made = LocalCatalogue::create_with(&draft, name, federation).and_then(|catalog| {
+        catalog.restore(&contents)?;
+        catalog.begin_new_epochs()?;
+        if retained.is_some() {
+            catalog.write_retained()?;
+        }
+        catalog.disconnect();
+        Ok(())
+    });
     let placed = made.map_err(Error::from).and_then(|()| replace(&folder, &draft));
     // The catalogue was moved out of the draft, or is of no use.
     drop(std::fs::remove_dir_all(&draft));
@@ -99,6 +113,7 @@ pub fn rebuild_catalogue(
     report.containers = contents.containers.len() as u64;
     report.versions = contents.versions.len() as u64;
     report.commits = contents.commits.len() as u64;
+    report.tags = contents.tags.len() as u64;
     report.head = contents.commits.last().map_or(Csn::ZERO, |commit| commit.csn);
     Ok(report)
 }
@@ -150,8 +165,21 @@ fn federation_of(files: &[ScannedFile]) -> Option<Uuid> {
         .copied()
 }
 
-/// Leaves out versions whose bytes vacuum has freed, and raises the horizon past their snapshots.
-fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) {
+/// What the file beside the catalogue has; nothing, and a line of the report, if it cannot be used.
+fn retained(folder: &Path, federation: Uuid, report: &mut RebuildReport) -> Option<Retained> {
+    let why = match Retained::read(folder) {
+        Ok(retained) => match retained {
+            Some(other) if other.federation != federation => "it is another federation's".into(),
+            retained => return retained,
+        },
+        Err(error) => error.to_string(),
+    };
+    report.left_out.push(format!("{RETAINED_FILE}, with tags and retention: {why}"));
+    None
+}
+
+/// Leaves out versions whose bytes vacuum has freed, and raises the horizon past their snapshots. Returns them.
+fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) -> Vec<VersionRow> {
     let mut newest = HashMap::new();
     for version in &contents.versions {
         newest.insert((version.database, version.container), version.csn);
@@ -162,15 +190,18 @@ fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) {
         sources.extend(file.map(|file| (record.row.id, intact::Intact::new(&file.source))));
     }
     let horizon = &mut contents.horizon;
+    let mut lost = vec![];
     contents.versions.retain(|version| {
         let is_newest = newest.get(&(version.database, version.container)) == Some(&version.csn);
         let is_there =
             is_newest || sources.get_mut(&version.database).is_some_and(|found| found.has(version));
         if !is_there {
             *horizon = (*horizon).max(Csn(version.csn.0 + 1));
+            lost.push(*version);
         }
         is_there
     });
+    lost
 }
 
 /// Replaces the catalogue, and returns where the old one is now.
@@ -187,8 +218,14 @@ fn replace(folder: &Path, draft: &Path) -> Result<Option<PathBuf>> {
             Err(error) => return Err(Error::io("move", &from, error)),
         }
     }
-    let from = draft.join(CATALOGUE_FILE);
-    std::fs::rename(&from, &path).map_err(|error| Error::io("move", &from, error))?;
+    // A rebuild that is stopped between the two finds the same again.
+    for name in [RETAINED_FILE, CATALOGUE_FILE] {
+        let from = draft.join(name);
+        if name == CATALOGUE_FILE || from.exists() {
+            let moved = std::fs::rename(&from, folder.join(name));
+            moved.map_err(|error| Error::io("move", &from, error))?;
+        }
+    }
     file::sync_folder(folder)?;
     Ok(kept)
 }
