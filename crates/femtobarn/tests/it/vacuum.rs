@@ -91,6 +91,41 @@ fn assert_sound(federation: &Federation) {
 }
 
 #[test]
+fn a_vacuum_that_is_stopped_leaves_all_snapshots() {
+    let (_folder, federation) = with_updates(3);
+    let head = federation.head().unwrap();
+    let options = VacuumOptions { keep_from: Some(head), ..VacuumOptions::default() };
+    let report = federation.vacuum(&options, &mut |_| false).unwrap();
+    let done = (report.is_complete, report.horizon, report.versions, report.version_bytes);
+    assert_eq!(done, (false, Csn(0), 0, 0));
+    for csn in 2..=head.0 {
+        assert_numbers(&federation, Csn(csn), csn - 1);
+    }
+    assert_eq!(vacuum(&federation, head).versions, 3);
+}
+
+#[test]
+fn snapshots_that_are_pinned_or_tagged_while_a_vacuum_plans_are_kept() {
+    let (_folder, federation) = with_updates(4);
+    let head = federation.head().unwrap();
+    let options = VacuumOptions { keep_from: Some(head), ..VacuumOptions::default() };
+    let mut reader = None;
+    let mut tagged = |_: &femtobarn::Progress| {
+        reader.get_or_insert_with(|| {
+            federation.tag("kept", Some(Csn(2)), "").unwrap();
+            federation.snapshot(Some(Csn(4))).unwrap()
+        });
+        true
+    };
+    let report = federation.vacuum(&options, &mut tagged).unwrap();
+    assert_eq!((report.is_complete, report.versions), (true, 2));
+    assert_eq!((report.horizon, &report.kept[..]), (head, &[Csn(2), Csn(4)][..]));
+    assert_numbers_of(&reader.unwrap(), 3);
+    assert_numbers(&federation, Csn(2), 1);
+    assert_sound(&federation);
+}
+
+#[test]
 fn unneeded_versions_are_deleted_and_their_space_is_reused() {
     let (folder, federation) = with_updates(8);
     let before = stored(&folder);

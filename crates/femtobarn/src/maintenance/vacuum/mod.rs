@@ -1,8 +1,8 @@
 //! Vacuum: deletes versions that no retained snapshot needs, and frees their space.
 //!
-//! The first round handles all databases at once, beside writers: it raises the horizon and reads the pins;
-//! the catalogue deletes the other versions and notes the ranges that only they used; holes are punched
-//! there; the ranges are released to writers in a new epoch. The second round handles each database that no
+//! The first round handles all databases at once, beside writers: it plans what to delete; it raises the horizon
+//! and reads the pins; the catalogue deletes the other versions and notes the ranges that only they used; holes
+//! are punched there; the ranges are released to writers in a new epoch. The second round handles each database that no
 //! transaction has open, and frees in the same way what no version refers to: the remains of killed or
 //! rolled-back transactions.
 //!
@@ -11,7 +11,8 @@
 //! 2. Beside writers only ranges of deleted versions are freed: new bytes belong to no version yet.
 //! 3. A vacuum that is killed at any step is continued by the next one, which punches and releases what was
 //!    noted.
-//! 4. The commit record of a deleted version stays if it follows a kept version, or if its commit made a kept
+//! 4. A vacuum that is stopped before its plan is complete has changed nothing: all snapshots can still be read.
+//! 5. The commit record of a deleted version stays if it follows a kept version, or if its commit made a kept
 //!    version: rebuilding the catalogue needs it.
 
 mod free_ranges;
@@ -114,11 +115,11 @@ impl Federation {
                 vacuum.release(row)?;
             }
         }
-        let kept = vacuum.kept()?;
-        vacuum.report.horizon = kept.horizon;
-        vacuum.report.kept.clone_from(&kept.csns);
-        let (left, made) = vacuum.first_round(rows, kept)?;
-        for row in &left {
+        let Some(FirstRound { databases, made, .. }) = vacuum.first_round(&rows)? else {
+            // `is_complete` is false.
+            return Ok(VacuumReport { horizon: catalog.horizon()?, ..VacuumReport::default() });
+        };
+        for DatabaseVersions { row, .. } in &databases {
             if vacuum.report.is_complete && row.state == DatabaseState::Open {
                 // Of several servers, the home of the database has the locks of its writers.
                 vacuum.second_round(row, &made, writers.as_ref().unwrap_or(&owner))?;
@@ -139,6 +140,16 @@ struct Vacuum<'a, 'p> {
     progress: &'a mut Watch<'p>,
     done: u64,
     total: u64,
+}
+
+/// What the first round deletes, and what it leaves.
+struct FirstRound {
+    vacuumed: Vacuumed,
+    purgeable: Purgeable,
+    /// The databases that stay.
+    databases: Vec<DatabaseVersions>,
+    /// The commits of all versions that stay.
+    made: HashSet<Csn>,
 }
 
 /// The versions of one database, partitioned.
@@ -162,21 +173,14 @@ impl Vacuum<'_, '_> {
         }
     }
 
-    fn kept(&self) -> Result<KeptSnapshots> {
+    /// The snapshots that would be kept if the horizon were raised now.
+    fn expected(&self) -> Result<KeptSnapshots> {
         let catalog = self.inner.local()?;
         let from = match self.options.keep_from {
             Some(from) => from,
             None => catalog.retained_from()?,
         };
-        if !self.options.dry_run {
-            let kept = catalog.raise_horizon(from)?;
-            return other_servers::with_their_pins(catalog, kept);
-        }
-        let horizon = catalog.horizon()?.max(from.min(catalog.head()?));
-        let csns = catalog.tags()?.into_iter().map(|tag| tag.csn).filter(|csn| *csn < horizon);
-        let mut csns: Vec<Csn> = csns.collect();
-        csns.dedup();
-        Ok(KeptSnapshots { horizon, csns })
+        other_servers::with_their_pins(catalog, catalog.kept_from(from)?)
     }
 
     /// Punches and releases the ranges that the catalogue notes as freed.
@@ -202,18 +206,44 @@ impl Vacuum<'_, '_> {
         Ok(())
     }
 
-    /// Deletes versions; returns the databases that remain, and the commits of all versions that do.
-    fn first_round(
+    /// Deletes versions; none if the vacuum was stopped before.
+    fn first_round(&mut self, rows: &[DatabaseRow]) -> Result<Option<FirstRound>> {
+        let catalog = self.inner.local()?;
+        let expected = self.expected()?;
+        let Some(mut plan) = self.plan(rows, expected, true)? else { return Ok(None) };
+        if !self.options.dry_run {
+            let kept = catalog.raise_horizon(plan.vacuumed.kept.horizon)?;
+            let kept = other_servers::with_their_pins(catalog, kept)?;
+            if kept != plan.vacuumed.kept {
+                // Readers or tags came or went since. It is not stopped any more.
+                let Some(anew) = self.plan(rows, kept, false)? else { return Ok(None) };
+                plan = anew;
+            }
+            self.delete(&plan.vacuumed, &plan.purgeable)?;
+            plan.databases.iter().try_for_each(|database| self.release(&database.row))?;
+        }
+        Ok(Some(plan))
+    }
+
+    /// Finds what no snapshot needs but those that are `kept`; none if `tells`, and it is told to stop.
+    fn plan(
         &mut self,
-        rows: Vec<DatabaseRow>,
+        rows: &[DatabaseRow],
         kept: KeptSnapshots,
-    ) -> Result<(Vec<DatabaseRow>, HashSet<Csn>)> {
+        tells: bool,
+    ) -> Result<Option<FirstRound>> {
+        self.report = VacuumReport {
+            horizon: kept.horizon,
+            kept: kept.csns.clone(),
+            is_complete: true,
+            ..VacuumReport::default()
+        };
         let mut purgeable = self.inner.local()?.purgeable(&kept)?;
         purgeable.databases.retain(|record| !self.elsewhere.contains(&record.row.id));
         purgeable.containers.retain(|(database, _)| !self.elsewhere.contains(database));
         let purged: HashSet<_> = purgeable.databases.iter().map(|it| it.row.id).collect();
-        let rows: Vec<_> = rows.into_iter().filter(|row| !purged.contains(&row.id)).collect();
-        let databases = rows.into_iter().map(|row| self.partition_versions(row, &kept));
+        let rows = rows.iter().filter(|row| !purged.contains(&row.id));
+        let databases = rows.map(|row| self.partition_versions(row.clone(), &kept));
         let databases = databases.collect::<Result<Vec<_>>>()?;
         let kept_rows = databases.iter().flat_map(|database| &database.kept);
         let mut made: HashSet<Csn> = kept_rows.map(|version| version.csn).collect();
@@ -232,6 +262,12 @@ impl Vacuum<'_, '_> {
         }
         let mut emptied = HashSet::new();
         for database in &databases {
+            if tells {
+                self.advance(&database.row);
+            }
+            if !self.report.is_complete {
+                return Ok(None);
+            }
             let Some(freed) = self.freed(database, &made)? else {
                 made.extend(database.dropped.iter().map(|version| version.csn));
                 continue;
@@ -247,11 +283,7 @@ impl Vacuum<'_, '_> {
         self.report.databases = vacuumed.purged_databases.len() as u64;
         self.report.containers = vacuumed.purged_containers.len() as u64;
         self.remember_files(&purgeable);
-        if !self.options.dry_run {
-            self.delete(&vacuumed, &purgeable)?;
-            databases.iter().try_for_each(|database| self.release(&database.row))?;
-        }
-        Ok((databases.into_iter().map(|database| database.row).collect(), made))
+        Ok(Some(FirstRound { vacuumed, purgeable, databases, made }))
     }
 
     /// Deletes rows, and the files of purged databases.
@@ -305,10 +337,6 @@ impl Vacuum<'_, '_> {
         database: &DatabaseVersions,
         made: &HashSet<Csn>,
     ) -> Result<Option<Ranges>> {
-        self.advance(&database.row);
-        if !self.report.is_complete {
-            return Ok(None);
-        }
         if database.dropped.is_empty() || database.row.state != DatabaseState::Open {
             return Ok(Some(Ranges::default()));
         }
