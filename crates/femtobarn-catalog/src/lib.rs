@@ -70,6 +70,7 @@ pub mod error;
 mod holder;
 mod host;
 pub mod ids;
+pub mod interrupts;
 pub mod local;
 pub mod locks;
 mod names;

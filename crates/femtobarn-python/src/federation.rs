@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use femtobarn::{
-    Csn, Federation, Isolation, OpenOptions, Result, TierStatistics, TransactionOptions,
+    CATALOGUE_ADDRESS_FILE, Csn, Federation, Isolation, OpenOptions, Result, TierStatistics,
+    TransactionOptions,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -13,8 +14,9 @@ use crate::csn::CsnArgument;
 use crate::durations::{lock_wait_of, server_timeout};
 use crate::error::OrRaise;
 use crate::handles::{ForkGuard, HandleGroup};
-use crate::progress::watched;
+use crate::progress::{stoppable, watched};
 use crate::read::snapshot::SnapshotHandle;
+use crate::read::view::interruptible;
 use crate::storage::stage_for_readers;
 use crate::tasks::{TaskHandle, fork_of};
 use crate::text::{FilePath, Text, strings};
@@ -73,7 +75,13 @@ impl FederationHandle {
             memcached: strings(memcached),
             timeout: timeout.map_or(Ok(usual.timeout), server_timeout)?,
         };
-        let opened = py.detach(|| opened(&path, options.clone())).or_raise()?;
+        let open = {
+            let (path, options) = (path.to_path_buf(), options.clone());
+            move || opened(&path, options)
+        };
+        // Its server may not answer.
+        let is_far = is_url(&path) || path.join(CATALOGUE_ADDRESS_FILE).exists();
+        let opened = if is_far { interruptible(py, open)? } else { py.detach(open) }.or_raise()?;
         Ok(Self::over(opened, options, stage))
     }
 
@@ -111,7 +119,8 @@ impl FederationHandle {
 
     fn snapshot(&self, py: Python<'_>, csn: Option<CsnArgument>) -> PyResult<SnapshotHandle> {
         let federation = self.federation.get()?;
-        let snapshot = py.detach(|| federation.snapshot(csn.map(|it| it.0))).or_raise()?;
+        let csn = csn.map(|it| it.0);
+        let snapshot = stoppable(py, || federation.snapshot(csn).or_raise())?;
         Ok(SnapshotHandle::new(snapshot, self.federation.group()))
     }
 
@@ -156,7 +165,7 @@ impl FederationHandle {
         name: Option<Text>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let federation = self.federation.get()?;
-        let attached = py.detach(|| federation.attach(&path, name.as_deref())).or_raise()?;
+        let attached = stoppable(py, || federation.attach(&path, name.as_deref()).or_raise())?;
         let facts = PyDict::new(py);
         facts.set_item("id", attached.database.0)?;
         facts.set_item("name", attached.name)?;
@@ -171,7 +180,7 @@ impl FederationHandle {
     fn seal(&self, py: Python<'_>, database: Text, lock_wait: f64) -> PyResult<u64> {
         let federation = self.federation.get()?;
         let lock_wait = lock_wait_of(lock_wait)?;
-        Ok(py.detach(|| federation.seal(&database, lock_wait)).or_raise()?.0)
+        Ok(stoppable(py, || federation.seal(&database, lock_wait).or_raise())?.0)
     }
 
     /// The declared classes, each as JSON.
@@ -250,10 +259,14 @@ impl FederationHandle {
 
 /// Opens a federation in a folder or, if the path is a URL or several, at servers.
 fn opened(path: &Path, options: OpenOptions) -> Result<Federation> {
-    match path.to_str().filter(|text| text.contains("://")) {
+    match path.to_str().filter(|_| is_url(path)) {
         Some(text) => Federation::open_urls(&urls(text), options),
         None => Federation::open_with(path, options),
     }
+}
+
+fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains("://"))
 }
 
 /// The URLs of one server, or of several with commas between them.

@@ -1,9 +1,34 @@
-//! Long operations of the engine that report progress to Python and that Python can stop.
+//! Long operations of the engine that Python can stop, and those that report progress to it.
 
-use femtobarn::{Progress, Watch};
+use std::cell::RefCell;
+
+use femtobarn::{Progress, Watch, interrupts};
 use pyo3::prelude::*;
 
 use crate::error::wrong_type;
+
+thread_local! {
+    /// What a signal raised that ended a wait.
+    static RAISED: RefCell<Option<PyErr>> = const { RefCell::new(None) };
+}
+
+/// Runs an operation with the interpreter unlocked. Ctrl-C ends its waits for locks and for servers, but nothing else.
+///
+/// # Errors
+/// `KeyboardInterrupt`, or what else a signal raises; that of the operation.
+pub(crate) fn stoppable<T: Send>(
+    py: Python<'_>,
+    operation: impl FnOnce() -> PyResult<T> + Send,
+) -> PyResult<T> {
+    let done = py.detach(|| interrupts::heeding(has_raised, operation));
+    RAISED.take().map_or(done, Err)
+}
+
+/// Whether a signal has come that raises an exception.
+fn has_raised() -> bool {
+    let handled = Python::attach(|py| py.check_signals());
+    handled.map_err(|raised| RAISED.set(Some(raised))).is_err()
+}
 
 /// Runs `operation` with the interpreter unlocked. `tell` is a Python function, called with the activity, the
 /// file or database, the bytes done and the total. An exception that it raises and Ctrl-C stop the operation.
@@ -24,7 +49,7 @@ pub(crate) fn watched<T: Send>(
         return Err(wrong_type(format!("{text} {}", tell.repr()?)));
     }
     let mut raised = None;
-    let done = py.detach(|| {
+    let done = stoppable(py, || {
         let mut watch = |progress: &Progress| {
             let heard = Python::attach(|py| self::tell(py, tell.as_ref(), progress));
             heard.map_err(|error| raised = Some(error)).is_ok()

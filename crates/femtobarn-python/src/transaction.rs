@@ -14,6 +14,7 @@ use crate::error::{OrRaise, exception};
 use crate::handles::{ForkGuard, HandleGroup};
 use crate::oid::PyOid;
 use crate::open_transaction::{OpenTransaction, lock};
+use crate::progress::stoppable;
 use crate::read::snapshot::SnapshotHandle;
 use crate::read::view::ViewHandle;
 use crate::tasks::receipt_of;
@@ -67,19 +68,18 @@ impl TransactionHandle {
     ) -> PyResult<u32> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        let found = py.detach(|| transaction.expect_database(&name, create, place.as_deref()));
-        Ok(found.or_raise()?.0)
+        let place = place.as_deref();
+        Ok(stoppable(py, || transaction.expect_database(&name, create, place).or_raise())?.0)
     }
 
     /// Reserve space for writes to a database.
     fn reserve(&self, py: Python<'_>, database: Text, bytes: u64) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        py.detach(|| {
-            let id = transaction.database(&database)?;
-            transaction.reserve(id, bytes)
+        stoppable(py, || {
+            let id = transaction.database(&database).or_raise()?;
+            transaction.reserve(id, bytes).or_raise()
         })
-        .or_raise()
     }
 
     /// Declare a class, given as JSON.
@@ -110,7 +110,7 @@ impl TransactionHandle {
         let options = container_options(page_size, cluster_size, compression.as_deref(), series)?;
         let mut open = lock(py, &self.open)?;
         let transaction = if evolve { open.flush_all(py)? } else { open.transaction.get_mut()? };
-        let (key, class) = py.detach(|| {
+        let (key, class) = stoppable(py, || {
             find_container(transaction, &database, &name, class, create, evolve, options)
         })?;
         if evolve {
@@ -181,24 +181,23 @@ impl TransactionHandle {
     fn drop_database(&self, py: Python<'_>, name: Text) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
-        py.detach(|| transaction.drop_database(&name)).or_raise()?;
+        stoppable(py, || transaction.drop_database(&name).or_raise())?;
         open.gather_anew()
     }
 
     fn rename_database(&self, py: Python<'_>, name: Text, new_name: Text) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        py.detach(|| transaction.rename_database(&name, &new_name)).or_raise()
+        stoppable(py, || transaction.rename_database(&name, &new_name).or_raise())
     }
 
     fn drop_container(&self, py: Python<'_>, database: Text, name: Text) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.flush_all(py)?;
-        let dropped = py.detach(|| {
-            let database = transaction.database(&database)?;
-            transaction.drop_container(database, &name)
-        });
-        dropped.or_raise()?;
+        stoppable(py, || {
+            let database = transaction.database(&database).or_raise()?;
+            transaction.drop_container(database, &name).or_raise()
+        })?;
         open.gather_anew()
     }
 
@@ -211,11 +210,11 @@ impl TransactionHandle {
     ) -> PyResult<()> {
         let mut open = lock(py, &self.open)?;
         let transaction = open.transaction.get_mut()?;
-        let renamed = py.detach(|| {
-            let database = transaction.database(&database)?;
-            transaction.rename_container(database, &name, &new_name)
+        let renamed = stoppable(py, || {
+            let database = transaction.database(&database).or_raise()?;
+            transaction.rename_container(database, &name, &new_name).or_raise()
         });
-        renamed.or_raise().map(drop)
+        renamed.map(drop)
     }
 
     /// Let tasks write to containers by their paths, or to all open ones; return the fork.

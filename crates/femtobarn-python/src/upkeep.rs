@@ -13,7 +13,7 @@ use crate::csn::CsnArgument;
 use crate::durations::lock_wait_of;
 use crate::error::OrRaise;
 use crate::handles::{ForkGuard, HandleGroup};
-use crate::progress::watched;
+use crate::progress::{stoppable, watched};
 use crate::read::snapshot::SnapshotHandle;
 use crate::text::{FilePath, Text};
 
@@ -218,7 +218,8 @@ impl UpkeepHandle {
     ) -> PyResult<String> {
         let federation = self.federation.get()?;
         let wait = lock_wait_of(lock_wait)?;
-        let path = py.detach(|| federation.detach(&database, to.as_deref(), wait)).or_raise()?;
+        let to = to.as_deref();
+        let path = stoppable(py, || federation.detach(&database, to, wait).or_raise())?;
         Ok(path.display().to_string())
     }
 }

@@ -43,9 +43,10 @@ pub use exchange::export::Export;
 pub use federation::Federation;
 pub use femtobarn_archive::Applied;
 pub use femtobarn_catalog::{
-    CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow, DatabaseState, FilePin,
-    HeldLock, Holder, LockTarget, MovedCatalogue, Oid, ReplicaRow, ReplicaState, Residence,
-    ResidenceState, Retention, ServerRow, ServerStanding, TagRow, VersionRow, Waiter,
+    CATALOGUE_ADDRESS_FILE, CommitRow, ContainerId, ContainerRow, Csn, DatabaseId, DatabaseRow,
+    DatabaseState, FilePin, HeldLock, Holder, LockTarget, MovedCatalogue, Oid, ReplicaRow,
+    ReplicaState, Residence, ResidenceState, Retention, ServerRow, ServerStanding, TagRow,
+    VersionRow, Waiter, interrupts,
 };
 pub use femtobarn_format::series::{
     Overlap, REPLACED_FIELD, SeriesClock, SeriesOptions, VALIDITY_FIELDS,

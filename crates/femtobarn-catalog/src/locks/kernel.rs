@@ -23,6 +23,7 @@ use super::target::{LockCatalogue, LockTarget};
 use super::wait_queue::{self, Descent};
 use crate::error::{Error, Result};
 use crate::ids::DatabaseId;
+use crate::interrupts;
 
 /// Files that an idle owner may keep open.
 const IDLE_FILES_MAX: usize = 8;
@@ -102,15 +103,15 @@ impl KernelOwner {
     /// against the clients of a server that has ended, too.
     ///
     /// # Errors
-    /// [`Error::Busy`] with a holder after `wait`; [`Error::Invalid`] if this owner holds the lock already; for a database, those
-    /// of the catalogue.
+    /// [`Error::Busy`] with a holder after `wait`; [`Error::Closed`] if the caller ends the wait; [`Error::Invalid`] if this
+    /// owner holds the lock already; for a database, those of the catalogue.
     pub(super) fn lock(
         &self,
         target: LockTarget,
         kind: LockKind,
         wait: Duration,
     ) -> Result<KernelGuard> {
-        let locked: Result<_> = self.queue(target, kind)?.wait_while(wait, &mut || Ok(()));
+        let locked: Result<_> = self.queue(target, kind)?.wait_while(wait, &mut interrupts::check);
         let guard = locked?;
         if let (LockTarget::Database(database), Some(catalogue)) = (target, &self.locks.catalogue) {
             catalogue.fence_off_ended(database)?;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, Result, clock};
+use femtobarn_catalog::{Commit, Csn, Error, ErrorKind, Result, clock, interrupts};
 use prost::Message;
 use tonic::{Response, Status};
 
@@ -264,6 +264,7 @@ impl RemoteSession {
             if self.has_alternatives() || clock::now() >= deadline {
                 return Err(self.unavailable(&why));
             }
+            interrupts::check()?;
             is_again = true;
             tokio::time::sleep(PAUSE).await;
         }

@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use femtobarn_catalog::clock;
+use femtobarn_catalog::{clock, interrupts};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
@@ -93,7 +93,8 @@ impl DirectSocket {
     /// Reads what has arrived, or waits for it; 0 at the end.
     ///
     /// # Errors
-    /// Of kind [`ErrorKind::TimedOut`] if nothing arrives in time; else those of the system and of TLS.
+    /// Of kind [`ErrorKind::TimedOut`] if nothing arrives in time; [`ErrorKind::Interrupted`] if a signal arrives, and the
+    /// caller ends waits ([`interrupts`]); else those of the system and of TLS.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(tls) = &self.tls else { return self.read_socket(buffer) };
         loop {
@@ -113,7 +114,8 @@ impl DirectSocket {
     fn read_socket(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match (&self.socket).read(buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if error.kind() == ErrorKind::Interrupted && !interrupts::note_signal() => {}
                 other => return other.map_err(timed_out),
             }
         }

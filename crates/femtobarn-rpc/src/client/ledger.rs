@@ -181,8 +181,17 @@ impl Ledger {
                 .grant(&operation, (outcome.epoch, outcome.fence), Csn(outcome.csn))
                 .map(|csn| GrantedOperation { csn, answers: outcome.answers }),
         };
-        // The caller may be gone; its lock is freed with the session.
-        drop(answer.send(result));
+        if let Err(Ok(granted)) = answer.send(result) {
+            self.give_back(&operation, granted.csn);
+        }
+    }
+
+    /// Frees what was granted to a caller that has stopped waiting.
+    fn give_back(&mut self, operation: &Operation, csn: Csn) {
+        match operation.target.map(LockTarget::try_from) {
+            Some(Ok(target)) => drop(self.unlock(operation.owner, target)),
+            _ => drop(self.unpin(csn)),
+        }
     }
 
     fn grant(
@@ -311,6 +320,26 @@ mod tests {
             ledger.unlock(1, LockTarget::Database(DatabaseId(database)));
             assert_eq!(ledger.next_operations().pop().unwrap().in_doubt, in_doubt);
         }
+    }
+
+    #[test]
+    fn what_is_granted_to_a_caller_that_has_left_is_given_back() {
+        let mut ledger = Ledger::default();
+        let target = LockTarget::Database(DatabaseId(1));
+        let lock = Operation {
+            kind: Kind::LockExclusive.into(),
+            owner: 7,
+            target: Some(target.into()),
+            ..Operation::default()
+        };
+        for operation in [lock, Operation { kind: Kind::Pin.into(), ..Operation::default() }] {
+            drop(ledger.request(operation));
+            let asked = ledger.next_operations().pop().unwrap();
+            ledger.settle(Outcome { number: asked.number, csn: 5, ..Outcome::default() });
+        }
+        let freed: Vec<_> = ledger.next_operations().iter().map(Operation::kind).collect();
+        assert_eq!(freed, [Kind::Unlock, Kind::Unpin]);
+        assert_eq!(ledger.claims(), (vec![], vec![]));
     }
 
     #[test]

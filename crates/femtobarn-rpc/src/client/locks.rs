@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use femtobarn_catalog::{
     ContainerId, Csn, DatabaseId, HeldLock, LeasedLocks, LeasedPins, LockKind, LockTarget,
-    NewestRows, Result, Waiter,
+    NewestRows, Result, Waiter, interrupts,
 };
 
 use super::ledger::GrantedOperation;
@@ -34,7 +34,11 @@ impl RemoteSession {
         };
         self.wake();
         let granted = answers.into_iter().map(|answer| self.await_answer(answer, None));
-        granted.map(|granted| granted.unwrap_or_else(|| Err(self.closed()))).collect()
+        let no_answer = || {
+            interrupts::check()?;
+            Err(self.closed())
+        };
+        granted.map(|granted| granted.unwrap_or_else(no_answer)).collect()
     }
 }
 

@@ -4,13 +4,14 @@
 //! Invariant: while threads wait and the session has a direct connection, one of them reads it, or was woken to.
 
 use std::future::Future;
+use std::io::ErrorKind;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use femtobarn_catalog::clock;
+use femtobarn_catalog::{clock, interrupts};
 use tokio::sync::oneshot;
 use tonic::Status;
 
@@ -152,6 +153,9 @@ impl RemoteSession {
             Some(Replied::Failed(status)) => Err(status.into()),
             Some(reply) => Ok(reply),
             None if is_over(deadline) => Err(Status::unavailable("it does not answer")),
+            None if interrupts::is_interrupted() => {
+                Err(Status::cancelled("the wait was interrupted"))
+            }
             None => Err(closed()),
         }
     }
@@ -162,8 +166,9 @@ impl RemoteSession {
         self.send_directly(connection, turn_bytes(&goodbye).expect("the turn is short"));
     }
 
-    /// Waits for an answer, and reads the direct connection if no other thread does. None if its sender is gone, or the
-    /// deadline has passed, which a thread that reads sees after each turn: they come as often as the session is kept alive.
+    /// Waits for an answer, and reads the direct connection if no other thread does. None if its sender is gone, the caller
+    /// ends the wait ([`interrupts`]), or the deadline has passed, which a thread that reads sees after each turn: they come
+    /// as often as the session is kept alive.
     pub(super) fn await_answer<T>(
         &self,
         mut answer: oneshot::Receiver<T>,
@@ -174,7 +179,7 @@ impl RemoteSession {
         let mut context = Context::from_waker(&waker);
         let mut answered = || match Pin::new(&mut answer).poll(&mut context) {
             Poll::Ready(answer) => Some(answer.ok()),
-            Poll::Pending => is_over(deadline).then_some(None),
+            Poll::Pending => (is_over(deadline) || interrupts::is_interrupted()).then_some(None),
         };
         loop {
             if let Some(answer) = answered() {
@@ -193,6 +198,8 @@ impl RemoteSession {
                 }
                 None => {
                     let left = deadline.map(|it| it.saturating_duration_since(clock::now()));
+                    let until_asked = interrupts::are_heeded().then_some(interrupts::INTERVAL);
+                    let left = left.into_iter().chain(until_asked).min();
                     left.map_or_else(std::thread::park, std::thread::park_timeout);
                     self.reception.lock().waiting.retain(|it| it.id() != thread.id());
                     answered()
@@ -215,9 +222,14 @@ impl RemoteSession {
             if let Some(ended) = ended() {
                 return Some(ended);
             }
-            if self.receive_turn(connection).is_err() {
-                self.lose(connection);
-                return ended();
+            match self.receive_turn(connection) {
+                // Nothing was read.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.lose(connection);
+                    return ended();
+                }
+                Ok(()) => {}
             }
         }
     }
