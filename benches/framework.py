@@ -90,7 +90,9 @@ class Target:
 
     def times(self, value: float) -> float:
         """How many times better than asked a number is."""
-        return value / self.at_least if self.at_least is not None else (self.at_most or math.nan) / value
+        if self.at_least is not None:
+            return value / self.at_least
+        return (self.at_most or math.nan) / value if value else math.inf
 
     def judge(self, results: Results) -> Json:
         """Return the number, and whether it is within the bounds.
@@ -147,12 +149,13 @@ class Headline:
         verdict = self.wanted.judge(results)
         ours = self.measure.of(results, self.ours)
         times = self.wanted.times(verdict["value"])
+        wanted = ours * times if self.measure.less else ours / times if times else math.nan
         return {
             "group": self.group, "text": self.text, "unit": self.measure.unit, "less": self.measure.less,
             "ours": {"name": self.ours, "value": ours},
             "limit": self.measure.best(results, self.limits) if self.limits else {"reason": self.no_limit},
             "peer": self.measure.best(results, self.peers) if self.peers else {"reason": self.no_peer},
-            "wanted": ours * times if self.measure.less else ours / times,
+            "wanted": wanted,
             "reached": verdict["reached"], "missed": verdict["missed"],
         }  # fmt: skip
 

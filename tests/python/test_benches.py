@@ -106,6 +106,16 @@ def test_target_is_not_reached_when_samples_lack_what_it_needs() -> None:
     assert not judged["reached"]
 
 
+def test_headline_of_nothing_is_judged() -> None:
+    nothing, none = (lambda results: 0.0), Results({})
+    less = framework.Measure("threads", lambda results, side: 0.0, less=True)
+    most = framework.Target("threads", nothing, at_most=4)
+    assert framework.Headline("Read", "threads", "server", less, most).judge(none)["reached"]
+    more = framework.Measure("rate", lambda results, side: 0.0)
+    least = framework.Target("rate", nothing, at_least=4)
+    assert not framework.Headline("Read", "rate", "server", more, least).judge(none)["reached"]
+
+
 def test_flat_and_highest_use_the_medians_of_a_curve() -> None:
     points = [[[10, 1.0], [100, 1.5]], [[10, 3.0], [100, 1.5]], [[10, 2.0], [100, 9.0]]]
     results = Results({"open": [sample(1, 1, 1, points=each) for each in points]})

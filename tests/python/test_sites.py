@@ -218,7 +218,7 @@ def test_operators_see_the_servers_and_empty_one(
     with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
         put_at(one, "run1/hits", 10)
         assert shown() == [["one", "active", "1", "one", one.url()], ["two", "active", "0", "two", two.url()]]
-        assert told("drain", two.url(), "one") == "run1 is at two\none is drained: 1 databases were moved\n"
+        assert told("drain", two.url(), "one") == "run1 is at two\none is drained: 1 database was moved\n"
         assert [row[:3] for row in shown()] == [["one", "draining", "0"], ["two", "active", "1"]]
         assert "is not active" in told("move-database", two.url(), "run1", "one", fails=True)
         assert "start one" in told("drain", two.url(), "two", fails=True)

@@ -47,7 +47,8 @@ def drain(options: argparse.Namespace) -> None:
                     fed.move_database(database, moved[database])
                     if not options.json:
                         emit_line(f"{database} is at {moved[database]}")
-    state = "gets databases again" if options.undo else f"is drained: {len(moved)} databases were moved"
+    count = "1 database was" if len(moved) == 1 else f"{len(moved)} databases were"
+    state = "gets databases again" if options.undo else f"is drained: {count} moved"
     emit(options, {"server": options.server, "moved": moved}, f"{options.server} {state}")
 
 
