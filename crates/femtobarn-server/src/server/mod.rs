@@ -321,6 +321,9 @@ fn mounted(
 fn start_tasks(runtime: &Runtime, root_workers: &Workers, state: &Arc<ServerState>) {
     runtime.spawn(sites::renew(Arc::clone(state)));
     runtime.spawn(Arc::clone(&state.logical).close_idle());
+    for federation in &state.federations {
+        runtime.spawn(Arc::clone(federation).sweep_earlier());
+    }
     for (_, cache) in &state.caches {
         runtime.spawn(Arc::clone(cache).clear_idle());
     }

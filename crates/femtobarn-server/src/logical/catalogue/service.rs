@@ -66,7 +66,7 @@ impl FederationService {
             kernel: ServerKernelLocks::new(Arc::clone(&catalog)),
             publisher: Publisher::new(name, Arc::clone(&catalog)),
             catalog,
-            uncommitted: UncommittedFiles::default(),
+            uncommitted: UncommittedFiles::open(folder),
             sessions: Mutex::default(),
             next_session: AtomicU64::new(1),
             deadlocks: AtomicU64::new(0),

@@ -18,6 +18,21 @@ impl FederationService {
         }
     }
 
+    /// Removes the uncommitted files that an earlier server of the folder left, once their clients have had a lease's
+    /// time to claim them.
+    pub async fn sweep_earlier(self: Arc<Self>) {
+        let earlier = self.uncommitted.databases();
+        if earlier.is_empty() || self.is_read_only() {
+            return;
+        }
+        tokio::time::sleep(self.lease).await;
+        // It fails only while the server is shutting down.
+        let _ = spawn_blocking(move || {
+            earlier.into_iter().for_each(|database| self.remove_uncommitted(database));
+        })
+        .await;
+    }
+
     fn remove_uncommitted(&self, database: DatabaseId) {
         // Under the exclusive lock no session writes to the files or begins to publish the database.
         let owner = self.catalog.locks().owner();

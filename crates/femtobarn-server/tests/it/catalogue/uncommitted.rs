@@ -75,6 +75,34 @@ fn killed_client_leaves_only_committed_files() {
     assert!(numbers(&local, "run6/events").into_iter().eq(0..10));
 }
 
+/// The server once forgot which files were not committed: every transaction with a new database failed, and files of
+/// clients that had died stayed.
+#[test]
+fn new_databases_outlive_a_restart_of_the_server_unless_their_client_died() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("test.fed");
+    let local = Federation::create(&place, "test").unwrap();
+    let start = |port| {
+        let mut config = config(&place, port);
+        config.limits.lease_seconds = 2;
+        config.limits.grace_seconds = 2;
+        Server::start(config).unwrap()
+    };
+    let server = start(0);
+    let port = server.address().port();
+    let client = Killable::start("catalogue::uncommitted::begins", port.to_string());
+    until("beginning", || files(&place).len() == 2);
+    let remote = open(port);
+    let mine = begun(&remote, "run8", 10);
+    drop(server);
+    drop(client);
+    let _again = start(port);
+    mine.commit().unwrap();
+    assert!(numbers(&local, "run8/events").into_iter().eq(0..10));
+    until("removing", || !place.join("databases/run7.root").exists());
+    assert_eq!(files(&place).len(), 2);
+}
+
 /// The name is free once the first client has lost its session. Its later calls do not reach the file of the
 /// second client.
 #[test]
