@@ -36,6 +36,8 @@ use crate::request::Request;
 /// Fewer bytes than this are read by way of the receive buffer, which may pick up further answers in the same
 /// call.
 const STRAIGHT_BYTES_MIN: usize = 32 * 1024;
+/// Data are sent in pieces of this size, after each of which the requests in flight have more time.
+const PIECE_BYTES: usize = 1 << 20;
 /// After this long without a request, the connection is checked before use: the server may have closed it.
 const IDLE: Duration = Duration::from_secs(2);
 
@@ -187,7 +189,16 @@ impl Connection {
         let sent = PendingAnswer { shared: self.shared.clone(), stream };
         shared.used_ms.store(shared.now_ms(), Ordering::Relaxed);
         let mut write = BegunWrite { shared, has_ended: false };
-        if let Err(error) = shared.main.transport.write_all(&bytes, data).await {
+        let mut pieces = data.chunks(PIECE_BYTES);
+        let first = pieces.next().unwrap_or_default();
+        let mut written = shared.main.transport.write_all(&bytes, first).await;
+        for piece in pieces {
+            if written.is_ok() {
+                written = shared.main.transport.write_all(&[], piece).await;
+                shared.requests().note_sent(clock::now());
+            }
+        }
+        if let Err(error) = written {
             shared.fail(AttemptError::Lost(error.to_string()));
         }
         write.has_ended = true;

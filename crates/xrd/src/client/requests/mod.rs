@@ -52,8 +52,8 @@ pub(super) struct RequestTable {
     timeout: Duration,
     patience: Duration,
     answer_limit: Option<Duration>,
-    /// When the last byte of any answer arrived.
-    last_byte: Option<Instant>,
+    /// When the last byte of any answer arrived, or the last piece of a request was taken by the socket.
+    last_moved: Option<Instant>,
     lost: Option<AttemptError>,
 }
 
@@ -88,7 +88,7 @@ impl RequestTable {
             timeout: options.request_timeout,
             patience: options.patience,
             answer_limit: options.answer_timeout,
-            last_byte: None,
+            last_moved: None,
             lost: None,
         }
     }
@@ -185,7 +185,7 @@ impl RequestTable {
         current: &mut CurrentPart,
         now: Instant,
     ) -> Result<()> {
-        self.last_byte = Some(now);
+        self.last_moved = Some(now);
         match event {
             ResponseEvent::Response(received) => self.on_response(received, current, now),
             ResponseEvent::Data { bytes, remaining, .. } => {
@@ -208,7 +208,7 @@ impl RequestTable {
         remaining: u32,
         now: Instant,
     ) -> Result<()> {
-        self.last_byte = Some(now);
+        self.last_moved = Some(now);
         self.count_bytes(current.stream, count.into(), now)?;
         self.end_part(current, remaining);
         Ok(())
@@ -337,15 +337,20 @@ impl RequestTable {
         }
     }
 
-    /// Ends requests that have timed out. If no byte of any answer arrived and no delayed answer is announced,
-    /// the connection counts as lost.
+    /// Notes that the socket took a piece of a request: a slow connection is none that is lost.
+    pub(super) fn note_sent(&mut self, now: Instant) {
+        self.last_moved = Some(now);
+    }
+
+    /// Ends requests that have timed out. If nothing was sent, no byte of any answer arrived and no delayed answer is
+    /// announced, the connection counts as lost.
     pub(super) fn expire(&mut self, now: Instant) {
         let is_announced = self.pending.values().any(|request| request.allowed > self.timeout);
-        let (last_byte, patience) = (self.last_byte, self.patience);
+        let (last_moved, patience) = (self.last_moved, self.patience);
         let mut silence = None;
         for request in self.pending.values_mut().filter(|request| !request.is_abandoned) {
-            let last = last_byte
-                .map_or(request.last_progress, |last_byte| last_byte.max(request.last_progress));
+            let last = last_moved
+                .map_or(request.last_progress, |last_moved| last_moved.max(request.last_progress));
             let is_silent = now.duration_since(last) >= request.allowed;
             let alone = now.duration_since(request.last_progress);
             if !is_silent && alone < patience.max(request.allowed) {

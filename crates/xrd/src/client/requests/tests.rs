@@ -159,6 +159,20 @@ fn the_connection_is_lost_when_no_request_is_answered_in_time() {
 }
 
 #[test]
+fn a_connection_that_takes_data_slowly_is_not_lost() {
+    let mut harness = Harness::new();
+    let stream = harness.ask(10);
+    for _ in 0..3 {
+        harness.now += TIMEOUT * 3 / 4;
+        harness.requests.expire(harness.now);
+        assert_eq!(harness.take(stream).1, None);
+        harness.requests.note_sent(harness.now);
+    }
+    harness.requests.expire(harness.now + TIMEOUT);
+    assert!(harness.requests.is_lost());
+}
+
+#[test]
 fn an_error_or_wait_ends_only_its_own_request() {
     let mut harness = Harness::new();
     let (one, two, three) = (harness.ask(9), harness.ask(9), harness.ask(9));
