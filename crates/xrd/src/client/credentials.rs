@@ -59,6 +59,11 @@ fn ztn(token: &Token) -> Auth {
     Auth { protocol: *b"ztn\0", credentials: Bytes::from([&head[..], text, &[0]].concat()) }
 }
 
+/// Whether there is a token to send over TLS.
+pub(super) fn has_token(options: &Options) -> bool {
+    !options.without_credentials && token(options).is_some()
+}
+
 /// The token of the options, or else the one that is found.
 fn token(options: &Options) -> Option<Token> {
     options.token.clone().or_else(|| Some(bearer_token()?.token))

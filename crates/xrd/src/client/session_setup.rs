@@ -8,9 +8,11 @@
 //! 1. TLS starts when the server demands it. If the user wants TLS, it starts before the login.
 //! 2. Security protocols are tried in the server's order; those without credentials are skipped.
 //! 3. A session is pinged only if streams will be bound to it.
+//! 4. A client that has a token and TLS says so when it logs in (`fb.token=1`): a server may ask for it then that lets clients in
+//!    without one. XRootD's servers ignore that.
 
 use super::attempt_error::AttemptError;
-use super::credentials::{credentials, user_name};
+use super::credentials::{credentials, has_token, user_name};
 use super::options::Options;
 use crate::codes::Expect;
 use crate::error::{Error, Result};
@@ -228,7 +230,10 @@ impl<'a> SessionSetup<'a> {
             Purpose::Session { login_opaque: Some(login_opaque), .. } => format!("&{login_opaque}"),
             _ => String::new(),
         };
-        format!("?xrd.appname={application}&xrd.rn={}{login_opaque}", env!("CARGO_PKG_VERSION"))
+        let is_token_ready = self.is_encrypted && has_token(self.options);
+        let token = if is_token_ready { "&fb.token=1" } else { "" };
+        let release = env!("CARGO_PKG_VERSION");
+        format!("?xrd.appname={application}&xrd.rn={release}{token}{login_opaque}")
     }
 
     /// Sends credentials for the next security protocol, after the previous one failed for this reason.
@@ -328,6 +333,10 @@ mod tests {
         setup.on_response(ok(answer.encode().unwrap()))
     }
 
+    fn told_of_token(login: &Login) -> bool {
+        login.opaque.split(|byte| matches!(byte, b'?' | b'&')).any(|pair| pair == b"fb.token=1")
+    }
+
     fn login(security: &str) -> Response {
         let (session, security) = (SessionId([1; 16]), security.to_owned());
         ok(LoginAnswer { session, security }.encode().unwrap())
@@ -343,6 +352,7 @@ mod tests {
         };
         assert_eq!(request.user_name(), b"ann");
         assert!(request.opaque.ends_with(b"&who=x"));
+        assert!(!told_of_token(&request), "no token is sent without TLS");
         assert_eq!(setup.on_response(login("")), Ok(SetupStep::Ready));
         assert_eq!(setup.session, SessionId([1; 16]));
     }
@@ -391,11 +401,17 @@ mod tests {
         for flags in [ServerFlags::GO_TO_TLS, ServerFlags::TLS_LOGIN] {
             let mut setup = SessionSetup::new(&options, false, session(None));
             assert_eq!(after_flags(&mut setup, flags), Ok(SetupStep::StartTls));
-            assert_eq!(sent(setup.on_tls_started()).code(), crate::RequestCode::LOGIN);
+            let Request::Login(request) = sent(setup.on_tls_started()) else { panic!("no login") };
+            assert!(told_of_token(&request));
             let Request::Auth(proof) = sent(setup.on_response(login(security))) else { panic!() };
             assert_eq!(proof.protocol, *b"ztn\0");
             assert_eq!(setup.on_response(ok("")), Ok(SetupStep::Ready));
         }
+        let silent = Options { without_credentials: true, ..options.clone() };
+        let mut setup = SessionSetup::new(&silent, false, session(None));
+        after_flags(&mut setup, ServerFlags::GO_TO_TLS).unwrap();
+        let Request::Login(request) = sent(setup.on_tls_started()) else { panic!("no login") };
+        assert!(!told_of_token(&request), "this client sends no credentials");
         let mut setup = SessionSetup::new(&options, false, session(None));
         let step = after_flags(&mut setup, ServerFlags::TLS_SESSION);
         assert_eq!(sent(step).code(), crate::RequestCode::LOGIN);
