@@ -11,6 +11,7 @@
 mod admission;
 mod authorities;
 
+use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -47,4 +48,15 @@ pub fn connector(rule: AddressRule) -> io::Result<WebConnector> {
         .https_or_http()
         .enable_http1()
         .wrap_connector(tcp))
+}
+
+/// The texts of an error and of those behind it.
+pub fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut behind = error.source();
+    while let Some(error) = behind {
+        text = format!("{text}: {error}");
+        behind = error.source();
+    }
+    text
 }

@@ -1,9 +1,32 @@
-//! Addresses of clients: a single one, or a network such as `10.0.0.0/8`.
+//! Addresses: a single one, or a network such as `10.0.0.0/8`; and which addresses are public and not this machine's.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::str::FromStr;
+use std::sync::LazyLock;
 
+use nix::errno::Errno;
 use serde::Deserialize;
+
+/// Addresses that are not public (the registries of IANA for special purposes), or that stand for others.
+const NOT_PUBLIC: [&str; 17] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/3",
+    "2001::/23",
+    "2001:db8::/32",
+    "2002::/16",
+    "3fff::/20",
+];
 
 /// An address, or all addresses with the same leading bits.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -58,6 +81,49 @@ impl TryFrom<String> for Network {
     }
 }
 
+/// Whether an address is public, and not one of this machine: whoever owns a name may choose such an address for it.
+pub(crate) fn is_public_elsewhere(address: IpAddr) -> bool {
+    is_public(address) && !is_own(address)
+}
+
+fn is_public(address: IpAddr) -> bool {
+    static NETWORKS: LazyLock<Vec<Network>> =
+        LazyLock::new(|| NOT_PUBLIC.iter().filter_map(|text| text.parse().ok()).collect());
+    // IANA assigns global addresses from 2000::/3 alone.
+    let is_global = match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(address) => address.segments()[0] >> 13 == 1,
+    };
+    is_global && !NETWORKS.iter().any(|network| network.has(address))
+}
+
+/// Whether this machine has an address.
+fn is_own(address: IpAddr) -> bool {
+    // What cannot be found out counts as this machine's.
+    let is_nobodys = |error: std::io::Error| {
+        let errno = error.raw_os_error().map(Errno::from_raw);
+        matches!(errno, Some(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT))
+    };
+    let can_bind = |address: IpAddr| !UdpSocket::bind((address, 0)).is_err_and(is_nobodys);
+    // Machines with `ip_nonlocal_bind` bind what nobody has, too. They reach their own addresses from the same ones.
+    let nobodys = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    can_bind(address) && (!can_bind(nobodys) || is_reached_from_itself(address))
+}
+
+/// Whether this machine sends to an address from that address. Nothing is sent.
+fn is_reached_from_itself(address: IpAddr) -> bool {
+    let any = if address.is_ipv4() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
+    } else {
+        Ipv6Addr::UNSPECIFIED.into()
+    };
+    let local = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    local.is_ok_and(|local| local.ip() == address)
+}
+
 /// The clients that may read the metrics, in addition to those that may read `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsReaders {
@@ -94,5 +160,14 @@ mod tests {
         for wrong in ["", "tau", "10.0.0.0/33", "10.0.0.0/", "10.0.0/8", "::1/129"] {
             assert!(wrong.parse::<Network>().is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        assert!(NOT_PUBLIC.iter().all(|text| text.parse::<Network>().is_ok()));
+        let own: IpAddr = "127.0.0.1".parse().unwrap();
+        assert!(is_own(own) && is_reached_from_itself(own));
+        let nobodys: IpAddr = "192.0.2.7".parse().unwrap();
+        assert!(!is_own(nobodys) && !is_reached_from_itself(nobodys));
     }
 }

@@ -3,34 +3,11 @@
 //! **Invariant:** an address of this machine, and one that is not public, such as one of a private network, is allowed by
 //! its network alone, never by a name: whoever owns a name chooses its addresses.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::sync::LazyLock;
+use std::net::IpAddr;
 
-use nix::errno::Errno;
 use serde::Deserialize;
 
-use crate::network::Network;
-
-/// Addresses that are not public (the registries of IANA for special purposes), or that stand for others.
-const NOT_PUBLIC: [&str; 17] = [
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.0.2.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "198.51.100.0/24",
-    "203.0.113.0/24",
-    "224.0.0.0/3",
-    "2001::/23",
-    "2001:db8::/32",
-    "2002::/16",
-    "3fff::/20",
-];
+use crate::network::{Network, is_public_elsewhere};
 
 /// A server by its name, or all servers of a network.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -73,7 +50,7 @@ impl CopyHosts {
 
     fn has(&self, host: &str, address: IpAddr) -> bool {
         self.0.iter().any(|known| match known {
-            CopyHost::Name(name) => is_named(host, name) && is_public(address) && !is_own(address),
+            CopyHost::Name(name) => is_named(host, name) && is_public_elsewhere(address),
             CopyHost::Network(network) => network.has(address),
         })
     }
@@ -99,44 +76,6 @@ fn refusal(host: &str) -> String {
 fn is_named(host: &str, name: &str) -> bool {
     let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     if name.is_empty() || name.starts_with('.') { host.ends_with(name) } else { host == name }
-}
-
-fn is_public(address: IpAddr) -> bool {
-    static NETWORKS: LazyLock<Vec<Network>> =
-        LazyLock::new(|| NOT_PUBLIC.iter().filter_map(|text| text.parse().ok()).collect());
-    // IANA assigns global addresses from 2000::/3 alone.
-    let is_global = match address {
-        IpAddr::V4(_) => true,
-        IpAddr::V6(address) => address.segments()[0] >> 13 == 1,
-    };
-    is_global && !NETWORKS.iter().any(|network| network.has(address))
-}
-
-/// Whether this machine has an address.
-fn is_own(address: IpAddr) -> bool {
-    // What cannot be found out counts as this machine's.
-    let is_nobodys = |error: std::io::Error| {
-        let errno = error.raw_os_error().map(Errno::from_raw);
-        matches!(errno, Some(Errno::EADDRNOTAVAIL | Errno::EAFNOSUPPORT))
-    };
-    let can_bind = |address: IpAddr| !UdpSocket::bind((address, 0)).is_err_and(is_nobodys);
-    // Machines with `ip_nonlocal_bind` bind what nobody has, too. They reach their own addresses from the same ones.
-    let nobodys = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-    can_bind(address) && (!can_bind(nobodys) || is_reached_from_itself(address))
-}
-
-/// Whether this machine sends to an address from that address. Nothing is sent.
-fn is_reached_from_itself(address: IpAddr) -> bool {
-    let any = if address.is_ipv4() {
-        IpAddr::V4(Ipv4Addr::UNSPECIFIED)
-    } else {
-        Ipv6Addr::UNSPECIFIED.into()
-    };
-    let local = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((address, 9))?;
-        socket.local_addr()
-    });
-    local.is_ok_and(|local| local.ip() == address)
 }
 
 impl TryFrom<String> for CopyHost {
@@ -169,7 +108,6 @@ mod tests {
 
     #[test]
     fn names_allow_public_addresses_alone() {
-        assert!(NOT_PUBLIC.iter().all(|text| text.parse::<Network>().is_ok()));
         let named = hosts(&["*.cern.ch", "se.example.org"]);
         let public: IpAddr = "188.184.1.1".parse().unwrap();
         assert!(named.has("eos.CERN.ch", public) && named.has("se.example.org.", public));
@@ -205,14 +143,6 @@ mod tests {
             );
         }
         assert!(hosts(&["*"]).has("x", "2001:1458:201::1".parse().unwrap()));
-    }
-
-    #[test]
-    fn addresses_of_this_machine_are_known() {
-        let own: IpAddr = "127.0.0.1".parse().unwrap();
-        assert!(is_own(own) && is_reached_from_itself(own));
-        let nobodys: IpAddr = "192.0.2.7".parse().unwrap();
-        assert!(!is_own(nobodys) && !is_reached_from_itself(nobodys));
     }
 
     #[test]

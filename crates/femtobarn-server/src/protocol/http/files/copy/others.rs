@@ -1,11 +1,10 @@
 //! Requests to other servers: which ones, with which headers, and their redirects.
 
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use femtobarn_http::WebConnector;
+use femtobarn_http::{WebConnector, causes};
 use http::header::LOCATION;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
@@ -176,17 +175,6 @@ fn is_redirect(status: StatusCode) -> bool {
             | StatusCode::TEMPORARY_REDIRECT
             | StatusCode::PERMANENT_REDIRECT
     )
-}
-
-/// The texts of an error and of those behind it.
-pub(super) fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut behind = error.source();
-    while let Some(error) = behind {
-        text = format!("{text}: {error}");
-        behind = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use femtobarn_http::causes;
 use futures_util::stream;
 use http::header::{CONTENT_LENGTH, EXPECT, IF_NONE_MATCH, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -21,7 +22,7 @@ use tokio_stream::StreamExt;
 
 use super::markers::CopyProgress;
 use super::order::{CopyOrder, DigestDemand, OtherFile};
-use super::others::{OtherServers, ServerVisit, causes};
+use super::others::{OtherServers, ServerVisit};
 use crate::logical::files::SharedFile;
 use crate::protocol::http::files::FileRequest;
 use crate::protocol::http::files::content::{self, AnswerPart};
