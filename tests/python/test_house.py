@@ -74,7 +74,7 @@ FLOORS: dict[str, set[str]] = {
 }
 
 # Names of types that several crates define for the same idea.
-SHARED_TYPE_NAMES = {"Error", "ErrorKind", "Result", "Err", "Target", "Item", "State"}
+SHARED_TYPE_NAMES = {"Error", "ErrorKind", "Result", "Err", "Target", "Item", "State", "Value"}
 SHARED_TYPE_NAMES |= {"Cursor", "Field", "Reader", "Writer", "ReadMe", "Response"}
 
 # The Python packages beside the library, each with the others that it may import. All may import the library.

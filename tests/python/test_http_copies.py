@@ -260,15 +260,18 @@ def base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def token_and_keys(folder: Path, scope: str) -> tuple[str, Path]:
+def token_and_keys(
+    folder: Path, scope: str, issuer: str = ISSUER, key_id: str | None = None
+) -> tuple[str, Path]:
     """A bearer token, and the file with the keys of its issuer."""
     key, keys, claims = (folder / name for name in ("issuer.key", "issuer.jwks", "claims"))
     run("openssl", "genrsa", "-out", key, "2048")
     modulus = run("openssl", "rsa", "-in", key, "-noout", "-modulus").strip().partition("=")[2]
-    public = {"kty": "RSA", "alg": "RS256", "n": base64url(bytes.fromhex(modulus)), "e": "AQAB"}
+    named = {} if key_id is None else {"kid": key_id}
+    public = {"kty": "RSA", "alg": "RS256", "n": base64url(bytes.fromhex(modulus)), "e": "AQAB", **named}
     keys.write_text(json.dumps({"keys": [public]}))
-    told = {"iss": ISSUER, "sub": "transfers", "aud": "copies", "exp": int(time()) + 600, "scope": scope}
-    parts = [base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, told)]
+    told = {"iss": issuer, "sub": "transfers", "aud": "copies", "exp": int(time()) + 600, "scope": scope}
+    parts = [base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT", **named}, told)]
     claims.write_text(".".join(parts))
     run("openssl", "dgst", "-sha256", "-sign", key, "-out", folder / "signature", claims)
     return ".".join([*parts, base64url((folder / "signature").read_bytes())]), keys

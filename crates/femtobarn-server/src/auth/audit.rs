@@ -305,6 +305,7 @@ mod tests {
             how: "token",
             issuer: "https://issuer.example".to_owned(),
             rights: Rights::reading(),
+            until: None,
         };
         let begin = |what, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();

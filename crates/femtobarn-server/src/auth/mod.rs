@@ -1,12 +1,23 @@
-//! Authentication and authorisation of clients. `rights` has what they may do, `token` checks bearer tokens, `audit` records
-//! what they changed.
+//! Authentication and authorisation of clients. `rights` has what they may do, `audit` records what they changed.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `token` | bearer tokens: their signatures |
+//! | `claims` | what a token says, once its signature is known to be right |
+//! | `issuer_keys` | the keys of issuers: files, or fetched from the issuer |
 //!
 //! 1. Every right of a client comes from a configured way of authentication.
 //! 2. Credentials are never part of logs or error texts.
+//! 3. The rights of a token end with it, in sessions that it began, too.
 
 use std::sync::Arc;
+use std::time::SystemTime;
+
+use femtobarn_catalog::clock;
 
 mod audit;
+mod claims;
+mod issuer_keys;
 mod rights;
 mod token;
 
@@ -25,12 +36,28 @@ pub struct Identity {
     pub issuer: String,
     /// The client's rights.
     pub rights: Rights,
+    /// When they end; never, if there is no time.
+    pub until: Option<SystemTime>,
 }
 
 impl Identity {
-    /// Whether the client has this right to a path.
+    /// Whether the client has this right to a path now.
     pub fn may(&self, action: Action, path: &[u8]) -> bool {
-        self.rights.may(action, path)
+        !self.has_ended() && self.rights.may(action, path)
+    }
+
+    /// Whether the client's rights have ended with its token.
+    pub fn has_ended(&self) -> bool {
+        self.until.is_some_and(|until| until <= clock::utc())
+    }
+
+    /// Whose sessions and requests are this client's: subjects of two issuers may have one name.
+    pub fn owner(&self) -> String {
+        if self.issuer.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{} of {}", self.name, self.issuer)
+        }
     }
 }
 
@@ -59,14 +86,13 @@ impl Authenticator {
     }
 
     /// The security protocols that the answer to a login offers, as XRootD writes them (`&P=ztn,..&P=unix`); none if
-    /// clients need not authenticate. Tokens are offered on encrypted connections only.
-    pub fn parameters(&self, is_encrypted: bool) -> Option<String> {
-        // Anonymous clients need not authenticate. They may still send a token with a request.
-        if self.anonymous.is_some() {
-            return None;
-        }
-        let token = self.tokens.is_some() && is_encrypted;
-        let offers = [(token, "&P=ztn,0:4096:"), (self.unix.is_some(), "&P=unix")];
+    /// the client need not authenticate. Where anonymous clients have rights, XRootD's own clients are asked for nothing, since
+    /// they would have to answer; a token is asked for if the client said that it has one. Tokens are offered on encrypted
+    /// connections only.
+    pub fn parameters(&self, is_encrypted: bool, has_token: bool) -> Option<String> {
+        let is_open = self.anonymous.is_some();
+        let token = self.tokens.is_some() && is_encrypted && (has_token || !is_open);
+        let offers = [(token, "&P=ztn,0:4096:"), (self.unix.is_some() && !is_open, "&P=unix")];
         let offers: String =
             offers.iter().filter(|(is_offered, _)| *is_offered).map(|(_, text)| *text).collect();
         (!offers.is_empty()).then_some(offers)
@@ -83,6 +109,7 @@ impl Authenticator {
                 how: "anonymous",
                 issuer: String::new(),
                 rights: rights.clone(),
+                until: None,
             }),
             None if self.tokens.is_some() => Err(Refusal(
                 "this server requires a bearer token, which is sent over TLS only: use roots://"
@@ -112,6 +139,40 @@ impl Authenticator {
                 "this server does not know the security protocol {:?}",
                 String::from_utf8_lossy(other)
             ))),
+        }
+    }
+
+    /// The identity for the headers `Authorization` of a request, which is anonymous without one.
+    ///
+    /// # Errors
+    /// [`Refusal`] as [`anonymous`](Self::anonymous) and [`token`](Self::token), and if there are several headers, or one without a
+    /// bearer token.
+    pub fn authorization<'a>(
+        &self,
+        mut headers: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Identity, Refusal> {
+        let Some(value) = headers.next() else { return self.anonymous() };
+        if headers.next().is_some() {
+            return Err(Refusal("the request has more than one authorization".to_owned()));
+        }
+        match bearer(value) {
+            Some(token) => self.token(token),
+            None => Err(Refusal("the authorization is not a bearer token".to_owned())),
+        }
+    }
+
+    /// Waits until a token can be checked, for some seconds at most: the keys of its issuer may have to be fetched. It decides
+    /// nothing.
+    pub async fn await_keys(&self, token: &str) {
+        if let Some(tokens) = &self.tokens {
+            tokens.await_keys(token).await;
+        }
+    }
+
+    /// As [`await_keys`](Self::await_keys), for XRootD credentials.
+    pub async fn await_keys_of(&self, kind: &[u8], data: &[u8]) {
+        if let (b"ztn", Ok(token)) = (kind, ztn_token(data)) {
+            self.await_keys(token).await;
         }
     }
 
@@ -152,11 +213,18 @@ impl Authenticator {
         match std::str::from_utf8(name) {
             Ok(name) if !name.is_empty() && name.len() <= 256 => {
                 let (name, issuer) = (name.to_owned(), String::new());
-                Ok(Identity { name, how: "unix", issuer, rights: rights.clone() })
+                Ok(Identity { name, how: "unix", issuer, rights: rights.clone(), until: None })
             }
             _ => Err(Refusal("the credentials have no user name".to_owned())),
         }
     }
+}
+
+/// The token in `Bearer eyJ..`.
+pub fn bearer(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
 }
 
 /// The token in `ztn` credentials: `ztn\0`, version, `T`, two reserved bytes, a length of two bytes, and the token with
@@ -179,7 +247,7 @@ mod tests {
     fn unix_credentials_give_the_configured_rights_to_a_name() {
         let authenticator =
             Authenticator { unix: Some(Rights::reading()), ..Authenticator::default() };
-        assert_eq!(authenticator.parameters(false).as_deref(), Some("&P=unix"));
+        assert_eq!(authenticator.parameters(false, true).as_deref(), Some("&P=unix"));
         assert!(authenticator.anonymous().is_err());
         let somebody = authenticator.credentials(b"unix", b"unix\0alice users\0", false);
         let somebody = somebody.expect("the name is known");
@@ -187,6 +255,55 @@ mod tests {
         assert!(!somebody.may(Action::Modify, b"/"));
         assert!(authenticator.credentials(b"unix", b"unix\0", false).is_err());
         assert!(authenticator.credentials(b"krb5", b"", false).is_err());
+    }
+
+    #[test]
+    fn tokens_are_asked_for_where_they_are_needed_or_announced() {
+        let tokens = Tokens::new(vec![], vec![]).expect("no issuer is wrong");
+        let closed = Authenticator { tokens: Some(Arc::new(tokens)), ..Authenticator::default() };
+        let open = Authenticator { anonymous: Some(Rights::reading()), ..closed.clone() };
+        let offer = Some("&P=ztn,0:4096:".to_owned());
+        assert_eq!(
+            (closed.parameters(true, false), closed.parameters(true, true)),
+            (offer.clone(), offer.clone())
+        );
+        assert_eq!((open.parameters(true, false), open.parameters(true, true)), (None, offer));
+        assert_eq!((closed.parameters(false, true), open.parameters(false, true)), (None, None));
+    }
+
+    #[test]
+    fn a_header_has_one_bearer_token() {
+        for good in ["Bearer abc", "bearer abc", "BEARER  abc "] {
+            assert_eq!(bearer(good.as_bytes()), Some("abc"), "{good:?}");
+        }
+        for wrong in [&b"abc"[..], b"Basic abc", b"Bearerabc", b"Bearer \xff"] {
+            assert_eq!(bearer(wrong), None);
+        }
+        let open = Authenticator::open();
+        assert!(open.authorization([].into_iter()).is_ok());
+        assert!(open.authorization([&b"Basic abc"[..]].into_iter()).is_err());
+        let two = [&b"Bearer abc"[..], b"Bearer abc"];
+        assert!(
+            open.authorization(two.into_iter()).is_err_and(|why| why.0.contains("more than one"))
+        );
+    }
+
+    #[test]
+    fn rights_end_with_their_token() {
+        let ending = |until| Identity {
+            name: "alice".to_owned(),
+            how: "token",
+            issuer: String::new(),
+            rights: Rights::reading(),
+            until,
+        };
+        let now = clock::utc();
+        let second = std::time::Duration::from_secs(60);
+        assert!(
+            ending(Some(now + second)).may(Action::Read, b"/")
+                && ending(None).may(Action::Read, b"/")
+        );
+        assert!(!ending(Some(now)).may(Action::Read, b"/"));
     }
 
     #[test]

@@ -2,17 +2,23 @@
 
 use std::fmt;
 
-/// An action, as in the scopes of bearer tokens: `storage.*` of the WLCG token profile 1.0, and `femtobarn.*`.
+use percent_encoding::percent_decode;
+
+/// An action, as in the scopes of bearer tokens: `storage.*` of the WLCG token profile 1.2, and `femtobarn.*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Read files and list folders.
     Read,
     /// Create files, folders and databases, without changing or removing existing ones.
     Create,
+    /// Make a folder: where the client may create, and above that, since the folders that lead there may be missing.
+    MakeFolder,
     /// Change, remove and create.
     Modify,
-    /// Stage files from mass storage.
+    /// Stage files from mass storage, and say that they are needed no longer.
     Stage,
+    /// Ask where files are, on disks or in mass storage.
+    Poll,
     /// Make a copy of a federation its leader, which ends all changes here.
     Promote,
     /// Move databases between the servers of a federation, and drain servers.
@@ -25,7 +31,12 @@ impl Action {
         match self {
             Action::Promote => Some("femtobarn.promote"),
             Action::Manage => Some("femtobarn.manage"),
-            Action::Read | Action::Create | Action::Modify | Action::Stage => None,
+            Action::Read
+            | Action::Create
+            | Action::MakeFolder
+            | Action::Modify
+            | Action::Stage
+            | Action::Poll => None,
         }
     }
 }
@@ -35,8 +46,10 @@ impl fmt::Display for Action {
         f.write_str(match self {
             Action::Read => "read",
             Action::Create => "create",
+            Action::MakeFolder => "make the folder",
             Action::Modify => "modify",
             Action::Stage => "stage",
+            Action::Poll => "ask for the locality of",
             Action::Promote => "promote a copy of",
             Action::Manage => "manage the servers of",
         })
@@ -73,39 +86,77 @@ impl Rights {
         Rights { grants: actions.iter().map(|action| (*action, path.clone())).collect() }
     }
 
-    /// The rights of a token's `scope`, which has words such as `storage.read:/store`. Its paths are relative to
-    /// `base`. Words of other services and paths with `..` are ignored.
-    pub fn of_scope(scope: &str, base: &str) -> Self {
-        let grants = scope.split_ascii_whitespace().filter_map(|word| {
-            let (name, path) = word.split_once(':').unwrap_or((word, "/"));
+    /// The rights of a token's `scope`, which has words such as `storage.read:/store`, and, of a SciToken, `read:/store`.
+    /// Paths are relative to `base`, and escaped as in URLs. Words of other services are ignored, and so are paths that are not
+    /// absolute, lead up (`..`), or have a name that no file can have.
+    ///
+    /// # Errors
+    /// A text, if a word that needs a path has none: such a token must be refused as a whole.
+    pub fn of_scope(scope: &str, base: &str, is_scitoken: bool) -> Result<Self, String> {
+        let mut grants = vec![];
+        for word in scope.split_ascii_whitespace() {
+            let (name, path) = word.split_once(':').unwrap_or((word, ""));
             let action = match name {
                 "storage.read" => Action::Read,
                 "storage.create" => Action::Create,
                 "storage.modify" => Action::Modify,
                 "storage.stage" => Action::Stage,
+                "storage.poll" => Action::Poll,
                 "femtobarn.promote" => Action::Promote,
                 "femtobarn.manage" => Action::Manage,
-                _ => return None,
+                "read" if is_scitoken => Action::Read,
+                "write" if is_scitoken => Action::Modify,
+                _ => continue,
             };
-            let climbs = path.split('/').any(|piece| piece == "..");
-            let is_path = path.starts_with('/') && !climbs;
-            is_path.then(|| (action, folder(format!("{base}/{path}").as_bytes())))
-        });
-        Rights { grants: grants.collect() }
+            if path.is_empty() {
+                return Err(format!("its scope has {name} without a path"));
+            }
+            if let Some(path) = scope_path(path) {
+                grants.push((action, folder(&[base.as_bytes(), b"/", &path].concat())));
+            }
+        }
+        Ok(Rights { grants })
     }
 
     /// Whether `action` is allowed at a path, which has to be absolute and without `.`, `..` and empty names.
     pub fn may(&self, action: Action, path: &[u8]) -> bool {
-        self.grants.iter().any(|(granted, top)| implies(*granted, action) && is_below(path, top))
+        self.grants.iter().any(|(granted, top)| {
+            let leads_there = action == Action::MakeFolder && is_below(top, path);
+            implies(*granted, action) && (is_below(path, top) || leads_there)
+        })
     }
 }
 
-/// Whether a granted action includes another: changing includes creating, and staging includes reading. Nothing includes
-/// promoting or managing, and these include nothing.
+/// Whether a granted action includes another: changing includes creating, and whoever may do something with a file may ask
+/// where it is. Staging does not include reading. Nothing includes promoting or managing, and these include nothing.
 fn implies(granted: Action, asked: Action) -> bool {
+    let is_of_files = granted.own_scope().is_none();
+    let is_creating = matches!(asked, Action::Create | Action::MakeFolder);
     granted == asked
-        || (granted, asked) == (Action::Modify, Action::Create)
-        || (granted, asked) == (Action::Stage, Action::Read)
+        || (is_creating && matches!(granted, Action::Create | Action::Modify))
+        || (asked == Action::Poll && is_of_files)
+}
+
+/// The path of a scope without its escapes; none if it is not absolute or has a name that would mean another path.
+fn scope_path(path: &str) -> Option<Vec<u8>> {
+    let mut found = vec![];
+    for name in path.strip_prefix('/')?.split('/') {
+        let mut rest = name.split('%');
+        let is_escape = |part: &str| {
+            part.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+        };
+        rest.next();
+        if !rest.all(is_escape) {
+            return None;
+        }
+        let name: Vec<u8> = percent_decode(name.as_bytes()).collect();
+        if name == b".." || name.contains(&b'/') || name.contains(&0) {
+            return None;
+        }
+        found.push(b'/');
+        found.extend_from_slice(&name);
+    }
+    Some(found)
 }
 
 /// Whether `path` is `top` or below it. Names are compared whole: `/run70` is not below `/run7`.
@@ -127,9 +178,13 @@ fn folder(path: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    fn rights(scope: &str, base: &str) -> Rights {
+        Rights::of_scope(scope, base, false).expect("all words have paths")
+    }
+
     #[test]
     fn a_right_holds_for_its_path_and_everything_below() {
-        let rights = Rights::of_scope("storage.read:/store openid storage.modify:/store/run7", "");
+        let rights = rights("storage.read:/store openid storage.modify:/store/run7", "");
         assert!(rights.may(Action::Read, b"/store"));
         assert!(rights.may(Action::Read, b"/store/a/b"));
         assert!(!rights.may(Action::Read, b"/storeroom"));
@@ -140,12 +195,54 @@ mod tests {
 
     #[test]
     fn paths_in_scopes_are_relative_to_the_issuers_base() {
-        let rights = Rights::of_scope("storage.read:/", "/lhc.fed");
-        assert!(rights.may(Action::Read, b"/lhc.fed/run7.root"));
-        assert!(!rights.may(Action::Read, b"/other"));
-        for climbing in ["storage.read:/../other", "storage.read:other", "storage.read:.."] {
-            assert_eq!(Rights::of_scope(climbing, "/lhc.fed"), Rights::default());
+        let relative = rights("storage.read:/", "/lhc.fed");
+        assert!(relative.may(Action::Read, b"/lhc.fed/run7.root"));
+        assert!(!relative.may(Action::Read, b"/other"));
+        for climbing in
+            ["/../other", "other", "..", "/%2e%2e/other", "/a%2Fb", "/%00", "/%zz", "/%2"]
+        {
+            assert_eq!(rights(&format!("storage.read:{climbing}"), "/lhc.fed"), Rights::default());
         }
+        let escaped = rights("storage.read:/run%207//%41/.", "");
+        assert!(
+            escaped.may(Action::Read, b"/run 7/A/x") && !escaped.may(Action::Read, b"/run 7/a")
+        );
+    }
+
+    #[test]
+    fn folders_that_lead_to_what_may_be_created_may_be_made() {
+        let creating = rights("storage.create:/new/run7 storage.read:/old/run7", "/top");
+        for folder in [&b"/top/new/run7/a"[..], b"/top/new/run7", b"/top/new", b"/top"] {
+            assert!(creating.may(Action::MakeFolder, folder));
+        }
+        for other in [&b"/top/new/run70"[..], b"/top/ne", b"/top/old", b"/to", b"/"] {
+            assert!(!creating.may(Action::MakeFolder, other));
+        }
+        assert!(!creating.may(Action::Create, b"/top/new"));
+    }
+
+    #[test]
+    fn words_that_need_a_path_are_refused_without_one() {
+        for scope in ["storage.read", "openid storage.modify:", "femtobarn.promote"] {
+            assert!(Rights::of_scope(scope, "", false).is_err(), "{scope}");
+        }
+        assert_eq!(rights("openid read:/ write compute.read", ""), Rights::default());
+        let scitoken = Rights::of_scope("read:/store write:/store/new", "", true).expect("paths");
+        assert!(
+            scitoken.may(Action::Read, b"/store/x") && !scitoken.may(Action::Create, b"/store/x")
+        );
+        assert!(scitoken.may(Action::Modify, b"/store/new/x"));
+    }
+
+    #[test]
+    fn staging_includes_no_reading_and_all_rights_to_a_file_tell_where_it_is() {
+        let staging = rights("storage.stage:/tape storage.create:/new storage.poll:/far", "");
+        assert!(staging.may(Action::Stage, b"/tape/x") && !staging.may(Action::Read, b"/tape/x"));
+        for known in [&b"/tape/x"[..], b"/new", b"/far/x"] {
+            assert!(staging.may(Action::Poll, known));
+        }
+        assert!(!staging.may(Action::Poll, b"/other") && !staging.may(Action::Stage, b"/far/x"));
+        assert!(!rights("femtobarn.promote:/", "").may(Action::Poll, b"/x"));
     }
 
     #[test]
@@ -172,13 +269,12 @@ mod tests {
         let all_of_storage = "storage.read:/ storage.create:/ storage.modify:/ storage.stage:/";
         for action in [Action::Promote, Action::Manage] {
             assert!(!Rights::writing().may(action, b"/lhc.fed"));
-            let rights =
-                Rights::of_scope(&format!("{}:/", action.own_scope().unwrap()), "/lhc.fed");
-            assert!(rights.may(action, b"/lhc.fed"));
-            assert!(!rights.may(action, b"/other.fed"));
-            assert!(!rights.may(Action::Modify, b"/lhc.fed"));
-            assert!(!rights.may(Action::Read, b"/lhc.fed"));
-            assert!(!Rights::of_scope(all_of_storage, "").may(action, b"/lhc.fed"));
+            let own = rights(&format!("{}:/", action.own_scope().unwrap()), "/lhc.fed");
+            assert!(own.may(action, b"/lhc.fed"));
+            assert!(!own.may(action, b"/other.fed"));
+            assert!(!own.may(Action::Modify, b"/lhc.fed"));
+            assert!(!own.may(Action::Read, b"/lhc.fed"));
+            assert!(!rights(all_of_storage, "").may(action, b"/lhc.fed"));
         }
     }
 }

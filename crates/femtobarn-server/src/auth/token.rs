@@ -1,27 +1,24 @@
-//! Bearer tokens: JSON web tokens of the WLCG profile, checked against the keys of configured issuers.
+//! Bearer tokens: JSON web tokens of the WLCG profile and SciTokens, checked against the keys of configured issuers.
 //!
-//! 1. The keys are files, read when the server starts and again when they change. Nothing is fetched from the network.
-//! 2. A token is valid only if its issuer is configured, one of that issuer's keys signed it, its audience is one of
-//!    the server's, and it has not expired. `alg: none` and shared secrets are never accepted.
+//! A token is valid only if its issuer is configured, one of that issuer's keys signed it, and its claims are acceptable here
+//! (`claims`). `alg: none` and shared secrets are never accepted, nor are extensions that a token calls critical.
 //!
-//! Source: "WLCG Common JWT Profiles" 1.0, <https://zenodo.org/records/3460258>.
+//! Source: "WLCG Common JWT Profiles" 1.2, <https://github.com/WLCG-AuthZ-WG/common-jwt-profile>.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
 
-use jsonwebtoken::jwk::{Jwk, JwkSet};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
-use parking_lot::Mutex;
+use femtobarn_catalog::clock;
+use futures_util::future::join_all;
+use jsonwebtoken::{DecodingKey, Header, Validation, decode, decode_header};
 use serde::Deserialize;
+use serde_json::Value;
 
-use super::{Identity, Refusal, Rights};
+use super::claims::{AcceptedClaims, UniqueNames};
+use super::issuer_keys::{IssuerKeys, WantedKey};
+use super::{Identity, Refusal};
 
-/// The audience of tokens that are valid for every service.
-const ANY_AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
-/// Seconds by which the issuer's clock may differ.
-const LEEWAY_SECONDS: u64 = 60;
-/// Bytes of a token.
-const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a token. So many fit into a header of every protocol.
+const TOKEN_BYTES_MAX: usize = 12 * 1024;
 
 /// An issuer whose tokens are accepted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -29,7 +26,8 @@ const TOKEN_BYTES_MAX: usize = 16 * 1024;
 pub struct Issuer {
     /// The `iss` claim of its tokens: a URL.
     pub issuer: String,
-    /// The file with its public keys: a JSON web key set.
+    /// The file with its public keys: a JSON web key set. If empty, they are fetched from the issuer.
+    #[serde(default)]
     pub keys: PathBuf,
     /// The folder to which paths in its tokens are relative.
     #[serde(default)]
@@ -39,41 +37,24 @@ pub struct Issuer {
 /// All issuers whose tokens are accepted.
 pub struct Tokens {
     audiences: Vec<String>,
-    issuers: Vec<(Issuer, Mutex<IssuerKeys>)>,
+    issuers: Vec<(Issuer, IssuerKeys)>,
 }
 
-/// An issuer's keys, and the time at which their file was modified.
-#[derive(Default)]
-struct IssuerKeys {
-    set: Vec<Jwk>,
-    written: Option<SystemTime>,
-}
-
-#[derive(Deserialize)]
-struct TokenClaims {
-    #[serde(default)]
-    sub: String,
-    #[serde(default)]
-    scope: String,
-}
-
-#[derive(Deserialize)]
-struct UnverifiedIssuer {
-    iss: String,
+/// What a token says of its key before its signature is checked.
+struct UncheckedToken {
+    header: Header,
+    issuer: String,
 }
 
 impl Tokens {
     /// Accepts tokens of these issuers for these audiences, and tokens for every service.
     ///
     /// # Errors
-    /// A text that names the file whose keys cannot be read.
+    /// A text that names the file whose keys cannot be read, or the issuer from which none can be fetched.
     pub fn new(issuers: Vec<Issuer>, audiences: Vec<String>) -> Result<Self, String> {
         let with_keys = |issuer: Issuer| {
-            let mut keys = IssuerKeys::default();
-            keys.read(&issuer)?;
-            Ok((issuer, Mutex::new(keys)))
+            IssuerKeys::of(&issuer.issuer, &issuer.keys).map(|keys| (issuer, keys))
         };
-        let audiences = audiences.into_iter().chain([ANY_AUDIENCE.to_owned()]).collect();
         let issuers = issuers.into_iter().map(with_keys).collect::<Result<_, String>>()?;
         Ok(Tokens { audiences, issuers })
     }
@@ -83,116 +64,109 @@ impl Tokens {
     /// # Errors
     /// [`Refusal`] if the token is invalid; the text does not contain it.
     pub fn identity(&self, token: &str) -> Result<Identity, Refusal> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(Refusal(format!("the token has more than {TOKEN_BYTES_MAX} bytes")));
-        }
-        let bad =
-            |error: jsonwebtoken::errors::Error| Refusal(format!("the token is refused: {error}"));
-        let header = decode_header(token).map_err(bad)?;
-        // Not verified yet: it only selects the keys. The check of the signature follows.
-        let claimed: UnverifiedIssuer =
-            jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(bad)?;
-        let (issuer, keys) =
-            self.issuers.iter().find(|(issuer, _)| issuer.issuer == claimed.iss).ok_or_else(
-                || Refusal(format!("this server does not know the issuer {:?}", claimed.iss)),
-            )?;
-        let key = self.key(issuer, keys, header.kid.as_deref(), header.alg)?;
-        let claims = decode::<TokenClaims>(token, &key, &self.validation(issuer, header.alg));
-        let claims = claims.map_err(bad)?.claims;
-        let rights = Rights::of_scope(&claims.scope, &issuer.base);
-        Ok(Identity { name: claims.sub, how: "token", issuer: issuer.issuer.clone(), rights })
+        let unchecked = UncheckedToken::of(token)?;
+        let (issuer, keys) = self.issuer(&unchecked)?;
+        let key = keys.find(&unchecked.key()).map_err(refused)?;
+        let key = DecodingKey::from_jwk(&key)
+            .map_err(|error| Refusal(format!("cannot use a key of the issuer: {error}")))?;
+        let mut signed = Validation::new(unchecked.header.alg);
+        // The claims are checked below, whatever the versions that they are of.
+        signed.required_spec_claims.clear();
+        (signed.validate_exp, signed.validate_aud) = (false, false);
+        let UniqueNames(claims) = decode(token, &key, &signed).map_err(refused)?.claims;
+        let now = clock::utc();
+        let accepted = AcceptedClaims::of(&claims, &self.audiences, &issuer.base, now);
+        let accepted = accepted.map_err(refused)?;
+        Ok(Identity {
+            name: accepted.subject,
+            how: "token",
+            issuer: issuer.issuer.clone(),
+            rights: accepted.rights,
+            until: Some(accepted.until),
+        })
     }
 
-    /// Reads all keys again, even if their files have not changed.
+    /// Waits until the key of a token is there, if it may have to be fetched, but for some seconds at most.
+    pub async fn await_keys(&self, token: &str) {
+        if let Ok(unchecked) = UncheckedToken::of(token)
+            && let Ok((_, keys)) = self.issuer(&unchecked)
+        {
+            keys.wait_for(&unchecked.key()).await;
+        }
+    }
+
+    /// Fetches keys from issuers when they are needed. Ends never, unless all keys are in files.
+    pub async fn keep_keys(&self) {
+        join_all(self.issuers.iter().map(|(_, keys)| keys.keep())).await;
+    }
+
+    /// Reads all files with keys again, even if they have not changed, and has all others fetched again.
     ///
     /// # Errors
     /// A text for each file whose keys cannot be read; then the old keys of all issuers stay in use.
     pub fn read_again(&self) -> Result<usize, Vec<String>> {
         let (mut read, mut wrong) = (vec![], vec![]);
-        for (issuer, _) in &self.issuers {
-            let mut new = IssuerKeys::default();
-            match new.read(issuer) {
-                Ok(_) => read.push(new),
-                Err(what) => wrong.push(what),
+        for (_, keys) in &self.issuers {
+            match keys {
+                IssuerKeys::File(file) => match file.read() {
+                    Ok(new) => read.push((file, new)),
+                    Err(what) => wrong.push(what),
+                },
+                IssuerKeys::Fetched(keys) => keys.renew(),
             }
         }
         if !wrong.is_empty() {
             return Err(wrong);
         }
-        for ((_, keys), new) in self.issuers.iter().zip(read) {
-            *keys.lock() = new;
+        for (file, new) in read {
+            file.replace(new);
         }
         Ok(self.issuers.len())
     }
 
-    fn validation(&self, issuer: &Issuer, algorithm: Algorithm) -> Validation {
-        let mut validation = Validation::new(algorithm);
-        validation.leeway = LEEWAY_SECONDS;
-        validation.validate_nbf = true;
-        validation.set_audience(&self.audiences);
-        validation.set_issuer(&[&issuer.issuer]);
-        validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-        validation
-    }
-
-    /// The key that a token names, or the issuer's only one.
-    fn key(
-        &self,
-        issuer: &Issuer,
-        keys: &Mutex<IssuerKeys>,
-        id: Option<&str>,
-        algorithm: Algorithm,
-    ) -> Result<DecodingKey, Refusal> {
-        if matches!(algorithm, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) {
-            return Err(Refusal("tokens signed with a shared secret are refused".to_owned()));
-        }
-        let mut keys = keys.lock();
-        // If the file cannot be read, for example while it is replaced, the old keys stay in use.
-        if let Err(what) = keys.read(issuer) {
-            tracing::warn!("{what}");
-        }
-        let found = match id {
-            Some(id) => keys.set.iter().find(|key| key.common.key_id.as_deref() == Some(id)),
-            None => keys.set.first().filter(|_| keys.set.len() == 1),
-        };
-        let key = found.ok_or_else(|| {
-            Refusal(format!("the issuer {:?} has no key {id:?} here", issuer.issuer))
-        })?;
-        DecodingKey::from_jwk(key)
-            .map_err(|error| Refusal(format!("cannot use a key of the issuer: {error}")))
+    /// The issuer that a token names, and its keys.
+    fn issuer(&self, token: &UncheckedToken) -> Result<&(Issuer, IssuerKeys), Refusal> {
+        let found = self.issuers.iter().find(|(issuer, _)| issuer.issuer == token.issuer);
+        found.ok_or_else(|| {
+            let named: String = token.issuer.chars().take(100).collect();
+            Refusal(format!("this server does not know the issuer {named:?}"))
+        })
     }
 }
 
-impl IssuerKeys {
-    /// Reads the keys if their file has been modified since the last time.
-    fn read(&mut self, issuer: &Issuer) -> Result<(), String> {
-        let cannot = |what: &str| {
-            format!(
-                "cannot read the keys of {} in {}: {what}",
-                issuer.issuer,
-                issuer.keys.display()
-            )
-        };
-        let metadata = std::fs::metadata(&issuer.keys).map_err(|e| cannot(&e.to_string()))?;
-        let written = metadata.modified().ok();
-        if written.is_some() && written == self.written {
-            return Ok(());
+impl UncheckedToken {
+    fn of(token: &str) -> Result<Self, Refusal> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(Refusal(format!("the token has more than {TOKEN_BYTES_MAX} bytes")));
         }
-        let text = std::fs::read(&issuer.keys).map_err(|e| cannot(&e.to_string()))?;
-        let set: JwkSet = serde_json::from_slice(&text).map_err(|e| cannot(&e.to_string()))?;
-        if set.keys.is_empty() {
-            return Err(cannot("the file has none"));
+        let header = decode_header(token).map_err(refused)?;
+        if header.crit.is_some() {
+            return Err(refused("it has extensions that are not known here (crit)"));
         }
-        *self = IssuerKeys { set: set.keys, written };
-        Ok(())
+        let claims: UniqueNames =
+            jsonwebtoken::dangerous::insecure_decode_claims(token).map_err(refused)?;
+        match claims.0.get("iss") {
+            Some(Value::String(issuer)) => Ok(UncheckedToken { header, issuer: issuer.clone() }),
+            _ => Err(refused("it does not name its issuer (iss)")),
+        }
     }
+
+    fn key(&self) -> WantedKey<'_> {
+        WantedKey { id: self.header.kid.as_deref(), algorithm: self.header.alg }
+    }
+}
+
+fn refused(why: impl std::fmt::Display) -> Refusal {
+    Refusal(format!("the token is refused: {why}"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
+    use std::time::SystemTime;
 
-    use jsonwebtoken::{EncodingKey, Header, encode, get_current_timestamp};
+    use jsonwebtoken::jwk::{Jwk, JwkSet};
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};
     use serde_json::{Value, json};
 
     use super::*;
@@ -268,14 +242,15 @@ mod tests {
         assert!(tokens.identity(&format!("{signed}.")).is_err(), "no signature");
         let shared = encode(
             &Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) },
-            &json!({"iss": ISSUER, "aud": ANY_AUDIENCE, "exp": now + 600}),
+            &json!({"iss": ISSUER, "aud": "root://storage.example", "exp": now + 600}),
             &EncodingKey::from_secret(b"guess"),
         );
         assert!(
             tokens.identity(&shared.expect("the claims can be signed")).is_err(),
             "a shared secret"
         );
-        for nonsense in ["", "a.b.c", "..", &"x".repeat(TOKEN_BYTES_MAX + 1)] {
+        for nonsense in ["", "a.b.c", "..", &format!("{whole}.x"), &"x".repeat(TOKEN_BYTES_MAX + 1)]
+        {
             assert!(tokens.identity(nonsense).is_err());
         }
     }

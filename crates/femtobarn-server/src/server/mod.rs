@@ -10,7 +10,8 @@
 //!
 //! 1. The number of threads is bounded by the cores: for `root://`, for HTTP and gRPC, and a blocking pool for each of
 //!    the two and for files over HTTP, so that a wait for a disk does not delay catalogues. The pool of `root://` is
-//!    larger if disks are throttled, or other machines waited for. One more thread accepts connections and closes idle files and sessions.
+//!    larger if disks are throttled, or other machines waited for. One more thread accepts connections, closes idle files
+//!    and sessions, and fetches the keys of token issuers.
 //! 2. A certificate, an issuer's keys or a log level that is reloaded but invalid is logged, and the old one stays in
 //!    force. All other settings are read once, at the start.
 //! 3. A server that is stopped accepts no more connections, waits for transfers and transactions in progress for at
@@ -34,14 +35,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::handler::Handler;
 use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::auth::Authenticator;
+use crate::auth::{Authenticator, Tokens};
 use crate::config::Config;
 use crate::logical::cluster::Membership;
 use crate::protocol::answer_counting::counted;
@@ -144,7 +144,7 @@ impl Server {
             Arc::new(file_site(&state, &config, authenticator.clone(), runtime.handle().clone())?);
         let pages = http::routes(site, Arc::clone(&files));
         let pages = pages.merge(mounted(open.served, mounts, &authenticator)?).merge(remote);
-        let pages = pages.fallback_service(http::files::answer.with_state(files));
+        let pages = http::with_files(pages, files);
         let mut root = xroot::RootService::new(Arc::clone(&state.logical), authenticator);
         root.tls.clone_from(&tls);
         root.requires_tls = config.tls.required;
@@ -164,7 +164,7 @@ impl Server {
         sites::join(&config, &state.federations, address)?;
         let mut attracting = vec![runtime.spawn(listener::accept(listener, protocols))];
         attracting.extend(open.membership.map(|it| runtime.spawn(it.hold(address.port()))));
-        start_tasks(&runtime, &workers[0], &state);
+        start_tasks(&runtime, &workers[0], &state, tokens.clone());
         tracing::info!(%address, exports = ?names, "serving");
         Ok(Server {
             address,
@@ -318,8 +318,16 @@ fn mounted(
 }
 
 /// What the server does without being asked.
-fn start_tasks(runtime: &Runtime, root_workers: &Workers, state: &Arc<ServerState>) {
+fn start_tasks(
+    runtime: &Runtime,
+    root_workers: &Workers,
+    state: &Arc<ServerState>,
+    tokens: Option<Arc<Tokens>>,
+) {
     runtime.spawn(sites::renew(Arc::clone(state)));
+    if let Some(tokens) = tokens {
+        runtime.spawn(async move { tokens.keep_keys().await });
+    }
     runtime.spawn(Arc::clone(&state.logical).close_idle());
     for federation in &state.federations {
         runtime.spawn(Arc::clone(federation).sweep_earlier());

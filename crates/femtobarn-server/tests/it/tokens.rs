@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use femtobarn_catalog::{Catalogue, ErrorKind, LocalCatalogue};
+use femtobarn_catalog::{Catalogue, ContainerId, ErrorKind, LocalCatalogue};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::Server;
 use femtobarn_server::auth::Issuer;
@@ -22,22 +22,27 @@ use xrd::client::blocking::Client;
 use xrd::client::{ClientError, Options, Token, Url};
 use xrd::flags::OpenOptions;
 
-const ISSUER: &str = "https://issuer.example";
+pub(crate) const ISSUER: &str = "https://issuer.example";
 /// Longer than any step takes on a busy machine.
 const LONG: Duration = Duration::from_secs(60);
-const AUDIENCE: &str = "root://storage.example";
+pub(crate) const AUDIENCE: &str = "root://storage.example";
 
 /// A server with TLS that demands tokens; it serves a federation and a folder, and has an audit log.
 pub(crate) struct Guarded {
     pub(crate) server: Server,
     pub(crate) config: Config,
-    key: EncodingKey,
-    certificate: PathBuf,
+    pub(crate) key: EncodingKey,
+    pub(crate) certificate: PathBuf,
     pub(crate) folder: TempDir,
 }
 
 impl Guarded {
     pub(crate) fn start() -> Self {
+        Guarded::start_with(|config| config.auth.anonymous = Allowed::Nothing)
+    }
+
+    /// The same with other settings.
+    fn start_with(set: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -52,16 +57,16 @@ impl Guarded {
         config.export(at("store"), String::new());
         config.tls.certificate = at("certificate");
         config.tls.key = at("key");
-        config.auth.anonymous = Allowed::Nothing;
         config.auth.audiences = vec![AUDIENCE.to_owned()];
         let issuer = Issuer { issuer: ISSUER.into(), keys: at("issuers"), base: String::new() };
         config.auth.issuers = vec![issuer];
         config.audit.file = at("audit");
+        set(&mut config);
         let server = Server::start(config.clone()).unwrap();
         Guarded { server, config, key, certificate: at("certificate"), folder }
     }
 
-    fn url(&self, scheme: &str, path: &str) -> String {
+    pub(crate) fn url(&self, scheme: &str, path: &str) -> String {
         format!("{scheme}://localhost:{}/{path}", self.server.address().port())
     }
 
@@ -95,9 +100,16 @@ impl Guarded {
     }
 
     pub(crate) fn token(&self, scope: &str) -> String {
+        self.token_for(scope, 660)
+    }
+
+    /// A token that gives rights for so many seconds.
+    fn token_for(&self, scope: &str, seconds: u64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        // Clocks may differ by a minute.
+        let expires = now + seconds - 60;
         let claims = json!({
-            "iss": ISSUER, "sub": "alice", "aud": AUDIENCE, "exp": now + 600, "scope": scope,
+            "iss": ISSUER, "sub": "alice", "aud": AUDIENCE, "exp": expires, "scope": scope,
         });
         encode(&Header::new(Algorithm::ES256), &claims, &self.key).unwrap()
     }
@@ -107,8 +119,16 @@ impl Guarded {
         scheme: &str,
         scope: Option<&str>,
     ) -> femtobarn_catalog::Result<RemoteCatalogue> {
+        self.catalogue_by(scheme, scope.map(|scope| self.token(scope)))
+    }
+
+    fn catalogue_by(
+        &self,
+        scheme: &str,
+        token: Option<String>,
+    ) -> femtobarn_catalog::Result<RemoteCatalogue> {
         let options = ConnectOptions {
-            token: scope.map(|scope| self.token(scope)),
+            token,
             certificate: Some(std::fs::read(&self.certificate).unwrap()),
             patience: Duration::from_secs(20),
             ..ConnectOptions::default()
@@ -117,9 +137,14 @@ impl Guarded {
     }
 
     pub(crate) fn client(&self, scheme: &str, scope: &str) -> xrd::client::Result<Client> {
+        self.client_by(scheme, Some(self.token(scope)))
+    }
+
+    fn client_by(&self, scheme: &str, token: Option<String>) -> xrd::client::Result<Client> {
         let url = Url::parse(&self.url(scheme, "/")).unwrap();
         let options = Options {
-            token: Some(Token(self.token(scope))),
+            without_credentials: token.is_none(),
+            token: token.map(Token),
             authorities: Some(self.certificate.clone()),
             ..Options::default()
         };
@@ -229,4 +254,69 @@ fn a_token_gives_its_rights_to_files() {
     let writer = guarded.client("roots", "storage.create:/store").unwrap();
     writer.open(&new, creating).unwrap().write_at(0, b"x").unwrap();
     assert!(guarded.folder.path().join("store/new").exists());
+}
+
+/// Such clients once had the rights of anonymous ones over `root://`, and could commit but not write files.
+#[test]
+fn a_token_counts_where_anonymous_clients_may_read() {
+    let guarded = Guarded::start_with(|_| {});
+    let at = |path: &str| Location::new(path.to_owned()).unwrap();
+    let creating = OpenOptions::NEW | OpenOptions::UPDATE;
+    let may = |client: &Client, name: &str| {
+        let reads = client.open(&at("/store/file"), OpenOptions::READ).is_ok();
+        (reads, client.open(&at(&format!("/store/{name}")), creating).is_ok())
+    };
+    let both = "storage.read:/ storage.create:/store";
+    assert_eq!(may(&guarded.client("roots", both).unwrap(), "a"), (true, true));
+    let narrow = guarded.client("roots", "storage.read:/lhc.fed").unwrap();
+    assert_eq!(may(&narrow, "b"), (false, false), "it has the rights of its token alone");
+    let anonymous = guarded.client_by("roots", None).unwrap();
+    assert_eq!(may(&anonymous, "b"), (true, false));
+    assert_eq!(may(&guarded.client("root", both).unwrap(), "b"), (true, false), "without TLS");
+    let wrong = guarded.client_by("roots", Some("no.token".to_owned()));
+    assert!(wrong.is_err_and(|error| error.to_string().contains("the token is refused")));
+}
+
+#[test]
+fn a_token_of_a_request_is_refused_without_tls() {
+    let guarded = Guarded::start_with(|_| {});
+    let token = guarded.token("storage.create:/store");
+    let new = Location::new(format!("/store/new?authz=Bearer%20{token}")).unwrap();
+    let creating = OpenOptions::NEW | OpenOptions::UPDATE;
+    let open = |scheme| guarded.client_by(scheme, None).unwrap().open(&new, creating);
+    let error = open("root").unwrap_err().to_string();
+    assert!(error.contains("over TLS"), "{error}");
+    assert!(!guarded.folder.path().join("store/new").exists());
+    open("roots").unwrap();
+}
+
+#[test]
+fn a_session_loses_its_rights_with_its_token() {
+    let guarded = Guarded::start_with(|config| {
+        config.auth.anonymous = Allowed::Nothing;
+        (config.limits.lease_seconds, config.limits.grace_seconds) = (1, 0);
+    });
+    let scope = "storage.read:/ storage.modify:/";
+    let file = Location::new("/store/file").unwrap();
+    let lasting = guarded.catalogue("roots", Some(scope)).unwrap();
+    let database = lasting.reserve_database().unwrap();
+    let container = ContainerId(1);
+    // On a busy machine a token may have expired before it was used for all of this.
+    let (client, open, catalogue, lock) = (0..20)
+        .find_map(|_| {
+            let token = guarded.token_for(scope, 3);
+            let client = guarded.client_by("roots", Some(token.clone())).ok()?;
+            let open = client.open(&file, OpenOptions::READ).ok()?;
+            let catalogue = guarded.catalogue_by("roots", Some(token)).ok()?;
+            let lock = catalogue.locks().lock_container(database, container, LONG).ok()?;
+            Some((client, open, catalogue, lock))
+        })
+        .expect("a token is valid for three seconds");
+    let next = lasting.locks().lock_container(database, container, LONG);
+    assert!(next.is_ok(), "the lock is free when the token has expired");
+    assert!(open.read_at(0, &mut [0; 3]).is_ok(), "what is open stays open");
+    let error = client.open(&file, OpenOptions::READ).unwrap_err().to_string();
+    assert!(error.contains("expired"), "{error}");
+    assert_eq!(catalogue.head().unwrap_err().kind(), ErrorKind::Denied);
+    drop((lock, open));
 }

@@ -1,11 +1,14 @@
 //! Who sends a request, and the answers to those who may not.
 
+use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Json, Response};
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
+use percent_encoding::percent_decode;
 use serde_json::json;
 
-use crate::auth::{Action, Authenticator, Identity, Refusal};
+use crate::auth::{Action, Authenticator, Identity, Refusal, bearer};
 use crate::protocol::listener::Peer;
 
 /// The identity of a request: by its bearer token, or anonymous.
@@ -17,15 +20,36 @@ pub(super) fn identity(
     headers: &HeaderMap,
     peer: Peer,
 ) -> Result<Identity, Refusal> {
-    let Some(value) = headers.get(AUTHORIZATION) else { return authenticator.anonymous() };
-    if !peer.is_encrypted {
+    if headers.contains_key(AUTHORIZATION) && !peer.is_encrypted {
         return Err(Refusal("a token must only be sent over TLS".to_owned()));
     }
-    let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-    match token {
-        Some(token) => authenticator.token(token.trim()),
-        None => Err(Refusal("the authorization is not a bearer token".to_owned())),
+    let values = headers.get_all(AUTHORIZATION).iter();
+    authenticator.authorization(values.map(http::HeaderValue::as_bytes))
+}
+
+/// Waits for the keys with which the token of a request is checked, before the request is answered.
+pub(super) async fn await_keys(
+    State(authenticator): State<Authenticator>,
+    request: Request,
+    next: Next,
+) -> Response {
+    // Others are refused without being looked at.
+    if request.extensions().get::<Peer>().is_some_and(|peer| peer.is_encrypted) {
+        let header = request.headers().get(AUTHORIZATION).and_then(|it| bearer(it.as_bytes()));
+        match (header, token_of_query(request.uri().query().unwrap_or_default())) {
+            (_, Some(token)) => authenticator.await_keys(&token).await,
+            (Some(token), None) => authenticator.await_keys(token).await,
+            (None, None) => {}
+        }
     }
+    next.run(request).await
+}
+
+/// The token of `authz=Bearer%20...`.
+pub(super) fn token_of_query(query: &str) -> Option<String> {
+    let (_, value) = xrd::opaque_pairs(query.as_bytes()).find(|(name, _)| *name == b"authz")?;
+    let text = String::from_utf8(percent_decode(value).collect()).ok()?;
+    Some(bearer(text.as_bytes()).unwrap_or(text.trim()).to_owned())
 }
 
 /// The answer to a client without the right to an action at a path; none if it has it.

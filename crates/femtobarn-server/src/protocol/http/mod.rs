@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::handler::Handler;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
@@ -100,6 +101,14 @@ pub fn routes(site: Arc<Site>, files: Arc<FileSite>) -> Router {
         .merge(catalogue::routes(site))
         .merge(pages::routes())
         .merge(tape::routes(tape_files))
+}
+
+/// All routes of a server: these, and files at every other path. Requests wait until their tokens can be checked, if keys have
+/// to be fetched for that.
+pub fn with_files(routes: Router, files: Arc<FileSite>) -> Router {
+    let authenticator = files.authenticator.clone();
+    let routes = routes.fallback_service(files::answer.with_state(files));
+    routes.layer(from_fn_with_state(authenticator, clients::await_keys))
 }
 
 async fn health(State(site): SharedSite) -> Response {

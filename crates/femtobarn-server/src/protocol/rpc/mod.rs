@@ -143,18 +143,10 @@ impl Service {
     }
 
     fn identity(&self, metadata: &MetadataMap) -> std::result::Result<Identity, Status> {
-        let refused = |text: String| Status::unauthenticated(text);
-        match metadata.get("authorization") {
-            None => self.state.authenticator.anonymous().map_err(|refusal| refused(refusal.0)),
-            Some(value) => {
-                let token = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-                let token = token.ok_or_else(|| {
-                    refused("malformed authorization: must be a bearer token".to_owned())
-                })?;
-                let identity = self.state.authenticator.token(token);
-                identity.map_err(|refusal| refused(refusal.0))
-            }
-        }
+        let values = metadata.get_all("authorization").iter();
+        let identity =
+            self.state.authenticator.authorization(values.map(|it| it.as_encoded_bytes()));
+        identity.map_err(|refusal| Status::unauthenticated(refusal.0))
     }
 
     /// The answers to a question of a caller.

@@ -127,8 +127,8 @@ pub(super) async fn serve(endpoint: &Service, caller: Caller, mut turns: impl Tu
 /// The credentials of a session's client, and its address.
 pub(super) type Caller = (MetadataMap, Option<Peer>);
 
-/// A session that was opened, its stream's number, and its federation.
-type OpenedSession = (Arc<FederationService>, Arc<CatalogueSession>, u64);
+/// A session that was opened, its stream's number, its federation, and whose it is.
+type OpenedSession = (Arc<FederationService>, Arc<CatalogueSession>, u64, Identity);
 
 /// Receives the hello, opens or resumes the session, and sends the welcome.
 async fn welcome(
@@ -166,7 +166,7 @@ async fn welcome(
     let first = ServerTurn { welcome: Some(welcome), ..ServerTurn::default() };
     // Whether it arrives shows when the next turn is received.
     drop(timeout(service.lease(), turns.send(Ok(first))).await);
-    Ok((service, opened.session, opened.generation))
+    Ok((service, opened.session, opened.generation, identity))
 }
 
 fn site_of(site: &Site) -> v1::Site {
@@ -192,7 +192,7 @@ fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Sessi
     });
     Ok(SessionClaims {
         session: uuid(&hello.session)?,
-        identity: format!("{}:{}", identity.how, identity.name),
+        identity: format!("{}:{}", identity.how, identity.owner()),
         may_write,
         client,
         locks: locks.collect::<Result<_>>()?,
@@ -225,6 +225,7 @@ struct SessionStream<T> {
     service: Arc<FederationService>,
     session: Arc<CatalogueSession>,
     generation: u64,
+    identity: Identity,
     turns: T,
     inquiries: Inquiries,
     calls: TurnCalls,
@@ -232,12 +233,13 @@ struct SessionStream<T> {
 
 impl<T: Turns> SessionStream<T> {
     fn new(endpoint: &Service, (metadata, peer): Caller, opened: OpenedSession, turns: T) -> Self {
-        let (service, session, generation) = opened;
+        let (service, session, generation, identity) = opened;
         let calls = TurnCalls::new(endpoint.clone(), metadata, peer);
         SessionStream {
             service,
             session,
             generation,
+            identity,
             turns,
             inquiries: Inquiries::default(),
             calls,
@@ -285,6 +287,9 @@ impl<T: Turns> SessionStream<T> {
                         let what = format!("malformed turn: more than {CALLS_MAX} calls");
                         return Err(Status::invalid_argument(what).into());
                     }
+                    if self.has_expired(has_more, is_last) {
+                        return Err(Status::unauthenticated("the token has expired").into());
+                    }
                     let outcomes = self.operate(turn).map_err(|error| status_of(&error))?;
                     if is_last {
                         return Ok(());
@@ -305,6 +310,12 @@ impl<T: Turns> SessionStream<T> {
             let sent = timeout(lease, self.turns.send(Ok(reply))).await;
             sent.map_err(|_| StreamFailure::silent("the client reads no turns"))??;
         }
+    }
+
+    /// Whether the client's rights have ended, and it holds locks or asks for something. Until then it keeps its pins, so that what
+    /// it reads does not break off.
+    fn has_expired(&self, asks: bool, is_last: bool) -> bool {
+        self.identity.has_ended() && (asks || (self.session.locks() > 0 && !is_last))
     }
 
     fn operate(&mut self, turn: ClientTurn) -> Result<Vec<OperationOutcome>> {

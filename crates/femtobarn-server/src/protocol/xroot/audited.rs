@@ -24,12 +24,14 @@ struct RequestedChange<'a> {
 impl RequestHandler {
     /// Performs a request, and records it if it changes something.
     pub(super) async fn respond(&self, request: Request) -> Response {
-        let change = match requested_change(&request).map(|it| self.audited(it)).transpose() {
-            Ok(change) => change,
-            Err(refusal) => return unrecorded(refusal),
+        let change = match requested_change(&request) {
+            None => return self.perform(request).await,
+            Some(requested) => match self.audited(requested).await {
+                Ok(change) => change,
+                Err(refusal) => return unrecorded(refusal),
+            },
         };
         let response = self.perform(request).await;
-        let Some(change) = change else { return response };
         let recorded = match &response {
             Response::Error(failure) => change.end(Some(kind_of(failure.code))),
             // The client asks again, here or elsewhere.
@@ -42,12 +44,15 @@ impl RequestHandler {
         recorded.map_or_else(unrecorded, |()| response)
     }
 
-    fn audited(&self, change: RequestedChange<'_>) -> Result<AuditedChange, Refusal> {
+    async fn audited(&self, change: RequestedChange<'_>) -> Result<AuditedChange, Refusal> {
         let authenticator = &self.service.authenticator;
         if authenticator.audit.is_none() {
             return Ok(AuditedChange::unrecorded());
         }
-        let named = change.locations.first().and_then(|location| self.named_by_token(location));
+        let named = match change.locations.first() {
+            Some(location) => self.named_by_token(location).await,
+            None => None,
+        };
         let asker = Asker {
             identity: named.as_ref().or_else(|| self.session.identity()),
             address: Some(self.session.host.ip()),
@@ -59,9 +64,9 @@ impl RequestHandler {
     }
 
     /// The identity of the token that comes with a request, if it has a valid one.
-    fn named_by_token(&self, location: &Location) -> Option<Identity> {
+    async fn named_by_token(&self, location: &Location) -> Option<Identity> {
         let token = bearer(location.value_of("authz")?)?;
-        self.service.authenticator.token(&token).ok()
+        self.named_by(&token).await.ok()
     }
 }
 

@@ -211,7 +211,8 @@ impl RootConnection {
     fn handler(&self) -> Option<RequestHandler> {
         let session = Arc::clone(self.session()?);
         let service = Arc::clone(&self.service);
-        Some(RequestHandler { service, session, local: self.local })
+        let is_encrypted = self.socket.is_encrypted();
+        Some(RequestHandler { service, session, local: self.local, is_encrypted })
     }
 
     /// Cleans up after the client has disconnected.

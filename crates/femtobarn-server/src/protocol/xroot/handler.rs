@@ -10,7 +10,7 @@ use xrd::{ErrorCode, FileHandle, Location};
 
 use super::responses::{done, failed, response_of};
 use super::service::RootService;
-use crate::auth::{Action, Identity};
+use crate::auth::{Action, Identity, Refusal};
 use crate::logical::handles::OpenFile;
 use crate::logical::sessions::ClientSession;
 use crate::physical::{FileKind, Opaque, Storage, StorageError, StoragePath, StorageResult};
@@ -21,6 +21,8 @@ pub(super) struct RequestHandler {
     pub session: Arc<ClientSession>,
     /// The server's address of the connection.
     pub local: SocketAddr,
+    /// Whether the connection is encrypted, so that a token may come with a request.
+    pub is_encrypted: bool,
 }
 
 impl RequestHandler {
@@ -70,7 +72,7 @@ impl RequestHandler {
         action: Action,
     ) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
-        if self.may(location, &path, action)? {
+        if self.may(location, &path, action).await? {
             self.unless_slashed_file(location, path).await
         } else {
             Err(self.forbidden(action, &path))
@@ -103,7 +105,7 @@ impl RequestHandler {
     pub(super) async fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
         for action in [Action::Read, Action::Create, Action::Modify, Action::Stage] {
-            if self.may(location, &path, action)? {
+            if self.may(location, &path, action).await? {
                 return self.unless_slashed_file(location, path).await;
             }
         }
@@ -111,7 +113,7 @@ impl RequestHandler {
     }
 
     /// Whether the client has this right to a path, by its identity or by a bearer token in the opaque information.
-    pub(super) fn may(
+    pub(super) async fn may(
         &self,
         location: &Location,
         path: &StoragePath,
@@ -122,15 +124,26 @@ impl RequestHandler {
             return Ok(true);
         }
         let Some(token) = location.value_of("authz") else { return Ok(false) };
-        let token = bearer(token)
-            .ok_or_else(|| failed(ErrorCode::AUTH_FAILED, "authz has no bearer token"))?;
-        let identity = self.service.authenticator.token(&token);
-        let identity = identity.map_err(|refusal| failed(ErrorCode::AUTH_FAILED, refusal.0))?;
-        Ok(allows(&identity))
+        let refused = |what: String| failed(ErrorCode::AUTH_FAILED, what);
+        let token = bearer(token).ok_or_else(|| refused("authz has no bearer token".to_owned()))?;
+        Ok(allows(&self.named_by(&token).await.map_err(|refusal| refused(refusal.0))?))
+    }
+
+    /// The identity of a bearer token that comes with a request.
+    pub(super) async fn named_by(&self, token: &str) -> Result<Identity, Refusal> {
+        if !self.is_encrypted {
+            return Err(Refusal("a token must only be sent over TLS; use roots://".to_owned()));
+        }
+        self.service.authenticator.await_keys(token).await;
+        self.service.authenticator.token(token)
     }
 
     pub(super) fn forbidden(&self, action: Action, path: &StoragePath) -> Response {
-        let name = self.session.identity().map_or("an unknown client", |identity| &identity.name);
+        let identity = self.session.identity();
+        let name = identity.map_or("an unknown client", |identity| &identity.name);
+        if identity.is_some_and(Identity::has_ended) {
+            return failed(ErrorCode::NOT_AUTHORIZED, format!("the token of {name} has expired"));
+        }
         failed(ErrorCode::NOT_AUTHORIZED, format!("{name} has no right to {action} {path}"))
     }
 

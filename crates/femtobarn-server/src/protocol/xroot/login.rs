@@ -100,7 +100,8 @@ impl RootConnection {
     fn log_in(&mut self, login: &Login) -> Result<Response, Response> {
         self.refuse_without_tls()?;
         let session = self.service.logical.sessions.begin(client(login), self.peer);
-        let offers = self.service.authenticator.parameters(self.socket.is_encrypted());
+        let is_encrypted = self.socket.is_encrypted();
+        let offers = self.service.authenticator.parameters(is_encrypted, has_token(login));
         let answer = LoginAnswer {
             session: SessionId(session.id),
             security: offers.clone().unwrap_or_default(),
@@ -120,9 +121,13 @@ impl RootConnection {
         auth: Auth,
     ) -> Result<Response, Response> {
         let (service, is_encrypted) = (Arc::clone(&self.service), self.socket.is_encrypted());
+        let end = auth.protocol.iter().position(|byte| *byte == 0).unwrap_or(4);
+        if is_encrypted {
+            let kind = &auth.protocol[..end];
+            service.authenticator.await_keys_of(kind, &auth.credentials).await;
+        }
         // Checking a signature takes longer than a small request.
         let checked = tokio::task::spawn_blocking(move || {
-            let end = auth.protocol.iter().position(|byte| *byte == 0).unwrap_or(4);
             let kind = &auth.protocol[..end];
             service.authenticator.credentials(kind, &auth.credentials, is_encrypted)
         });
@@ -183,11 +188,19 @@ fn refused(refusal: Refusal) -> Response {
     failed(ErrorCode::AUTH_FAILED, refusal.0)
 }
 
-fn client(login: &Login) -> ClientInfo {
+/// Whether a client says that it has a token, which it sends if it is asked.
+fn has_token(login: &Login) -> bool {
+    told_at_login(login, b"fb.token") == Some(b"1")
+}
+
+/// The value of a key of the opaque information of a login.
+fn told_at_login<'a>(login: &'a Login, key: &[u8]) -> Option<&'a [u8]> {
     let opaque = login.opaque.strip_prefix(b"?").unwrap_or(&login.opaque);
-    let program = xrd::opaque_pairs(opaque)
-        .find(|(key, _)| *key == b"xrd.appname")
-        .map_or_else(String::new, |(_, name)| word(name));
+    xrd::opaque_pairs(opaque).find(|(name, _)| *name == key).map(|(_, value)| value)
+}
+
+fn client(login: &Login) -> ClientInfo {
+    let program = told_at_login(login, b"xrd.appname").map_or_else(String::new, word);
     ClientInfo {
         user: word(login.user_name()),
         program,

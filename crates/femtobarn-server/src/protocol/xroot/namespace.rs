@@ -65,7 +65,7 @@ impl RequestHandler {
 
     pub(super) async fn space(&self, location: &Location) -> Result<(Space, bool), Response> {
         let path = self.path(location, Action::Read).await?;
-        let is_writable = self.may(location, &path, Action::Create)?;
+        let is_writable = self.may(location, &path, Action::Create).await?;
         let space = self.call(false, move |service| service.logical.exports.space(&path)).await?;
         Ok((space, is_writable))
     }
@@ -91,7 +91,7 @@ impl RequestHandler {
             located(true)
         } else {
             let (path, metadata) = self.metadata(&locate.location).await?;
-            let may_write = self.may(&locate.location, &path, Action::Modify)?;
+            let may_write = self.may(&locate.location, &path, Action::Modify).await?;
             LocatedServer {
                 online: metadata.is_online,
                 ..located(may_write && metadata.is_writable)
@@ -111,7 +111,7 @@ impl RequestHandler {
     }
 
     pub(super) async fn mkdir(&self, mkdir: Mkdir) -> Result<Response, Response> {
-        let path = self.path(&mkdir.location, Action::Create).await?;
+        let path = self.path(&mkdir.location, Action::MakeFolder).await?;
         let parents = mkdir.options.contains(MkdirOptions::MAKE_PATH);
         let mode = match u32::from(mkdir.mode.0) {
             0 => DEFAULT_FOLDER_MODE,

@@ -158,11 +158,13 @@ impl RequestHandler {
             self.visible(&open.location).await?;
             return Err(response_of(StorageError::cannot("open", &path, Errno::EISDIR)));
         }
-        if self.may(&open.location, &path, Action::Modify)? {
+        if self.may(&open.location, &path, Action::Modify).await? {
             return Ok((path, how));
         }
         // A client that may only create files must not truncate existing ones.
-        if how.creation != Creation::Existing && self.may(&open.location, &path, Action::Create)? {
+        if how.creation != Creation::Existing
+            && self.may(&open.location, &path, Action::Create).await?
+        {
             how.creation = Creation::New;
             return Ok((path, how));
         }

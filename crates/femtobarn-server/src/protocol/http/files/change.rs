@@ -98,7 +98,7 @@ impl FileRequest {
     /// Makes a folder, whose parent must exist.
     pub(super) async fn mkcol(&self) -> Result<Response, HttpFailure> {
         let path = self.changeable_path()?.clone();
-        self.check(Action::Create, &path)?;
+        self.check(Action::MakeFolder, &path)?;
         let made = self.call(move |logical| logical.exports.make_folder(&path, FOLDER_MODE, false));
         match made.await {
             Ok(()) => Ok(StatusCode::CREATED.into_response()),

@@ -6,6 +6,7 @@ use percent_encoding::percent_decode;
 
 use super::failure::HttpFailure;
 use crate::physical::{Opaque, StorageError, StoragePath};
+use crate::protocol::http::clients::token_of_query;
 
 /// The first byte of the name of a snapshot in a path.
 const SNAPSHOT_MARK: u8 = b'@';
@@ -26,7 +27,7 @@ pub(super) struct UrlLocation {
     opaque: Vec<u8>,
     /// The opaque information of the query alone.
     query: String,
-    authorization: Option<Vec<u8>>,
+    token: Option<String>,
 }
 
 impl UrlLocation {
@@ -54,9 +55,6 @@ impl UrlLocation {
             rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
         });
         let pairs = || xrd::opaque_pairs(query.as_bytes());
-        let authorization = pairs()
-            .find(|(name, _)| *name == b"authz")
-            .map(|(_, value)| percent_decode(value).collect());
         let mut opaque: Vec<u8> = vec![];
         let is_opaque = |name: &[u8]| name.contains(&b'.') || name == b"tried";
         for (name, value) in pairs().filter(|(name, _)| is_opaque(name)) {
@@ -71,7 +69,7 @@ impl UrlLocation {
             opaque,
             // Two slashes would be the beginning of another host in a link.
             url_path: format!("/{}", url.trim_start_matches('/')),
-            authorization,
+            token: token_of_query(query),
             path,
         };
         if let Some(name) = federation {
@@ -118,9 +116,8 @@ impl UrlLocation {
     }
 
     /// The bearer token in the query.
-    pub(super) fn token(&self) -> Option<String> {
-        let text = String::from_utf8(self.authorization.clone()?).ok()?;
-        Some(text.strip_prefix("Bearer ").unwrap_or(&text).trim().to_owned())
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
     }
 }
 
@@ -138,7 +135,7 @@ mod tests {
         assert_eq!(found.path.to_string(), "/lhc.fed/run7.root");
         assert_eq!(found.opaque().0, b"fb.csn=41");
         assert!(found.is_immutable && found.is_federation);
-        assert_eq!(found.token().as_deref(), Some("abc"));
+        assert_eq!(found.token(), Some("abc"));
         let found = location("/lhc.fed/@winter%2026", "oss.x=1");
         assert_eq!(found.path.to_string(), "/lhc.fed");
         assert_eq!(found.opaque().0, b"oss.x=1&fb.tag=winter%2026");

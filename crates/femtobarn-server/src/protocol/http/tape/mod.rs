@@ -125,7 +125,7 @@ async fn status(
     (Extension(peer), headers): TapeClient,
     Path(id): Path<String>,
 ) -> Result<Json<StageRequest>, TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
     let found =
         site.asking(move |logical| logical.stage_requests.look(&logical.exports, &user, &asked));
     found.await?.map(Json).ok_or_else(|| unknown(&id))
@@ -137,7 +137,7 @@ async fn cancel(
     Path(id): Path<String>,
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
     let cancelling = async {
         let paths = places(&id, &body.paths)?;
         let cancelled = site.asking(move |logical| {
@@ -154,7 +154,7 @@ async fn release(
     Path(id): Path<String>,
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
     let releasing = async {
         let paths = places(&id, &body.paths)?;
         let released = site.asking(move |logical| {
@@ -170,7 +170,7 @@ async fn delete(
     (Extension(peer), headers): TapeClient,
     Path(id): Path<String>,
 ) -> Result<(), TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.name, id.clone());
+    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
     let deleting = async {
         let deleted = site
             .asking(move |logical| logical.stage_requests.delete(&logical.exports, &user, &asked));
@@ -185,8 +185,7 @@ async fn archive_info(
     (Extension(peer), headers): TapeClient,
     Json(body): Json<PathsBody>,
 ) -> Result<Json<Vec<Value>>, TapeRefusal> {
-    let rights = [Action::Read, Action::Stage];
-    let (_, paths) = site.asked(peer, &headers, body.paths, &rights)?;
+    let (_, paths) = site.asked(peer, &headers, body.paths, Action::Poll)?;
     let told = site.blocking(move |logical| {
         let told = paths.into_iter().map(|(path, name)| locality(logical, &path, &name));
         told.collect()
@@ -215,13 +214,13 @@ impl TapeSite {
             .map_err(|Refusal(what)| TapeRefusal(StatusCode::UNAUTHORIZED, what))
     }
 
-    /// The user, and the paths of files for which he has one of the rights.
+    /// The user, and the paths of files for which he has the right to an action.
     fn asked(
         &self,
         peer: Peer,
         headers: &HeaderMap,
         names: Vec<String>,
-        one_of: &[Action],
+        action: Action,
     ) -> Result<(Identity, Vec<(StoragePath, String)>), TapeRefusal> {
         let user = self.user(peer, headers)?;
         if names.is_empty() || names.len() > FILES_MAX {
@@ -237,7 +236,7 @@ impl TapeSite {
                 let what = format!("invalid path {name:?}");
                 return Err(TapeRefusal(StatusCode::BAD_REQUEST, what));
             };
-            if !one_of.iter().any(|action| user.may(*action, path.as_bytes())) {
+            if !user.may(action, path.as_bytes()) {
                 let what = format!("{} has no right to {}", user.name, path);
                 return Err(TapeRefusal(StatusCode::FORBIDDEN, what));
             }
@@ -254,7 +253,7 @@ impl TapeSite {
         names: Vec<String>,
         lifetimes: &HashMap<String, u64>,
     ) -> Result<String, TapeRefusal> {
-        let (user, paths) = self.asked(peer, headers, names, &[Action::Stage])?;
+        let (user, paths) = self.asked(peer, headers, names, Action::Stage)?;
         let mut seen = HashSet::new();
         let wanted = paths.into_iter().filter(|(path, _)| seen.insert(path.clone()));
         let wanted = wanted.map(|(_, name)| {
@@ -263,7 +262,7 @@ impl TapeSite {
         });
         let wanted: Vec<_> = wanted.collect();
         let begun = self.asking(move |logical| {
-            logical.stage_requests.begin(&logical.exports, &user.name, wanted)
+            logical.stage_requests.begin(&logical.exports, &user.owner(), wanted)
         });
         begun.await
     }

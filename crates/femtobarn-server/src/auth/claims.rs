@@ -1,0 +1,220 @@
+//! The claims of a token whose signature is right: what they say, and whether they may be trusted here and now.
+//!
+//! 1. A token is accepted if it says who it is for, who has it and until when, and if nothing that it says of itself is
+//!    contradictory or of a version that is not known. Claims that are not known are ignored.
+//! 2. Of two claims with one name, other programs may have read the other one, so such tokens are refused.
+//!
+//! Sources: "WLCG Common JWT Profiles" 1.2, <https://github.com/WLCG-AuthZ-WG/common-jwt-profile>; SciTokens claims 2.0,
+//! <https://scitokens.org/technical_docs/Claims>.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::Rights;
+
+/// Seconds by which the issuer's clock may differ.
+const LEEWAY_SECONDS: u64 = 60;
+/// The audiences of tokens that are valid for every service: of WLCG's, and of SciTokens.
+const ANY_AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
+const ANY_AUDIENCE_OF_SCITOKENS: &str = "ANY";
+/// The versions whose claims are known, before their minor number.
+const WLCG_MAJOR: &str = "1";
+const SCITOKEN_VERSIONS: [&str; 2] = ["scitoken:2", "scitokens:2"];
+/// Bytes of a subject.
+const SUBJECT_BYTES_MAX: usize = 255;
+/// The latest time that a claim may be, in seconds since 1970.
+const TIME_MAX: f64 = 1e11;
+
+/// An object of JSON in which no name is there twice.
+pub(super) struct UniqueNames(pub Map<String, Value>);
+
+/// What a token says.
+pub(super) struct AcceptedClaims {
+    pub subject: String,
+    pub rights: Rights,
+    pub until: SystemTime,
+}
+
+impl AcceptedClaims {
+    /// The claims, if a server with these audiences may accept them at this time. Paths are relative to `base`.
+    ///
+    /// # Errors
+    /// A text that says what is wrong with the token.
+    pub(super) fn of(
+        claims: &Map<String, Value>,
+        audiences: &[String],
+        base: &str,
+        now: SystemTime,
+    ) -> Result<Self, String> {
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let is_scitoken = is_scitoken(claims)?;
+        check_audience(claims, audiences, is_scitoken)?;
+        let expires = time(claims, "exp")?.ok_or("it does not say when it expires (exp)")?;
+        if expires + LEEWAY_SECONDS <= now {
+            return Err("it has expired".to_owned());
+        }
+        for name in ["nbf", "iat"] {
+            if time(claims, name)?.is_some_and(|time| time > now + LEEWAY_SECONDS) {
+                return Err(format!("it is not valid yet ({name})"));
+            }
+        }
+        let scope = match claims.get("scope") {
+            None => "",
+            Some(Value::String(scope)) => scope,
+            Some(_) => return Err("its scope is not a text".to_owned()),
+        };
+        Ok(AcceptedClaims {
+            subject: subject(claims)?.to_owned(),
+            rights: Rights::of_scope(scope, base, is_scitoken)?,
+            until: UNIX_EPOCH + Duration::from_secs(expires + LEEWAY_SECONDS),
+        })
+    }
+}
+
+/// Whether a token is a SciToken, and not one of WLCG's or without a version.
+fn is_scitoken(claims: &Map<String, Value>) -> Result<bool, String> {
+    let unknown = |version: &Value| {
+        let shown: String = version.to_string().chars().take(40).collect();
+        Err(format!("its version {shown} is not known here"))
+    };
+    if let Some(version) = claims.get("wlcg.ver") {
+        let parts = version.as_str().and_then(|text| text.split_once('.'));
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+        return match parts {
+            Some((WLCG_MAJOR, minor)) if is_number(minor) => Ok(false),
+            _ => unknown(version),
+        };
+    }
+    match claims.get("ver") {
+        // Other issuers use this name for other versions.
+        Some(version @ Value::String(text)) if text.starts_with("scitoken") => {
+            let after = SCITOKEN_VERSIONS.iter().find_map(|known| text.strip_prefix(known));
+            if after.is_some_and(|it| it.starts_with('.')) { Ok(true) } else { unknown(version) }
+        }
+        _ => Ok(false),
+    }
+}
+
+fn check_audience(
+    claims: &Map<String, Value>,
+    audiences: &[String],
+    is_scitoken: bool,
+) -> Result<(), String> {
+    let is_ours = |audience: &str| {
+        audiences.iter().any(|known| known == audience)
+            || audience == ANY_AUDIENCE
+            || (is_scitoken && audience == ANY_AUDIENCE_OF_SCITOKENS)
+    };
+    let is_for_us = match claims.get("aud") {
+        Some(Value::String(audience)) => is_ours(audience),
+        Some(Value::Array(all)) => {
+            all.iter().all(Value::is_string) && all.iter().filter_map(Value::as_str).any(is_ours)
+        }
+        _ => false,
+    };
+    if is_for_us { Ok(()) } else { Err("it is not for this server (aud)".to_owned()) }
+}
+
+/// Who has the token. It goes into logs and lists.
+fn subject(claims: &Map<String, Value>) -> Result<&str, String> {
+    let is_printable = |text: &&str| text.bytes().all(|it| it.is_ascii_graphic() || it == b' ');
+    let subject = claims.get("sub").and_then(Value::as_str);
+    let subject = subject.filter(|text| !text.trim().is_empty() && text.len() <= SUBJECT_BYTES_MAX);
+    subject.filter(is_printable).ok_or_else(|| {
+        format!("its subject (sub) is not a text of 1 to {SUBJECT_BYTES_MAX} characters of ASCII")
+    })
+}
+
+/// A claim that is a time, in seconds since 1970.
+fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<u64>, String> {
+    let Some(claim) = claims.get(name) else { return Ok(None) };
+    match claim.as_f64() {
+        // Fractions of seconds are cut off.
+        Some(seconds) if (0.0..=TIME_MAX).contains(&seconds) => Ok(Some(seconds as u64)),
+        _ => Err(format!("its {name} is not a time")),
+    }
+}
+
+impl<'de> Deserialize<'de> for UniqueNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct UniqueNamesVisitor;
+
+        impl<'de> Visitor<'de> for UniqueNamesVisitor {
+            type Value = UniqueNames;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<UniqueNames, A::Error> {
+                let mut found = Map::new();
+                while let Some((name, value)) = entries.next_entry::<String, Value>()? {
+                    if found.insert(name, value).is_some() {
+                        return Err(A::Error::custom("a claim is there twice"));
+                    }
+                }
+                Ok(UniqueNames(found))
+            }
+        }
+
+        deserializer.deserialize_map(UniqueNamesVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    /// What the claims are refused for, which are good but for these changes; nothing if they are not.
+    fn refusal(changes: &Value) -> Option<String> {
+        let mut claims = json!({
+            "iss": "https://issuer.example", "sub": "alice", "aud": "here", "exp": NOW + 600,
+            "nbf": NOW, "iat": NOW, "jti": "1", "wlcg.ver": "1.0", "scope": "storage.read:/",
+        });
+        for (name, value) in changes.as_object().expect("changes have names") {
+            claims[name] = value.clone();
+        }
+        let claims = claims.as_object().expect("claims have names");
+        let now = UNIX_EPOCH + Duration::from_secs(NOW);
+        AcceptedClaims::of(claims, &["here".to_owned()], "", now).err()
+    }
+
+    #[test]
+    fn clocks_may_differ_by_a_minute() {
+        for good in [
+            json!({"exp": NOW - 59}),
+            json!({"exp": NOW as f64 + 0.5}),
+            json!({"nbf": NOW + 60}),
+            json!({"iat": NOW + 60}),
+            json!({"exp": 1e11}),
+        ] {
+            assert_eq!(refusal(&good), None, "{good}");
+        }
+        for (wrong, why) in [
+            (json!({"exp": NOW - 60}), "expired"),
+            (json!({"nbf": NOW + 61}), "not valid yet (nbf)"),
+            (json!({"iat": NOW + 61}), "not valid yet (iat)"),
+            (json!({"exp": 1.1e11}), "not a time"),
+            (json!({"exp": -1}), "not a time"),
+        ] {
+            let refusal = refusal(&wrong).unwrap_or_default();
+            assert!(refusal.contains(why), "{wrong}: {refusal:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_there_twice_are_refused() {
+        let parsed = |text: &str| serde_json::from_str::<UniqueNames>(text);
+        assert!(parsed(r#"{"a": {"b": 1}, "b": 2}"#).is_ok());
+        assert!(parsed(r#"{"a": 1, "\u0061": 1}"#).is_err());
+        assert!(parsed("[1]").is_err());
+    }
+}
