@@ -13,5 +13,6 @@ mod remote;
 mod shared_files;
 mod storages;
 mod throttled_server;
+mod token_cases;
 mod tokens;
 mod xroot;

@@ -1,0 +1,74 @@
+//! A table of tokens, good and bad, with what each lets its client do: `root://`, HTTP and gRPC of one server must agree on each.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `signing` | keys and tokens, of any header, claims and signature |
+//! | `judges` | asks a server by each protocol |
+//! | `claims`, `scopes`, `forms` | the cases: what tokens say; their scopes; headers, signatures and bytes |
+
+mod claims;
+mod forms;
+mod judges;
+mod scopes;
+mod signing;
+
+use judges::Judges;
+use signing::Signer;
+
+use crate::tokens::Guarded;
+
+/// What a token is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Nothing: it is no valid token.
+    Refused,
+    /// It is valid, and lets its client read the federation, or change it, or neither.
+    Valid { reads: bool, changes: bool },
+}
+
+const REFUSED: Verdict = Verdict::Refused;
+const NOTHING: Verdict = Verdict::Valid { reads: false, changes: false };
+const READS: Verdict = Verdict::Valid { reads: true, changes: false };
+const CHANGES: Verdict = Verdict::Valid { reads: false, changes: true };
+const BOTH: Verdict = Verdict::Valid { reads: true, changes: true };
+
+/// A token and what it is good for, under a name.
+struct Case {
+    name: String,
+    token: String,
+    verdict: Verdict,
+}
+
+impl Case {
+    fn new(name: impl Into<String>, token: String, verdict: Verdict) -> Self {
+        Case { name: name.into(), token, verdict }
+    }
+}
+
+#[test]
+fn all_protocols_agree_on_every_token() {
+    let guarded = Guarded::start();
+    let signer = Signer::new(&guarded);
+    let mut cases = claims::cases(&signer);
+    cases.extend(scopes::cases(&signer));
+    cases.extend(forms::cases(&signer));
+    assert!(cases.len() >= 150, "there are {} cases", cases.len());
+    let mut judges = Judges::of(&guarded);
+    let wrong: Vec<_> = cases
+        .iter()
+        .flat_map(|case| {
+            let verdicts = judges.verdicts(&case.token);
+            let expected = |judge| match (judge, case.verdict) {
+                ("HTTP", Verdict::Valid { reads, .. }) => Verdict::Valid { reads, changes: false },
+                (_, verdict) => verdict,
+            };
+            let wrong = verdicts.into_iter().filter(|(judge, it)| *it != expected(*judge));
+            wrong
+                .map(|(judge, verdict)| {
+                    format!("{}: {judge} {verdict:?} instead of {:?}", case.name, case.verdict)
+                })
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
