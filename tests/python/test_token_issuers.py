@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
-from threading import Thread
+from threading import Event, Thread
 from time import monotonic, sleep
 
 import pytest
@@ -34,9 +35,13 @@ class Issuer:
         self.metadata: dict[str, str] = {}
         self.keys: list[dict[str, str]] = []
         self.is_up = True
+        self.go_on = Event()
+        """It answers nothing before."""
+        self.go_on.set()
 
     def answer(self, path: str) -> object | None:
         self.asked.append(path)
+        self.go_on.wait(60)
         return {METADATA: self.metadata, "/keys": {"keys": self.keys}}.get(path) if self.is_up else None
 
 
@@ -126,6 +131,35 @@ def test_keys_are_fetched_from_the_issuer(tmp_path: Path, monkeypatch: pytest.Mo
             while len(issuer.asked) < 5:
                 sleep(0.01)
             until_answered(over_http, 200, new)
+
+
+@pytest.mark.judge
+def test_clients_wait_for_keys_that_are_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, key, root = certified(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(root))
+    fb.create(tmp_path / "lhc.fed").close()
+    with issuing(certificate, key) as issuer, ThreadPoolExecutor() as pool:
+        token, keys = token_and_keys(tmp_path, "storage.read:/", issuer.url, "first")
+        monkeypatch.setenv("BEARER_TOKEN", token)
+        issuer.keys = json.loads(keys.read_text())["keys"]
+        issuer.go_on.clear()
+        config = settings(tmp_path, certificate, key, issuer)
+        with fb.serve(
+            tmp_path / "lhc.fed", port=0, address="127.0.0.1", anonymous="nothing", config=config
+        ) as server:
+            over_http = FileServer(server, tmp_path, root)
+            bearer = f"Bearer {token}"
+            asked = [pool.submit(over_http.ask, "GET", "/lhc.fed/", Authorization=bearer) for _ in range(3)]
+            opened = pool.submit(fb.open, f"roots://localhost:{server.port}//lhc.fed")
+            while not issuer.asked:
+                sleep(0.01)
+            sleep(0.2)
+            assert not any(each.done() for each in asked)
+            assert not opened.done()
+            issuer.go_on.set()
+            assert [each.result().code for each in asked] == [200, 200, 200]
+            opened.result().close()
+            assert issuer.asked == [METADATA, "/keys"]
 
 
 @pytest.mark.judge

@@ -88,7 +88,9 @@ impl Tokens {
 
     /// Waits until the key of a token is there, if it may have to be fetched, but for some seconds at most.
     pub async fn await_keys(&self, token: &str) {
-        if let Ok(unchecked) = UncheckedToken::of(token)
+        let is_fetched = |(_, keys): &(Issuer, IssuerKeys)| matches!(keys, IssuerKeys::Fetched(_));
+        if self.issuers.iter().any(is_fetched)
+            && let Ok(unchecked) = UncheckedToken::of(token)
             && let Ok((_, keys)) = self.issuer(&unchecked)
         {
             keys.wait_for(&unchecked.key()).await;
