@@ -269,6 +269,23 @@ def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
         fb.load_model(tmp_path / "y.yaml")
 
 
+@pytest.mark.parametrize("of", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
+def test_aliases_that_stand_for_too_much_are_refused(of: str, tmp_path: Path) -> None:
+    """A file of a kilobyte took all memory: each line stands for ten of the line before."""
+    lines = ["a0: &a0 {x: 1}"]
+    for number in range(1, 20):
+        lines.append(f"a{number}: &a{number} " + of.format(", ".join([f"*a{number - 1}"] * 10)))
+    (tmp_path / "bomb.yaml").write_text("\n".join(lines))
+    with pytest.raises(fb.InvalidError, match="aliases stand for more than"):
+        fb.load_model(tmp_path / "bomb.yaml")
+    (tmp_path / "itself.yaml").write_text("components: &all [*all]")
+    with pytest.raises(fb.InvalidError, match="aliases stand for more than"):
+        fb.load_model(tmp_path / "itself.yaml")
+    (tmp_path / "deep.yaml").write_text("[" * 100_000)
+    with pytest.raises(fb.InvalidError, match="is not YAML"):
+        fb.load_model(tmp_path / "deep.yaml")
+
+
 @pytest.mark.parametrize(
     ("text", "type_", "name", "default"),
     [

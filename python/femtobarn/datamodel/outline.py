@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 from .._exceptions import InvalidError, missing_file, near_misses, path_text
 
 __all__ = ["SECTIONS", "read_outline", "read_yaml", "section"]
+
+NODES_MAX = 1_000_000
+"""Texts, lists and mappings of a YAML file, its aliases written out: hundreds of times those of EDM4hep."""
 
 SECTIONS = ("options", "schema_version", "components", "datatypes", "interfaces", "links")
 """The sections at the top level of a model."""
@@ -79,10 +83,33 @@ def read_yaml(source: str | os.PathLike[str] | Mapping[str, Any]) -> Any:
         raise missing_file(path, "*.y*ml") from None
     except (UnicodeDecodeError, IsADirectoryError) as error:
         raise InvalidError(f"{path} is not a text file: {error}") from None
+    loader = yaml.SafeLoader(text)
     try:
-        return yaml.safe_load(text)
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        # Written out, aliases of aliases are exponentially many, and merges of mappings write them out.
+        if _written_out(node, {}) > NODES_MAX:
+            raise InvalidError(
+                f"{path} is no data model: its aliases stand for more than {NODES_MAX:,} nodes"
+            )
+        return loader.construct_document(node)
     except (yaml.YAMLError, RecursionError) as error:
         raise InvalidError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    finally:
+        loader.dispose()
+
+
+def _written_out(node: Any, known: dict[int, float]) -> float:
+    """Return the number of nodes that a node of YAML stands for; without a bound if it is part of itself."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        if isinstance(node.value, str):
+            parts: list[Any] = []
+        else:
+            parts = [part for item in node.value for part in (item if isinstance(item, tuple) else (item,))]
+        known[id(node)] = 1 + sum(_written_out(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _shown(source: Any) -> str:
