@@ -77,7 +77,7 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (20) each, those of the server too, which
 	@$(MAKE) --no-print-directory $(FUZZERS:%=fuzz-%) $(SERVER_FUZZERS:%=fuzz-%)
 
 pin: .venv/test.stamp ## resolve the Python packages anew and write requirements/constraints.txt
-	uv pip compile --quiet --upgrade --all-extras --no-annotate --no-header --no-emit-index-url \
+	uv pip compile --quiet --upgrade --all-extras --generate-hashes --no-annotate --no-header --no-emit-index-url \
 	    pyproject.toml --output-file requirements/constraints.txt
 
 clean: ## remove everything that was built or installed
