@@ -124,7 +124,9 @@ def ours(exports: dict[str, Path], port: int, *, passes_files: bool = False) -> 
     """The command of our server, from the package."""
     served = [f"{folder}=/{name}" for name, folder in exports.items()]
     settings = [] if passes_files else ["-c", str(REQUESTS)]
-    return [sys.executable, "-m", "femtobarn", "serve", *served, "-p", str(port), "--writable", *settings]
+    command = [sys.executable, "-m", "femtobarn", "serve", *served, "-p", str(port), "--writable", *settings]
+    # At each address of this machine, as redirectors tell servers apart by their addresses.
+    return [*command, "--address", "0.0.0.0", "--tls-off"]
 
 
 def theirs(exports: dict[str, Path], scratch: Path, port: int) -> list[str]:

@@ -61,7 +61,7 @@ def served(folders: list[Path], throttle: str = "") -> Iterator[list[Server]]:
             settings += f"throttle = {{ {throttle} }}\n" if throttle else ""
             (scratch / "config.toml").write_text(settings)
             command = [sys.executable, "-m", "femtobarn", "serve", "-c", str(scratch / "config.toml"), "-w"]
-            command += ["-p", str(port)]
+            command += ["--address", "127.0.0.1", "-p", str(port)]
             if len(folders) > 1:
                 command += ["--site", f"s{number}", "--url", f"root://127.0.0.1:{port}"]
             servers.append(stack.enter_context(running(command, port, scratch)))

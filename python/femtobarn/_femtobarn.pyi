@@ -321,10 +321,13 @@ class ServerHandle:
         redirect_caches: Sequence[str],
         port: int | None,
         address: str | None,
+        tls_off: bool,
         anonymous: str | None,
         read_only: bool,
         site: tuple[str, str | None] | None,
     ) -> ServerHandle: ...
+    @property
+    def address(self) -> str: ...
     @property
     def port(self) -> int: ...
     @property

@@ -23,6 +23,7 @@ def serve(
     redirect_caches: Sequence[str] = (),
     port: int | None = None,
     address: str | None = None,
+    tls_off: bool = False,
     anonymous: Literal["nothing", "read", "write", "all"] | None = None,
     read_only: bool = False,
     config: str | os.PathLike[str] | None = None,
@@ -44,17 +45,17 @@ def serve(
         Bytes that may be kept in each folder, by default four fifths of its file system; above it, what was
         closed the longest ago leaves.
     redirect_to
-        ``root://`` URLs of servers with the same path, and no folders: clients that ask for a file below the
-        path are redirected to one of the servers that have it.
+        ``root://`` URLs of servers with the same path; clients are redirected to one that has their file.
     redirect_caches
         ``root://`` URLs of caches of these servers, with the same path, for files that many clients read.
     port
         Port to listen on, 1094 if it is given neither here nor in `config`; 0 takes any free port.
     address
-        Address to listen on; all addresses of the machine by default.
+        Address to listen on: by default all, with a certificate in `config` or `tls_off`; else 127.0.0.1.
+    tls_off
+        Whether to serve other machines in the clear, without a certificate.
     anonymous
-        Rights of clients without credentials; ``"read"`` if they are given neither here nor in `config`.
-        ``"all"`` is ``"write"``, and to `promote` copies.
+        Rights of clients without credentials, ``"read"`` by default; ``"all"`` is to `promote` copies, too.
     read_only
         Whether to refuse all changes.
     config
@@ -62,13 +63,12 @@ def serve(
     site
         Name of this server among several of one federation, whose catalogue is in PostgreSQL.
     url
-        Where clients and the other servers reach it, ``"root://host:port"``; only with `site`. By default
-        with the name of the machine, or with `address`.
+        Where clients and others reach this one of several, ``"root://host:port"``; by default by its address.
 
     Raises
     ------
     InvalidError
-        If a setting in `config` is invalid, or there is nothing to serve.
+        If a setting is invalid, nothing is to be served, or other machines without certificate and `tls_off`.
     StorageError
         If a folder cannot be read, or the port is taken.
 
@@ -83,8 +83,8 @@ def serve(
     text = Path(path_text(config)).read_text() if config is not None else ""
     pairs, cache = _folders(folders, cache_of, cache_bytes)
     to, caches = _as_list(redirect_to), _as_list(redirect_caches)
-    rights, place = (anonymous, read_only), _place(site, url)
-    return Server(ServerHandle.start(text, pairs, cache, to, caches, port, address, *rights, place), config)
+    at, rights, place = (port, address, tls_off), (anonymous, read_only), _place(site, url)
+    return Server(ServerHandle.start(text, pairs, cache, to, caches, *at, *rights, place), config)
 
 
 def _folders(
@@ -121,6 +121,11 @@ class Server:
     def __init__(self, handle: ServerHandle, config: str | os.PathLike[str] | None = None) -> None:
         self._handle = handle
         self._config = config
+
+    @property
+    def address(self) -> str:
+        """Address that the server listens on; ``"0.0.0.0"`` stands for all addresses of the machine."""
+        return self._handle.address
 
     @property
     def port(self) -> int:

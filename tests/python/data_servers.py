@@ -85,7 +85,7 @@ def served_process(
     """A server of ours that is a process of its own: what it says when it listens, and the process. The words
     `before` stand before its command."""
     command: list[str | Path] = [*before, sys.executable, "-m", "femtobarn", "serve", *arguments]
-    command += ["--address", host, "-p", str(port), "--json", "--config", QUICK_STOP]
+    command += ["--address", host, "--tls-off", "-p", str(port), "--json", "--config", QUICK_STOP]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

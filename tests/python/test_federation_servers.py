@@ -49,7 +49,7 @@ class SiteMachine:
         """Start the server, and wait until it has joined."""
         command = [*self.machine.here, sys.executable, "-m", "femtobarn", "serve", "lhc.fed"]
         command += ["--site", self.name, "--address", self.machine.address, "-p", str(PORT), "--json"]
-        command += ["--config", str(self.settings)]
+        command += ["--config", str(self.settings), "--tls-off"]
         self.process = subprocess.Popen(command, cwd=self.disk, stdout=subprocess.PIPE)
         assert self.process.stdout is not None
         assert self.process.stdout.readline(), "the server says where it listens"

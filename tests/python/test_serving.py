@@ -374,6 +374,15 @@ def test_serve_refuses_missing_folders_wrong_settings_and_taken_ports(tmp_path: 
         fb.serve(tmp_path, port=server.port, address="127.0.0.1")
 
 
+def test_other_machines_are_served_over_tls_unless_it_is_off(tmp_path: Path) -> None:
+    with fb.serve(tmp_path, port=0) as server:
+        assert server.address == "127.0.0.1"
+    with pytest.raises(fb.InvalidError, match=r"set tls\.certificate and tls\.key; or set tls\.off"):
+        fb.serve(tmp_path, port=0, address="0.0.0.0")
+    with fb.serve(tmp_path, port=0, tls_off=True) as server:
+        assert server.address == "0.0.0.0"
+
+
 def test_the_printed_configuration_is_the_default(tmp_path: Path) -> None:
     printed = run(sys.executable, "-m", "femtobarn", "serve", "--print-config")
     (tmp_path / "all.toml").write_text(printed)

@@ -1,5 +1,6 @@
 //! A server that runs in this process.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use femtobarn::{Federation, OpenOptions};
@@ -14,6 +15,7 @@ use crate::text::{FilePath, Text, strings};
 /// A running server.
 #[pyclass(frozen, module = "femtobarn._femtobarn")]
 pub struct ServerHandle {
+    address: IpAddr,
     port: u16,
     exports: Vec<String>,
     overrides: ConfigOverrides,
@@ -32,6 +34,7 @@ struct ConfigOverrides {
     address: Option<String>,
     anonymous: Option<Allowed>,
     read_only: bool,
+    tls_off: bool,
     /// The name among several servers, and the URL.
     site: Option<(String, Option<String>)>,
 }
@@ -52,6 +55,7 @@ impl ConfigOverrides {
         config.redirect.caches.extend_from_slice(&self.redirect_caches);
         config.port = self.port.unwrap_or(config.port);
         config.read_only |= self.read_only;
+        config.tls.off |= self.tls_off;
         config.auth.anonymous = self.anonymous.unwrap_or(config.auth.anonymous);
         if let Some((name, url)) = &self.site {
             config.site.name.clone_from(name);
@@ -68,7 +72,7 @@ impl ConfigOverrides {
 impl ServerHandle {
     /// Start a server from the text of a configuration file and overrides.
     #[staticmethod]
-    #[pyo3(signature = (config, folders, cache, redirect_to, redirect_caches, port, address, anonymous, read_only, site))]
+    #[pyo3(signature = (config, folders, cache, redirect_to, redirect_caches, port, address, tls_off, anonymous, read_only, site))]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the command")]
     fn start(
         py: Python<'_>,
@@ -79,6 +83,7 @@ impl ServerHandle {
         redirect_caches: Vec<Text>,
         port: Option<u16>,
         address: Option<Text>,
+        tls_off: bool,
         anonymous: Option<Text>,
         read_only: bool,
         site: Option<(Text, Option<Text>)>,
@@ -103,6 +108,7 @@ impl ServerHandle {
             address: address.map(String::from),
             anonymous,
             read_only,
+            tls_off,
             site: site.map(|(name, url)| (name.into(), url.map(String::from))),
         };
         let config = overrides.config(&config).map_err(invalid)?;
@@ -118,11 +124,18 @@ impl ServerHandle {
                 },
             )?;
         Ok(ServerHandle {
+            address: server.address().ip(),
             port: server.address().port(),
             exports: server.exports(),
             overrides,
             server: Mutex::new(Some(server)),
         })
+    }
+
+    /// The address that it listens on.
+    #[getter]
+    fn address(&self) -> String {
+        self.address.to_string()
     }
 
     /// The port that it listens on.

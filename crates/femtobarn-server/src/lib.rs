@@ -22,6 +22,7 @@
 //! ```
 
 pub mod auth;
+mod client_shares;
 pub mod config;
 pub mod logging;
 pub mod logical;

@@ -48,7 +48,7 @@ pub type Encryption = (Arc<ServerConfig>, Arc<Certificates>);
 /// # Errors
 /// A text that names the file and the error.
 pub fn server_config(tls: &TlsConfig) -> Result<Option<Encryption>, String> {
-    if tls.certificate.as_os_str().is_empty() {
+    if !tls.has_certificate() {
         return Ok(None);
     }
     let provider = provider();

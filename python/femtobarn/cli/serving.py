@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import signal
 import sys
 import threading
 import time
+from ipaddress import ip_address
 from pathlib import Path
 
 from .. import _serving
@@ -52,7 +54,12 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="redirect clients that read what many want to this cache of these servers, too; repeatable",
     )
     parser.add_argument("-p", "--port", type=int, help="port to listen on (1094); 0: any")
-    parser.add_argument("--address", help="address to listen on (all)")
+    parser.add_argument(
+        "--address", help="address to listen on (all with a certificate or --tls-off, else 127.0.0.1)"
+    )
+    parser.add_argument(
+        "--tls-off", action="store_true", help="serve other machines although there is no certificate"
+    )
     parser.add_argument("-w", "--writable", action="store_true", help="let clients without credentials write")
     parser.add_argument("-r", "--read-only", action="store_true", help="refuse all changes")
     parser.add_argument("--site", metavar="NAME", help="name of this server among several of one federation")
@@ -72,6 +79,9 @@ def serve(options: argparse.Namespace) -> None:
         raise InvalidError("--writable and --read-only exclude each other")
     if options.cache_size is not None and options.cache_of is None:
         raise InvalidError("--cache-size needs --cache-of")
+    # Each connection is a file; shells often allow 1,024, and as many as wanted if asked.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     start_log(Path(options.config).read_text() if options.config else "")
     signals = _signals()
     had_terminal = _has_terminal()
@@ -83,14 +93,17 @@ def serve(options: argparse.Namespace) -> None:
         redirect_caches=options.redirect_cache,
         port=options.port,
         address=options.address,
+        tls_off=options.tls_off,
         anonymous="write" if options.writable else None,
         read_only=options.read_only,
         config=options.config,
         site=options.site,
         url=options.url,
     )
-    facts = {"port": server.port, "exports": server.exports}
+    facts = {"address": server.address, "port": server.port, "exports": server.exports}
     people = [f"serving {', '.join(server.exports)} on port {server.port}; stop with Ctrl-C"]
+    if ip_address(server.address).is_loopback:
+        people.append("  to this machine alone; others need a certificate ([tls] of --config) or --tls-off")
     people += [f"  {server.url(name, host='localhost')}" for name in server.exports]
     people.append(f"  http://localhost:{server.port}/ shows what it is doing")
     emit_line(json.dumps(facts) if options.json else "\n".join(people))

@@ -3,6 +3,7 @@
 //! `defaults.toml` documents every setting. `sections` has the tables, `copy_hosts` the servers in them;
 //! this module checks a configuration as a whole, and derives authentication and redirects from it.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The address to listen on.
+    /// The address to listen on; if empty, see [`listen_address`](Self::listen_address).
     pub address: String,
     /// The port; 0 for any free one.
     pub port: u16,
@@ -92,21 +93,7 @@ impl Config {
     /// # Errors
     /// A text that names the settings.
     pub fn check(&self) -> Result<(), String> {
-        let tls = &self.tls;
-        let (has_certificate, has_key) =
-            (!tls.certificate.as_os_str().is_empty(), !tls.key.as_os_str().is_empty());
-        if has_certificate != has_key {
-            return Err("tls.certificate and tls.key are two files: give both or none".to_owned());
-        }
-        if tls.required && !has_certificate {
-            return Err("tls.required needs tls.certificate and tls.key".to_owned());
-        }
-        if !self.auth.issuers.is_empty() && !has_certificate {
-            return Err(
-                "tokens travel only over TLS: auth.issuer needs tls.certificate and tls.key"
-                    .to_owned(),
-            );
-        }
+        self.check_tls()?;
         if self.redirect.has_servers() && !self.exports.is_empty() {
             return Err("redirect.to: a server that redirects to others has no folders".to_owned());
         }
@@ -130,6 +117,59 @@ impl Config {
             export.throttle.as_ref().map_or(Ok(()), ThrottleConfig::check)?;
         }
         Ok(())
+    }
+
+    fn check_tls(&self) -> Result<(), String> {
+        let tls = &self.tls;
+        let has_certificate = tls.has_certificate();
+        let wrong = if has_certificate == tls.key.as_os_str().is_empty() {
+            "tls.certificate and tls.key are two files: give both or none"
+        } else if tls.required && !has_certificate {
+            "tls.required needs tls.certificate and tls.key"
+        } else if tls.off && has_certificate {
+            "tls.off is for a server without tls.certificate: remove one of them"
+        } else if !self.auth.issuers.is_empty() && !has_certificate {
+            "tokens travel only over TLS: auth.issuer needs tls.certificate and tls.key"
+        } else {
+            return Ok(());
+        };
+        Err(wrong.to_owned())
+    }
+
+    /// The address to listen on. By default, other machines reach the server if it has a certificate or `tls.off` is set.
+    pub fn listen_address(&self) -> &str {
+        match &*self.address {
+            "" if self.tls.has_certificate() || self.tls.off => "0.0.0.0",
+            "" => "127.0.0.1",
+            address => address,
+        }
+    }
+
+    /// Refuses to serve other machines in the clear unless `tls.off` says so.
+    ///
+    /// # Errors
+    /// A text that says what to set.
+    pub fn check_address(&self, address: IpAddr) -> Result<(), String> {
+        const REMEDY: &str = "set tls.certificate and tls.key; or set tls.off = true (femtobarn serve --tls-off) if \
+            everybody on the network between may read and change what clients send and get";
+        if self.tls.has_certificate() || self.tls.off {
+            return Ok(());
+        }
+        if !address.to_canonical().is_loopback() {
+            return Err(format!(
+                "other machines reach address {address}, and there is no TLS: {REMEDY}"
+            ));
+        }
+        let announced = [
+            ("site.url", &*self.site.url),
+            ("cluster.cmsd", &*self.cluster.cmsd.to_string_lossy()),
+        ];
+        match announced.iter().find(|(_, to)| !to.is_empty() && self.address.is_empty()) {
+            Some((name, _)) => Err(format!(
+                "{name} sends clients of other machines here, and without TLS only this machine is served: {REMEDY}"
+            )),
+            None => Ok(()),
+        }
     }
 
     fn check_site(&self) -> Result<(), String> {
@@ -271,7 +311,7 @@ fn neighbour(text: &str) -> Result<Neighbour, String> {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            address: "0.0.0.0".to_owned(),
+            address: String::new(),
             port: 1094,
             read_only: false,
             exports: vec![],

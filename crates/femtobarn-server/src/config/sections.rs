@@ -125,6 +125,15 @@ pub struct TlsConfig {
     pub key: PathBuf,
     /// Refuse unencrypted connections.
     pub required: bool,
+    /// Serve other machines without a certificate.
+    pub off: bool,
+}
+
+impl TlsConfig {
+    /// Whether there is a certificate.
+    pub fn has_certificate(&self) -> bool {
+        !self.certificate.as_os_str().is_empty()
+    }
 }
 
 /// The status page, the metrics, and files over HTTP.

@@ -85,6 +85,39 @@ fn servers_near_clients_are_among_those_of_a_redirector() {
     }
 }
 
+#[test]
+fn other_machines_are_served_over_tls_or_if_tls_is_off() {
+    let certified = "tls = { certificate = 'a', key = 'b' }";
+    let listening = |text: &str| {
+        let config = Config::from_toml(text).unwrap();
+        let address = config.listen_address().parse().expect("an address");
+        config.check_address(address).map(|()| address.to_string())
+    };
+    let own = Ok("127.0.0.1".to_owned());
+    for (text, at) in [
+        ("", own.clone()),
+        ("address = '::1'", Ok("::1".to_owned())),
+        ("address = '::ffff:127.0.0.1'", Ok("::ffff:127.0.0.1".to_owned())),
+        ("tls.off = true", Ok("0.0.0.0".to_owned())),
+        (certified, Ok("0.0.0.0".to_owned())),
+        (&format!("address = '10.0.0.1'\n{certified}"), Ok("10.0.0.1".to_owned())),
+        ("address = '::'\ntls.off = true", Ok("::".to_owned())),
+        ("address = '127.0.0.1'\nsite = { name = 'a', url = 'root://a:1' }", own),
+    ] {
+        assert_eq!(listening(text), at, "{text}");
+    }
+    for (text, said) in [
+        ("address = '0.0.0.0'", "other machines reach address 0.0.0.0"),
+        ("address = '::'", "other machines reach address ::"),
+        ("address = '192.168.1.7'", "tls.off = true"),
+        ("site = { name = 'a', url = 'root://a:1' }", "site.url sends clients of other machines"),
+        ("cluster.cmsd = '/olbd.admin'", "cluster.cmsd sends clients of other machines"),
+    ] {
+        let error = listening(text).expect_err(text);
+        assert!(error.contains(said), "{text}: {error}");
+    }
+}
+
 fn throttled(setting: &str) -> String {
     let all = format!("bytes_per_second = 1, seeks_per_second = 1, {setting}");
     format!("[[export]]\nfolder = 'x'\nthrottle = {{ {all} }}")
@@ -100,6 +133,7 @@ fn an_invalid_setting_is_refused_with_its_name_or_value() {
         ("[auth]\nanonymous = 'writes'", "unknown variant `writes`"),
         ("[tls]\nkey = 'a'", "give both or none"),
         ("[tls]\nrequired = true", "tls.required needs"),
+        ("tls = { certificate = 'a', key = 'b', off = true }", "remove one of them"),
         ("[[export]]\nfolder = 'x'\nname = 'x'", "write \"/x\""),
         ("[redirect]\nto = ['root://a//x']\n[[export]]\nfolder = 'x'", "has no folders"),
         ("[redirect]\nto = ['root://a//x']\nfollowers = ['a:1']", "without followers"),

@@ -5,11 +5,13 @@
 //!    skipped sync returns only after all earlier writes are durable.
 //! 3. Idle files that are open for reading are closed, and opened again at the next use. If their path leads to another
 //!    file by then, that use fails with `ESTALE`.
+//! 4. No more files than the maximum hold descriptors: if there are as many, some for reading are closed in this way, at
+//!    first unused ones. So clients that open files without end keep no descriptor from others.
 //!
 //! [`super::Settings`] can switch off each of them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use nix::errno::Errno;
@@ -26,7 +28,7 @@ pub struct Files {
     exports: Arc<Exports>,
     reuses: bool,
     eliminates_syncs: bool,
-    open: Arc<Mutex<OpenFiles>>,
+    open: Arc<OpenFiles>,
     counts: Arc<FileCounts>,
 }
 
@@ -41,7 +43,21 @@ pub struct FileCounts {
     pub syncs_eliminated: AtomicU64,
 }
 
-type OpenFiles = HashMap<FileKey, Weak<SharedFile>>;
+/// The files that may be shared, and the number of all those that hold a descriptor.
+struct OpenFiles {
+    shared: Mutex<HashMap<FileKey, Weak<SharedFile>>>,
+    held: AtomicUsize,
+    held_max: usize,
+}
+
+/// A storage's open file, counted among those that hold a descriptor.
+struct HeldFile {
+    file: Arc<dyn StoredFile>,
+    _place: HeldPlace,
+}
+
+/// The place of a file among those that hold a descriptor.
+struct HeldPlace(Arc<OpenFiles>);
 
 /// Two opens with the same key share an open file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -59,27 +75,35 @@ pub struct SharedFile {
     /// The commit whose snapshot the file shows; none outside federations.
     snapshot: Option<u64>,
     exports: Arc<Exports>,
-    interface: Mutex<Option<Arc<dyn StoredFile>>>,
+    interface: Mutex<Option<HeldFile>>,
     was_used: AtomicBool,
     /// Whether the file was written since the last successful sync.
     is_unsynced: AtomicBool,
     /// Serialises syncs.
     syncing: Mutex<()>,
     eliminates_syncs: bool,
-    open: Arc<Mutex<OpenFiles>>,
+    open: Arc<OpenFiles>,
     counts: Arc<FileCounts>,
 }
 
 impl Files {
-    /// No open files yet. `reuses` and `eliminates_syncs` switch invariants 1 and 2 on.
-    pub fn new(exports: Arc<Exports>, reuses: bool, eliminates_syncs: bool) -> Self {
-        Files { exports, reuses, eliminates_syncs, open: Arc::default(), counts: Arc::default() }
+    /// No open files yet. `reuses` and `eliminates_syncs` switch invariants 1 and 2 on; at most `held_max` files hold
+    /// descriptors.
+    pub fn new(
+        exports: Arc<Exports>,
+        reuses: bool,
+        eliminates_syncs: bool,
+        held_max: usize,
+    ) -> Self {
+        let open = OpenFiles { shared: Mutex::default(), held: AtomicUsize::new(0), held_max };
+        Files { exports, reuses, eliminates_syncs, open: Arc::new(open), counts: Arc::default() }
     }
 
     /// Opens a file or shares an open one, and returns its metadata.
     ///
     /// # Errors
-    /// [`StorageError`] if the storage cannot open the file or read its metadata.
+    /// [`StorageError`] if the storage cannot open the file or read its metadata; `EMFILE` if the maximum of files hold
+    /// descriptors, and none can be closed.
     pub fn open(
         &self,
         path: &StoragePath,
@@ -94,12 +118,14 @@ impl Files {
             self.counts.reused.fetch_add(1, Ordering::Relaxed);
             return Ok(shared);
         }
+        let place = self.open.place(path)?;
         let interface = self.exports.open(path, how, opaque)?;
         let metadata = interface.metadata()?;
         let is_shared = self.reuses && interface.can_be_shared();
-        let shared = Arc::new(self.opened(key.clone(), interface, &metadata, how.creation));
+        let held = HeldFile { file: interface, _place: place };
+        let shared = Arc::new(self.opened(key.clone(), held, &metadata, how.creation));
         if is_shared {
-            self.open.lock().insert(key, Arc::downgrade(&shared));
+            self.open.shared.lock().insert(key, Arc::downgrade(&shared));
         }
         Ok((shared, metadata))
     }
@@ -107,7 +133,7 @@ impl Files {
     /// An open file that has no path yet, and will have this one; no other session shares it.
     ///
     /// # Errors
-    /// [`StorageError`] if its metadata cannot be read.
+    /// [`StorageError`] if its metadata cannot be read; `EMFILE` as for [`Files::open`].
     pub fn unnamed(
         &self,
         path: &StoragePath,
@@ -115,22 +141,23 @@ impl Files {
     ) -> StorageResult<(Arc<SharedFile>, Metadata)> {
         let key = FileKey { path: path.clone(), opaque: Box::default(), write: true };
         let metadata = interface.metadata()?;
-        Ok((Arc::new(self.opened(key, interface, &metadata, Creation::New)), metadata))
+        let held = HeldFile { file: interface, _place: self.open.place(path)? };
+        Ok((Arc::new(self.opened(key, held, &metadata, Creation::New)), metadata))
     }
 
     fn opened(
         &self,
         key: FileKey,
-        interface: Arc<dyn StoredFile>,
+        held: HeldFile,
         metadata: &Metadata,
         creation: Creation,
     ) -> SharedFile {
         SharedFile {
             key,
             id: metadata.id,
-            snapshot: interface.snapshot(),
+            snapshot: held.file.snapshot(),
             exports: Arc::clone(&self.exports),
-            interface: Mutex::new(Some(interface)),
+            interface: Mutex::new(Some(held)),
             was_used: AtomicBool::new(true),
             // A new or truncated file is not durable yet.
             is_unsynced: AtomicBool::new(creation != Creation::Existing),
@@ -146,7 +173,7 @@ impl Files {
         key: &FileKey,
         opaque: Opaque<'_>,
     ) -> StorageResult<Option<(Arc<SharedFile>, Metadata)>> {
-        let found = self.open.lock().get(key).and_then(Weak::upgrade);
+        let found = self.open.shared.lock().get(key).and_then(Weak::upgrade);
         let Some(shared) = found else { return Ok(None) };
         // It may have been so when it was opened, and not any more.
         if !shared.ready().is_none_or(|open| open.can_be_shared()) {
@@ -164,18 +191,53 @@ impl Files {
 
     /// The number of open files.
     pub fn count(&self) -> usize {
-        self.open.lock().values().filter(|file| file.strong_count() > 0).count()
+        self.open.shared.lock().values().filter(|file| file.strong_count() > 0).count()
     }
 
     /// Closes files open for reading that were not used since the last call. May block.
     pub fn close_idle(&self) {
-        let files: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
-        for file in files {
-            if !file.key.write && !file.was_used.swap(false, Ordering::Relaxed) {
-                let idle = file.interface.lock().take_if(|open| open.can_be_reopened());
-                drop(idle);
+        self.open.close(usize::MAX, |file| !file.was_used.swap(false, Ordering::Relaxed));
+    }
+}
+
+impl OpenFiles {
+    /// A place for one more file. May block: it closes others if there is no room.
+    fn place(self: &Arc<Self>, path: &StoragePath) -> StorageResult<HeldPlace> {
+        self.held.fetch_add(1, Ordering::Relaxed);
+        let place = HeldPlace(Arc::clone(self));
+        let is_full = || self.held.load(Ordering::Relaxed) > self.held_max;
+        if is_full() {
+            // Several at once, since each look goes through all files.
+            let count = self.held_max / 8 + 1;
+            self.close(count, |file| !file.was_used.swap(false, Ordering::Relaxed));
+            if is_full() {
+                self.close(count, |_| true);
             }
         }
+        if is_full() {
+            return Err(StorageError::cannot("open", path, Errno::EMFILE));
+        }
+        Ok(place)
+    }
+
+    /// Closes up to `count` of the files open for reading that `is_chosen` names, and that can be opened again.
+    fn close(&self, mut count: usize, is_chosen: impl Fn(&SharedFile) -> bool) {
+        let files: Vec<_> = self.shared.lock().values().filter_map(Weak::upgrade).collect();
+        for file in files.iter().filter(|file| !file.key.write) {
+            if count == 0 {
+                break;
+            }
+            if is_chosen(file) {
+                let closed = file.interface.lock().take_if(|held| held.file.can_be_reopened());
+                count -= usize::from(closed.is_some());
+            }
+        }
+    }
+}
+
+impl Drop for HeldPlace {
+    fn drop(&mut self) {
+        self.0.held.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -200,29 +262,31 @@ impl SharedFile {
 
     /// Whether opening its path again would lead to the same bytes, as far as is known without asking the storage.
     pub fn can_be_reopened(&self) -> bool {
-        self.interface.lock().as_ref().is_none_or(|open| open.can_be_reopened())
+        self.interface.lock().as_ref().is_none_or(|held| held.file.can_be_reopened())
     }
 
     /// The storage's open file, unless it was closed as idle. Does not block.
     pub fn ready(&self) -> Option<Arc<dyn StoredFile>> {
         self.was_used.store(true, Ordering::Relaxed);
-        self.interface.lock().clone()
+        self.interface.lock().as_ref().map(|held| Arc::clone(&held.file))
     }
 
     /// The storage's open file, opened again if it was closed as idle. May block.
     ///
     /// # Errors
-    /// `ESTALE` if the path leads to another file now; otherwise those of opening it.
+    /// `ESTALE` if the path leads to another file now, and `EMFILE` as for [`Files::open`]; otherwise those of opening it.
     pub fn interface(&self) -> StorageResult<Arc<dyn StoredFile>> {
         if let Some(interface) = self.ready() {
             return Ok(interface);
         }
         let path = &self.key.path;
-        let interface = self.exports.open(path, OpenMode::default(), Opaque(&self.key.opaque))?;
-        if interface.metadata()?.id != self.id {
+        let place = self.open.place(path)?;
+        let file = self.exports.open(path, OpenMode::default(), Opaque(&self.key.opaque))?;
+        if file.metadata()?.id != self.id {
             return Err(StorageError::cannot("continue reading", path, Errno::ESTALE));
         }
-        Ok(Arc::clone(self.interface.lock().get_or_insert(interface)))
+        let mut interface = self.interface.lock();
+        Ok(Arc::clone(&interface.get_or_insert(HeldFile { file, _place: place }).file))
     }
 
     /// The current metadata. May block.
@@ -276,7 +340,7 @@ impl SharedFile {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
-        let mut open = self.open.lock();
+        let mut open = self.open.shared.lock();
         // The entry may already belong to a newer file with the same key.
         if open.get(&self.key).is_some_and(|file| file.strong_count() == 0) {
             open.remove(&self.key);

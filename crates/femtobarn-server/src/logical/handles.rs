@@ -15,6 +15,7 @@ use super::files::SharedFile;
 use super::incoming_copy::IncomingCopy;
 use super::latency::Latencies;
 use super::session_recovery::SnapshotClaim;
+use crate::client_shares::ClientShare;
 use crate::physical::StoragePath;
 
 /// An open file of a session.
@@ -41,6 +42,8 @@ pub struct OpenFile {
     pub unsound_pages: Mutex<Vec<u64>>,
     /// The open checkpoint, which can undo the changes since it began.
     pub checkpoint: Mutex<Option<Checkpoint>>,
+    /// Its place among the open files of all sessions.
+    pub share: ClientShare,
     /// The copy from another server that fills the file; none if the session writes it.
     pub copy: Option<Arc<IncomingCopy>>,
     /// When it was opened.

@@ -49,6 +49,8 @@ use request_counts::RequestCounts;
 use sessions::ClientSessions;
 use stage_requests::StageRequests;
 
+use crate::client_shares::ClientShares;
+
 /// Optimisations and limits of the logical layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -66,6 +68,10 @@ pub struct Settings {
     pub end_idle_sessions: Option<Duration>,
     /// Open files per session.
     pub files_per_session_max: usize,
+    /// Open files of all sessions; a few hundred bytes each.
+    pub open_files_max: usize,
+    /// Open files that hold a descriptor; see [`files`].
+    pub held_files_max: usize,
 }
 
 impl Default for Settings {
@@ -78,6 +84,8 @@ impl Default for Settings {
             close_idle_files: Some(Duration::from_secs(600)),
             end_idle_sessions: Some(Duration::from_secs(3600)),
             files_per_session_max: 4096,
+            open_files_max: 1 << 18,
+            held_files_max: usize::MAX,
         }
     }
 }
@@ -90,6 +98,8 @@ pub struct Logical {
     pub exports: Arc<Exports>,
     /// Open files.
     pub files: Files,
+    /// The open files that sessions may have.
+    pub open_files: Arc<ClientShares>,
     /// Connected clients.
     pub sessions: ClientSessions,
     /// Cached checksums.
@@ -109,7 +119,13 @@ impl Logical {
     pub fn new(settings: Settings, exports: Exports) -> Self {
         let exports = Arc::new(exports);
         Logical {
-            files: Files::new(Arc::clone(&exports), settings.reuse_files, settings.eliminate_syncs),
+            files: Files::new(
+                Arc::clone(&exports),
+                settings.reuse_files,
+                settings.eliminate_syncs,
+                settings.held_files_max,
+            ),
+            open_files: ClientShares::new(settings.open_files_max),
             checksums: Checksums::new(settings.keep_checksums),
             sessions: ClientSessions::default(),
             placement: Arc::new(AlwaysLocal),

@@ -7,7 +7,7 @@
 //! | other | HTTP/2 or HTTP/1.1 |
 //!
 //! 1. A connection without a first byte is closed after `FIRST_BYTE_WAIT`.
-//! 2. Connections above the limit are closed at once.
+//! 2. Connections above the limit, and those above the share of their machine, are closed at once.
 //! 3. No client can end the accept loop. If file descriptors run out, it pauses.
 
 use std::io;
@@ -23,16 +23,19 @@ use hyper_util::service::TowerToHyperService;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::workers::Workers;
+use crate::client_shares::{ClientShare, ClientShares};
 
 /// How long the first byte of a connection, and a TLS handshake, may take.
 const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
 /// How long the accept loop pauses if the operating system lacks resources.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How often refused connections are told to the log.
+const REFUSALS_TOLD: Duration = Duration::from_secs(1);
 /// Bytes of HTTP/1.1 headers.
 const HEADER_BYTES_MAX: usize = 64 << 10;
 const FIRST_OF_ROOT: u8 = 0;
@@ -97,7 +100,7 @@ impl ConnectionCounts {
 /// A connection's slot among those that there may be; counts it for as long as it lives.
 pub struct ConnectionSlot {
     counts: Arc<ConnectionCounts>,
-    _permit: OwnedSemaphorePermit,
+    _share: ClientShare,
 }
 
 impl Drop for ConnectionSlot {
@@ -108,7 +111,8 @@ impl Drop for ConnectionSlot {
 
 /// Accepts connections until it is dropped.
 pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
-    let slots = Arc::new(Semaphore::new(protocols.connections_max.min(Semaphore::MAX_PERMITS)));
+    let shares = ClientShares::new(protocols.connections_max);
+    let (mut refused, mut told) = (0_u64, None::<Instant>);
     loop {
         let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -117,12 +121,17 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&slots).try_acquire_owned() else {
-            tracing::warn!(%address, "closed at once: there are limits.connections connections");
+        let Some(share) = shares.take(address.ip()) else {
+            refused += 1;
+            // A flood of connections must not become one of lines.
+            if told.is_none_or(|told| told.elapsed() >= REFUSALS_TOLD) {
+                told = Some(Instant::now());
+                tracing::warn!(%address, refused, "closed at once: of limits.connections, this client's machine has its share");
+            }
             continue;
         };
         protocols.counts.accepted.fetch_add(1, Ordering::Relaxed);
-        let slot = ConnectionSlot { counts: Arc::clone(&protocols.counts), _permit: permit };
+        let slot = ConnectionSlot { counts: Arc::clone(&protocols.counts), _share: share };
         let protocols = Arc::clone(&protocols);
         tokio::spawn(async move {
             if let Err(error) = serve(stream, address, slot, &protocols).await {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use femtobarn_archive::Recaller;
 
+use super::descriptors::held_files_max;
 use super::error::StartError;
 use super::no_threads;
 use crate::config::Config;
@@ -58,6 +59,7 @@ fn settings(config: &Config) -> Settings {
         pass_files: logical.pass_files,
         close_idle_files: unless_0(logical.close_idle_files_seconds),
         end_idle_sessions: unless_0(limits.idle_seconds),
+        held_files_max: held_files_max(),
         ..Settings::default()
     }
 }

@@ -3,6 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | `exports`, `layers` | opens the exported folders as storages; the logical layer over them |
+//! | `descriptors` | how many connections and open files there may be |
 //! | `sites` | leases of one of several servers of a federation |
 //! | `reload` | the settings that can change while the server runs |
 //! | `status_report`, `recall_report`, `cache_report`, `state` | the status of a running server, and the state that it is read from |
@@ -19,6 +20,7 @@
 
 mod alerts;
 mod cache_report;
+mod descriptors;
 mod error;
 mod exports;
 mod layers;
@@ -105,17 +107,18 @@ impl Server {
         config: Config,
         mounts: impl Fn(&ServedFederation) -> Result<Vec<Mount>, String>,
     ) -> Result<Self, StartError> {
-        config.check().map_err(StartError::Config)?;
+        let listen_at = checked(&config)?;
         let open = exports::open(&config)?;
         let authenticator = config.authenticator().map_err(StartError::Config)?;
-        let tls = tls::server_config(&config.tls).map_err(StartError::Config)?;
-        let (tls, certificates) = tls.unzip();
+        let (tls, certificates) =
+            tls::server_config(&config.tls).map_err(StartError::Config)?.unzip();
         let (tokens, audit) = (authenticator.tokens.clone(), authenticator.audit.clone());
         let blocking = blocking_threads(&open);
         let runtime = runtime(blocking)?;
         let root_workers = start_workers("femtobarn-root", blocking)?;
         let http_workers = start_workers("femtobarn-http", BLOCKING_THREADS_PER_CORE)?;
         let workers = [Arc::clone(&root_workers), Arc::clone(&http_workers)];
+        let connections_max = descriptors::connections_max(&config.limits);
         let logical = layers::logical(&config, open.exports, &open.federations, &open.recallers)?;
         // What others have has no space here.
         let elsewhere = logical.redirector.iter().map(|redirector| redirector.name());
@@ -125,7 +128,7 @@ impl Server {
             exports: open.names,
             is_draining: AtomicBool::new(false),
             counts: Arc::new(ConnectionCounts::default()),
-            connections_max: config.limits.connections,
+            connections_max,
             logical: Arc::new(logical),
             http_bytes: Arc::default(),
             federations: open.federations,
@@ -155,17 +158,15 @@ impl Server {
             http_workers,
             tls,
             is_tls_required: config.tls.required,
-            connections_max: config.limits.connections,
+            connections_max,
             counts: Arc::clone(&state.counts),
         });
-        let listener = bind(&runtime, &config)?;
-        let address =
-            listener.local_addr().map_err(|error| StartError::System(error.to_string()))?;
+        let (listener, address) = bind(&runtime, listen_at)?;
         sites::join(&config, &state.federations, address)?;
         let mut attracting = vec![runtime.spawn(listener::accept(listener, protocols))];
         attracting.extend(open.membership.map(|it| runtime.spawn(it.hold(address.port()))));
         start_tasks(&runtime, &workers[0], &state, tokens.clone());
-        tracing::info!(%address, exports = ?names, "serving");
+        tracing::info!(%address, exports = ?names, connections_max, "serving");
         Ok(Server {
             address,
             exports: names,
@@ -284,7 +285,7 @@ fn file_site(
     blocking: Handle,
 ) -> Result<FileSite, StartError> {
     let hosts = &config.copy.hosts;
-    let has_tls = !config.tls.certificate.as_os_str().is_empty();
+    let has_tls = config.tls.has_certificate();
     let others = if hosts.is_empty() {
         None
     } else {
@@ -380,7 +381,7 @@ fn no_threads(error: std::io::Error) -> StartError {
 }
 
 /// The error of listening on an address.
-fn cannot_listen(address: &str, error: &std::io::Error) -> StartError {
+fn cannot_listen(address: impl std::fmt::Display, error: &std::io::Error) -> StartError {
     let failed = format!("cannot listen on {address}: {error}");
     match error.kind() {
         ErrorKind::AddrInUse => {
@@ -393,14 +394,21 @@ fn cannot_listen(address: &str, error: &std::io::Error) -> StartError {
     }
 }
 
-/// Listens on the configured address. The port can be reused at once after a restart.
-fn bind(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartError> {
-    let text = format!("{}:{}", config.address, config.port);
-    let cannot = |error| cannot_listen(&text, &error);
-    let address: SocketAddr = std::net::ToSocketAddrs::to_socket_addrs(&text)
-        .map_err(cannot)?
+/// Checks a configuration, and returns its address, which other machines reach over TLS alone, or because `tls.off` says so.
+fn checked(config: &Config) -> Result<SocketAddr, StartError> {
+    config.check().map_err(StartError::Config)?;
+    let at = (config.listen_address().trim_matches(['[', ']']), config.port);
+    let text = format!("{}:{}", at.0, at.1);
+    let address = std::net::ToSocketAddrs::to_socket_addrs(&at)
+        .map_err(|error| cannot_listen(&text, &error))?
         .next()
         .ok_or_else(|| StartError::Config(format!("cannot listen on {text}: no such address")))?;
+    config.check_address(address.ip()).map_err(StartError::Config)?;
+    Ok(address)
+}
+
+/// Listens on an address, and tells its port. It can be reused at once after a restart.
+fn bind(runtime: &Runtime, address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
     let open = || {
         use socket2::{Domain, Socket, Type};
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
@@ -409,9 +417,11 @@ fn bind(runtime: &Runtime, config: &Config) -> Result<TcpListener, StartError> {
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         let _entered = runtime.enter();
-        TcpListener::from_std(socket.into())
+        let listener = TcpListener::from_std(socket.into())?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
     };
-    open().map_err(cannot)
+    open().map_err(|error| cannot_listen(address, &error))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl ReloadableSettings {
 
     fn reload_certificates(&mut self, new: &Config, outcome: &mut ReloadOutcome) {
         let Some(certificates) = &self.certificates else { return };
-        if new.tls.certificate.as_os_str().is_empty() {
+        if !new.tls.has_certificate() {
             return;
         }
         match certificates.read_again(&new.tls) {
@@ -81,9 +81,9 @@ impl ReloadableSettings {
     /// Whether settings differ that are read only at the start. Refused changes of the others were reported already.
     fn needs_restart(&self, new: &Config) -> bool {
         let old = &self.config;
-        let tls = TlsConfig { required: new.tls.required, ..old.tls.clone() };
+        let tls = TlsConfig { required: new.tls.required, off: new.tls.off, ..old.tls.clone() };
         let log = LogConfig { format: new.log.format, ..old.log.clone() };
-        let has_tls = |tls: &TlsConfig| !tls.certificate.as_os_str().is_empty();
-        *old != (Config { tls, log, ..new.clone() }) || has_tls(&old.tls) != has_tls(&new.tls)
+        *old != (Config { tls, log, ..new.clone() })
+            || old.tls.has_certificate() != new.tls.has_certificate()
     }
 }

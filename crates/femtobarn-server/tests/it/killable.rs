@@ -21,6 +21,11 @@ impl Killable {
             .unwrap();
         Killable { child }
     }
+
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
 }
 
 impl Drop for Killable {

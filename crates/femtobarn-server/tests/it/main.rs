@@ -6,6 +6,7 @@ mod audit;
 mod catalogue;
 mod ending;
 mod federation;
+mod floods;
 mod killable;
 mod metrics;
 mod redirector;

@@ -39,7 +39,7 @@ fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()
     exports
         .add(&StoragePath::new(b"/").unwrap(), Arc::new(storage), ExportOptions::default())
         .unwrap();
-    let files = Files::new(Arc::new(exports), true, true);
+    let files = Files::new(Arc::new(exports), true, true, usize::MAX);
     let how = OpenMode { write: true, creation: Creation::New, ..OpenMode::default() };
     let path = StoragePath::new(b"/file").unwrap();
     let (file, _) = files.open(&path, how, Opaque::default()).unwrap();

@@ -23,6 +23,7 @@ use super::service::RootService;
 use super::stat_line::stat_line;
 use super::third_party::cancel;
 use crate::auth::Action;
+use crate::client_shares::ClientShare;
 use crate::logical::Logical;
 use crate::logical::files::SharedFile;
 use crate::logical::handles::OpenFile;
@@ -82,6 +83,7 @@ impl RequestHandler {
         let _timed = latencies.start_timer(RequestKind::Open);
         // Creating a file may wait for a disk.
         let is_quick = exports.is_quick(&path) && how.creation == Creation::Existing;
+        let share = self.share()?;
         let before = claim.as_ref().map(|claim| claim.snapshot()).transpose();
         let (name, mut opaque_bytes) = (path.clone(), opaque(&open.location).0.to_vec());
         if let Some(csn) = before.map_err(response_of)? {
@@ -112,6 +114,7 @@ impl RequestHandler {
         let is_remote = file.ready().is_some_and(|interface| interface.is_remote());
         let handle = self.insert_handle(OpenFile {
             file,
+            share,
             copy,
             unnamed_snapshot,
             claim,
@@ -188,6 +191,15 @@ impl RequestHandler {
                 is_encrypted: false,
             })),
         }
+    }
+
+    /// A place among the open files of all sessions.
+    fn share(&self) -> Result<ClientShare, Response> {
+        let share = self.service.logical.open_files.take(self.session.host.ip());
+        share.ok_or_else(|| {
+            let what = "the clients of this machine have all open files that they may; close some";
+            failed(ErrorCode::OVERLOADED, what)
+        })
     }
 
     fn insert_handle(&self, file: OpenFile) -> Result<FileHandle, Response> {

@@ -188,6 +188,25 @@ fn a_session_cannot_open_more_files_than_its_limit() {
     assert_eq!(peer.open("/file", OpenOptions::READ), handles[50]);
 }
 
+/// Clients of one machine could have all open files of the server, in many sessions.
+#[test]
+fn the_sessions_of_one_machine_leave_open_files_for_others() {
+    let settings = Settings { open_files_max: 100, ..Settings::default() };
+    let server = Server::with(settings, |folder| Arc::new(PosixStorage::new(folder).unwrap()));
+    server.write("file", b"x");
+    let mut peers: Vec<_> = (0..4).map(|_| server.client()).collect();
+    for number in 0..50 {
+        peers[number % 4].open("/file", OpenOptions::READ);
+    }
+    let refused = peers[0].refused(open("/file", OpenOptions::READ), &[]);
+    assert_eq!(refused, ErrorCode::OVERLOADED);
+    let other = "10.0.0.1".parse().unwrap();
+    assert!(server.logical.open_files.take(other).is_some());
+    peers.truncate(2);
+    wait_until("closing its files", || server.logical.sessions.count() == 2);
+    peers[0].open("/file", OpenOptions::READ);
+}
+
 #[test]
 fn a_client_that_receives_nothing_delays_no_other() {
     let server = Server::start();

@@ -1,0 +1,112 @@
+//! What the clients of a server share, such as connections and open files, by the machines that they come from.
+//!
+//! 1. There are never more than the maximum.
+//! 2. A machine takes one only if it has fewer than are free. So one that takes all that it can gets half, and each further one
+//!    half of what the others left: many machines have to work together before none is left for another.
+//! 3. An IPv6 address counts together with its network of 64 bits, all of which one machine may have.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// A number of equal things that clients take and give back.
+#[derive(Debug)]
+pub struct ClientShares {
+    max: usize,
+    taken: Mutex<TakenShares>,
+}
+
+#[derive(Debug, Default)]
+struct TakenShares {
+    all: usize,
+    by_machine: HashMap<IpAddr, usize>,
+}
+
+/// One of them, which is given back when it is dropped.
+#[derive(Debug)]
+pub struct ClientShare {
+    shares: Arc<ClientShares>,
+    machine: IpAddr,
+}
+
+impl ClientShares {
+    /// So many, all of them free.
+    pub fn new(max: usize) -> Arc<Self> {
+        Arc::new(ClientShares { max, taken: Mutex::default() })
+    }
+
+    /// One of them for a client with this address; none if its machine has as many as it may.
+    pub fn take(self: &Arc<Self>, client: IpAddr) -> Option<ClientShare> {
+        let machine = machine_of(client);
+        let mut taken = self.taken.lock();
+        let own = taken.by_machine.get(&machine).map_or(0, |own| *own);
+        if own >= self.max.saturating_sub(taken.all) {
+            return None;
+        }
+        taken.all += 1;
+        taken.by_machine.insert(machine, own + 1);
+        Some(ClientShare { shares: Arc::clone(self), machine })
+    }
+}
+
+impl Drop for ClientShare {
+    fn drop(&mut self) {
+        let mut taken = self.shares.taken.lock();
+        taken.all -= 1;
+        if let Some(own) = taken.by_machine.get_mut(&self.machine) {
+            *own -= 1;
+            if *own == 0 {
+                taken.by_machine.remove(&self.machine);
+            }
+        }
+    }
+}
+
+fn machine_of(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    /// Takes shares for an address until there are none for it.
+    fn all_for(shares: &Arc<ClientShares>, address: &str) -> Vec<ClientShare> {
+        std::iter::from_fn(|| shares.take(at(address))).collect()
+    }
+
+    #[test]
+    fn machines_that_take_all_that_they_can_leave_some_for_others() {
+        let shares = ClientShares::new(1024);
+        let taken: Vec<_> =
+            (1..=8).map(|last| all_for(&shares, &format!("10.0.0.{last}"))).collect();
+        let counts: Vec<_> = taken.iter().map(Vec::len).collect();
+        assert_eq!(counts, [512, 256, 128, 64, 32, 16, 8, 4]);
+        let other = shares.take(at("10.0.0.99"));
+        assert!(other.is_some());
+        assert!(shares.take(at("10.0.0.1")).is_none());
+        drop((taken, other));
+        assert_eq!(all_for(&shares, "10.0.0.1").len(), 512);
+        assert_eq!(shares.taken.lock().by_machine.len(), 0);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_and_a_mapped_address_are_one_machine() {
+        let shares = ClientShares::new(4);
+        let _taken = all_for(&shares, "2001:db8:1:2::1");
+        assert!(shares.take(at("2001:db8:1:2:ffff::7")).is_none());
+        assert!(shares.take(at("2001:db8:1:3::1")).is_some());
+        assert_eq!(machine_of(at("::ffff:10.0.0.1")), at("10.0.0.1"));
+    }
+}

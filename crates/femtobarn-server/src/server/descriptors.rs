@@ -1,0 +1,42 @@
+//! How the descriptors that the process may have are shared out: half of them for connections, a quarter for open files, and the rest for
+//! catalogues, caches and whatever else needs one.
+
+use nix::sys::resource::{Resource, getrlimit};
+
+use crate::config::Limits;
+
+/// The connections that there may be.
+pub(super) fn connections_max(limits: &Limits) -> usize {
+    for_connections(descriptors_max(), limits)
+}
+
+/// The open files that may hold a descriptor.
+pub(super) fn held_files_max() -> usize {
+    descriptors_max() / 4
+}
+
+fn for_connections(descriptors: usize, limits: &Limits) -> usize {
+    limits.connections.min(descriptors / 2)
+}
+
+fn descriptors_max() -> usize {
+    // Every process has such a limit; without it, as many as there may be.
+    let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_take_half_of_the_descriptors_at_most() {
+        let limits = |connections| Limits { connections, ..Limits::default() };
+        for (descriptors, wanted, connections) in
+            [(1024, 20_000, 512), (65_536, 20_000, 20_000), (1024, 10, 10)]
+        {
+            assert_eq!(for_connections(descriptors, &limits(wanted)), connections);
+        }
+        assert!(held_files_max() + connections_max(&limits(usize::MAX)) < descriptors_max());
+    }
+}
