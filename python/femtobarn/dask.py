@@ -5,6 +5,8 @@ What is sent to a worker is less than 2 KB: a partition or a fork, which open th
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["to_dataframe", "write"]
 
+TASKS_PER_THREAD = 16
+"""Most tasks of a cluster for each of its threads: a scheduler takes milliseconds for each, which may be more
+than a partition takes, and with so many no thread waits long for the last one."""
 RETRIES = 3
 """How often a task of a distributed scheduler is run again after it failed."""
 
@@ -66,8 +71,9 @@ def write(
 ) -> int:
     """Let tasks of Dask write for a transaction; return the number of objects that they wrote.
 
-    Each partition is a task, and counts once, however often Dask runs it: also if a worker is killed while it
-    writes. The objects are in the order of the partitions.
+    Each partition is a task of the fork, and counts once, however often Dask runs it: also if a worker is
+    killed while it writes. If there are more than 16 for each thread of a cluster, a task of Dask runs
+    several, one after the other. The objects are in the order of the partitions.
 
     Parameters
     ----------
@@ -114,16 +120,28 @@ def write(
     keys = [
         part.key if isinstance(part, Partition) else f"part {number}" for number, part in enumerate(parts)
     ]
+    size = 1 if given is not partitions else math.ceil(len(parts) / _most_tasks(len(parts)))
     run = dask.delayed(_run, pure=False, traverse=False)
-    tasks = [run(fork, function, key, part) for key, part in zip(keys, parts, strict=True)]
+    starts = range(0, len(parts), size)
+    tasks = [run(fork, function, keys[at : at + size], *parts[at : at + size]) for at in starts]
     with dask.annotate(retries=RETRIES):
-        receipts = dask.compute(*tasks, optimize_graph=False)
+        receipts = list(itertools.chain.from_iterable(dask.compute(*tasks, optimize_graph=False)))
     transaction.merge(receipts, keys)
     return sum(receipt.num_entries for receipt in receipts)
 
 
-def _run(fork: Fork, function: Callable[[Any, Task], object], key: str, part: Any) -> Receipt:
-    """Run one task."""
-    with fork.task(key) as task:
-        function(part, task)
-    return task.receipt
+def _most_tasks(wanted: int) -> int:
+    """Return how many tasks Dask is given at most: as many as are wanted, if they do not go to a cluster."""
+    scheduler = dask.base.get_scheduler()  # That of threads or processes is a function.
+    threads = getattr(getattr(scheduler, "__self__", None), "nthreads", None)
+    return wanted if threads is None else TASKS_PER_THREAD * max(sum(threads().values()), 1)
+
+
+def _run(fork: Fork, function: Callable[[Any, Task], object], keys: list[str], *parts: Any) -> list[Receipt]:
+    """Run tasks, one after the other."""
+    receipts = []
+    for key, part in zip(keys, parts, strict=True):
+        with fork.task(key) as task:
+            function(part, task)
+        receipts.append(task.receipt)
+    return receipts

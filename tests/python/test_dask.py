@@ -139,6 +139,24 @@ def test_tasks_write_for_one_transaction(fed: fb.Federation, view: fb.View, clie
     assert fed.check(full=True).problems == []
 
 
+def test_tasks_of_a_cluster_write_several_of_many_partitions(
+    fed: fb.Federation, view: fb.View, client: Client
+) -> None:
+    def write(number: int, task: fb.Task) -> None:
+        from distributed import get_worker
+
+        columns = {"n": [number], "x": [float(task.key == f"part {number}")]}
+        task["d/large"].extend(columns | {"tag": [str(get_worker().get_current_task())]})
+
+    with fed.transaction() as txn:
+        new_container(fed, txn)
+        assert fb.dask.write(txn, write, range(100)) == 100
+    found = fed["d/large"].arrays()
+    assert found.n.to_list() == list(range(100))
+    assert found.x.to_list() == [1.0] * 100
+    assert 8 < len(set(found.tag.to_list())) <= 32, "two threads have 16 tasks each"
+
+
 def test_a_worker_that_is_killed_while_it_writes_counts_once(
     fed: fb.Federation, view: fb.View, client: Client
 ) -> None:
