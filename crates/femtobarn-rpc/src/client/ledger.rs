@@ -332,13 +332,13 @@ mod tests {
             target: Some(target.into()),
             ..Operation::default()
         };
-        for operation in [lock, Operation { kind: Kind::Pin.into(), ..Operation::default() }] {
+        let pin = Operation { kind: Kind::Pin.into(), ..Operation::default() };
+        for (operation, freed) in [(lock, Kind::Unlock), (pin, Kind::Unpin)] {
             drop(ledger.request(operation));
             let asked = ledger.next_operations().pop().unwrap();
             ledger.settle(Outcome { number: asked.number, csn: 5, ..Outcome::default() });
+            assert_eq!(ledger.next_operations().pop().map(|it| it.kind()), Some(freed));
         }
-        let freed: Vec<_> = ledger.next_operations().iter().map(Operation::kind).collect();
-        assert_eq!(freed, [Kind::Unlock, Kind::Unpin]);
         assert_eq!(ledger.claims(), (vec![], vec![]));
     }
 
@@ -361,8 +361,10 @@ mod tests {
     #[test]
     fn server_pins_a_snapshot_once_for_all_local_pins() {
         let mut ledger = Ledger::default();
+        let mut waiting = vec![];
         for _ in 0..2 {
-            drop(ledger.request(Operation { kind: Kind::Pin.into(), ..Operation::default() }));
+            let pin = Operation { kind: Kind::Pin.into(), ..Operation::default() };
+            waiting.push(ledger.request(pin));
             let number = ledger.next_operations()[0].number;
             ledger.settle(Outcome { number, csn: 7, ..Outcome::default() });
         }
