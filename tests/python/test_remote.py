@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -177,6 +178,22 @@ def test_remote_write_without_permission_is_denied(local: fb.Federation) -> None
     assert len(local["run7/events"]) == 0
 
 
+def test_what_is_secret_in_a_url_is_shown_and_pickled_nowhere(server: fb.Server) -> None:
+    def at(name: str) -> str:
+        return f"root://anna:s3cret@127.0.0.1:{server.port}//{name}?authz=Bearer%20s3cret"
+
+    with fb.open(at("lhc.fed")) as remote:
+        for each in (remote, remote.snapshot(), remote["run7/hits"]):
+            assert "s3cret" not in repr(each)
+            assert b"s3cret" not in pickle.dumps(each)
+        assert remote["run7/hits"].arrays()["charge"].tolist() == [0.5]
+        assert "s3cret" not in json.dumps(server.status())
+    for wrong in (at("none.fed"), at("lhc.fed").replace("root:", "rot:"), at("lhc.fed").replace("1:", "1:x")):
+        with pytest.raises(fb.FemtobarnError) as refused:
+            fb.open(wrong)
+        assert "s3cret" not in str(refused.value)
+
+
 def test_connecting_to_no_server_fails_at_once(local: fb.Federation) -> None:
     """A closed port was tried for a minute."""
     with fb.serve(local.path, port=0, address="127.0.0.1") as server:
@@ -224,6 +241,15 @@ def test_arrays_are_read_remotely_with_any_number_of_streams(
         assert np.array_equal(remote["run7/events"].arrays("pt").pt.to_numpy(), pt)
     with pytest.raises(OverflowError):
         fb.open(url, streams=-1)
+
+
+def test_the_folder_of_a_disk_cache_is_for_its_user_alone(server: fb.Server, tmp_path: Path) -> None:
+    """All users of the machine could read what a token was needed for at the server."""
+    (tmp_path / "shared").mkdir(mode=0o770)
+    for name, mode in (("made", 0o700), ("shared", (tmp_path / "shared").stat().st_mode & 0o777)):
+        with fb.open(server.url("/lhc.fed"), disk_cache=tmp_path / name) as remote:
+            assert len(remote["run7/hits"].arrays()) == 1
+        assert (tmp_path / name).stat().st_mode & 0o777 == mode, name
 
 
 def test_disk_cache_keeps_what_was_read(server: fb.Server, local: fb.Federation, tmp_path: Path) -> None:

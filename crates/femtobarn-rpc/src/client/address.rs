@@ -29,7 +29,8 @@ impl Address {
     pub fn parse(url: &str) -> Result<Self> {
         let wrong = || Error::Invalid {
             what: format!(
-                "invalid URL of a federation {url:?}: must be like root://host:port//name.fed"
+                "invalid URL of a federation {:?}: must be like root://host:port//name.fed",
+                shown(url)
             ),
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(wrong)?;
@@ -68,6 +69,15 @@ impl fmt::Display for Address {
     }
 }
 
+/// A text that may be a URL, for errors: without a user and a password, and without a query, which may have a token.
+fn shown(text: &str) -> String {
+    let text = text.split('?').next().unwrap_or_default();
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let server = authority.rsplit_once('@').map_or(authority, |(_, server)| server);
+    format!("{scheme}://{server}{path}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +96,7 @@ mod tests {
         for url in ["", "lhc.fed", "http://tau/x", "root://tau", "root:///x", "root://tau:x//f"] {
             assert!(Address::parse(url).is_err(), "{url:?}");
         }
+        let error = Address::parse("root://anna:s3cret@tau:x//f?authz=s3cret").unwrap_err();
+        assert!(error.to_string().contains("\"root://tau:x//f\""), "{error}");
     }
 }

@@ -1,9 +1,10 @@
 //! How a client connects to a server.
 
+use std::fmt;
 use std::time::Duration;
 
 /// How a remote catalogue is reached.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConnectOptions {
     /// A bearer token.
     pub token: Option<String>,
@@ -19,6 +20,18 @@ pub struct ConnectOptions {
     /// Whether the caller has other servers to ask. Then a call, lock or pin fails as soon as the connection does, and a
     /// silent server is given up after `patience`; only the session is opened again and again.
     pub has_alternatives: bool,
+}
+
+/// Without the token.
+impl fmt::Debug for ConnectOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("ConnectOptions")
+            .field("has_token", &self.token.is_some())
+            .field("patience", &self.patience)
+            .field("has_alternatives", &self.has_alternatives)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for ConnectOptions {

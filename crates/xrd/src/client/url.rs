@@ -39,7 +39,8 @@ impl Url {
     /// # Errors
     /// [`ClientError::Invalid`] if the text is not a `root://` or `roots://` URL.
     pub fn parse(text: &str) -> Result<Self> {
-        let invalid = |reason: &str| ClientError::Invalid { what: format!("{text}: {reason}") };
+        let invalid =
+            |reason: &str| ClientError::Invalid { what: format!("{}: {reason}", shown(text)) };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid("not a URL"))?;
         let wants_tls = match scheme {
             "root" | "xroot" => false,
@@ -71,6 +72,15 @@ impl fmt::Display for Url {
     }
 }
 
+/// A text that may be a URL, for errors: without a user and a password, and without a query, which may have a token.
+fn shown(text: &str) -> String {
+    let text = text.split('?').next().unwrap_or_default();
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let server = authority.rsplit_once('@').map_or(authority, |(_, server)| server);
+    format!("{scheme}://{server}{path}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +105,18 @@ mod tests {
         for text in ["", "/a", "http://a", "root://", "root://a:b", "root://[::1", "root://a:70000"]
         {
             assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_show_neither_passwords_nor_opaque_information() {
+        for (text, shown) in [
+            ("root://anna:s3cret@tau:x//a@b?authz=s3cret", "root://tau:x//a@b: must have"),
+            ("rot://s3cret@tau", "rot://tau: must begin"),
+            ("tau//a?authz=s3cret", "tau//a: not a URL"),
+        ] {
+            let error = Url::parse(text).unwrap_err().to_string();
+            assert!(error.contains(shown) && !error.contains("s3cret"), "{error}");
         }
     }
 }

@@ -9,12 +9,14 @@
 //!    commits, as after restoring an older copy, the mirror is removed.
 //! 4. When all mirrors exceed their limit, the least recently used ones are removed.
 //! 5. Bytes may be damaged on the disk. Readers verify them, and replace what is damaged (see `tier`).
+//! 6. Who may read here may read what the server shows to the cache's user alone. So a folder that is made is for that user;
+//!    one that exists is shared with whom its owner shares it.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -72,6 +74,7 @@ impl DiskCache {
     /// # Errors
     /// If the folder cannot be created.
     pub(crate) fn open(folder: &Path, federation: Uuid, bytes_max: u64) -> io::Result<Arc<Self>> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let folder = folder.join(federation.to_string());
         fs::create_dir_all(&folder)?;
         let (open, counts) = (Mutex::default(), TierCounts::default());
