@@ -207,7 +207,8 @@ fn leave_out_vacuumed(contents: &mut Contents, files: &[ScannedFile]) -> Vec<Ver
 /// Replaces the catalogue, and returns where the old one is now.
 fn replace(folder: &Path, draft: &Path) -> Result<Option<PathBuf>> {
     let path = folder.join(CATALOGUE_FILE);
-    let old = folder.join(format!("{CATALOGUE_FILE}.damaged-{}", clock::utc_us()));
+    let now = clock::utc_us();
+    let old = folder.join(format!("{CATALOGUE_FILE}.damaged-{now}"));
     let mut kept = None;
     for suffix in ["", "-wal", "-shm"] {
         let with_suffix = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
@@ -217,6 +218,12 @@ fn replace(folder: &Path, draft: &Path) -> Result<Option<PathBuf>> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io("move", &from, error)),
         }
+    }
+    // The new one lacks tags that a file which is missing now may bring back.
+    let retained = folder.join(RETAINED_FILE);
+    if retained.exists() {
+        let copy = folder.join(format!("{RETAINED_FILE}.damaged-{now}"));
+        std::fs::copy(&retained, &copy).map_err(|error| Error::io("copy", &retained, error))?;
     }
     // A rebuild that is stopped between the two finds the same again.
     for name in [RETAINED_FILE, CATALOGUE_FILE] {
