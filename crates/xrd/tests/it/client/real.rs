@@ -36,26 +36,39 @@ impl Server {
             eprintln!("skipped: XRD_TEST_XROOTD names no server");
             return None;
         };
-        let folder = TempDir::new().unwrap();
+        let mut folder = TempDir::new().unwrap();
         for name in ["data", "admin"] {
             let path = folder.path().join(name);
             std::fs::create_dir(&path).unwrap();
             std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).unwrap();
         }
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let process = run(&program, folder.path(), port, more);
-        let server = Server { folder, port, process };
-        server.await_start();
-        Some(server)
+        for _ in 0..10 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let process = run(&program, folder.path(), port, more);
+            let mut server = Server { folder, port, process };
+            if server.has_started() {
+                return Some(server);
+            }
+            // Somebody else has the port by now.
+            let log = server.log();
+            assert!(log.contains("address already in use"), "{log}");
+            folder = std::mem::replace(&mut server.folder, TempDir::new().unwrap());
+        }
+        panic!("no port stays free");
     }
 
-    fn await_start(&self) {
+    /// Waits until the server listens, or has ended.
+    fn has_started(&mut self) -> bool {
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            if self.process.try_wait().unwrap().is_some() {
+                return false;
+            }
             assert!(Instant::now() < deadline, "{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
+        true
     }
 
     /// Kills the server and starts it again.
@@ -64,7 +77,7 @@ impl Server {
         self.process.wait().unwrap();
         let program = program().unwrap();
         self.process = run(&program, self.folder.path(), self.port, "");
-        self.await_start();
+        assert!(self.has_started(), "{}", self.log());
     }
 
     fn log(&self) -> String {
