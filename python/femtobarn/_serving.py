@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -81,10 +82,17 @@ def serve(
     True
     """
     text = Path(path_text(config)).read_text() if config is not None else ""
+    _allow_as_many_files_as_possible()
     pairs, cache = _folders(folders, cache_of, cache_bytes)
     to, caches = _as_list(redirect_to), _as_list(redirect_caches)
     at, rights, place = (port, address, tls_off), (anonymous, read_only), _place(site, url)
     return Server(ServerHandle.start(text, pairs, cache, to, caches, *at, *rights, place), config)
+
+
+def _allow_as_many_files_as_possible() -> None:
+    """Let the process have as many open files as it may: a connection is one, and shells allow 1,024."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _folders(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import signal
 import sys
 import threading
@@ -79,9 +78,6 @@ def serve(options: argparse.Namespace) -> None:
         raise InvalidError("--writable and --read-only exclude each other")
     if options.cache_size is not None and options.cache_of is None:
         raise InvalidError("--cache-size needs --cache-of")
-    # Each connection is a file; shells often allow 1,024, and as many as wanted if asked.
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     start_log(Path(options.config).read_text() if options.config else "")
     signals = _signals()
     had_terminal = _has_terminal()

@@ -72,6 +72,8 @@ pub struct SharedFile {
     key: FileKey,
     /// The file's id, which shows whether its path still leads to it.
     id: u64,
+    /// Its identity, once it was closed, which shows whether its path leads to another one with that id.
+    closed: Mutex<Option<u64>>,
     /// The commit whose snapshot the file shows; none outside federations.
     snapshot: Option<u64>,
     exports: Arc<Exports>,
@@ -155,6 +157,7 @@ impl Files {
         SharedFile {
             key,
             id: metadata.id,
+            closed: Mutex::default(),
             snapshot: held.file.snapshot(),
             exports: Arc::clone(&self.exports),
             interface: Mutex::new(Some(held)),
@@ -228,8 +231,11 @@ impl OpenFiles {
                 break;
             }
             if is_chosen(file) {
-                let closed = file.interface.lock().take_if(|held| held.file.can_be_reopened());
-                count -= usize::from(closed.is_some());
+                let mut interface = file.interface.lock();
+                if let Some(held) = interface.take_if(|held| held.file.can_be_reopened()) {
+                    *file.closed.lock() = held.file.identity().ok();
+                    count -= 1;
+                }
             }
         }
     }
@@ -282,7 +288,8 @@ impl SharedFile {
         let path = &self.key.path;
         let place = self.open.place(path)?;
         let file = self.exports.open(path, OpenMode::default(), Opaque(&self.key.opaque))?;
-        if file.metadata()?.id != self.id {
+        let (is_same_number, closed) = (file.metadata()?.id == self.id, *self.closed.lock());
+        if !is_same_number || closed.is_some() && file.identity().ok() != closed {
             return Err(StorageError::cannot("continue reading", path, Errno::ESTALE));
         }
         let mut interface = self.interface.lock();

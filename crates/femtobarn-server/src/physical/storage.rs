@@ -213,6 +213,10 @@ pub trait Storage: Send + Sync + 'static {
 pub trait StoredFile: Send + Sync + 'static {
     /// The current metadata.
     fn metadata(&self) -> StorageResult<Metadata>;
+    /// What no other file has that was, is or will be at its path, as far as the storage knows.
+    fn identity(&self) -> StorageResult<u64> {
+        Ok(self.metadata()?.id)
+    }
     /// Reads into the buffer; fills it unless the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize>;
     /// [`StoredFile::read_at`] without blocking; none if the bytes are not in memory.

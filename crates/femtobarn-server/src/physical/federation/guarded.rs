@@ -74,6 +74,10 @@ impl StoredFile for GuardedFile {
         self.file.metadata()
     }
 
+    fn identity(&self) -> StorageResult<u64> {
+        self.file.identity()
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {
         self.file.read_at(offset, buffer)
     }

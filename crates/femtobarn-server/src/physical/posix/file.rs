@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::UNIX_EPOCH;
 
 use nix::errno::Errno;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
@@ -154,6 +155,14 @@ impl StoredFile for PosixFile {
         Ok(self
             .tree
             .metadata(&metadata.map_err(|errno| StorageError::cannot("stat", &self.path, errno))?))
+    }
+
+    fn identity(&self) -> StorageResult<u64> {
+        // File systems give a number of a removed file to a new one.
+        let born = self.file.metadata().and_then(|metadata| metadata.created()).ok();
+        let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+        let born = born.map_or(0, |born| born.as_nanos() as u64);
+        Ok(self.metadata()?.id ^ born.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> StorageResult<usize> {

@@ -239,3 +239,20 @@ fn space_is_reserved_for_what_a_client_announces_and_not_more() {
     cut.truncate(4096).unwrap();
     assert!(std::fs::metadata(folder.path().join("top/begun")).unwrap().blocks() * 512 < MIB);
 }
+
+/// A file system may give the number of a removed file to a new one.
+#[test]
+fn a_new_file_in_the_place_of_a_removed_one_has_another_identity() {
+    let (folder, storage) = beside_a_secret();
+    let path = folder.path().join("top/x");
+    let identity = || {
+        std::fs::write(&path, b"x").unwrap();
+        let file = storage.open(&at("/x"), OpenMode::default(), Opaque::default()).unwrap();
+        let identities = [file.identity().unwrap(), file.identity().unwrap()];
+        assert_eq!(identities[0], identities[1]);
+        std::fs::remove_file(&path).unwrap();
+        identities[0]
+    };
+    let all: std::collections::HashSet<u64> = (0..20).map(|_| identity()).collect();
+    assert_eq!(all.len(), 20);
+}
