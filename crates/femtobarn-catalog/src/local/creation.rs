@@ -114,12 +114,12 @@ pub(super) fn draft_in(folder: &Path) -> PathBuf {
 /// overwritten.
 fn check_content(folder: &Path, allowed: AllowedContent) -> Result<()> {
     let cannot = |error| Error::io("cannot list the folder", folder, error);
+    if [CATALOGUE_FILE, CATALOGUE_ADDRESS_FILE].iter().any(|name| folder.join(name).exists()) {
+        return Err(federation_exists(folder));
+    }
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let file_name = entry.map_err(cannot)?.file_name();
         let file_name = file_name.to_string_lossy();
-        if file_name == CATALOGUE_FILE || file_name == CATALOGUE_ADDRESS_FILE {
-            return Err(federation_exists(folder));
-        }
         // SQLite would read a log without its catalogue as that of the new one.
         let is_log = log_path(Path::new(CATALOGUE_FILE)) == Path::new(&*file_name);
         let is_draft = file_name.starts_with(&draft_prefix());

@@ -214,8 +214,8 @@ impl FederationService {
     /// database exclusively, and does so until this has ended, though its client goes.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the database is not here, or the other server does not show its whole file; as
-    /// [`begin_alone`](Self::begin_alone); those of the catalogue.
+    /// [`Error::Changed`] if the database is not here, its lock was lost, or the other server does not show its whole file;
+    /// [`Error::Invalid`] if others may hold it, too; those of the catalogue.
     pub fn hand_over(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
