@@ -43,8 +43,7 @@ def serve(
         what is read of them is kept in the folder that is given. Of several folders, on a disk each, every
         file is kept in one, and those whose disk fails are used no more.
     cache_bytes
-        Bytes that may be kept in each folder, by default four fifths of its file system; above it, what was
-        closed the longest ago leaves.
+        Bytes kept in each folder, by default four fifths of its file system; what was closed first leaves.
     redirect_to
         ``root://`` URLs of servers with the same path; clients are redirected to one that has their file.
     redirect_caches
@@ -81,12 +80,16 @@ def serve(
     ...     server.url("/lhc.fed") == f"root://127.0.0.1:{server.port}//lhc.fed"
     True
     """
-    text = Path(path_text(config)).read_text() if config is not None else ""
     _allow_as_many_files_as_possible()
     pairs, cache = _folders(folders, cache_of, cache_bytes)
     to, caches = _as_list(redirect_to), _as_list(redirect_caches)
     at, rights, place = (port, address, tls_off), (anonymous, read_only), _place(site, url)
+    text = _text_of(config)
     return Server(ServerHandle.start(text, pairs, cache, to, caches, *at, *rights, place), config)
+
+
+def _text_of(config: str | os.PathLike[str] | None) -> str:
+    return Path(path_text(config)).read_text() if config is not None else ""
 
 
 def _allow_as_many_files_as_possible() -> None:

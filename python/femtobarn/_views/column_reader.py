@@ -245,7 +245,7 @@ class ColumnReader:
         ...     form = {"name": "Hit", "fields": [{"name": "n", "type": "int32"}]}
         ...     hits = txn.database("d", create=True).container("hits", form, create=True)
         ...     oids = hits.extend({"n": [7] * 100_000})
-        >>> advice = fed["d/hits"].advise(bandwidth="10 MB")
+        >>> advice = fed["d/hits"].advise(bandwidth="1 kB")
         >>> advice.best, advice.fields[0].path, advice.packed["zstd"].stored < 4000
         ('zstd', 'n', True)
         """

@@ -59,16 +59,23 @@ pub(super) fn made_durable<'a>(
         return Ok(Cow::Borrowed(group));
     }
     let mut group = group.to_vec();
-    let mut writes: Vec<FileWrite> =
-        group.iter_mut().flat_map(|commit| std::mem::take(&mut commit.writes)).collect();
-    writes.sort_by_key(|write| write.database);
-    for of_one in writes.chunk_by(|one, other| one.database == other.database) {
-        let id = of_one[0].database;
-        let mut made = group.iter().flat_map(|commit| &commit.new_databases);
-        if let Some(new) = made.find(|new| new.id == id) {
-            store(&folder.join(&new.path), of_one)?;
-            sync_names(folder, [new.path.as_str()])?;
-        } else if let Some(path) = path_of(id)? {
+    let mut others = vec![];
+    for commit in &mut group {
+        let own =
+            |write: &FileWrite| commit.new_databases.iter().find(|new| new.id == write.database);
+        let (new, old): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut commit.writes).into_iter().partition(|write| own(write).is_some());
+        for write in &new {
+            if let Some(made) = own(write) {
+                store(&folder.join(&made.path), std::slice::from_ref(write))?;
+                sync_names(folder, [made.path.as_str()])?;
+            }
+        }
+        others.extend(old);
+    }
+    others.sort_by_key(|write| write.database);
+    for of_one in others.chunk_by(|one, other| one.database == other.database) {
+        if let Some(path) = path_of(of_one[0].database)? {
             store(&folder.join(path), of_one)?;
         }
     }
