@@ -120,7 +120,8 @@ impl FileLog {
 
     /// Adds the logged bytes of commits, the newest of which is `newest`. If there are many, a thread writes back.
     pub(super) fn count(self: &Arc<Self>, bytes: u64, newest: Csn) {
-        if bytes == 0 {
+        // PostgreSQL has no bytes that could be written back: the files had them before the commit.
+        if bytes == 0 || self.connections.is_postgres() {
             return;
         }
         let mut slot = self.known.lock();
