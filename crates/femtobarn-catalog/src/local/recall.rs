@@ -105,11 +105,10 @@ impl Connections {
         if let Some(state) = self.known.lock().take_over(&told) {
             return Ok(Some(state));
         }
-        // It is far behind.
+        // What is known is far behind, or was lost there.
         let newest = self.read(newest_csn)?;
+        self.known.lock().begin_anew(newest);
         let told = self.read(|sql| ToldCommits::read(sql, newest))?;
-        let mut known = self.known.lock();
-        known.forget_until(newest);
-        Ok(known.take_over(&told))
+        Ok(self.known.lock().take_over(&told))
     }
 }

@@ -2,13 +2,17 @@
 //!
 //! 1. A commit's row says what it touched, as the page of recent changes does for SQLite
 //!    ([`RecentChanges`](crate::locks::RecentChanges)); one that says nothing, as of an older release, touched everything.
-//! 2. Changes that are no commits are counted in a setting, in the transaction of each. They touched everything.
-//! 3. Threads that ask at the same time share an answer, which was begun after each of them asked.
+//! 2. Each change that is no commit gives a setting a value of its own, in its transaction. It touched everything.
+//! 3. Commits are told with their transactions: a server that lost some, as a standby that was promoted without them, has
+//!    others with their numbers.
+//! 4. Threads that ask at the same time share an answer, which was begun after each of them asked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Condvar, Mutex};
+use uuid::Uuid;
 
+use super::decode;
 use crate::error::Result;
 use crate::ids::Csn;
 use crate::locks::{LogState, TouchedRows};
@@ -17,45 +21,55 @@ use crate::sql::{Row, SqlConnection, SqlResult, params};
 
 /// Commits that are told at once.
 const TOLD_MAX: usize = 257;
-const TOLD: &str = "SELECT coalesce((SELECT CAST(value AS INTEGER) FROM federation WHERE key = 'changes'), 0), \
-    c.csn, c.touched FROM (SELECT 1) one LEFT JOIN LATERAL \
-    (SELECT csn, touched FROM commits WHERE csn >= ?1 ORDER BY csn LIMIT 257) c ON true";
-const NOTE_CHANGE: &str = "INSERT INTO federation (key, value) VALUES ('changes', '1') ON CONFLICT (key) \
-    DO UPDATE SET value = CAST(CAST(federation.value AS INTEGER) + 1 AS TEXT)";
+const TOLD: &str = "SELECT (SELECT value FROM federation WHERE key = 'changes'), \
+    c.csn, c.touched, c.transaction_uuid FROM (SELECT 1) one LEFT JOIN LATERAL \
+    (SELECT csn, touched, transaction_uuid FROM commits WHERE csn >= ?1 ORDER BY csn LIMIT 257) c ON true";
+const NOTE_CHANGE: &str = "INSERT INTO federation (key, value) VALUES ('changes', ?1) ON CONFLICT (key) \
+    DO UPDATE SET value = excluded.value";
 
 /// What was told.
 pub(super) struct ToldCommits {
     /// The first commit that was asked for.
     pub(super) since: Csn,
-    /// Changes without a commit so far.
-    pub(super) changes: u64,
-    /// The commits from then on, and what they touched.
-    pub(super) commits: Vec<(Csn, TouchedRows)>,
+    /// The identity of the last change that was no commit; none if there was none.
+    pub(super) last_change: Option<String>,
+    /// The commits from `since` on.
+    pub(super) commits: Vec<ToldCommit>,
+}
+
+/// What is told of a commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToldCommit {
+    pub(super) csn: Csn,
+    pub(super) transaction: Uuid,
+    pub(super) touched: TouchedRows,
 }
 
 impl ToldCommits {
     /// Asks for the commits from `since` on.
     pub(super) fn read(sql: &SqlConnection, since: Csn) -> SqlResult<Self> {
         let row = |row: &Row<'_>| {
-            let commit = row.get::<Option<i64>>(1)?.map(|csn| Csn(unsigned(csn)));
+            let last_change: Option<String> = row.get(0)?;
+            let Some(csn) = row.get::<Option<i64>>(1)? else { return Ok((last_change, None)) };
             let touched = row.get::<Option<i64>>(2)?;
             let touched = touched.map_or(TouchedRows::ALL, TouchedRows::of_number);
-            Ok((unsigned(row.get(0)?), commit.map(|csn| (csn, touched))))
+            let transaction = decode::uuid(row, 3)?;
+            Ok((last_change, Some(ToldCommit { csn: Csn(unsigned(csn)), transaction, touched })))
         };
         let mut told = sql.prepare_cached(TOLD)?;
         let rows: Vec<_> = told
             .query_map(params![signed(since.0)], row)?
             .collect::<std::result::Result<_, _>>()?;
-        let changes = rows.first().map_or(0, |(changes, _)| *changes);
+        let last_change = rows.first().and_then(|(last_change, _)| last_change.clone());
         let mut commits: Vec<_> = rows.into_iter().filter_map(|(_, commit)| commit).collect();
-        commits.sort_unstable_by_key(|(csn, _)| *csn);
-        Ok(ToldCommits { since, changes, commits })
+        commits.sort_unstable_by_key(|commit| commit.csn);
+        Ok(ToldCommits { since, last_change, commits })
     }
 
     /// Whether these are all commits from the first one on, which is there.
     pub(super) fn is_whole(&self) -> bool {
         let has_first = match self.commits.first() {
-            Some((first, _)) => self.since == Csn::ZERO || *first == self.since,
+            Some(first) => self.since == Csn::ZERO || first.csn == self.since,
             None => self.since == Csn::ZERO,
         };
         has_first && self.commits.len() < TOLD_MAX
@@ -68,9 +82,9 @@ pub(super) fn newest_csn(sql: &SqlConnection) -> SqlResult<Csn> {
     sql.prepare_cached(newest)?.query_row([], |row| row.get(0).map(|csn| Csn(unsigned(csn))))
 }
 
-/// Counts a change that is no commit, in the transaction that is open on `sql`.
+/// Tells of a change that is no commit, in the transaction that is open on `sql`.
 pub(super) fn note_change(sql: &SqlConnection) -> SqlResult<()> {
-    sql.prepare_cached(NOTE_CHANGE)?.execute_with_next([])
+    sql.prepare_cached(NOTE_CHANGE)?.execute_with_next([Uuid::new_v4().simple().to_string()])
 }
 
 /// The newest state; none if PostgreSQL does not tell it, and the error if it cannot be reached.

@@ -61,6 +61,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     connections_that_end_are_made_again(&server);
     statements_that_run_again_are_parsed_twice(&server);
     commits_that_do_not_say_what_they_touched_are_seen(&server);
+    what_the_server_has_lost_is_not_known(&server);
     servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
@@ -161,6 +162,31 @@ fn commits_that_do_not_say_what_they_touched_are_seen(server: &Postgres) {
         ));
     }
     assert_eq!((name(), catalog.head().unwrap()), ("run10".to_owned(), Csn(4)));
+}
+
+/// As if a standby without the last commit was promoted, on which nobody has committed since, or another process has.
+fn what_the_server_has_lost_is_not_known(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
+    let name = || catalog.database_by_id(database, Csn::MAX).unwrap().name;
+    let schema = format!("femtobarn_{}", catalog.uuid().simple());
+    let other = format!(
+        "INSERT INTO {schema}.commits (csn, transaction_uuid, time_us, message, user_name, host, pid, touched) \
+         SELECT 2, decode(md5('other'), 'hex'), time_us, '', '', '', 1, 0 FROM {schema}.commits"
+    );
+    for (number, others, head) in [(8, "", Csn(1)), (9, &*other, Csn(2))] {
+        assert_eq!(catalog.commit(Commit::default()).unwrap(), Csn(2));
+        assert_eq!([name(), name()], [format!("run{}", number - 1), format!("run{}", number - 1)]);
+        server.psql(&format!(
+            "BEGIN; DELETE FROM {schema}.commits WHERE csn = 2; \
+             UPDATE {schema}.database_names SET name = 'run{number}'; {others}; COMMIT"
+        ));
+        for _ in 0..2 {
+            assert_eq!((name(), catalog.head().unwrap()), (format!("run{number}"), head));
+        }
+    }
 }
 
 /// Threads commit while the server crashes and starts again, twice.

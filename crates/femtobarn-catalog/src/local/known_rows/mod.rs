@@ -2,16 +2,18 @@
 //! before it left.
 //!
 //! 1. The rows are those of one state of the log. In a later state, those remain that no change since has touched, as
-//!    the page of recent changes ([`RecentChanges`]) says; if it cannot say that, none does. In PostgreSQL, the newest commit
-//!    and the number of other changes are the state, and commits say what they touched ([`ToldCommits`]).
+//!    the page of recent changes ([`RecentChanges`]) says; if it cannot say that, none does. In PostgreSQL, the state is the
+//!    newest commit, and commits say what they touched ([`ToldCommits`]).
 //! 2. A row is kept only if nothing touched it from before it was looked up until after that.
+//! 3. If PostgreSQL does not have the last commit of which it has told, all rows are forgotten: it has lost some commits, and
+//!    others may have their numbers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use uuid::Uuid;
 
 use super::commit_writer::Effect;
-use super::told_changes::ToldCommits;
+use super::told_changes::{ToldCommit, ToldCommits};
 use crate::commit::Commit;
 use crate::error::Result;
 use crate::ids::{ContainerId, Csn, DatabaseId};
@@ -21,9 +23,10 @@ use crate::rows::{ClassRow, ContainerRow, DatabaseRow, DatabaseState, VersionRow
 /// Rows of one kind that are kept at most; all of them are forgotten when there are more.
 const ROWS_MAX: usize = 4096;
 
-/// Words of the state of a catalogue in PostgreSQL: the newest commit, and how many changes were no commits.
+/// Words of the state of a catalogue in PostgreSQL: the newest commit, and how often this process has forgotten all rows for
+/// another reason than that, such as a change that was no commit.
 const TOLD_CSN: usize = 0;
-const TOLD_CHANGES: usize = 1;
+const GENERATION: usize = 1;
 
 /// Commits of which is remembered what they touched.
 const TOUCHED_MAX: usize = 1024;
@@ -48,8 +51,13 @@ pub(super) struct KnownRows {
     link_targets: HashMap<(DatabaseId, ContainerId), Vec<Uuid>>,
     /// By name and version, or the newest by name.
     classes: HashMap<(String, Option<u32>), ClassRow>,
-    /// The versions that commits of this process made in PostgreSQL, which has not told of these commits yet.
-    own: BTreeMap<Csn, Vec<VersionRow>>,
+    /// The transactions of commits of this process to PostgreSQL, which has not told of these yet, and the versions that they
+    /// made.
+    own: BTreeMap<Csn, (Uuid, Vec<VersionRow>)>,
+    /// The transaction of the last commit of which PostgreSQL has told.
+    last_transaction: Option<Uuid>,
+    /// The last change without a commit of which it has told.
+    last_change: Option<String>,
     /// The commit after which all are in the next two.
     remembered_from: Csn,
     /// What the last commits touched of which PostgreSQL has told, those of this process aside.
@@ -100,31 +108,33 @@ impl KnownRows {
 
     /// Whether the rows are those of a state of PostgreSQL, or of a newer one.
     pub(super) fn has_reached(&self, state: &LogState) -> bool {
-        let reached = |word: usize| self.state[word] >= state[word];
-        reached(TOLD_CSN) && reached(TOLD_CHANGES)
+        let order = |state: &LogState| (state[GENERATION], state[TOLD_CSN]);
+        order(&self.state) >= order(state)
     }
 
-    /// Forgets what was touched by what PostgreSQL tells. The state is that one now, or newer if another thread was told
-    /// more; none if this is not told from the known state on.
+    /// Forgets what was touched by what PostgreSQL tells, and returns the state now; none if this is not told from the known
+    /// state on, or that has been lost.
     pub(super) fn take_over(&mut self, told: &ToldCommits) -> Option<LogState> {
-        if !told.is_whole() || told.since > self.told_until() {
+        if !told.is_whole() || told.since != self.told_until() || self.is_lost(told) {
             return None;
         }
-        if told.changes > self.state[TOLD_CHANGES] {
+        if told.last_change != self.last_change {
             self.forget(TouchedRows::ALL);
-            self.state[TOLD_CHANGES] = told.changes;
+            self.state[GENERATION] += 1;
+            self.last_change.clone_from(&told.last_change);
         }
-        for (csn, touched) in &told.commits {
-            if *csn <= self.told_until() {
+        for ToldCommit { csn, transaction, touched } in &told.commits {
+            self.last_transaction = Some(*transaction);
+            if *csn == self.told_until() {
                 continue;
             }
             match self.own.remove(csn) {
-                Some(versions) => {
+                Some((own, versions)) if own == *transaction => {
                     let keys = versions.iter().map(|version| (version.database, version.container));
                     self.followed.extend(keys.map(|key| (*csn, key)));
                     versions.into_iter().for_each(|version| self.follow(version));
                 }
-                None => {
+                _ => {
                     self.told.push_back((*csn, *touched));
                     self.forget(*touched);
                 }
@@ -139,6 +149,13 @@ impl KnownRows {
         Some(self.state)
     }
 
+    /// Whether PostgreSQL has another commit with the number of the last one of which it had told.
+    fn is_lost(&self, told: &ToldCommits) -> bool {
+        let same = told.commits.iter().find(|commit| commit.csn == self.told_until());
+        let known = self.last_transaction;
+        same.is_some_and(|same| known.is_some_and(|known| known != same.transaction))
+    }
+
     /// Runs `keep` on rows that were looked up after `before` was the newest state, unless something has touched them
     /// since.
     pub(super) fn keep_since(&mut self, before: &LogState, keep: impl FnOnce(&mut Self)) {
@@ -146,7 +163,7 @@ impl KnownRows {
         let touched = self.told.iter().filter(|(csn, _)| *csn > since);
         let touched = touched.fold(TouchedRows::default(), |all, (_, touched)| all.and(*touched));
         let is_told = self.remembered_from <= since;
-        let is_same = self.state[TOLD_CHANGES] == before[TOLD_CHANGES];
+        let is_same = self.state[GENERATION] == before[GENERATION];
         if !is_told || !is_same || touched.meets(TouchedRows::STRUCTURE) {
             return;
         }
@@ -156,14 +173,12 @@ impl KnownRows {
         self.meanwhile = Default::default();
     }
 
-    /// Forgets all, because PostgreSQL does not tell what was touched before commit `csn`, which is there.
-    pub(super) fn forget_until(&mut self, csn: Csn) {
-        if csn > self.told_until() {
-            self.forget(TouchedRows::ALL);
-            (self.told, self.followed) = Default::default();
-            self.remembered_from = csn;
-            self.state[TOLD_CSN] = csn.0;
-        }
+    /// Forgets all, because PostgreSQL does not tell what was touched until commit `csn`, which is there. It may be older than
+    /// the last one of which was told.
+    pub(super) fn begin_anew(&mut self, csn: Csn) {
+        let generation = self.state[GENERATION] + 1;
+        *self = KnownRows::default();
+        (self.state[TOLD_CSN], self.state[GENERATION]) = (csn.0, generation);
     }
 
     /// Notes what commits of this process wrote to PostgreSQL.
@@ -174,7 +189,7 @@ impl KnownRows {
         for (commit, csn) in commits {
             if csn > self.told_until() && !commit.touched().meets(TouchedRows::STRUCTURE) {
                 let rows = commit.versions.iter().map(|version| version.to_row(csn));
-                self.own.insert(csn, rows.collect());
+                self.own.insert(csn, (commit.transaction, rows.collect()));
             }
         }
     }

@@ -123,8 +123,20 @@ fn a_page_that_counts_anew_forgets_what_was_known() {
 }
 
 fn told(since: u64, changes: u64, touched: &[(u64, TouchedRows)]) -> ToldCommits {
-    let commits = touched.iter().map(|(csn, touched)| (Csn(*csn), *touched)).collect();
-    ToldCommits { since: Csn(since), changes, commits }
+    let commit = |(csn, touched): &(u64, TouchedRows)| ToldCommit {
+        csn: Csn(*csn),
+        transaction: Uuid::from_u128((*csn).into()),
+        touched: *touched,
+    };
+    let commits = touched.iter().map(commit).collect();
+    let last_change = (changes > 0).then(|| format!("change {changes}"));
+    ToldCommits { since: Csn(since), last_change, commits }
+}
+
+/// A commit of this process.
+fn own_commit(csn: u64) -> Commit {
+    let transaction = Uuid::from_u128(csn.into());
+    Commit { transaction, versions: vec![version(7)], ..Commit::default() }
 }
 
 #[test]
@@ -139,15 +151,15 @@ fn a_row_is_known_until_postgresql_tells_that_it_was_touched() {
     let second = known.take_over(&told(1, 0, &[(1, TouchedRows::ALL), hits])).unwrap();
     assert_eq!((which(&known), known.head()), ([true, false], Some(Csn(2))));
     assert!(known.has_reached(&first) && known.state != first && known.state == second);
-    let late = known.take_over(&told(1, 0, &[(1, TouchedRows::ALL)]));
-    assert_eq!(late, Some(second), "another thread was told more");
-    for missing in [told(3, 0, &[(3, hits.1)]), told(2, 0, &[]), told(2, 0, &[(4, hits.1)])] {
+    let late = told(1, 0, &[(1, TouchedRows::ALL)]);
+    let none = told(2, 0, &[]);
+    for missing in [late, told(3, 0, &[(3, hits.1)]), none, told(2, 0, &[(4, hits.1)])] {
         assert_eq!(known.take_over(&missing), None);
     }
     known.take_over(&told(2, 1, &[hits])).unwrap();
     assert_eq!(which(&known), [false, false], "a change that was no commit");
     keep(&mut known);
-    known.forget_until(Csn(900));
+    known.begin_anew(Csn(900));
     assert_eq!((which(&known), known.told_until()), ([false, false], Csn(900)));
 }
 
@@ -156,8 +168,7 @@ fn a_version_of_this_process_is_known_once_postgresql_tells_of_its_commit() {
     let mut known = KnownRows::default();
     known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
     known.keep_container(&rows(EVENTS));
-    let new = version(7);
-    let commit = Commit { versions: vec![new], ..Commit::default() };
+    let commit = own_commit(3);
     known.note_own([(&commit, Csn(3))].into_iter());
     let entries = |known: &KnownRows| {
         known.container(DATABASE, EVENTS).map(|(_, _, newest)| newest.map(|it| it.entries))
@@ -211,7 +222,7 @@ fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
     let hits = (2, TouchedRows::container(DATABASE, HITS));
     known.take_over(&told(1, 0, &[first, hits])).unwrap();
     assert_eq!(keep(&mut known, &before), [true, false]);
-    let own = Commit { versions: vec![version(7)], ..Commit::default() };
+    let own = own_commit(3);
     known.note_own([(&own, Csn(3))].into_iter());
     let before = known.take_over(&told(2, 0, &[hits])).unwrap();
     known.forget(TouchedRows::ALL);
@@ -232,4 +243,53 @@ fn a_row_that_was_touched_while_it_was_looked_up_is_not_kept() {
         last += 199;
     }
     assert_eq!(keep(&mut known, &before), [false, false], "more than are remembered");
+}
+
+/// A standby without the last commits was promoted, or a backup restored; others may have the numbers of what was lost.
+#[test]
+fn nothing_is_known_once_postgresql_has_lost_a_commit() {
+    let none = TouchedRows::default();
+    for others in [0, 1] {
+        let mut known = KnownRows::default();
+        known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+        let before = known.take_over(&told(1, 0, &[(1, none), (2, none)])).unwrap();
+        known.keep_container(&rows(EVENTS));
+        let mut now = told(2, 0, &[(2, none)][..others]);
+        now.commits.iter_mut().for_each(|other| other.transaction = Uuid::nil());
+        assert_eq!(known.take_over(&now), None);
+        known.begin_anew(Csn(1));
+        assert_eq!((which(&known), known.told_until()), ([false, false], Csn(1)));
+        let after = known.take_over(&told(1, 0, &[(1, none)])).unwrap();
+        assert!(known.has_reached(&after) && known.has_reached(&before));
+        // What a thread found before that.
+        known.keep_since(&before, |known| known.keep_container(&rows(EVENTS)));
+        assert_eq!(which(&known), [false, false]);
+        known.keep_since(&after, |known| known.keep_container(&rows(EVENTS)));
+        assert_eq!(which(&known), [true, false]);
+    }
+}
+
+/// This process has been told of the one before it.
+#[test]
+fn a_lost_commit_of_this_process_is_not_taken_for_the_one_with_its_number() {
+    let mut known = KnownRows::default();
+    known.take_over(&told(0, 0, &[(1, TouchedRows::ALL)])).unwrap();
+    known.keep_container(&rows(EVENTS));
+    known.note_own([(&own_commit(2), Csn(2))].into_iter());
+    let mut other = told(1, 0, &[(1, TouchedRows::ALL), (2, own_commit(2).touched())]);
+    other.commits[1].transaction = Uuid::nil();
+    known.take_over(&other).unwrap();
+    assert_eq!((which(&known), known.own.len()), ([false, false], 0));
+}
+
+#[test]
+fn nothing_is_known_once_postgresql_has_another_change_than_the_one_that_it_lost() {
+    let mut known = KnownRows::default();
+    let first = [(1, TouchedRows::ALL)];
+    let before = known.take_over(&told(0, 2, &first)).unwrap();
+    known.keep_container(&rows(EVENTS));
+    known.take_over(&told(1, 1, &first)).unwrap();
+    assert_eq!(which(&known), [false, false]);
+    known.keep_since(&before, |known| known.keep_container(&rows(EVENTS)));
+    assert_eq!(which(&known), [false, false]);
 }
