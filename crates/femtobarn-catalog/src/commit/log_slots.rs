@@ -161,8 +161,8 @@ pub(crate) fn decode(mut slot: &[u8]) -> Option<Vec<FileWrite>> {
 
 /// The writes in the order of their places, those that follow each other as one: most commits write behind the one
 /// before.
-pub(crate) fn joined(writes: &[FileWrite]) -> Vec<(u64, Vec<u8>)> {
-    let mut sorted: Vec<&FileWrite> = writes.iter().collect();
+pub(crate) fn joined<'a>(writes: impl IntoIterator<Item = &'a FileWrite>) -> Vec<(u64, Vec<u8>)> {
+    let mut sorted: Vec<&FileWrite> = writes.into_iter().collect();
     sorted.sort_unstable_by_key(|write| write.offset);
     let mut joined: Vec<(u64, Vec<u8>)> = vec![];
     for write in sorted {

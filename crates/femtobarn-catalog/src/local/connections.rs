@@ -265,7 +265,22 @@ impl Connections {
 
     fn publish_to_postgres(&self, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
         let path = |id| self.read(|sql| path_of(sql, id));
-        let group = file_writes::made_durable(self.place.folder(), group, path)?;
+        let stored = file_writes::make_durable(self.place.folder(), group, path)?;
+        let durable = group.iter().zip(&stored).filter(|(_, stored)| stored.is_ok());
+        let without_writes = |commit: &Commit| Commit { writes: vec![], ..commit.clone() };
+        let durable: Vec<Commit> = durable.map(|(commit, _)| without_writes(commit)).collect();
+        let mut published = self.publish_durable(&durable)?.into_iter();
+        let lost = || Err(Error::internal("a commit of a group has no result"));
+        let result =
+            |stored: Result<()>| stored.and_then(|()| published.next().unwrap_or_else(lost));
+        Ok(stored.into_iter().map(result).collect())
+    }
+
+    /// Publishes commits to PostgreSQL that have no bytes of files, or have made these durable.
+    fn publish_durable(&self, group: &[Commit]) -> Result<Vec<Result<Csn>>> {
+        if group.is_empty() {
+            return Ok(vec![]);
+        }
         let mut slot = self.writer.lock();
         self.check_writable()?;
         let writer = match &mut *slot {
@@ -275,8 +290,8 @@ impl Connections {
         let Writer::Postgres(writer) = writer else {
             return Err(Error::internal("the writer is not PostgreSQL's"));
         };
-        let results = writer.publish(&self.place.path, &group)?;
-        self.note_published(&group, &results);
+        let results = writer.publish(&self.place.path, group)?;
+        self.note_published(group, &results);
         Ok(results)
     }
 

@@ -1,9 +1,8 @@
 //! Bytes of database files that are durable elsewhere, or are to be durable before a commit.
 
-use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -18,11 +17,19 @@ use crate::sql::{OptionalExtension, SqlConnection, SqlResult};
 /// # Errors
 /// [`Error::Full`] or [`Error::Io`] if the file cannot be written.
 pub(super) fn store(path: &Path, writes: &[FileWrite]) -> Result<()> {
-    let file = match OpenOptions::new().write(true).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(Error::io("cannot open", path, error)),
-    };
+    match OpenOptions::new().write(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        file => store_in(file, path, writes),
+    }
+}
+
+/// Writes bytes to the file that was opened at `path`, and makes them durable.
+fn store_in<'a>(
+    file: io::Result<File>,
+    path: &Path,
+    writes: impl IntoIterator<Item = &'a FileWrite>,
+) -> Result<()> {
+    let file = file.map_err(|error| Error::io("cannot open", path, error))?;
     let mut pieces = log_slots::joined(writes).into_iter();
     let written = pieces.try_for_each(|(offset, bytes)| file.write_all_at(&bytes, offset));
     let synced = written.and_then(|()| file.sync_data());
@@ -48,38 +55,45 @@ pub(super) fn sync_names<'a>(root: &Path, paths: impl IntoIterator<Item = &'a st
     })
 }
 
-/// The commits of a group without bytes of files, which are durable in these now, each file by one sync. `folder` is the
-/// federation's; `path_of` finds the path of a database that the group does not make.
-pub(super) fn made_durable<'a>(
+/// A database, and its path if the commit makes it.
+type WrittenFile<'a> = (DatabaseId, Option<&'a str>);
+
+/// Makes the bytes of files that come with the commits of a group durable in these, each file by one sync. A file that cannot
+/// be written, or that is missing, fails the commits that write to it alone: nothing else has their bytes. `folder` is the
+/// federation's; `path_of` finds the path of a database.
+///
+/// # Errors
+/// That of `path_of`, which fails the whole group.
+pub(super) fn make_durable(
     folder: &Path,
-    group: &'a [Commit],
+    group: &[Commit],
     path_of: impl Fn(DatabaseId) -> Result<Option<String>>,
-) -> Result<Cow<'a, [Commit]>> {
-    if group.iter().all(|commit| commit.writes.is_empty()) {
-        return Ok(Cow::Borrowed(group));
-    }
-    let mut group = group.to_vec();
-    let mut others = vec![];
-    for commit in &mut group {
-        let own =
-            |write: &FileWrite| commit.new_databases.iter().find(|new| new.id == write.database);
-        let (new, old): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut commit.writes).into_iter().partition(|write| own(write).is_some());
-        for write in &new {
-            if let Some(made) = own(write) {
-                store(&folder.join(&made.path), std::slice::from_ref(write))?;
-                sync_names(folder, [made.path.as_str()])?;
-            }
-        }
-        others.extend(old);
-    }
-    others.sort_by_key(|write| write.database);
-    for of_one in others.chunk_by(|one, other| one.database == other.database) {
-        if let Some(path) = path_of(of_one[0].database)? {
-            store(&folder.join(path), of_one)?;
+) -> Result<Vec<Result<()>>> {
+    let mut files: BTreeMap<WrittenFile<'_>, Vec<(usize, &FileWrite)>> = BTreeMap::new();
+    for (number, commit) in group.iter().enumerate() {
+        for write in &commit.writes {
+            let new = commit.new_databases.iter().find(|new| new.id == write.database);
+            let file = (write.database, new.map(|new| &*new.path));
+            files.entry(file).or_default().push((number, write));
         }
     }
-    Ok(Cow::Owned(group))
+    let store_at = |path: &str, writes: &[(usize, &FileWrite)]| {
+        let path = folder.join(path);
+        let file = OpenOptions::new().write(true).open(&path);
+        store_in(file, &path, writes.iter().map(|(_, write)| *write))
+    };
+    let mut outcomes: Vec<Result<()>> = group.iter().map(|_| Ok(())).collect();
+    for ((database, new), writes) in files {
+        let gone = || Error::changed(format!("database {database} is not there any more"));
+        let stored = match new {
+            Some(path) => store_at(path, &writes).and_then(|()| sync_names(folder, [path])),
+            None => path_of(database)?.ok_or_else(gone).and_then(|path| store_at(&path, &writes)),
+        };
+        if let Err(error) = stored {
+            writes.iter().for_each(|(number, _)| outcomes[*number] = Err(error.clone()));
+        }
+    }
+    Ok(outcomes)
 }
 
 /// The path of a database's file, relative to the federation's folder; none if there is no such database.

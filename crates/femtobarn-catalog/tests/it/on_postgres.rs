@@ -3,9 +3,10 @@
 use std::process::Command;
 use std::time::Duration;
 
-use femtobarn_catalog::{Commit, Csn, DatabaseState, ErrorKind, LocalCatalogue};
+use femtobarn_catalog::{Commit, Csn, DatabaseState, ErrorKind, FileWrite, LocalCatalogue};
+use uuid::Uuid;
 
-use crate::federation::{CATALOGUE_URL, new_database};
+use crate::federation::{CATALOGUE_URL, new_container, new_database, version};
 use crate::moves;
 use crate::postgres::{LOCKED, Postgres};
 use crate::postgres_faults;
@@ -62,6 +63,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     statements_that_run_again_are_parsed_twice(&server);
     commits_that_do_not_say_what_they_touched_are_seen(&server);
     what_the_server_has_lost_is_not_known(&server);
+    a_file_that_is_gone_fails_its_own_commits_alone(&server);
     servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
@@ -187,6 +189,35 @@ fn what_the_server_has_lost_is_not_known(server: &Postgres) {
             assert_eq!((name(), catalog.head().unwrap()), (format!("run{number}"), head));
         }
     }
+}
+
+/// Commits of a group with bytes for files, which are durable there before the group is published.
+fn a_file_that_is_gone_fails_its_own_commits_alone(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let file = |name: &str| place.join(format!("databases/{name}.root"));
+    let databases = ["one", "two"].map(|name| {
+        std::fs::write(file(name), [0; 64]).unwrap();
+        new_database(&catalog, name, DatabaseState::Open).unwrap()
+    });
+    let commits =
+        [(0, 1, 16), (1, 2, 16), (0, 3, 24), (1, 4, 24)].map(|(number, entries, offset)| {
+            let database = databases[number];
+            let events = new_container(&catalog, database, &format!("events{entries}")).unwrap();
+            let versions = vec![version(database, events, None, entries)];
+            let writes = vec![FileWrite { database, offset, bytes: vec![7; 8] }];
+            Commit { transaction: Uuid::new_v4(), versions, writes, ..Commit::default() }
+        });
+    std::fs::remove_file(file("one")).unwrap();
+    let head = catalog.head().unwrap();
+    let published = catalog.commit_all(commits.to_vec());
+    let failed = |number: usize| published[number].as_ref().unwrap_err().kind();
+    assert_eq!([failed(0), failed(2)], [ErrorKind::Io; 2]);
+    let made = |number: usize| *published[number].as_ref().unwrap();
+    assert_eq!([made(1), made(3), catalog.head().unwrap()], [1, 2, 2].map(|n| Csn(head.0 + n)));
+    let bytes = std::fs::read(file("two")).unwrap();
+    assert_eq!(bytes, [[0; 16], [7; 16], [0; 16], [0; 16]].concat());
 }
 
 /// Threads commit while the server crashes and starts again, twice.
