@@ -4,7 +4,7 @@
 //! many rows, or that may wait for a disk, run on a thread for blocking work.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use femtobarn_catalog::{ContainerId, Csn, DatabaseId, Error, LocalCatalogue, Result, clock};
 use femtobarn_rpc::ANSWER_ROWS_MAX;
@@ -62,19 +62,38 @@ pub(super) async fn answers(
     service.blocking(move || answer(federation.catalog(), of).map(split)).await
 }
 
-/// The answers to questions that came with an operation that succeeded: the pin of a snapshot, or a lock if `pinned` is
-/// zero. Those that fail, or that this task may not wait for, have no rows.
-pub(super) fn answers_with_operation(
+/// Questions that came with an operation, and the snapshot that it pinned, or zero if it was a lock.
+pub(super) type AskedQuestions = (Vec<Question>, Csn);
+
+/// The answers to the questions of operations that succeeded. Those that fail, or that this task may not wait for, have no
+/// rows; nor have any from the deadline on, or once the catalogue does not answer.
+pub(super) fn answers_with_operations(
     catalog: &LocalCatalogue,
-    questions: Vec<Question>,
-    pinned: Csn,
-) -> Vec<Answer> {
+    asked: Vec<AskedQuestions>,
+    deadline: Instant,
+) -> Vec<Vec<Answer>> {
+    answers_until(deadline, asked, |of| answer(catalog, of))
+}
+
+fn answers_until(
+    deadline: Instant,
+    asked: Vec<AskedQuestions>,
+    mut answer: impl FnMut(Of) -> Result<Answer>,
+) -> Vec<Vec<Answer>> {
     let is_immediate = |of: &Of| is_short(of) || matches!(of, Of::Head(_));
-    let reply = |question: Question| {
-        let of = question.of.filter(is_immediate).map(|of| as_of_pin(of, pinned));
-        of.and_then(|of| answer(catalog, of).ok()).unwrap_or_default()
+    let mut is_over = false;
+    let mut reply = |question: Question, pinned: Csn| {
+        is_over |= clock::now() >= deadline;
+        let of = question.of.filter(|of| !is_over && is_immediate(of))?;
+        let answered = answer(as_of_pin(of, pinned));
+        is_over |= matches!(answered, Err(Error::Unavailable { .. }));
+        answered.ok()
     };
-    questions.into_iter().map(reply).collect()
+    let mut replies = |(questions, pinned): AskedQuestions| {
+        let reply = |question| reply(question, pinned).unwrap_or_default();
+        questions.into_iter().map(reply).collect()
+    };
+    asked.into_iter().map(&mut replies).collect()
 }
 
 /// A question about the newest state, as of a snapshot that was pinned just now.
@@ -298,7 +317,32 @@ fn front<T>(rows: &mut Vec<T>) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use femtobarn_rpc::v1::Empty;
+
     use super::*;
+
+    #[test]
+    fn answers_of_a_turn_end_at_its_deadline_and_when_the_catalogue_is_away() {
+        let head = || Question { of: Some(Of::Head(Empty {})), ..Question::default() };
+        let asked =
+            || vec![(vec![head(), head()], Csn::ZERO), (vec![], Csn(1)), (vec![head()], Csn(1))];
+        let minute = Duration::from_secs(60);
+        let found = |deadline: Instant, is_away_at: u64| {
+            let mut asked_so_far = 0;
+            let replies = answers_until(deadline, asked(), |_| {
+                asked_so_far += 1;
+                if asked_so_far == is_away_at {
+                    return Err(Error::Unavailable { what: String::new() });
+                }
+                Ok(Answer { csn: Some(asked_so_far), ..Answer::default() })
+            });
+            assert_eq!(replies.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1]);
+            replies.into_iter().flatten().map(|answer| answer.csn).collect::<Vec<_>>()
+        };
+        assert_eq!(found(clock::now() + minute, 0), [Some(1), Some(2), Some(3)]);
+        assert_eq!(found(clock::now() + minute, 2), [Some(1), None, None]);
+        assert_eq!(found(clock::now(), 0), [None; 3]);
+    }
 
     #[test]
     fn long_answer_is_split_and_complete() {

@@ -13,22 +13,22 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    Csn, Error, LOGGED_COMMIT_BYTES_MAX, LocalCatalogue, LockKind, LockTarget, Result,
+    Csn, Error, LOGGED_COMMIT_BYTES_MAX, LocalCatalogue, LockKind, LockTarget, Result, clock,
 };
 use femtobarn_rpc::convert::{failure_of, needed, status_of, uuid};
 use femtobarn_rpc::v1::operation::Kind;
-use femtobarn_rpc::v1::{self, ClientTurn, Hello, Question, ServerTurn};
+use femtobarn_rpc::v1::{self, ClientTurn, Hello, ServerTurn};
 use femtobarn_rpc::{TURN_OPERATIONS_MAX, v1::Operation as Message};
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use tokio_stream::Stream;
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Status, Streaming};
 
+use super::Service;
 use super::inquiries::Inquiries;
+use super::queries::{self, AskedQuestions};
 use super::turn_calls::{CALLS_MAX, TurnCalls};
-use super::{Service, queries};
 use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{
     CatalogueSession, FederationService, OperationOutcome, SessionClaims, SessionOperation, Site,
@@ -43,7 +43,7 @@ const HELLO_MAX: Duration = Duration::from_secs(10);
 const END_MAX: Duration = Duration::from_secs(1);
 /// Bytes of a name in a client's own account of itself, at most.
 const NAME_BYTES_MAX: usize = 256;
-/// The longest wait for the answers to the questions of an operation.
+/// The longest wait for the answers to the questions of a turn.
 const ANSWERS_MAX: Duration = Duration::from_secs(1);
 /// Questions of one operation at most.
 const QUESTIONS_MAX: usize = 16;
@@ -222,6 +222,7 @@ impl From<Status> for StreamFailure {
 
 /// The two streams of turns between a client and its session.
 struct SessionStream<T> {
+    endpoint: Service,
     service: Arc<FederationService>,
     session: Arc<CatalogueSession>,
     generation: u64,
@@ -236,6 +237,7 @@ impl<T: Turns> SessionStream<T> {
         let (service, session, generation, identity) = opened;
         let calls = TurnCalls::new(endpoint.clone(), metadata, peer);
         SessionStream {
+            endpoint: endpoint.clone(),
             service,
             session,
             generation,
@@ -361,33 +363,34 @@ impl<T: Turns> SessionStream<T> {
 
     /// The outcomes that are to be sent once some operations have ended, with the answers to their questions.
     async fn settle(&mut self, ended: Vec<OperationOutcome>) -> Vec<v1::Outcome> {
-        let mut outcomes = Vec::with_capacity(ended.len());
+        let (mut outcomes, mut asked) = (vec![], vec![]);
         for ended in ended {
             for (ended, questions) in self.inquiries.settle(ended) {
                 let pinned = ended.result.as_ref().map_or(Csn::ZERO, |granted| granted.csn);
-                let questions = if ended.result.is_ok() { questions } else { vec![] };
-                let catalog = Arc::clone(self.service.catalog());
-                let answers = answers(catalog, questions, pinned).await;
-                outcomes.push(v1::Outcome { answers, ..outcome(ended) });
+                asked.push((if ended.result.is_ok() { questions } else { vec![] }, pinned));
+                outcomes.push(outcome(ended));
             }
         }
+        let answers = answers(&self.endpoint, Arc::clone(self.service.catalog()), asked).await;
+        outcomes.iter_mut().zip(answers).for_each(|(outcome, answers)| outcome.answers = answers);
         outcomes
     }
 }
 
-/// The answers to the questions of an operation. The client asks again for what PostgreSQL does not tell in time.
+/// The answers to the questions of operations. The client asks again for what PostgreSQL does not tell in time.
 async fn answers(
+    endpoint: &Service,
     catalog: Arc<LocalCatalogue>,
-    questions: Vec<Question>,
-    pinned: Csn,
-) -> Vec<v1::Answer> {
-    if questions.is_empty() || !catalog.is_in_postgres() {
-        return queries::answers_with_operation(&catalog, questions, pinned);
+    asked: Vec<AskedQuestions>,
+) -> Vec<Vec<v1::Answer>> {
+    let is_immediate = !catalog.is_in_postgres() || asked.iter().all(|(asked, _)| asked.is_empty());
+    let deadline = clock::now() + ANSWERS_MAX;
+    let answer = move || queries::answers_with_operations(&catalog, asked, deadline);
+    if is_immediate {
+        return answer();
     }
-    let asked =
-        spawn_blocking(move || queries::answers_with_operation(&catalog, questions, pinned));
-    let answered = timeout(ANSWERS_MAX, asked).await;
-    answered.ok().and_then(std::result::Result::ok).unwrap_or_default()
+    let answered = timeout_at(deadline.into(), endpoint.blocking(|| Ok(answer()))).await;
+    answered.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// Whether an operation of this kind is answered.
