@@ -252,7 +252,7 @@ impl LocalCatalogue {
 
     /// The first of `count` new numbers of a sequence.
     fn reserve(&self, sequence: &'static str, count: u32) -> Result<u32> {
-        self.connections.write(|connection| {
+        self.connections.write_aside(|connection| {
             let last: i64 = connection
                 .prepare_cached(
                     "UPDATE sequences SET last = last + ?2 WHERE name = ?1 RETURNING last",

@@ -101,7 +101,7 @@ impl LocalCatalogue {
             "DELETE FROM free_extents WHERE database = ?1 AND start = ({offset}) \
              RETURNING start, size"
         );
-        self.connections.write(|sql| {
+        self.connections.write_aside(|sql| {
             let taken = sql.prepare_cached(&take)?.query_row(wanted, |row| {
                 Ok(BlobRange { offset: unsigned(row.get(0)?), size: unsigned(row.get(1)?) })
             });
@@ -114,7 +114,7 @@ impl LocalCatalogue {
     /// # Errors
     /// [`Error::Invalid`] if it overlaps a free range; [`Error::NotFound`] if there is no such database.
     pub fn give_free_extent(&self, database: DatabaseId, range: BlobRange) -> Result<()> {
-        self.connections.write(|sql| {
+        self.connections.write_aside(|sql| {
             let epoch: Option<i64> = sql
                 .prepare_cached("SELECT epoch FROM databases WHERE id = ?1")?
                 .query_row([database.0], |row| row.get(0))

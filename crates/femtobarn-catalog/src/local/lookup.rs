@@ -360,7 +360,7 @@ impl LocalCatalogue {
         let of = params![signed(after.0), transaction.as_bytes()];
         if self.is_in_postgres() && !self.connections.is_read_only() {
             // A process that has ended may have left a COMMIT under way there, which has the lock until it can be seen.
-            return self.connections.write_as_anyone(|sql| {
+            return self.connections.write_aside_as_anyone(|sql| {
                 let found = sql.prepare_cached(find)?.query_row(of, csn).optional()?;
                 found.map_or(Ok(()), |_| wait_for_standby(sql))?;
                 Ok(found)

@@ -97,7 +97,15 @@ impl ProcessConnections {
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
-        self.write_after(role::check_leader, change)
+        self.write_after(Connections::change, role::check_leader, change)
+    }
+
+    /// As [`write`](Self::write), for rows that no process keeps in memory.
+    pub(super) fn write_aside<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
+        self.write_after(Connections::write_aside, role::check_leader, change)
     }
 
     /// As [`write`](Self::write), for what a follower receives from its leader.
@@ -105,7 +113,7 @@ impl ProcessConnections {
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
-        self.write_after(role::check_follower, change)
+        self.write_after(Connections::change, role::check_follower, change)
     }
 
     /// As [`write`](Self::write), whoever may change the catalogue.
@@ -113,30 +121,41 @@ impl ProcessConnections {
         &self,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
-        self.write_after(role::check_in_use, change)
+        self.write_after(Connections::change, role::check_in_use, change)
+    }
+
+    /// As [`write_as_anyone`](Self::write_as_anyone), for rows that no process keeps in memory.
+    pub(super) fn write_aside_as_anyone<T>(
+        &self,
+        change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
+    ) -> Result<T> {
+        self.write_after(Connections::write_aside, role::check_in_use, change)
     }
 
     fn write_after<T>(
         &self,
+        run: fn(&Connections, Work<'_>) -> Result<()>,
         check: fn(&SqlConnection) -> SqlResult<()>,
         change: impl FnOnce(&SqlConnection) -> SqlResult<T>,
     ) -> Result<T> {
-        once(change, |change| self.change_after(check, change))
+        once(change, |change| self.change_after(run, check, change))
     }
 
     fn change_after(
         &self,
+        run: fn(&Connections, Work<'_>) -> Result<()>,
         check: fn(&SqlConnection) -> SqlResult<()>,
         change: Work<'_>,
     ) -> Result<()> {
         let mut has_begun = false;
         loop {
             let connections = self.current()?;
-            let written = connections.change(&mut |sql| {
+            let mut checked = |sql: &SqlConnection| {
                 check(sql)?;
                 has_begun = true;
                 change(sql)
-            });
+            };
+            let written = run(&connections, &mut checked);
             match written {
                 Err(Error::Moving) if !has_begun => self.wait_for_move()?,
                 // It has moved since it was the current one.

@@ -188,7 +188,7 @@ impl LocalCatalogue {
         (free_bytes, load): (u64, u64),
     ) -> Result<()> {
         let row = params![name, signed(epoch), micros(lease), signed(free_bytes), signed(load)];
-        let renewed = self.connections.write(|sql| sql.execute(RENEW, row))?;
+        let renewed = self.connections.write_aside(|sql| sql.execute(RENEW, row))?;
         if renewed == 1 { Ok(()) } else { Err(lost_lease(name)) }
     }
 

@@ -3,7 +3,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use femtobarn_catalog::{Commit, Csn, DatabaseState, ErrorKind, FileWrite, LocalCatalogue};
+use femtobarn_catalog::{
+    BlobRange, Commit, Csn, DatabaseState, ErrorKind, FileWrite, JoiningServer, LocalCatalogue,
+};
 use uuid::Uuid;
 
 use crate::federation::{CATALOGUE_URL, new_container, new_database, version};
@@ -64,6 +66,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     commits_that_do_not_say_what_they_touched_are_seen(&server);
     what_the_server_has_lost_is_not_known(&server);
     a_file_that_is_gone_fails_its_own_commits_alone(&server);
+    changes_of_rows_that_no_process_keeps_are_not_told(&server);
     servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
@@ -218,6 +221,36 @@ fn a_file_that_is_gone_fails_its_own_commits_alone(server: &Postgres) {
     assert_eq!([made(1), made(3), catalog.head().unwrap()], [1, 2, 2].map(|n| Csn(head.0 + n)));
     let bytes = std::fs::read(file("two")).unwrap();
     assert_eq!(bytes, [[0; 16], [7; 16], [0; 16], [0; 16]].concat());
+}
+
+/// All processes would forget the rows that they know.
+fn changes_of_rows_that_no_process_keeps_are_not_told(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let database = new_database(&catalog, "run7", DatabaseState::Open).unwrap();
+    let own = JoiningServer {
+        name: "one".to_owned(),
+        url: "root://one:1094//lhc.fed".to_owned(),
+        storage: "disk".to_owned(),
+    };
+    let lease = Duration::from_secs(10);
+    let epoch = catalog.join(&own, lease).unwrap();
+    let of = format!(
+        "SELECT value FROM femtobarn_{}.federation WHERE key = 'changes'",
+        catalog.uuid().simple()
+    );
+    let before = server.psql(&of);
+    assert!(!before.is_empty(), "a server that joined");
+    catalog.renew(("one", epoch), lease, (1, 1)).unwrap();
+    let range = BlobRange { offset: 4096, size: 4096 };
+    catalog.give_free_extent(database, range).unwrap();
+    assert_eq!(catalog.take_free_extent(database, 4096).unwrap(), Some(range));
+    catalog.reserve_containers(2).unwrap();
+    assert_eq!(catalog.find_commit(Uuid::new_v4(), Csn::ZERO).unwrap(), None);
+    assert_eq!(server.psql(&of), before);
+    catalog.raise_epoch(database).unwrap();
+    assert_ne!(server.psql(&of), before);
 }
 
 /// Threads commit while the server crashes and starts again, twice.
