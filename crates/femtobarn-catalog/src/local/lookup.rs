@@ -70,7 +70,7 @@ impl LocalCatalogue {
             Ok(Csn(sql.prepare_cached(csn)?.query_row([], |row| number(row, 0))?))
         };
         let connections = self.connections.current()?;
-        connections.recall(KnownRows::head, || connections.read(look_up), |_, _| ())
+        connections.recall_only(KnownRows::head, || connections.read(look_up))
     }
 
     /// All databases, ordered by id.
@@ -162,7 +162,7 @@ impl LocalCatalogue {
             Some(Some(row.clone()))
         };
         // The look-up of its version, which comes next, keeps the row.
-        self.connections.current()?.recall(find, look_up, |_, _| ())
+        self.connections.current()?.recall_only(find, look_up)
     }
 
     /// The container `name` in a database. If there is none, the error lists similar names, at a cost linear in the
@@ -193,7 +193,7 @@ impl LocalCatalogue {
             let (_, row, _) = known.newest(at)?.container(database, id)?;
             Some(Some(row.clone()))
         };
-        self.connections.current()?.recall(find, look_up, |_, _| ())?.ok_or_else(|| {
+        self.connections.current()?.recall_only(find, look_up)?.ok_or_else(|| {
             names::not_found("container", &format!("{id} of database {database}"), vec![])
         })
     }
@@ -228,7 +228,7 @@ impl LocalCatalogue {
             let (container, head) = (Some(container), known.head()?);
             Some(Some(NewestRows { database, container, version, head }))
         };
-        self.connections.current()?.recall(find, || Ok(None), |_, _| ())
+        self.connections.current()?.recall_only(find, || Ok(None))
     }
 
     fn rows_to_write(&self, database: DatabaseId, id: ContainerId) -> Result<Option<RowsToWrite>> {

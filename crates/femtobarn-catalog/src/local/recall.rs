@@ -24,8 +24,7 @@ impl Connections {
         keep: impl FnOnce(&mut KnownRows, &T),
     ) -> Result<T> {
         let before = self.newest_state()?;
-        if let Some(found) = self.with_known(before, |known| find(known)).flatten() {
-            self.check_in_place()?;
+        if let Some(found) = self.find_known(before, find)? {
             return Ok(found);
         }
         let found = look_up()?;
@@ -35,6 +34,31 @@ impl Connections {
             self.with_known(after, |known| known.keep_since(&state, |known| keep(known, &found)));
         } else if after == before {
             self.with_known(before, |known| keep(known, &found));
+        }
+        Ok(found)
+    }
+
+    /// As [`recall`](Self::recall), but what `look_up` finds is not kept, so the newest state is asked for once.
+    pub(super) fn recall_only<T>(
+        &self,
+        find: impl FnOnce(&KnownRows) -> Option<T>,
+        look_up: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        match self.find_known(self.newest_state()?, find)? {
+            Some(found) => Ok(found),
+            None => look_up(),
+        }
+    }
+
+    /// What `find` takes from the rows that this process knows, if they are those of a state.
+    fn find_known<T>(
+        &self,
+        state: Option<LogState>,
+        find: impl FnOnce(&KnownRows) -> Option<T>,
+    ) -> Result<Option<T>> {
+        let found = self.with_known(state, |known| find(known)).flatten();
+        if found.is_some() {
+            self.check_in_place()?;
         }
         Ok(found)
     }

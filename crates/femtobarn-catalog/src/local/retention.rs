@@ -164,7 +164,7 @@ impl LocalCatalogue {
         // The newest snapshot always exists: the horizon is not beyond it.
         let connections = self.connections.current()?;
         let is_newest = |known: &KnownRows| known.newest(at).map(|_| true);
-        connections.recall(is_newest, || connections.read(|sql| exists(sql, at)), |_, _| ())
+        connections.recall_only(is_newest, || connections.read(|sql| exists(sql, at)))
     }
 
     /// Pins the snapshot of a commit: vacuum keeps it while the guard lives.

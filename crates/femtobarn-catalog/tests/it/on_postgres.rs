@@ -4,7 +4,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use femtobarn_catalog::{
-    BlobRange, Commit, Csn, DatabaseState, ErrorKind, FileWrite, JoiningServer, LocalCatalogue,
+    BlobRange, Commit, Csn, DatabaseId, DatabaseState, ErrorKind, FileWrite, JoiningServer,
+    LocalCatalogue,
 };
 use uuid::Uuid;
 
@@ -141,12 +142,19 @@ fn statements_that_run_again_are_parsed_twice(server: &Postgres) {
     for _ in 0..6 {
         catalog.commit(Commit::default()).unwrap();
     }
+    // It is not known, and is not kept.
+    assert_eq!(catalog.find_container(DatabaseId(1), "events", Csn::MAX).unwrap(), None);
     server.psql("ALTER ROLE postgres RESET log_min_duration_statement");
-    let insert = format!("INSERT INTO \"femtobarn_{}\".commits", catalog.uuid().simple());
+    let schema = format!("\"femtobarn_{}\"", catalog.uuid().simple());
     let logged = server.logged();
-    let count =
-        |step| logged.lines().filter(|line| line.contains(step) && line.contains(&insert)).count();
-    assert_eq!(["  parse ", "  execute "].map(count), [2, 6]);
+    let count = |step: &str, statement: &str| {
+        let is_it = |line: &&str| line.contains(step) && line.contains(statement);
+        logged.lines().filter(is_it).count()
+    };
+    let insert = format!("INSERT INTO {schema}.commits");
+    assert_eq!(["  parse ", "  execute "].map(|step| count(step, &insert)), [2, 6]);
+    let state = format!("SELECT (SELECT value FROM {schema}.federation WHERE key = 'changes')");
+    assert_eq!(count("  execute ", &state), 1, "the newest state is asked for once");
 }
 
 /// Those of an earlier release.
