@@ -100,9 +100,10 @@ pub(crate) fn create_in_postgres(
 /// `connection`.
 pub(crate) fn upgrade_in_postgres(connection: &SqlConnection) -> SqlResult<()> {
     connection.execute_batch(&format!("{SERVER_TABLES}{TOUCHED}"))?;
-    let raise = "UPDATE federation SET value = ?2 WHERE key = ?1";
-    let version = POSTGRES_TABLES_VERSION.to_string();
-    connection.execute(raise, params![TABLES_SETTING, version])?;
+    // Not that which a later release has given them meanwhile.
+    let raise = "UPDATE federation SET value = CAST(CAST(?2 AS INTEGER) AS TEXT) \
+                 WHERE key = ?1 AND CAST(value AS INTEGER) < ?2";
+    connection.execute(raise, params![TABLES_SETTING, POSTGRES_TABLES_VERSION])?;
     Ok(())
 }
 

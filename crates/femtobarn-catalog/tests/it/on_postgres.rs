@@ -68,6 +68,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     what_the_server_has_lost_is_not_known(&server);
     a_file_that_is_gone_fails_its_own_commits_alone(&server);
     changes_of_rows_that_no_process_keeps_are_not_told(&server);
+    tables_that_a_later_release_has_raised_keep_their_version(&server);
     servers::all(&server);
     a_crash_of_the_server_loses_nothing_and_repeats_nothing(&mut server);
     postgres_faults::a_server_that_is_not_trusted_is_refused(&mut server);
@@ -259,6 +260,31 @@ fn changes_of_rows_that_no_process_keeps_are_not_told(server: &Postgres) {
     assert_eq!(server.psql(&of), before);
     catalog.raise_epoch(database).unwrap();
     assert_ne!(server.psql(&of), before);
+}
+
+/// A later release raises them while this one waits to do so.
+fn tables_that_a_later_release_has_raised_keep_their_version(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let federation = format!("femtobarn_{}.federation", catalog.uuid().simple());
+    let raise = |version: u32| {
+        format!("UPDATE {federation} SET value = '{version}' WHERE key = 'postgresql_tables'")
+    };
+    server.psql(&raise(2));
+    let later = format!(
+        "DO $$ BEGIN {}; FOR n IN 1..1000 LOOP PERFORM pg_sleep(0.01); \
+         EXIT WHEN EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted); END LOOP; END $$",
+        raise(99)
+    );
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.psql(&later));
+        let began = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
+        while server.psql(began) == "0" {}
+        LocalCatalogue::open(&place).unwrap();
+    });
+    let version = format!("SELECT value FROM {federation} WHERE key = 'postgresql_tables'");
+    assert_eq!(server.psql(&version), "99");
 }
 
 /// Threads commit while the server crashes and starts again, twice.
