@@ -154,7 +154,8 @@ def test_servers_fail_and_no_transaction_is_lost_or_made_twice(here: Site, examp
         here.postgres.start()
         three.start()
         told = [writer.communicate(timeout=60) for writer in started]
-    assert [writer.returncode for writer in started] == [0] * 4, told
+    errors = [error for _, error in told]
+    assert [writer.returncode for writer in started] == [0] * 4, errors
     command = [*here.client.here, str(program), "judge", two.url]
     lines = "".join(out for out, _ in told)
     judged = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)

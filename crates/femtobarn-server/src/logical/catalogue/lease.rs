@@ -258,8 +258,8 @@ impl FederationService {
     /// Dropping the future does not stop the publication.
     ///
     /// # Errors
-    /// As [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session does not hold a database
-    /// that the transaction created or wrote to.
+    /// As [`femtobarn_catalog::LocalCatalogue::commit`]; [`Error::Changed`] if the session has ended, or does not hold
+    /// a database that the transaction created or wrote to.
     pub async fn publish(
         self: &Arc<Self>,
         session: &Arc<CatalogueSession>,
@@ -318,7 +318,9 @@ impl Publishing {
     ) -> Result<Self> {
         let mut state = session.lock();
         if state.is_over {
-            return Err(session_over());
+            // Its locks may not be free yet, because the catalogue does not answer, but are lost to it.
+            let what = "the locks of this transaction were lost, because its session has ended; run it again";
+            return Err(Error::Changed { what: what.to_owned() });
         }
         let changed = commit.versions.iter().map(|version| version.database);
         let new = commit.new_databases.iter().map(|new| new.id);

@@ -9,7 +9,7 @@ use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 use femtobarn::{Class, ContainerOptions, Federation, OpenOptions, TransactionOptions};
-use femtobarn_catalog::{Catalogue, DatabaseId, ErrorKind, LockTarget};
+use femtobarn_catalog::{Catalogue, Commit, Csn, DatabaseId, ErrorKind, LockTarget};
 use femtobarn_server::auth::Authenticator;
 use femtobarn_server::physical::{
     Call, CallKind, FederationStorage, Gate, Gated, Opaque, OpenMode, PosixStorage, Storage,
@@ -116,6 +116,23 @@ fn writes_are_refused_after_the_session_ended() {
     transaction.extend(key, events(10..20)).unwrap();
     transaction.commit().unwrap();
     assert!(numbers(&remote, "run8/events").into_iter().eq(0..20));
+}
+
+/// A server knows it until its locks are free, which takes until the catalogue answers. The error once said that the session
+/// is over, after which no caller runs the transaction again.
+#[test]
+fn a_commit_of_a_session_that_has_ended_is_a_conflict() {
+    let stage = Stage::new();
+    let _client = stage.remote();
+    let session = stage.served().sessions().remove(0);
+    stage.end_all_sessions();
+    let runtime = &stage.server.as_ref().unwrap().0;
+    for again in [None, Some(Csn::ZERO)] {
+        let transaction = Uuid::new_v4();
+        let commit = Commit { transaction, ..Commit::default() };
+        let published = runtime.block_on(stage.served().publish(&session, commit, again));
+        assert_eq!(published.unwrap_err().kind(), ErrorKind::Conflict);
+    }
 }
 
 /// Delays writes, and counts them.
