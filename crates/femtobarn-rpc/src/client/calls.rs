@@ -118,7 +118,8 @@ impl RemoteSession {
 
     /// Makes a change that must not be made twice; `None` if it is not known whether it was made.
     pub(super) async fn change_once(&self, of: change_request::Of) -> Result<Option<ChangeReply>> {
-        match self.send_change(self.change_request(of)).await.map_err(AttemptFailure::from) {
+        let request = self.change_request(of);
+        match self.attempt(&mut || self.send_change(request.clone())).await {
             Ok(reply) => Ok(Some(reply)),
             Err(AttemptFailure::Refused(error)) => Err(error),
             Err(AttemptFailure::Untrusted(why)) => Err(self.unreachable(&why)),
@@ -167,7 +168,7 @@ impl RemoteSession {
                     return made.map_err(|error| self.in_doubt(error, sent))?.ok_or(lost);
                 }
             }
-            match self.send_commit(request.clone()).await.map_err(AttemptFailure::from) {
+            match self.attempt(&mut || self.send_commit(request.clone())).await {
                 Ok(reply) => {
                     let csn = Csn(reply.csn);
                     self.observe_head(csn);
@@ -246,15 +247,15 @@ impl RemoteSession {
         let deadline = clock::now() + self.patience();
         let mut is_again = false;
         loop {
-            let sent = send();
-            let attempt = if self.has_alternatives() {
+            let attempt = self.attempt(&mut send);
+            let attempted = if self.has_alternatives() {
                 // By gRPC; a call on a direct connection looks at the time itself.
-                let late = |_| Err(Status::unavailable("it does not answer"));
-                tokio::time::timeout(self.patience(), sent).await.unwrap_or_else(late)
+                let late = |_| Err(AttemptFailure::Lost("it does not answer".to_owned()));
+                tokio::time::timeout(self.patience(), attempt).await.unwrap_or_else(late)
             } else {
-                sent.await
+                attempt.await
             };
-            let why = match attempt.map_err(AttemptFailure::from) {
+            let why = match attempted {
                 Ok(reply) => return Ok((reply, is_again)),
                 Err(AttemptFailure::Refused(error)) => return Err(error),
                 Err(AttemptFailure::Untrusted(why)) => return Err(self.unreachable(&why)),
@@ -267,6 +268,26 @@ impl RemoteSession {
             interrupts::check()?;
             is_again = true;
             tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Sends a call, and again with each other token that is found when the server refuses the last one: it has not carried out the
+    /// call then.
+    async fn attempt<T, F>(
+        &self,
+        send: &mut impl FnMut() -> F,
+    ) -> std::result::Result<T, AttemptFailure>
+    where
+        F: Future<Output = std::result::Result<T, Status>>,
+    {
+        loop {
+            let shown = self.credentials();
+            match send().await {
+                Err(status) if self.finds_other_token(&status, &shown) => {
+                    interrupts::check().map_err(AttemptFailure::Refused)?
+                }
+                answered => return answered.map_err(AttemptFailure::from),
+            }
         }
     }
 }

@@ -7,14 +7,20 @@ use std::time::Duration;
 
 use femtobarn_catalog::Holder;
 use tokio::task::spawn_blocking;
-use tonic::Status;
 use tonic::metadata::{Ascii, MetadataValue};
+use tonic::{Code, Status};
 
 use super::direct::DirectConnection;
 use super::endpoint::CONNECT_MAX;
 use super::session::{LinkState, RemoteSession, stopped};
 use super::turn_stream::SessionTurns;
 use crate::v1::{Hello, Welcome};
+
+/// What a server was shown in a call.
+pub(super) struct Credentials {
+    token: Option<MetadataValue<Ascii>>,
+    openings: u64,
+}
 
 impl RemoteSession {
     /// Opens the session: on a direct connection, or by gRPC if the server takes none.
@@ -94,7 +100,7 @@ impl RemoteSession {
         }
     }
 
-    /// Looks for the token again. Called for each connection.
+    /// Looks for the token again. Called for each connection, and when a server refuses the last one.
     fn renew_token(&self) {
         let found = match &self.options.token {
             Some(token) => Some(token.clone()),
@@ -106,5 +112,27 @@ impl RemoteSession {
             value.set_sensitive(true);
             value
         });
+    }
+
+    /// The token that calls are made with, and how often the session was opened.
+    pub(super) fn credentials(&self) -> Credentials {
+        Credentials { token: self.token.lock().clone(), openings: self.openings() }
+    }
+
+    /// Whether a server refused the token that it was `shown`, and another one is found now. Then a connection that was opened with
+    /// the old one is given up.
+    pub(super) fn finds_other_token(&self, status: &Status, shown: &Credentials) -> bool {
+        if status.code() != Code::Unauthenticated {
+            return false;
+        }
+        self.renew_token();
+        let found = self.token.lock().clone();
+        if found.is_none() || found == shown.token {
+            return false;
+        }
+        if self.openings() == shown.openings {
+            self.direct().iter().for_each(|connection| self.lose(connection));
+        }
+        true
     }
 }

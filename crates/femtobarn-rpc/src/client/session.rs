@@ -278,7 +278,9 @@ impl RemoteSession {
         let mut broken_since = clock::now();
         let mut pause = PAUSE_MIN;
         while !self.is_close_requested() {
-            let status = match self.open().await {
+            let opened_session = self.open().await;
+            let shown = self.credentials();
+            let status = match opened_session {
                 Ok((turns, welcome)) => {
                     pause = PAUSE_MIN;
                     let lease = Duration::from_millis(welcome.lease_ms.max(3));
@@ -299,7 +301,9 @@ impl RemoteSession {
                 }
             };
             let is_late = self.has_alternatives() || broken_since.elapsed() >= self.patience();
-            if let Some(error) = self.reason_to_stop(&status, is_late, opened.is_some()) {
+            if !self.finds_other_token(&status, &shown)
+                && let Some(error) = self.reason_to_stop(&status, is_late, opened.is_some())
+            {
                 self.ledger().fail(&error);
                 if let Some(opened) = opened.take() {
                     drop(opened.send(Err(error)));

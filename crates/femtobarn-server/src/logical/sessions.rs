@@ -5,8 +5,8 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use femtobarn_catalog::clock;
@@ -85,7 +85,7 @@ pub struct ClientSession {
     pub counters: Counters,
     /// The client's name for its work.
     pub application: RwLock<String>,
-    identity: OnceLock<Identity>,
+    identity: RwLock<Option<Arc<Identity>>>,
     was_active: AtomicBool,
     is_ended: AtomicBool,
     ended: Notify,
@@ -93,14 +93,22 @@ pub struct ClientSession {
 
 impl ClientSession {
     /// The client's identity, once it is authenticated.
-    pub fn identity(&self) -> Option<&Identity> {
-        self.identity.get()
+    pub fn identity(&self) -> Option<Arc<Identity>> {
+        self.identity.read().clone()
     }
 
-    /// Sets the client's identity, once.
-    pub fn identify(&self, identity: Identity) {
-        // A second identity would give access to files that the first one opened.
-        let _ = self.identity.set(identity);
+    /// Sets the client's identity, if it has none, is anonymous, or has shown another token before. Returns false for the identity of
+    /// another client, which would have access to what this one opened.
+    pub fn identify(&self, identity: Identity) -> bool {
+        let mut current = self.identity.write();
+        let is_same = current.as_ref().is_none_or(|current| {
+            current.how == "anonymous"
+                || (current.how == identity.how && current.owner() == identity.owner())
+        });
+        if is_same {
+            *current = Some(Arc::new(identity));
+        }
+        is_same
     }
 
     /// The files that the client may open again in its next session: those that show snapshots which it did not name,
@@ -205,7 +213,7 @@ impl ClientSessions {
             inheritance: Inheritance::default(),
             counters: Counters::default(),
             application: RwLock::default(),
-            identity: OnceLock::new(),
+            identity: RwLock::default(),
             was_active: AtomicBool::new(true),
             is_ended: AtomicBool::new(false),
             ended: Notify::new(),

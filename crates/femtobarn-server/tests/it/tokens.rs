@@ -12,10 +12,11 @@ use femtobarn_server::auth::Issuer;
 use femtobarn_server::config::{Allowed, Config};
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use xrd::Location;
 use xrd::client::blocking::Client;
@@ -42,7 +43,7 @@ impl Guarded {
     }
 
     /// The same with other settings.
-    fn start_with(set: impl FnOnce(&mut Config)) -> Self {
+    pub(crate) fn start_with(set: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -77,6 +78,11 @@ impl Guarded {
 
     /// The answer to a request with a bearer token.
     pub(crate) fn ask(&self, method: &str, path: &str, token: &str, body: &str) -> String {
+        self.ask_with(method, path, &format!("Authorization: Bearer {token}\r\n"), body)
+    }
+
+    /// The answer to a request with these headers.
+    pub(crate) fn ask_with(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.certificate).unwrap()).unwrap();
         let provider = rustls::crypto::ring::default_provider().into();
@@ -88,7 +94,7 @@ impl Guarded {
         let socket = TcpStream::connect(self.server.address()).unwrap();
         let mut stream = StreamOwned::new(secret, socket);
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\
              Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
@@ -104,13 +110,23 @@ impl Guarded {
     }
 
     /// A token that gives rights for so many seconds.
-    fn token_for(&self, scope: &str, seconds: u64) -> String {
+    pub(crate) fn token_for(&self, scope: &str, seconds: u64) -> String {
+        self.token_of("alice", scope, seconds)
+    }
+
+    /// The same for another subject.
+    fn token_of(&self, subject: &str, scope: &str, seconds: u64) -> String {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         // Clocks may differ by a minute.
         let expires = now + seconds - 60;
-        let claims = json!({
-            "iss": ISSUER, "sub": "alice", "aud": AUDIENCE, "exp": expires, "scope": scope,
-        });
+        self.token_with(&json!({"sub": subject, "exp": expires, "scope": scope}))
+    }
+
+    /// A token of alice for this server without a scope, but for these changes.
+    pub(crate) fn token_with(&self, changes: &Value) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let mut claims = json!({"iss": ISSUER, "sub": "alice", "aud": AUDIENCE, "exp": now + 600});
+        claims.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
         encode(&Header::new(Algorithm::ES256), &claims, &self.key).unwrap()
     }
 
@@ -122,16 +138,23 @@ impl Guarded {
         self.catalogue_by(scheme, scope.map(|scope| self.token(scope)))
     }
 
-    fn catalogue_by(
+    pub(crate) fn catalogue_by(
         &self,
         scheme: &str,
         token: Option<String>,
     ) -> femtobarn_catalog::Result<RemoteCatalogue> {
+        self.catalogue_with(scheme, ConnectOptions { token, ..ConnectOptions::default() })
+    }
+
+    fn catalogue_with(
+        &self,
+        scheme: &str,
+        options: ConnectOptions,
+    ) -> femtobarn_catalog::Result<RemoteCatalogue> {
         let options = ConnectOptions {
-            token,
             certificate: Some(std::fs::read(&self.certificate).unwrap()),
             patience: Duration::from_secs(20),
-            ..ConnectOptions::default()
+            ..options
         };
         RemoteCatalogue::connect(&self.url(scheme, "/lhc.fed"), &options)
     }
@@ -140,14 +163,19 @@ impl Guarded {
         self.client_by(scheme, Some(self.token(scope)))
     }
 
-    fn client_by(&self, scheme: &str, token: Option<String>) -> xrd::client::Result<Client> {
+    pub(crate) fn client_by(
+        &self,
+        scheme: &str,
+        token: Option<String>,
+    ) -> xrd::client::Result<Client> {
+        let without_credentials = token.is_none();
+        let token = token.map(Token);
+        self.client_with(scheme, Options { without_credentials, token, ..Options::default() })
+    }
+
+    fn client_with(&self, scheme: &str, options: Options) -> xrd::client::Result<Client> {
         let url = Url::parse(&self.url(scheme, "/")).unwrap();
-        let options = Options {
-            without_credentials: token.is_none(),
-            token: token.map(Token),
-            authorities: Some(self.certificate.clone()),
-            ..Options::default()
-        };
+        let options = Options { authorities: Some(self.certificate.clone()), ..options };
         Client::connect(&url, options)
     }
 }
@@ -290,8 +318,15 @@ fn a_token_of_a_request_is_refused_without_tls() {
     open("roots").unwrap();
 }
 
+/// Such a session once could open nothing more until its client connected anew.
 #[test]
-fn a_session_loses_its_rights_with_its_token() {
+fn a_session_loses_its_rights_with_its_token_and_has_those_of_the_next() {
+    /// The token that clients find.
+    static FOUND: Mutex<Option<String>> = Mutex::new(None);
+    fn found() -> Option<String> {
+        FOUND.lock().clone()
+    }
+    let find_token = || found().map(Token);
     let guarded = Guarded::start_with(|config| {
         config.auth.anonymous = Allowed::Nothing;
         (config.limits.lease_seconds, config.limits.grace_seconds) = (1, 0);
@@ -304,10 +339,12 @@ fn a_session_loses_its_rights_with_its_token() {
     // On a busy machine a token may have expired before it was used for all of this.
     let (client, open, catalogue, lock) = (0..20)
         .find_map(|_| {
-            let token = guarded.token_for(scope, 3);
-            let client = guarded.client_by("roots", Some(token.clone())).ok()?;
+            *FOUND.lock() = Some(guarded.token_for(scope, 3));
+            let options = Options { find_token, ..Options::default() };
+            let client = guarded.client_with("roots", options).ok()?;
             let open = client.open(&file, OpenOptions::READ).ok()?;
-            let catalogue = guarded.catalogue_by("roots", Some(token)).ok()?;
+            let options = ConnectOptions { find_token: found, ..ConnectOptions::default() };
+            let catalogue = guarded.catalogue_with("roots", options).ok()?;
             let lock = catalogue.locks().lock_container(database, container, LONG).ok()?;
             Some((client, open, catalogue, lock))
         })
@@ -318,5 +355,16 @@ fn a_session_loses_its_rights_with_its_token() {
     let error = client.open(&file, OpenOptions::READ).unwrap_err().to_string();
     assert!(error.contains("expired"), "{error}");
     assert_eq!(catalogue.head().unwrap_err().kind(), ErrorKind::Denied);
-    drop((lock, open));
+    drop(lock);
+
+    *FOUND.lock() = Some(guarded.token_of("bob", scope, 660));
+    let error = client.open(&file, OpenOptions::READ).unwrap_err().to_string();
+    assert!(error.contains("expired"), "a session is one client's: {error}");
+    *FOUND.lock() = Some(guarded.token(scope));
+    let _other = client.open(&file, OpenOptions::READ).unwrap();
+    let sessions = guarded.server.status().sessions;
+    let has_both = sessions.iter().any(|it| it.protocol == "root" && it.open_files == 2);
+    assert!(has_both, "the session goes on: {sessions:?}");
+    assert_eq!(catalogue.head().unwrap().0, 0);
+    assert_eq!(catalogue.reserve_database().unwrap().0, 2);
 }

@@ -27,6 +27,7 @@ use super::endpoint::Endpoint;
 use super::options::Options;
 use super::requests::{Arrival, Delivery, RequestTable};
 use super::session_setup::{Purpose, SessionSetup};
+use super::shown_token::ShownToken;
 use super::sink::{AnswerSink, CollectSink};
 use crate::flags::ServerFlags;
 use crate::ids::{PathId, SessionId, StreamId};
@@ -45,6 +46,7 @@ const IDLE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Connection {
     shared: Arc<SessionInner>,
+    shown_token: ShownToken,
     readers: Vec<tokio::task::AbortHandle>,
 }
 
@@ -74,6 +76,7 @@ impl Connection {
         let mut setup = SessionSetup::new(options, wants_tls, purpose);
         let main = Channel::open(call_mode, server, options, &mut setup).await?;
         let (flags, session) = (setup.server.flags, setup.session);
+        let shown_token = ShownToken::new(setup.is_encrypted, options);
         let mut bound = Vec::new();
         for _ in 0..options.bound_streams() {
             let mut setup = SessionSetup::new(options, wants_tls, Purpose::Stream(session));
@@ -93,7 +96,7 @@ impl Connection {
             opened_at: clock::now(),
             used_ms: AtomicU64::new(0),
         });
-        let mut connection = Connection { shared, readers: Vec::new() };
+        let mut connection = Connection { shared, shown_token, readers: Vec::new() };
         connection.start_readers(call_mode).map_err(unreachable)?;
         Ok(connection)
     }
@@ -121,6 +124,10 @@ impl Connection {
 
     pub(super) fn session(&self) -> SessionId {
         self.shared.session
+    }
+
+    pub(super) fn shown_token(&self) -> &ShownToken {
+        &self.shown_token
     }
 
     /// The server's features.

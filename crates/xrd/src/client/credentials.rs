@@ -51,7 +51,8 @@ fn unix(user: &str) -> Auth {
     Auth { protocol: *b"unix", credentials: text.into() }
 }
 
-fn ztn(token: &Token) -> Auth {
+/// The credentials that show a token.
+pub(super) fn ztn(token: &Token) -> Auth {
     let text = token.0.as_bytes();
     // `trimmed` accepts no longer token, so the fallback is never taken.
     let length = u16::try_from(text.len() + 1).unwrap_or(u16::MAX);
@@ -65,8 +66,8 @@ pub(super) fn has_token(options: &Options) -> bool {
 }
 
 /// The token of the options, or else the one that is found.
-fn token(options: &Options) -> Option<Token> {
-    options.token.clone().or_else(|| Some(bearer_token()?.token))
+pub(super) fn token(options: &Options) -> Option<Token> {
+    options.token.clone().or_else(options.find_token)
 }
 
 /// A token that was found.

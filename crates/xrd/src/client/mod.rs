@@ -21,7 +21,7 @@
 //! | [`Client`], [`File`], `filesystem` | the interface: paths, open files |
 //! | `reads`, `writes` | splitting reads and writes into requests; page checksums and their repair |
 //! | `remote_handle`, `unconfirmed_writes` | a file's handle on one connection; its writes in flight |
-//! | `connection`, `channel` | one session; one of its TCP connections |
+//! | `connection`, `channel`, `shown_token` | one session; one of its TCP connections; its token, and another in its place |
 //! | `retry`, `session_setup`, `requests`, `sink` | state machines without I/O: redirects and retries; login; requests in flight; destinations of answers |
 //! | `transport`, `tls`, `socket`, `call_mode`, `clock` | bytes to and from the network; threads or tasks; time |
 //! | `credentials`, [`Options`], [`Url`], [`Endpoint`], `error`, `attempt_error` | settings, addresses, errors |
@@ -49,6 +49,7 @@ mod remote_handle;
 mod requests;
 mod retry;
 mod session_setup;
+mod shown_token;
 mod sink;
 mod socket;
 #[cfg(feature = "tls")]
@@ -176,7 +177,7 @@ impl Client {
             let request = request(retry.location()?);
             let answered = async {
                 let connection = self.connection(&retry).await?;
-                let body = connection.call(&request, &[]).await?;
+                let body = connection.call_with_rights(&request, &self.inner.options).await?;
                 Ok((connection, body))
             };
             match answered.await {

@@ -27,8 +27,11 @@ pub struct Options {
     pub streams: u8,
     /// The user's name; by default, that of the process's user id.
     pub user: Option<String>,
-    /// The bearer token; by default, that of [`bearer_token`](super::bearer_token).
+    /// The bearer token.
     pub token: Option<Token>,
+    /// Finds the token if none is given: by default, that of [`bearer_token`](super::bearer_token). It is asked for each session, and
+    /// when a server refuses what it found, because tokens expire soon.
+    pub find_token: fn() -> Option<Token>,
     /// Sends no credentials at all, whatever the server asks for.
     pub without_credentials: bool,
     /// A file or directory of trusted certificate authorities; by default, `X509_CERT_DIR` and
@@ -51,6 +54,7 @@ impl Default for Options {
             streams: 0,
             user: None,
             token: None,
+            find_token: || super::bearer_token().map(|found| found.token),
             without_credentials: false,
             authorities: None,
             filter: None,

@@ -59,7 +59,8 @@ pub(super) struct SessionSetup<'a> {
     options: &'a Options,
     purpose: Purpose,
     wants_tls: bool,
-    is_encrypted: bool,
+    /// Whether TLS has started.
+    pub is_encrypted: bool,
     state: State,
     /// The server's features and requirements.
     pub server: ProtocolAnswer,

@@ -281,7 +281,8 @@ impl<T: Turns> SessionStream<T> {
                     let broken = || Status::cancelled("the client is gone");
                     let mut turn = turn.map_err(silent)??.ok_or_else(broken)?;
                     let (is_last, calls) = (turn.goodbye, std::mem::take(&mut turn.calls));
-                    let has_more = !(turn.operations.is_empty() && calls.is_empty());
+                    let operates = !turn.operations.is_empty();
+                    let has_more = operates || !calls.is_empty();
                     if !(calls.is_empty() || T::HAS_CALLS) {
                         return Err(Status::unimplemented("calls in a turn by gRPC").into());
                     }
@@ -289,7 +290,7 @@ impl<T: Turns> SessionStream<T> {
                         let what = format!("malformed turn: more than {CALLS_MAX} calls");
                         return Err(Status::invalid_argument(what).into());
                     }
-                    if self.has_expired(has_more, is_last) {
+                    if self.has_expired(operates, is_last) {
                         return Err(Status::unauthenticated("the token has expired").into());
                     }
                     let outcomes = self.operate(turn).map_err(|error| status_of(&error))?;
@@ -314,10 +315,10 @@ impl<T: Turns> SessionStream<T> {
         }
     }
 
-    /// Whether the client's rights have ended, and it holds locks or asks for something. Until then it keeps its pins, so that what
-    /// it reads does not break off.
-    fn has_expired(&self, asks: bool, is_last: bool) -> bool {
-        self.identity.has_ended() && (asks || (self.session.locks() > 0 && !is_last))
+    /// Whether the client's rights have ended, and it holds locks or asks for some. Until then it keeps its pins, so that what
+    /// it reads does not break off. Calls are refused by themselves.
+    fn has_expired(&self, operates: bool, is_last: bool) -> bool {
+        self.identity.has_ended() && (operates || (self.session.locks() > 0 && !is_last))
     }
 
     fn operate(&mut self, turn: ClientTurn) -> Result<Vec<OperationOutcome>> {

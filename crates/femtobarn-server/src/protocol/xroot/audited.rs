@@ -53,8 +53,9 @@ impl RequestHandler {
             Some(location) => self.named_by_token(location).await,
             None => None,
         };
+        let own = self.session.identity();
         let asker = Asker {
-            identity: named.as_ref().or_else(|| self.session.identity()),
+            identity: named.as_ref().or(own.as_deref()),
             address: Some(self.session.host.ip()),
             protocol: "root",
         };

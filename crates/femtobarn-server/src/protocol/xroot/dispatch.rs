@@ -198,7 +198,8 @@ impl RootConnection {
             Request::Sync(sync) => return self.sync_request(stream, handler, sync).await,
             Request::Protocol(protocol) => self.negotiate(protocol),
             Request::Endsess(end) => self.end_session(end),
-            Request::Bind(_) | Request::Login(_) | Request::Auth(_) => {
+            Request::Auth(auth) => self.authenticate_again(auth).await,
+            Request::Bind(_) | Request::Login(_) => {
                 failed(ErrorCode::INVALID_REQUEST, "this connection already has a session")
             }
             // No request has to be signed, so signatures are ignored.

@@ -120,7 +120,7 @@ impl RequestHandler {
         action: Action,
     ) -> Result<bool, Response> {
         let allows = |identity: &Identity| identity.may(action, path.as_bytes());
-        if self.session.identity().is_some_and(allows) {
+        if self.session.identity().as_deref().is_some_and(allows) {
             return Ok(true);
         }
         let Some(token) = location.value_of("authz") else { return Ok(false) };
@@ -140,6 +140,7 @@ impl RequestHandler {
 
     pub(super) fn forbidden(&self, action: Action, path: &StoragePath) -> Response {
         let identity = self.session.identity();
+        let identity = identity.as_deref();
         let name = identity.map_or("an unknown client", |identity| &identity.name);
         if identity.is_some_and(Identity::has_ended) {
             return failed(ErrorCode::NOT_AUTHORIZED, format!("the token of {name} has expired"));

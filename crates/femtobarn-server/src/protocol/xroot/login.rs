@@ -6,7 +6,7 @@
 //! New --bind---> Bound
 //! ```
 //!
-//! Any other request before there is a session closes the connection.
+//! Any other request before there is a session closes the connection. In a session, auth shows another token of the same client.
 //!
 //! Source: "The XRootD Protocol" 5.1.1, section 3: kXR_protocol, kXR_login, kXR_auth, kXR_bind,
 //! kXR_endsess.
@@ -120,6 +120,31 @@ impl RootConnection {
         session: Arc<ClientSession>,
         auth: Auth,
     ) -> Result<Response, Response> {
+        let identity = self.identity_by(auth).await?;
+        self.begin(session, identity);
+        Ok(Response::Ok(Default::default()))
+    }
+
+    /// kXR_auth in a session: the rights of another token of the client count from here on.
+    pub(super) async fn authenticate_again(&mut self, auth: Auth) -> Response {
+        let Some(session) = self.session().cloned() else {
+            return Response::Ok(Default::default());
+        };
+        let identity = match self.identity_by(auth).await {
+            Ok(identity) => identity,
+            Err(response) => return response,
+        };
+        let (user, how) = (identity.name.clone(), identity.how);
+        if !session.identify(identity) {
+            let what = format!("the session is another client's than {user}: log in anew");
+            return failed(ErrorCode::AUTH_FAILED, what);
+        }
+        tracing::info!(session = session.number, peer = %self.peer, user, how, "authenticated again");
+        Response::Ok(Default::default())
+    }
+
+    /// Whose credentials these are.
+    async fn identity_by(&self, auth: Auth) -> Result<Identity, Response> {
         let (service, is_encrypted) = (Arc::clone(&self.service), self.socket.is_encrypted());
         let end = auth.protocol.iter().position(|byte| *byte == 0).unwrap_or(4);
         if is_encrypted {
@@ -132,11 +157,9 @@ impl RootConnection {
             service.authenticator.credentials(kind, &auth.credentials, is_encrypted)
         });
         let checked = checked.await;
-        let identity = checked
+        checked
             .map_err(|_| failed(ErrorCode::SERVER_ERROR, "cannot check the credentials"))?
-            .map_err(refused)?;
-        self.begin(session, identity);
-        Ok(Response::Ok(Default::default()))
+            .map_err(refused)
     }
 
     fn begin(&mut self, session: Arc<ClientSession>, identity: Identity) {
