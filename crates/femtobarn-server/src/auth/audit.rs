@@ -306,6 +306,7 @@ mod tests {
             issuer: "https://issuer.example".to_owned(),
             rights: Rights::reading(),
             until: None,
+            ignored_token: None,
         };
         let begin = |what, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();

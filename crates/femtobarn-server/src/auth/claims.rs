@@ -32,10 +32,20 @@ const TIME_MAX: f64 = 1e11;
 /// An object of JSON in which no name is there twice.
 pub(super) struct UniqueNames(pub Map<String, Value>);
 
+/// Why claims are not accepted.
+pub(super) struct UnacceptedClaims {
+    pub why: String,
+    /// Whether they are for other servers.
+    pub is_for_others: bool,
+}
+
 /// What a token says.
 pub(super) struct AcceptedClaims {
     pub subject: String,
-    pub rights: Rights,
+    /// The groups that it is in (`wlcg.groups`).
+    pub groups: Vec<String>,
+    /// What its client may do here; none if it says nothing of that.
+    pub rights: Option<Rights>,
     pub until: SystemTime,
 }
 
@@ -43,32 +53,37 @@ impl AcceptedClaims {
     /// The claims, if a server with these audiences may accept them at this time. Paths are relative to `base`.
     ///
     /// # Errors
-    /// A text that says what is wrong with the token.
+    /// [`UnacceptedClaims`], which say what is wrong with the token.
     pub(super) fn of(
         claims: &Map<String, Value>,
         audiences: &[String],
         base: &str,
         now: SystemTime,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, UnacceptedClaims> {
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let is_scitoken = is_scitoken(claims)?;
-        check_audience(claims, audiences, is_scitoken)?;
-        let expires = time(claims, "exp")?.ok_or("it does not say when it expires (exp)")?;
+        if !is_for_one_of(audiences, claims, is_scitoken) {
+            let why = "it is not for this server (aud)".to_owned();
+            return Err(UnacceptedClaims { why, is_for_others: claims.contains_key("aud") });
+        }
+        let expires = time(claims, "exp")?
+            .ok_or_else(|| "it does not say when it expires (exp)".to_owned())?;
         if expires + LEEWAY_SECONDS <= now {
-            return Err("it has expired".to_owned());
+            return Err("it has expired".to_owned().into());
         }
         for name in ["nbf", "iat"] {
             if time(claims, name)?.is_some_and(|time| time > now + LEEWAY_SECONDS) {
-                return Err(format!("it is not valid yet ({name})"));
+                return Err(format!("it is not valid yet ({name})").into());
             }
         }
         let scope = match claims.get("scope") {
             None => "",
             Some(Value::String(scope)) => scope,
-            Some(_) => return Err("its scope is not a text".to_owned()),
+            Some(_) => return Err("its scope is not a text".to_owned().into()),
         };
         Ok(AcceptedClaims {
             subject: subject(claims)?.to_owned(),
+            groups: groups(claims),
             rights: Rights::of_scope(scope, base, is_scitoken)?,
             until: UNIX_EPOCH + Duration::from_secs(expires + LEEWAY_SECONDS),
         })
@@ -99,24 +114,26 @@ fn is_scitoken(claims: &Map<String, Value>) -> Result<bool, String> {
     }
 }
 
-fn check_audience(
-    claims: &Map<String, Value>,
-    audiences: &[String],
-    is_scitoken: bool,
-) -> Result<(), String> {
+impl From<String> for UnacceptedClaims {
+    fn from(why: String) -> Self {
+        UnacceptedClaims { why, is_for_others: false }
+    }
+}
+
+/// Whether a token is for a server with these audiences.
+fn is_for_one_of(audiences: &[String], claims: &Map<String, Value>, is_scitoken: bool) -> bool {
     let is_ours = |audience: &str| {
         audiences.iter().any(|known| known == audience)
             || audience == ANY_AUDIENCE
             || (is_scitoken && audience == ANY_AUDIENCE_OF_SCITOKENS)
     };
-    let is_for_us = match claims.get("aud") {
+    match claims.get("aud") {
         Some(Value::String(audience)) => is_ours(audience),
         Some(Value::Array(all)) => {
             all.iter().all(Value::is_string) && all.iter().filter_map(Value::as_str).any(is_ours)
         }
         _ => false,
-    };
-    if is_for_us { Ok(()) } else { Err("it is not for this server (aud)".to_owned()) }
+    }
 }
 
 /// Who has the token. It goes into logs and lists.
@@ -127,6 +144,13 @@ fn subject(claims: &Map<String, Value>) -> Result<&str, String> {
     subject.filter(is_printable).ok_or_else(|| {
         format!("its subject (sub) is not a text of 1 to {SUBJECT_BYTES_MAX} characters of ASCII")
     })
+}
+
+/// The groups of the subject; none if the claim is no list of texts.
+fn groups(claims: &Map<String, Value>) -> Vec<String> {
+    let listed = claims.get("wlcg.groups").and_then(Value::as_array);
+    let texts = listed.into_iter().flatten().map(|group| group.as_str().map(str::to_owned));
+    texts.collect::<Option<_>>().unwrap_or_default()
 }
 
 /// A claim that is a time, in seconds since 1970.
@@ -184,7 +208,7 @@ mod tests {
         }
         let claims = claims.as_object().expect("claims have names");
         let now = UNIX_EPOCH + Duration::from_secs(NOW);
-        AcceptedClaims::of(claims, &["here".to_owned()], "", now).err()
+        AcceptedClaims::of(claims, &["here".to_owned()], "", now).err().map(|it| it.why)
     }
 
     #[test]

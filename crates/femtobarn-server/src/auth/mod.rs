@@ -1,4 +1,4 @@
-//! Authentication and authorisation of clients. `rights` has what they may do, `audit` records what they changed.
+//! Authentication and authorisation of clients. `rights` has what they may do, `roles` who may, `audit` records what they changed.
 //!
 //! | module | contents |
 //! |---|---|
@@ -11,19 +11,25 @@
 //! 3. The rights of a token end with it, in sessions that it began, too.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use femtobarn_catalog::clock;
+use parking_lot::Mutex;
 
 mod audit;
 mod claims;
 mod issuer_keys;
 mod rights;
+mod roles;
 mod token;
 
 pub use audit::{Asker, AuditLog, AuditedChange};
 pub use rights::{Action, Rights};
-pub use token::{Issuer, Tokens};
+pub use roles::{RoleConfig, Roles};
+pub use token::{Issuer, Tokens, UnacceptedToken};
+
+/// How often the log tells of tokens that do not count.
+const IGNORED_TOLD: Duration = Duration::from_secs(60);
 
 /// An authenticated client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +44,8 @@ pub struct Identity {
     pub rights: Rights,
     /// When they end; never, if there is no time.
     pub until: Option<SystemTime>,
+    /// Why the token that the client has shown does not count here, so that it is anonymous.
+    pub ignored_token: Option<String>,
 }
 
 impl Identity {
@@ -49,6 +57,16 @@ impl Identity {
     /// Whether the client's rights have ended with its token.
     pub fn has_ended(&self) -> bool {
         self.until.is_some_and(|until| until <= clock::utc())
+    }
+
+    /// A text that says what the client may not do, with the reason why its token does not count, if there is one.
+    pub fn explained(&self, what: String) -> String {
+        match &self.ignored_token {
+            Some(why) => {
+                format!("{what}: it has the rights of clients without a token, since {why}")
+            }
+            None => what,
+        }
     }
 
     /// Whose sessions and requests are this client's: subjects of two issuers may have one name.
@@ -110,6 +128,7 @@ impl Authenticator {
                 issuer: String::new(),
                 rights: rights.clone(),
                 until: None,
+                ignored_token: None,
             }),
             None if self.tokens.is_some() => Err(Refusal(
                 "this server requires a bearer token, which is sent over TLS only: use roots://"
@@ -176,14 +195,25 @@ impl Authenticator {
         }
     }
 
-    /// The identity of a bearer token.
+    /// The identity of a bearer token: that of an anonymous client, if those have rights and the token is for other servers. Clients
+    /// send the token that they find, without knowing whom it is for.
     ///
     /// # Errors
-    /// [`Refusal`] if the token is invalid, or no issuer is configured.
+    /// [`Refusal`] if the token is invalid, or is for other servers and clients have to authenticate.
     pub fn token(&self, token: &str) -> Result<Identity, Refusal> {
-        match &self.tokens {
-            Some(tokens) => tokens.identity(token),
-            None => Err(Refusal("this server does not accept tokens".to_owned())),
+        let refused = match &self.tokens {
+            Some(tokens) => match tokens.identity(token) {
+                Ok(identity) => return Ok(identity),
+                Err(refused) => refused,
+            },
+            None => UnacceptedToken::of_others("this server does not accept tokens"),
+        };
+        match self.anonymous() {
+            Ok(anonymous) if refused.is_for_others => {
+                tell_ignored(&refused.why);
+                Ok(Identity { ignored_token: Some(refused.why), ..anonymous })
+            }
+            _ => Err(Refusal(refused.why)),
         }
     }
 
@@ -213,10 +243,24 @@ impl Authenticator {
         match std::str::from_utf8(name) {
             Ok(name) if !name.is_empty() && name.len() <= 256 => {
                 let (name, issuer) = (name.to_owned(), String::new());
-                Ok(Identity { name, how: "unix", issuer, rights: rights.clone(), until: None })
+                let rights = rights.clone();
+                Ok(Identity { name, how: "unix", issuer, rights, until: None, ignored_token: None })
             }
             _ => Err(Refusal("the credentials have no user name".to_owned())),
         }
+    }
+}
+
+/// Warns of a token that does not count, once a minute at most: clients may send one with each request.
+fn tell_ignored(why: &str) {
+    static TOLD: Mutex<Option<Instant>> = Mutex::new(None);
+    let (mut told, now) = (TOLD.lock(), clock::now());
+    if told.is_none_or(|told| now.duration_since(told) >= IGNORED_TOLD) {
+        *told = Some(now);
+        tracing::warn!(
+            why,
+            "a client with a token for other servers is served as one without a token"
+        );
     }
 }
 
@@ -296,6 +340,7 @@ mod tests {
             issuer: String::new(),
             rights: Rights::reading(),
             until,
+            ignored_token: None,
         };
         let now = clock::utc();
         let second = std::time::Duration::from_secs(60);

@@ -19,6 +19,12 @@ pub enum Action {
     Stage,
     /// Ask where files are, on disks or in mass storage.
     Poll,
+    /// Write to files and databases that exist, without removing, replacing or renaming them.
+    Write,
+    /// Drop databases and containers of a federation.
+    Drop,
+    /// Make and drop tags of a federation, and set its retention.
+    Tag,
     /// Make a copy of a federation its leader, which ends all changes here.
     Promote,
     /// Move databases between the servers of a federation, and drain servers.
@@ -36,8 +42,30 @@ impl Action {
             | Action::MakeFolder
             | Action::Modify
             | Action::Stage
-            | Action::Poll => None,
+            | Action::Poll
+            | Action::Write
+            | Action::Drop
+            | Action::Tag => None,
         }
+    }
+
+    /// The action of a word of a scope, before its colon.
+    fn of_word(name: &str, is_scitoken: bool) -> Option<Self> {
+        Some(match name {
+            "storage.read" => Action::Read,
+            "storage.create" => Action::Create,
+            "storage.modify" => Action::Modify,
+            "storage.stage" => Action::Stage,
+            "storage.poll" => Action::Poll,
+            "femtobarn.write" => Action::Write,
+            "femtobarn.drop" => Action::Drop,
+            "femtobarn.tag" => Action::Tag,
+            "femtobarn.promote" => Action::Promote,
+            "femtobarn.manage" => Action::Manage,
+            "read" if is_scitoken => Action::Read,
+            "write" if is_scitoken => Action::Modify,
+            _ => return None,
+        })
     }
 }
 
@@ -50,6 +78,9 @@ impl fmt::Display for Action {
             Action::Modify => "modify",
             Action::Stage => "stage",
             Action::Poll => "ask for the locality of",
+            Action::Write => "write to",
+            Action::Drop => "drop anything of",
+            Action::Tag => "tag",
             Action::Promote => "promote a copy of",
             Action::Manage => "manage the servers of",
         })
@@ -59,7 +90,16 @@ impl fmt::Display for Action {
 /// The rights of a client: actions, each at a path and everything below it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rights {
-    grants: Vec<(Action, Vec<u8>)>,
+    grants: Vec<Grant>,
+}
+
+/// An action at a path and everything below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Grant {
+    action: Action,
+    top: Vec<u8>,
+    /// Whether the path was written with a slash at its end: it is a folder's, so no file may be made there.
+    is_folder: bool,
 }
 
 impl Rights {
@@ -82,59 +122,83 @@ impl Rights {
 
     /// Actions at one path and below it.
     pub fn at(path: &str, actions: &[Action]) -> Self {
-        let path = folder(path.as_bytes());
-        Rights { grants: actions.iter().map(|action| (*action, path.clone())).collect() }
+        let top = folder(path.as_bytes());
+        let grant = |action: &Action| Grant { action: *action, top: top.clone(), is_folder: false };
+        Rights { grants: actions.iter().map(grant).collect() }
     }
 
     /// The rights of a token's `scope`, which has words such as `storage.read:/store`, and, of a SciToken, `read:/store`.
     /// Paths are relative to `base`, and escaped as in URLs. Words of other services are ignored, and so are paths that are not
     /// absolute, lead up (`..`), or have a name that no file can have.
     ///
+    /// None if no word is of this service: the scope says nothing of what its client may do here.
+    ///
     /// # Errors
     /// A text, if a word that needs a path has none: such a token must be refused as a whole.
-    pub fn of_scope(scope: &str, base: &str, is_scitoken: bool) -> Result<Self, String> {
-        let mut grants = vec![];
+    pub fn of_scope(scope: &str, base: &str, is_scitoken: bool) -> Result<Option<Self>, String> {
+        let mut rights = None;
         for word in scope.split_ascii_whitespace() {
             let (name, path) = word.split_once(':').unwrap_or((word, ""));
-            let action = match name {
-                "storage.read" => Action::Read,
-                "storage.create" => Action::Create,
-                "storage.modify" => Action::Modify,
-                "storage.stage" => Action::Stage,
-                "storage.poll" => Action::Poll,
-                "femtobarn.promote" => Action::Promote,
-                "femtobarn.manage" => Action::Manage,
-                "read" if is_scitoken => Action::Read,
-                "write" if is_scitoken => Action::Modify,
-                _ => continue,
-            };
+            let Some(action) = Action::of_word(name, is_scitoken) else { continue };
             if path.is_empty() {
                 return Err(format!("its scope has {name} without a path"));
             }
-            if let Some(path) = scope_path(path) {
-                grants.push((action, folder(&[base.as_bytes(), b"/", &path].concat())));
-            }
+            let rights = rights.get_or_insert_with(Rights::default);
+            rights.grants.extend(Grant::of(action, path, base));
         }
-        Ok(Rights { grants })
+        Ok(rights)
+    }
+
+    /// The rights of words as in scopes, all of which must be of this service.
+    ///
+    /// # Errors
+    /// A text that names the word that is not, or has no path that files can have.
+    pub fn of_words(words: &[String]) -> Result<Self, String> {
+        let grants = words.iter().map(|word| {
+            let (name, path) = word.split_once(':').unwrap_or((word, ""));
+            let grant = Action::of_word(name, false).and_then(|action| Grant::of(action, path, ""));
+            grant.ok_or_else(|| {
+                format!("{word:?} is no right: write it as in scopes of tokens, such as \"storage.read:/lhc.fed\"")
+            })
+        });
+        Ok(Rights { grants: grants.collect::<Result<_, _>>()? })
+    }
+
+    /// These rights and others.
+    pub fn and(mut self, other: &Rights) -> Self {
+        self.grants.extend_from_slice(&other.grants);
+        self
     }
 
     /// Whether `action` is allowed at a path, which has to be absolute and without `.`, `..` and empty names.
     pub fn may(&self, action: Action, path: &[u8]) -> bool {
-        self.grants.iter().any(|(granted, top)| {
+        self.grants.iter().any(|Grant { action: granted, top, is_folder }| {
             let leads_there = action == Action::MakeFolder && is_below(top, path);
-            implies(*granted, action) && (is_below(path, top) || leads_there)
+            let is_no_file = *is_folder && action == Action::Create && path == top;
+            implies(*granted, action) && (is_below(path, top) || leads_there) && !is_no_file
         })
     }
 }
 
-/// Whether a granted action includes another: changing includes creating, and whoever may do something with a file may ask
-/// where it is. Staging does not include reading. Nothing includes promoting or managing, and these include nothing.
+impl Grant {
+    /// The action at the path of a word; none if no file can have that path.
+    fn of(action: Action, path: &str, base: &str) -> Option<Self> {
+        let path = scope_path(path)?;
+        let is_folder = path.ends_with(b"/") || path.ends_with(b"/.");
+        Some(Grant { action, top: folder(&[base.as_bytes(), b"/", &path].concat()), is_folder })
+    }
+}
+
+/// Whether a granted action includes another: changing includes creating, writing, dropping and tagging, and whoever may do
+/// something with a file may ask where it is. Staging does not include reading. Nothing includes promoting or managing, and these
+/// include nothing.
 fn implies(granted: Action, asked: Action) -> bool {
-    let is_of_files = granted.own_scope().is_none();
-    let is_creating = matches!(asked, Action::Create | Action::MakeFolder);
+    use Action::{Create, Drop, MakeFolder, Modify, Poll, Tag, Write};
+    let is_of_files = granted.own_scope().is_none() && !matches!(granted, Drop | Tag);
     granted == asked
-        || (is_creating && matches!(granted, Action::Create | Action::Modify))
-        || (asked == Action::Poll && is_of_files)
+        || (granted == Modify && matches!(asked, Create | MakeFolder | Write | Drop | Tag))
+        || (granted == Create && asked == MakeFolder)
+        || (is_of_files && asked == Poll)
 }
 
 /// The path of a scope without its escapes; none if it is not absolute or has a name that would mean another path.
@@ -179,7 +243,7 @@ mod tests {
     use super::*;
 
     fn rights(scope: &str, base: &str) -> Rights {
-        Rights::of_scope(scope, base, false).expect("all words have paths")
+        Rights::of_scope(scope, base, false).expect("all words have paths").unwrap_or_default()
     }
 
     #[test]
@@ -222,12 +286,28 @@ mod tests {
     }
 
     #[test]
+    fn a_slash_at_the_end_of_a_path_makes_it_a_folders() {
+        for slashed in ["/new/", "/new//", "/new/."] {
+            for scope in ["storage.create", "storage.modify"] {
+                let rights = rights(&format!("{scope}:{slashed}"), "/top");
+                assert!(!rights.may(Action::Create, b"/top/new"), "no file of this name");
+                assert!(rights.may(Action::MakeFolder, b"/top/new"));
+                assert!(rights.may(Action::Create, b"/top/new/x"));
+                assert!(!rights.may(Action::Create, b"/top/newer"));
+            }
+        }
+        assert!(rights("storage.create:/new", "/top").may(Action::Create, b"/top/new"));
+        assert!(rights("storage.read:/new/", "/top").may(Action::Read, b"/top/new"));
+    }
+
+    #[test]
     fn words_that_need_a_path_are_refused_without_one() {
         for scope in ["storage.read", "openid storage.modify:", "femtobarn.promote"] {
             assert!(Rights::of_scope(scope, "", false).is_err(), "{scope}");
         }
         assert_eq!(rights("openid read:/ write compute.read", ""), Rights::default());
-        let scitoken = Rights::of_scope("read:/store write:/store/new", "", true).expect("paths");
+        let scitoken = Rights::of_scope("read:/store write:/store/new", "", true);
+        let scitoken = scitoken.expect("paths").expect("words of this service");
         assert!(
             scitoken.may(Action::Read, b"/store/x") && !scitoken.may(Action::Create, b"/store/x")
         );
@@ -243,6 +323,34 @@ mod tests {
         }
         assert!(!staging.may(Action::Poll, b"/other") && !staging.may(Action::Stage, b"/far/x"));
         assert!(!rights("femtobarn.promote:/", "").may(Action::Poll, b"/x"));
+    }
+
+    #[test]
+    fn parts_of_the_right_to_modify_include_no_others() {
+        use Action::{Create, Drop, Modify, Tag, Write};
+        let all = [Create, Drop, Modify, Tag, Write];
+        assert!(all.iter().all(|action| rights("storage.modify:/a", "").may(*action, b"/a")));
+        for (word, own) in
+            [("femtobarn.write", Write), ("femtobarn.drop", Drop), ("femtobarn.tag", Tag)]
+        {
+            let rights = rights(&format!("{word}:/a"), "");
+            let allowed: Vec<_> = all.iter().filter(|action| rights.may(**action, b"/a")).collect();
+            assert_eq!(allowed, [&own]);
+            assert!(!rights.may(own, b"/ab") && !rights.may(Action::Read, b"/a"));
+        }
+    }
+
+    #[test]
+    fn words_of_settings_are_all_of_this_service() {
+        let of = |word: &str| Rights::of_words(&[word.to_owned()]);
+        assert!(of("femtobarn.drop:/a").expect("a right").may(Action::Drop, b"/a/b"));
+        for wrong in
+            ["", "read:/", "storage.read", "storage.read:a", "storage.all:/", "storage.read:/.."]
+        {
+            assert!(of(wrong).is_err_and(|what| what.contains("no right")), "{wrong:?}");
+        }
+        let both = Rights::reading().and(&of("femtobarn.tag:/a").expect("a right"));
+        assert!(both.may(Action::Read, b"/b") && both.may(Action::Tag, b"/a"));
     }
 
     #[test]

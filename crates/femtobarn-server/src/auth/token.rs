@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::claims::{AcceptedClaims, UniqueNames};
 use super::issuer_keys::{IssuerKeys, WantedKey};
-use super::{Identity, Refusal};
+use super::{Identity, Roles};
 
 /// Bytes of a token. So many fit into a header of every protocol.
 const TOKEN_BYTES_MAX: usize = 12 * 1024;
@@ -38,6 +38,16 @@ pub struct Issuer {
 pub struct Tokens {
     audiences: Vec<String>,
     issuers: Vec<(Issuer, IssuerKeys)>,
+    roles: Roles,
+}
+
+/// Why a token is not accepted; the text is for its user, and has nothing of the token but its issuer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnacceptedToken {
+    /// The reason.
+    pub why: String,
+    /// Whether the token may be a good one, for other servers.
+    pub is_for_others: bool,
 }
 
 /// What a token says of its key before its signature is checked.
@@ -56,19 +66,24 @@ impl Tokens {
             IssuerKeys::of(&issuer.issuer, &issuer.keys).map(|keys| (issuer, keys))
         };
         let issuers = issuers.into_iter().map(with_keys).collect::<Result<_, String>>()?;
-        Ok(Tokens { audiences, issuers })
+        Ok(Tokens { audiences, issuers, roles: Roles::default() })
+    }
+
+    /// Gives these roles to the clients of tokens without rights of their own.
+    pub fn with_roles(self, roles: Roles) -> Self {
+        Tokens { roles, ..self }
     }
 
     /// Checks a token, and returns its subject with its rights.
     ///
     /// # Errors
-    /// [`Refusal`] if the token is invalid; the text does not contain it.
-    pub fn identity(&self, token: &str) -> Result<Identity, Refusal> {
+    /// [`UnacceptedToken`] if the token is invalid, or for other servers.
+    pub fn identity(&self, token: &str) -> Result<Identity, UnacceptedToken> {
         let unchecked = UncheckedToken::of(token)?;
         let (issuer, keys) = self.issuer(&unchecked)?;
         let key = keys.find(&unchecked.key()).map_err(refused)?;
         let key = DecodingKey::from_jwk(&key)
-            .map_err(|error| Refusal(format!("cannot use a key of the issuer: {error}")))?;
+            .map_err(|error| invalid(format!("cannot use a key of the issuer: {error}")))?;
         let mut signed = Validation::new(unchecked.header.alg);
         // The claims are checked below, whatever the versions that they are of.
         signed.required_spec_claims.clear();
@@ -76,13 +91,21 @@ impl Tokens {
         let UniqueNames(claims) = decode(token, &key, &signed).map_err(refused)?.claims;
         let now = clock::utc();
         let accepted = AcceptedClaims::of(&claims, &self.audiences, &issuer.base, now);
-        let accepted = accepted.map_err(refused)?;
+        let accepted = accepted.map_err(|claims| UnacceptedToken {
+            is_for_others: claims.is_for_others,
+            ..refused(claims.why)
+        })?;
+        let rights = accepted.rights.unwrap_or_else(|| {
+            let groups: Vec<_> = accepted.groups.iter().map(String::as_str).collect();
+            self.roles.of_token(&issuer.issuer, &accepted.subject, &groups)
+        });
         Ok(Identity {
             name: accepted.subject,
             how: "token",
             issuer: issuer.issuer.clone(),
-            rights: accepted.rights,
+            rights,
             until: Some(accepted.until),
+            ignored_token: None,
         })
     }
 
@@ -127,19 +150,19 @@ impl Tokens {
     }
 
     /// The issuer that a token names, and its keys.
-    fn issuer(&self, token: &UncheckedToken) -> Result<&(Issuer, IssuerKeys), Refusal> {
+    fn issuer(&self, token: &UncheckedToken) -> Result<&(Issuer, IssuerKeys), UnacceptedToken> {
         let found = self.issuers.iter().find(|(issuer, _)| issuer.issuer == token.issuer);
         found.ok_or_else(|| {
             let named: String = token.issuer.chars().take(100).collect();
-            Refusal(format!("this server does not know the issuer {named:?}"))
+            UnacceptedToken::of_others(format!("this server does not know the issuer {named:?}"))
         })
     }
 }
 
 impl UncheckedToken {
-    fn of(token: &str) -> Result<Self, Refusal> {
+    fn of(token: &str) -> Result<Self, UnacceptedToken> {
         if token.len() > TOKEN_BYTES_MAX {
-            return Err(Refusal(format!("the token has more than {TOKEN_BYTES_MAX} bytes")));
+            return Err(invalid(format!("the token has more than {TOKEN_BYTES_MAX} bytes")));
         }
         let header = decode_header(token).map_err(refused)?;
         if header.crit.is_some() {
@@ -158,8 +181,19 @@ impl UncheckedToken {
     }
 }
 
-fn refused(why: impl std::fmt::Display) -> Refusal {
-    Refusal(format!("the token is refused: {why}"))
+impl UnacceptedToken {
+    /// A token that may be good for other servers.
+    pub(super) fn of_others(why: impl Into<String>) -> Self {
+        UnacceptedToken { why: why.into(), is_for_others: true }
+    }
+}
+
+fn invalid(why: String) -> UnacceptedToken {
+    UnacceptedToken { why, is_for_others: false }
+}
+
+fn refused(why: impl std::fmt::Display) -> UnacceptedToken {
+    invalid(format!("the token is refused: {why}"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! `defaults.toml` documents every setting. `sections` has the tables, `copy_hosts` the servers in them;
 //! this module checks a configuration as a whole, and derives authentication and redirects from it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use xrd::client::Url;
 
-use crate::auth::{AuditLog, Authenticator, Tokens};
+use crate::auth::{AuditLog, Authenticator, RoleConfig, Roles, Tokens};
 use crate::logical::placement::{FirstOf, Neighbour, Overflow, Placement, Replicas};
 use crate::logical::redirector::Redirector;
 
@@ -43,6 +44,8 @@ pub struct Config {
     pub exports: Vec<ExportConfig>,
     /// Authentication and rights.
     pub auth: AuthConfig,
+    /// Sets of rights, and who has them, by their names.
+    pub roles: BTreeMap<String, RoleConfig>,
     /// Encryption.
     pub tls: TlsConfig,
     /// The status page and the metrics.
@@ -107,6 +110,7 @@ impl Config {
             );
         }
         self.check_site()?;
+        self.roles()?;
         for export in &self.exports {
             if !export.name.is_empty() && !export.name.starts_with('/') {
                 return Err(format!(
@@ -263,10 +267,15 @@ impl Config {
         let tokens = if auth.issuers.is_empty() {
             None
         } else {
-            Some(Tokens::new(auth.issuers.clone(), auth.audiences.clone())?.into())
+            let tokens = Tokens::new(auth.issuers.clone(), auth.audiences.clone())?;
+            Some(tokens.with_roles(self.roles()?).into())
         };
         let (anonymous, unix) = (auth.anonymous.rights(), auth.unix.0.rights());
         Ok(Authenticator { anonymous, unix, tokens, audit: self.audit_log()? })
+    }
+
+    fn roles(&self) -> Result<Roles, String> {
+        Roles::new(&self.roles, &self.auth.issuers)
     }
 
     /// The audit log, which lies where no client can read or change it.
@@ -316,6 +325,7 @@ impl Default for Config {
             read_only: false,
             exports: vec![],
             auth: AuthConfig::default(),
+            roles: BTreeMap::new(),
             tls: TlsConfig::default(),
             http: HttpConfig::default(),
             copy: CopyConfig::default(),

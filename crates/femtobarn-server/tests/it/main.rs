@@ -15,5 +15,6 @@ mod shared_files;
 mod storages;
 mod throttled_server;
 mod token_cases;
+mod token_rights;
 mod tokens;
 mod xroot;

@@ -64,7 +64,8 @@ pub(super) fn refused_to(
         Ok(identity) if identity.may(action, path.as_bytes()) => None,
         Ok(identity) => {
             let what = if action == Action::Read { "read" } else { "change" };
-            Some(said(StatusCode::FORBIDDEN, &format!("{} may not {what} {path}", identity.name)))
+            let what = identity.explained(format!("{} may not {what} {path}", identity.name));
+            Some(said(StatusCode::FORBIDDEN, &what))
         }
         Err(Refusal(what)) => Some(said(StatusCode::UNAUTHORIZED, &what)),
     }

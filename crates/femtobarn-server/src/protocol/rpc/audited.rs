@@ -10,7 +10,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
 use super::{Service, mutations};
-use crate::auth::{Action, Asker, AuditedChange, Identity, Refusal};
+use crate::auth::{Asker, AuditedChange, Identity, Refusal};
 use crate::protocol::answer_counting::kind_of_code;
 use crate::protocol::listener::Peer;
 
@@ -35,10 +35,10 @@ pub(super) async fn change(
     let (what, to) = named(&request);
     let federation = request.federation.clone();
     let audited = begin(service, identity.as_ref().ok(), peer, (what, &federation))?.to(to);
-    let action = mutations::action_of(&request);
+    let actions = mutations::actions_of(&request);
     let changing = async {
         let identity = identity?;
-        let federation = service.admit_known(&identity, &federation, action)?;
+        let federation = service.admit_by_any(&identity, &federation, actions)?;
         let changed = mutations::change(service, federation, &identity, request).await;
         changed.map_err(|error| status_of(&error))
     };
@@ -68,7 +68,11 @@ pub(super) async fn publish(
     let (creates, drops) = contents(&request);
     let audited = audited.changing(creates, drops);
     let publishing = async {
-        let federation = service.admit_known(&identity?, &request.federation, Action::Modify)?;
+        let (identity, mut admitted) = (identity?, None);
+        for action in mutations::actions_of_commit(&request) {
+            admitted = Some(service.admit_known(&identity, &request.federation, action)?);
+        }
+        let federation = admitted.ok_or_else(|| Status::invalid_argument("an empty request"))?;
         mutations::publish(federation, request).await
     };
     let published = publishing.await;

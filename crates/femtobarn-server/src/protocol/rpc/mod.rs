@@ -126,14 +126,25 @@ impl Service {
         federation: &str,
         action: Action,
     ) -> std::result::Result<Arc<FederationService>, Status> {
+        self.admit_by_any(identity, federation, &[action])
+    }
+
+    /// The federation, if a client has one of these rights.
+    fn admit_by_any(
+        &self,
+        identity: &Identity,
+        federation: &str,
+        actions: &[Action],
+    ) -> std::result::Result<Arc<FederationService>, Status> {
         let name = federation.trim_matches('/');
         let path = format!("/{name}");
-        if !identity.may(action, path.as_bytes()) {
+        if !actions.iter().any(|action| identity.may(*action, path.as_bytes())) {
+            let action = actions.first().copied().unwrap_or(Action::Modify);
             let mut text = format!("{} may not {action} {path} here", identity.name);
             if let Some(scope) = action.own_scope() {
                 text += &format!(": this takes a token with {scope}, or auth.anonymous = \"all\"");
             }
-            return Err(Status::permission_denied(text));
+            return Err(Status::permission_denied(identity.explained(text)));
         }
         let service = self.state.federations.get(name);
         let service = service

@@ -23,13 +23,38 @@ use crate::logical::catalogue::{CatalogueSession, FederationService, MoveProgres
 /// Numbers that one call reserves at most.
 const NUMBERS_MAX: u32 = 100_000;
 
-/// The right that a change takes.
-pub(super) fn action_of(request: &ChangeRequest) -> Action {
+/// The rights of which a change takes one.
+pub(super) fn actions_of(request: &ChangeRequest) -> &'static [Action] {
     match request.of {
-        Some(Of::YieldTo(_)) => Action::Promote,
-        Some(Of::MoveDatabase(_) | Of::Drain(_)) => Action::Manage,
-        _ => Action::Modify,
+        Some(Of::YieldTo(_)) => &[Action::Promote],
+        Some(Of::MoveDatabase(_) | Of::Drain(_)) => &[Action::Manage],
+        Some(Of::CreateTag(_) | Of::DropTag(_) | Of::SetRetention(_)) => &[Action::Tag],
+        // New databases need them, too.
+        Some(Of::ReserveDatabases(_) | Of::ReserveContainers(_) | Of::ExtendFile(_)) => {
+            &[Action::Write, Action::Create]
+        }
+        _ => &[Action::Write],
     }
+}
+
+/// The rights that a transaction takes, all of them: to create databases, to drop, and to write to databases that exist, which is
+/// whatever else it does.
+pub(super) fn actions_of_commit(request: &PublishRequest) -> Vec<Action> {
+    let commit = request.commit_with_writes.as_ref().or(request.commit.as_ref());
+    let Some(commit) = commit else { return vec![Action::Write] };
+    let is_new = |database: u32| commit.new_databases.iter().any(|new| new.id == database);
+    let rows = commit.versions.iter().filter_map(|version| version.row.as_ref());
+    let mut databases = rows
+        .map(|row| row.database)
+        .chain(commit.new_containers.iter().map(|row| row.database))
+        .chain(commit.link_targets.iter().map(|it| it.database))
+        .chain(request.writes.iter().map(|write| write.database));
+    let creates = !commit.new_databases.is_empty();
+    let drops = !(commit.dropped_databases.is_empty() && commit.dropped_containers.is_empty());
+    let renames = !(commit.renamed_databases.is_empty() && commit.renamed_containers.is_empty());
+    let writes = renames || databases.any(|it| !is_new(it)) || !(creates || drops);
+    let needed = [(writes, Action::Write), (creates, Action::Create), (drops, Action::Drop)];
+    needed.into_iter().filter(|(is_needed, _)| *is_needed).map(|(_, action)| action).collect()
 }
 
 /// Makes one change.
@@ -194,4 +219,66 @@ pub(super) fn no_session() -> Status {
     let failure = Failure { of: Some(Reason::NoSession(Empty {})), denied: false };
     let text = "the session is not known; open it again";
     Status::with_details(Code::FailedPrecondition, text, failure.encode_to_vec().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use femtobarn_rpc::v1::{
+        self, ContainerRow, FileWrite, LinkTargets, NewDatabase, NewVersion, Seen, VersionRow,
+    };
+
+    use super::*;
+
+    fn taken_by(change: impl FnOnce(&mut v1::Commit, &mut Vec<FileWrite>)) -> Vec<Action> {
+        let (mut commit, mut writes) = (v1::Commit::default(), vec![]);
+        change(&mut commit, &mut writes);
+        let has_writes = !writes.is_empty();
+        actions_of_commit(&PublishRequest {
+            commit: (!has_writes).then(|| commit.clone()),
+            commit_with_writes: has_writes.then_some(commit),
+            writes,
+            ..PublishRequest::default()
+        })
+    }
+
+    #[test]
+    fn a_transaction_takes_the_rights_to_all_that_it_does() {
+        let new = || vec![NewDatabase { id: 7, ..NewDatabase::default() }];
+        let of = |database| ContainerRow { database, ..ContainerRow::default() };
+        let version = |database| NewVersion {
+            row: Some(VersionRow { database, ..VersionRow::default() }),
+            base: None,
+        };
+        let write = |database| FileWrite { database, ..FileWrite::default() };
+        let seen = || vec![Seen::default()];
+        let links = |database| vec![LinkTargets { database, ..LinkTargets::default() }];
+        use Action::{Create, Drop, Write};
+        assert_eq!(taken_by(|_, _| {}), [Write]);
+        assert_eq!(taken_by(|it, _| it.new_databases = new()), [Create]);
+        let filled = taken_by(|it, writes| {
+            (it.new_databases, it.new_containers) = (new(), vec![of(7)]);
+            (it.versions, *writes) = (vec![version(7)], vec![write(7)]);
+        });
+        assert_eq!(filled, [Create], "all of it in the new database");
+        for beside in 0..4 {
+            let taken = taken_by(|it, writes| {
+                it.new_databases = new();
+                match beside {
+                    0 => it.new_containers = vec![of(7), of(8)],
+                    1 => it.versions = vec![version(8)],
+                    2 => it.link_targets = links(8),
+                    _ => *writes = vec![write(8)],
+                }
+            });
+            assert_eq!(taken, [Write, Create], "{beside}");
+        }
+        assert_eq!(taken_by(|it, _| it.dropped_databases = seen()), [Drop]);
+        assert_eq!(taken_by(|it, _| it.dropped_containers = seen()), [Drop]);
+        assert_eq!(taken_by(|it, _| it.renamed_databases = seen()), [Write]);
+        let all = taken_by(|it, _| {
+            (it.new_databases, it.dropped_containers) = (new(), seen());
+            it.renamed_containers = seen();
+        });
+        assert_eq!(all, [Write, Create, Drop]);
+    }
 }

@@ -142,7 +142,8 @@ async fn welcome(
         first.hello.ok_or_else(|| Status::invalid_argument("the first message must be a hello"))?;
     let (service, identity) = endpoint.admit(metadata, &hello.federation, Action::Read)?;
     let path = format!("/{}", service.name());
-    let may_write = identity.may(Action::Modify, path.as_bytes());
+    let changes = [Action::Write, Action::Create, Action::Drop, Action::Tag];
+    let may_write = changes.iter().any(|action| identity.may(*action, path.as_bytes()));
     let claims = claims_of(hello, &identity, may_write).map_err(|error| status_of(&error))?;
     let opened = service.open_session(claims).await.map_err(|error| status_of(&error))?;
     let lost = |(owner, target): &(u64, LockTarget)| v1::Held {

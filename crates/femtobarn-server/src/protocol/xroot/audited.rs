@@ -67,7 +67,7 @@ impl RequestHandler {
     /// The identity of the token that comes with a request, if it has a valid one.
     async fn named_by_token(&self, location: &Location) -> Option<Identity> {
         let token = bearer(location.value_of("authz")?)?;
-        self.named_by(&token).await.ok()
+        self.named_by(&token).await.ok().filter(|named| named.ignored_token.is_none())
     }
 }
 

@@ -100,14 +100,12 @@ impl RequestHandler {
         }
     }
 
-    /// The path of a location, if the client has any right to it: a client that may only create files checks first
-    /// whether they exist.
+    /// The path of a location, if the client may ask where it is, which any right to files includes: a client that may only
+    /// create files checks first whether they exist.
     pub(super) async fn visible(&self, location: &Location) -> Result<StoragePath, Response> {
         let path = StoragePath::new(location.path()).map_err(response_of)?;
-        for action in [Action::Read, Action::Create, Action::Modify, Action::Stage] {
-            if self.may(location, &path, action).await? {
-                return self.unless_slashed_file(location, path).await;
-            }
+        if self.may(location, &path, Action::Poll).await? {
+            return self.unless_slashed_file(location, path).await;
         }
         Err(self.forbidden(Action::Read, &path))
     }
@@ -145,7 +143,9 @@ impl RequestHandler {
         if identity.is_some_and(Identity::has_ended) {
             return failed(ErrorCode::NOT_AUTHORIZED, format!("the token of {name} has expired"));
         }
-        failed(ErrorCode::NOT_AUTHORIZED, format!("{name} has no right to {action} {path}"))
+        let what = format!("{name} has no right to {action} {path}");
+        let what = identity.map_or(what.clone(), |identity| identity.explained(what));
+        failed(ErrorCode::NOT_AUTHORIZED, what)
     }
 
     /// Runs work that may block: in the blocking pool, or on this thread if `is_quick`.

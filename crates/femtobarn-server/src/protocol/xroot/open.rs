@@ -161,14 +161,23 @@ impl RequestHandler {
             self.visible(&open.location).await?;
             return Err(response_of(StorageError::cannot("open", &path, Errno::EISDIR)));
         }
+        let may_create = how.creation != Creation::Existing
+            && self.may(&open.location, &path, Action::Create).await?;
         if self.may(&open.location, &path, Action::Modify).await? {
-            return Ok((path, how));
+            // The right to a folder allows no file in its place.
+            if may_create || how.creation == Creation::Existing {
+                return Ok((path, how));
+            }
+            return Err(self.forbidden(Action::Create, &path));
         }
         // A client that may only create files must not truncate existing ones.
-        if how.creation != Creation::Existing
-            && self.may(&open.location, &path, Action::Create).await?
-        {
+        if may_create {
             how.creation = Creation::New;
+            return Ok((path, how));
+        }
+        if how.creation == Creation::Existing
+            && self.may(&open.location, &path, Action::Write).await?
+        {
             return Ok((path, how));
         }
         Err(self.forbidden(Action::Modify, &path))

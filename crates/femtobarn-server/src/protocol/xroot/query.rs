@@ -169,11 +169,13 @@ impl RequestHandler {
     async fn wanted_checksum(&self, query: &Query) -> Result<ChecksumRequest, Response> {
         let location = location_of(query)?;
         let kind = checksum_kind(&location)?;
-        if let Some((path, open)) = self.open_file_of(&location).await? {
+        if let Some((path, open)) = self.open_file_of(&location)? {
             let file = Arc::clone(&open);
             let metadata = self.call(false, move |_| file.metadata()).await?;
             return Ok(ChecksumRequest { path, location, metadata, kind, open: Some(open) });
         }
+        // It tells what is in the file.
+        self.path(&location, Action::Read).await?;
         let (path, metadata) = self.metadata(&location).await?;
         match metadata.kind {
             FileKind::File => Ok(ChecksumRequest { path, location, metadata, kind, open: None }),
@@ -182,9 +184,9 @@ impl RequestHandler {
         }
     }
 
-    /// The file that the client has open by this path, if the path may lead to another one by now. Clients that copy a
-    /// file request its checksum by the path alone before they close it.
-    async fn open_file_of(
+    /// The file that the client has open by this path, if the path may lead to another one by now, or the client writes it and
+    /// knows what is in it, whatever its rights. Clients that copy a file request its checksum by the path alone before they close it.
+    fn open_file_of(
         &self,
         location: &Location,
     ) -> Result<Option<(StoragePath, Arc<SharedFile>)>, Response> {
@@ -192,9 +194,10 @@ impl RequestHandler {
         if opaque.any(|(key, _)| !key.starts_with(b"cks.") && !key.starts_with(b"xrd")) {
             return Ok(None);
         }
-        let path = self.path(location, Action::Read).await?;
+        let path = StoragePath::new(location.path()).map_err(response_of)?;
         let open = self.session.handles.all().into_iter();
-        let open = open.filter(|open| open.path == path && !open.file.can_be_reopened());
+        let open = open
+            .filter(|open| open.path == path && (open.is_writable || !open.file.can_be_reopened()));
         let last = open.max_by_key(|open| open.since);
         Ok(last.map(|open| (path, Arc::clone(&open.file))))
     }

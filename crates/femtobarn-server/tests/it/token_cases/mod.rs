@@ -4,14 +4,16 @@
 //! |---|---|
 //! | `signing` | keys and tokens, of any header, claims and signature |
 //! | `judges` | asks a server by each protocol |
-//! | `claims`, `scopes`, `forms` | the cases: what tokens say; their scopes; headers, signatures and bytes |
+//! | `claims`, `scopes`, `roles`, `forms` | the cases: what tokens say; their scopes; roles of those without; headers, signatures and bytes |
 
 mod claims;
 mod forms;
 mod judges;
+mod roles;
 mod scopes;
 mod signing;
 
+use femtobarn_server::config::Allowed;
 use judges::Judges;
 use signing::Signer;
 
@@ -47,10 +49,14 @@ impl Case {
 
 #[test]
 fn all_protocols_agree_on_every_token() {
-    let guarded = Guarded::start();
+    let guarded = Guarded::start_with(|config| {
+        config.auth.anonymous = Allowed::Nothing;
+        config.roles = roles::settings();
+    });
     let signer = Signer::new(&guarded);
     let mut cases = claims::cases(&signer);
     cases.extend(scopes::cases(&signer));
+    cases.extend(roles::cases(&signer));
     cases.extend(forms::cases(&signer));
     assert!(cases.len() >= 150, "there are {} cases", cases.len());
     let mut judges = Judges::of(&guarded);

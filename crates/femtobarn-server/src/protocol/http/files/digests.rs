@@ -17,6 +17,11 @@ pub(super) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest"
 pub(super) const DIGEST: HeaderName = HeaderName::from_static("digest");
 
 impl FileRequest {
+    /// Whether the client wants a digest that is known here.
+    pub(super) fn wants_digest(&self) -> bool {
+        self.header(&WANT_DIGEST).and_then(preferred).is_some()
+    }
+
     /// The digest of a file that the client prefers; none if it wants none that is known here. It may read all of
     /// the file.
     pub(super) async fn digest(

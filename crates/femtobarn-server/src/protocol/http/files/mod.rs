@@ -288,13 +288,13 @@ impl FileRequest {
         if self.identity.may(action, path.as_bytes()) {
             return Ok(());
         }
-        Err(HttpFailure::Forbidden(format!("{} may not {action} {path}", self.identity.name)))
+        let what = format!("{} may not {action} {path}", self.identity.name);
+        Err(HttpFailure::Forbidden(self.identity.explained(what)))
     }
 
     /// Fails unless the client has any right to the path, and so may know that it exists.
     fn check_visible(&self, path: &StoragePath) -> Result<(), HttpFailure> {
-        let others = [Action::Create, Action::Modify, Action::Stage];
-        if others.iter().any(|action| self.identity.may(*action, path.as_bytes())) {
+        if self.identity.may(Action::Poll, path.as_bytes()) {
             return Ok(());
         }
         self.check(Action::Read, path)

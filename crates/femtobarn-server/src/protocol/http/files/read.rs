@@ -53,6 +53,10 @@ impl FileRequest {
         if validators::check(&self.headers, tag, modified, true)? == ConditionOutcome::NotModified {
             return finished(answer.status(StatusCode::NOT_MODIFIED), Body::empty());
         }
+        if self.wants_digest() {
+            // It tells what is in the file.
+            self.check(Action::Read, &self.location.path)?;
+        }
         let digest = self.digest(&opened.file, &opened.metadata).await?;
         let answer = match digest {
             Some(digest) => answer.header(DIGEST, digest),

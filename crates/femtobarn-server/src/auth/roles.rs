@@ -1,0 +1,136 @@
+//! Roles: rights that the settings give to subjects and groups of token issuers.
+//!
+//! 1. Of a token that says itself what its client may do here, by its scope, only that counts. Roles are for the others, as the WLCG
+//!    profile has it: its issuer either grants capabilities, or says who somebody is.
+//! 2. A name counts together with the issuer that vouches for it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::{Issuer, Rights};
+
+/// A role: rights, and who has them.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoleConfig {
+    /// The rights, in words of scopes, with paths of the server.
+    pub rights: Vec<String>,
+    /// The issuer of the subjects and groups.
+    pub issuer: String,
+    /// Subjects (`sub`) of its tokens.
+    pub subjects: Vec<String>,
+    /// Groups (`wlcg.groups`) in its tokens.
+    pub groups: Vec<String>,
+}
+
+/// All roles.
+#[derive(Clone, Debug, Default)]
+pub struct Roles {
+    roles: Vec<(RoleConfig, Rights)>,
+}
+
+impl Roles {
+    /// The roles of these settings, by their names, for these issuers.
+    ///
+    /// # Errors
+    /// A text that names the setting, and says what to do.
+    pub fn new(roles: &BTreeMap<String, RoleConfig>, issuers: &[Issuer]) -> Result<Self, String> {
+        let roles = roles.iter().map(|(name, role)| {
+            role.check(issuers).map_err(|what| format!("roles.{name}.{what}"))?;
+            let rights = Rights::of_words(&role.rights);
+            Ok((role.clone(), rights.map_err(|what| format!("roles.{name}.rights: {what}"))?))
+        });
+        Ok(Roles { roles: roles.collect::<Result<_, String>>()? })
+    }
+
+    /// The rights of a token's client.
+    pub(super) fn of_token(&self, issuer: &str, subject: &str, groups: &[&str]) -> Rights {
+        self.rights(|role| {
+            role.issuer == issuer
+                && (role.subjects.iter().any(|it| it == subject)
+                    || role.groups.iter().any(|it| groups.contains(&&**it)))
+        })
+    }
+
+    fn rights(&self, has: impl Fn(&RoleConfig) -> bool) -> Rights {
+        let own = self.roles.iter().filter(|(role, _)| has(role));
+        own.fold(Rights::default(), |all, (_, rights)| all.and(rights))
+    }
+}
+
+impl RoleConfig {
+    fn check(&self, issuers: &[Issuer]) -> Result<(), String> {
+        let names_subjects = !(self.subjects.is_empty() && self.groups.is_empty());
+        if self.rights.is_empty() {
+            return Err("rights: name some, such as \"storage.read:/lhc.fed\"".to_owned());
+        }
+        if !names_subjects {
+            return Err("subjects: name whoever has the role, in subjects or groups".to_owned());
+        }
+        if !issuers.iter().any(|it| it.issuer == self.issuer) {
+            let named = &self.issuer;
+            return Err(format!(
+                "issuer: {named:?} vouches for the subjects and groups, and is none of auth.issuer; add it there"
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::Action;
+
+    fn issuer(name: &str) -> Issuer {
+        Issuer { issuer: name.to_owned(), keys: Default::default(), base: String::new() }
+    }
+
+    fn roles(text: &str) -> Result<Roles, String> {
+        let roles: BTreeMap<String, RoleConfig> =
+            toml::from_str(text).map_err(|error| error.to_string())?;
+        Roles::new(&roles, &[issuer("https://one.example"), issuer("https://two.example")])
+    }
+
+    #[test]
+    fn a_role_is_for_subjects_and_groups_of_its_issuer() {
+        let roles = roles(
+            r#"
+            reader = { rights = ["storage.read:/a"], issuer = "https://one.example", groups = ["/cms"] }
+            tagger = { rights = ["femtobarn.tag:/a"], issuer = "https://one.example", subjects = ["ann"] }
+            "#,
+        );
+        let roles = roles.expect("the roles are valid");
+        let one = "https://one.example";
+        for (issuer, subject, groups, reads, tags) in [
+            (one, "ann", &["/cms"][..], true, true),
+            (one, "ann", &[], false, true),
+            (one, "bob", &["/atlas", "/cms"], true, false),
+            (one, "bob", &["/cms/production", "/CMS", "cms"], false, false),
+            (one, "/cms", &["ann"], false, false),
+            ("https://two.example", "ann", &["/cms"], false, false),
+        ] {
+            let rights = roles.of_token(issuer, subject, groups);
+            let has = (rights.may(Action::Read, b"/a"), rights.may(Action::Tag, b"/a"));
+            assert_eq!(has, (reads, tags), "{issuer} {subject} {groups:?}");
+        }
+    }
+
+    #[test]
+    fn roles_that_are_incomplete_say_what_to_do() {
+        for (wrong, why) in [
+            ("a = { subjects = [\"ann\"] }", "roles.a.rights: name some"),
+            ("a = { rights = [\"storage.read:/\"] }", "roles.a.subjects: name whoever"),
+            ("a = { rights = [\"storage.read:/\"], groups = [\"/cms\"] }", "none of auth.issuer"),
+            (
+                "a = { rights = [\"all\"], groups = [\"/cms\"], issuer = \"https://one.example\" }",
+                "roles.a.rights: \"all\" is no right",
+            ),
+            ("a = { right = [] }", "unknown field `right`"),
+        ] {
+            let refused = roles(wrong).err().unwrap_or_default();
+            assert!(refused.contains(why), "{wrong}: {refused}");
+        }
+    }
+}
