@@ -1,8 +1,9 @@
 //! What the clients of a server share, such as connections and open files, by the machines that they come from.
 //!
 //! 1. There are never more than the maximum.
-//! 2. A machine takes one only if it has fewer than are free. So one that takes all that it can gets half, and each further one
-//!    half of what the others left: many machines have to work together before none is left for another.
+//! 2. A machine takes one only if it has less than its percentage of its own and the free ones. By default that is half: one that
+//!    takes all that it can gets half, and each further one half of what the others left, so that many machines have to work
+//!    together before none is left for another. A farm behind one address may need more.
 //! 3. An IPv6 address counts together with its network of 64 bits, all of which one machine may have.
 
 use std::collections::HashMap;
@@ -15,6 +16,7 @@ use parking_lot::Mutex;
 #[derive(Debug)]
 pub struct ClientShares {
     max: usize,
+    machine_percent: u8,
     taken: Mutex<TakenShares>,
 }
 
@@ -32,9 +34,9 @@ pub struct ClientShare {
 }
 
 impl ClientShares {
-    /// So many, all of them free.
-    pub fn new(max: usize) -> Arc<Self> {
-        Arc::new(ClientShares { max, taken: Mutex::default() })
+    /// So many, all of them free, of which a machine has at most this percentage, 1 to 100.
+    pub fn new(max: usize, machine_percent: u8) -> Arc<Self> {
+        Arc::new(ClientShares { max, machine_percent, taken: Mutex::default() })
     }
 
     /// One of them for a client with this address; none if its machine has as many as it may.
@@ -42,7 +44,9 @@ impl ClientShares {
         let machine = machine_of(client);
         let mut taken = self.taken.lock();
         let own = taken.by_machine.get(&machine).map_or(0, |own| *own);
-        if own >= self.max.saturating_sub(taken.all) {
+        let free = self.max.saturating_sub(taken.all) as u128;
+        let percent = u128::from(self.machine_percent.min(100));
+        if own as u128 * (100 - percent) >= free * percent {
             return None;
         }
         taken.all += 1;
@@ -88,7 +92,7 @@ mod tests {
 
     #[test]
     fn machines_that_take_all_that_they_can_leave_some_for_others() {
-        let shares = ClientShares::new(1024);
+        let shares = ClientShares::new(1024, 50);
         let taken: Vec<_> =
             (1..=8).map(|last| all_for(&shares, &format!("10.0.0.{last}"))).collect();
         let counts: Vec<_> = taken.iter().map(Vec::len).collect();
@@ -102,8 +106,17 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_has_as_many_as_its_percentage() {
+        for (percent, counts) in [(100, [1000, 0, 0]), (90, [900, 90, 9]), (20, [200, 160, 128])] {
+            let shares = ClientShares::new(1000, percent);
+            let taken = [1, 2, 3].map(|last| all_for(&shares, &format!("10.0.0.{last}")));
+            assert_eq!(taken.each_ref().map(Vec::len), counts, "{percent} %");
+        }
+    }
+
+    #[test]
     fn a_network_of_ipv6_and_a_mapped_address_are_one_machine() {
-        let shares = ClientShares::new(4);
+        let shares = ClientShares::new(4, 50);
         let _taken = all_for(&shares, "2001:db8:1:2::1");
         assert!(shares.take(at("2001:db8:1:2:ffff::7")).is_none());
         assert!(shares.take(at("2001:db8:1:3::1")).is_some());

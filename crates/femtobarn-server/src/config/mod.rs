@@ -110,6 +110,9 @@ impl Config {
             );
         }
         self.check_site()?;
+        if !(1..=100).contains(&self.limits.machine_percent) {
+            return Err("limits.machine_percent: must be 1 to 100".to_owned());
+        }
         self.roles()?;
         for export in &self.exports {
             if !export.name.is_empty() && !export.name.starts_with('/') {

@@ -197,6 +197,8 @@ pub struct SiteConfig {
 pub struct Limits {
     /// Open connections.
     pub connections: usize,
+    /// The percentage of connections, and of open files, that one machine may have.
+    pub machine_percent: u8,
     /// Seconds after which a session without traffic is closed.
     pub idle_seconds: u64,
     /// Seconds that clients have to finish when the server is stopped.
@@ -384,6 +386,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 20_000,
+            machine_percent: 50,
             idle_seconds: 3600,
             drain_seconds: 10,
             lease_seconds: 10,

@@ -6,11 +6,14 @@
 //! 3. Idle files that are open for reading are closed, and opened again at the next use. If their path leads to another
 //!    file by then, that use fails with `ESTALE`.
 //! 4. No more files than the maximum hold descriptors: if there are as many, some for reading are closed in this way, at
-//!    first unused ones. So clients that open files without end keep no descriptor from others.
+//!    first unused ones. So clients that open files without end keep no descriptor from others. Those that cannot be closed so,
+//!    which are open for writing or show a snapshot of a federation, count among those of the machine that opened them first, and
+//!    one machine may have its share of the maximum.
 //!
 //! [`super::Settings`] can switch off each of them.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -18,6 +21,7 @@ use nix::errno::Errno;
 use parking_lot::Mutex;
 
 use super::exports::Exports;
+use crate::client_shares::{ClientShare, ClientShares};
 use crate::physical::{
     Creation, Metadata, Opaque, OpenMode, Storage, StorageError, StoragePath, StorageResult,
     StoredFile,
@@ -48,12 +52,16 @@ struct OpenFiles {
     shared: Mutex<HashMap<FileKey, Weak<SharedFile>>>,
     held: AtomicUsize,
     held_max: usize,
+    /// The files that stay open, by the machines that opened them.
+    kept: Arc<ClientShares>,
 }
 
 /// A storage's open file, counted among those that hold a descriptor.
 struct HeldFile {
     file: Arc<dyn StoredFile>,
     _place: HeldPlace,
+    /// None if it can be closed, or no client opened it.
+    _kept: Option<ClientShare>,
 }
 
 /// The place of a file among those that hold a descriptor.
@@ -90,27 +98,30 @@ pub struct SharedFile {
 
 impl Files {
     /// No open files yet. `reuses` and `eliminates_syncs` switch invariants 1 and 2 on; at most `held_max` files hold
-    /// descriptors.
+    /// descriptors, of which one machine keeps at most its percentage open.
     pub fn new(
         exports: Arc<Exports>,
         reuses: bool,
         eliminates_syncs: bool,
-        held_max: usize,
+        (held_max, machine_percent): (usize, u8),
     ) -> Self {
-        let open = OpenFiles { shared: Mutex::default(), held: AtomicUsize::new(0), held_max };
+        let kept = ClientShares::new(held_max, machine_percent);
+        let (shared, held) = (Mutex::default(), AtomicUsize::new(0));
+        let open = OpenFiles { shared, held, held_max, kept };
         Files { exports, reuses, eliminates_syncs, open: Arc::new(open), counts: Arc::default() }
     }
 
-    /// Opens a file or shares an open one, and returns its metadata.
+    /// Opens a file for a client, or shares an open one, and returns its metadata.
     ///
     /// # Errors
     /// [`StorageError`] if the storage cannot open the file or read its metadata; `EMFILE` if the maximum of files hold
-    /// descriptors, and none can be closed.
+    /// descriptors, and none can be closed, or if the client's machine has its share of those that cannot.
     pub fn open(
         &self,
         path: &StoragePath,
         how: OpenMode,
         opaque: Opaque<'_>,
+        client: IpAddr,
     ) -> StorageResult<(Arc<SharedFile>, Metadata)> {
         let key = FileKey { path: path.clone(), opaque: opaque.0.into(), write: how.write };
         if self.reuses
@@ -121,10 +132,15 @@ impl Files {
             return Ok(shared);
         }
         let place = self.open.place(path)?;
+        // Before a file is made.
+        let mut kept = how.write.then(|| self.open.keep(path, client)).transpose()?;
         let interface = self.exports.open(path, how, opaque)?;
+        if kept.is_none() && !interface.can_be_reopened() {
+            kept = Some(self.open.keep(path, client)?);
+        }
         let metadata = interface.metadata()?;
         let is_shared = self.reuses && interface.can_be_shared();
-        let held = HeldFile { file: interface, _place: place };
+        let held = HeldFile { file: interface, _place: place, _kept: kept };
         let shared = Arc::new(self.opened(key.clone(), held, &metadata, how.creation));
         if is_shared {
             self.open.shared.lock().insert(key, Arc::downgrade(&shared));
@@ -140,10 +156,12 @@ impl Files {
         &self,
         path: &StoragePath,
         interface: Arc<dyn StoredFile>,
+        client: IpAddr,
     ) -> StorageResult<(Arc<SharedFile>, Metadata)> {
         let key = FileKey { path: path.clone(), opaque: Box::default(), write: true };
         let metadata = interface.metadata()?;
-        let held = HeldFile { file: interface, _place: self.open.place(path)? };
+        let (place, kept) = (self.open.place(path)?, self.open.keep(path, client)?);
+        let held = HeldFile { file: interface, _place: place, _kept: Some(kept) };
         Ok((Arc::new(self.opened(key, held, &metadata, Creation::New)), metadata))
     }
 
@@ -223,6 +241,12 @@ impl OpenFiles {
         Ok(place)
     }
 
+    /// The place of a client's machine for a file that stays open.
+    fn keep(&self, path: &StoragePath, client: IpAddr) -> StorageResult<ClientShare> {
+        let share = self.kept.take(client);
+        share.ok_or_else(|| StorageError::cannot("open", path, Errno::EMFILE))
+    }
+
     /// Closes up to `count` of the files open for reading that `is_chosen` names, and that can be opened again.
     fn close(&self, mut count: usize, is_chosen: impl Fn(&SharedFile) -> bool) {
         let files: Vec<_> = self.shared.lock().values().filter_map(Weak::upgrade).collect();
@@ -293,7 +317,8 @@ impl SharedFile {
             return Err(StorageError::cannot("continue reading", path, Errno::ESTALE));
         }
         let mut interface = self.interface.lock();
-        Ok(Arc::clone(&interface.get_or_insert(HeldFile { file, _place: place }).file))
+        let held = HeldFile { file, _place: place, _kept: None };
+        Ok(Arc::clone(&interface.get_or_insert(held).file))
     }
 
     /// The current metadata. May block.

@@ -72,6 +72,8 @@ pub struct Settings {
     pub open_files_max: usize,
     /// Open files that hold a descriptor; see [`files`].
     pub held_files_max: usize,
+    /// The percentage of these two that the clients of one machine may have.
+    pub machine_percent: u8,
 }
 
 impl Default for Settings {
@@ -86,6 +88,7 @@ impl Default for Settings {
             files_per_session_max: 4096,
             open_files_max: 1 << 18,
             held_files_max: usize::MAX,
+            machine_percent: 50,
         }
     }
 }
@@ -123,9 +126,9 @@ impl Logical {
                 Arc::clone(&exports),
                 settings.reuse_files,
                 settings.eliminate_syncs,
-                settings.held_files_max,
+                (settings.held_files_max, settings.machine_percent),
             ),
-            open_files: ClientShares::new(settings.open_files_max),
+            open_files: ClientShares::new(settings.open_files_max, settings.machine_percent),
             checksums: Checksums::new(settings.keep_checksums),
             sessions: ClientSessions::default(),
             placement: Arc::new(AlwaysLocal),

@@ -73,6 +73,8 @@ pub struct Protocols {
     pub is_tls_required: bool,
     /// The limit of open connections.
     pub connections_max: usize,
+    /// The percentage of them that one machine may have.
+    pub machine_percent: u8,
     /// Counts of connections.
     pub counts: Arc<ConnectionCounts>,
 }
@@ -111,7 +113,7 @@ impl Drop for ConnectionSlot {
 
 /// Accepts connections until it is dropped.
 pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
-    let shares = ClientShares::new(protocols.connections_max);
+    let shares = ClientShares::new(protocols.connections_max, protocols.machine_percent);
     let (mut refused, mut told) = (0_u64, None::<Instant>);
     loop {
         let (stream, address) = match listener.accept().await {
@@ -126,7 +128,7 @@ pub async fn accept(listener: TcpListener, protocols: Arc<Protocols>) {
             // A flood of connections must not become one of lines.
             if told.is_none_or(|told| told.elapsed() >= REFUSALS_TOLD) {
                 told = Some(Instant::now());
-                tracing::warn!(%address, refused, "closed at once: of limits.connections, this client's machine has its share");
+                tracing::warn!(%address, refused, "closed at once: of limits.connections, this client's machine has its share (limits.machine_percent)");
             }
             continue;
         };

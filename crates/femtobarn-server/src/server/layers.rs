@@ -60,6 +60,7 @@ fn settings(config: &Config) -> Settings {
         close_idle_files: unless_0(logical.close_idle_files_seconds),
         end_idle_sessions: unless_0(limits.idle_seconds),
         held_files_max: held_files_max(),
+        machine_percent: limits.machine_percent,
         ..Settings::default()
     }
 }

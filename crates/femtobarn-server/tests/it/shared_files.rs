@@ -1,5 +1,6 @@
-//! Open files that several sessions share: which syncs may be skipped.
+//! Open files that several sessions share: which syncs may be skipped, and how many stay open for one machine.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -8,8 +9,8 @@ use std::time::Duration;
 use femtobarn_server::logical::exports::{ExportOptions, Exports};
 use femtobarn_server::logical::files::{Files, SharedFile};
 use femtobarn_server::physical::{
-    Call, CallKind, Creation, Gate, Gated, MemoryStorage, Opaque, OpenMode, StoragePath,
-    StorageResult,
+    Call, CallKind, Creation, Gate, Gated, MemoryStorage, Opaque, OpenMode, StorageError,
+    StoragePath, StorageResult,
 };
 
 /// Stops calls of one kind until the test lets them pass.
@@ -39,10 +40,10 @@ fn behind_a_barrier(kind: CallKind) -> (Arc<SharedFile>, Receiver<()>, Sender<()
     exports
         .add(&StoragePath::new(b"/").unwrap(), Arc::new(storage), ExportOptions::default())
         .unwrap();
-    let files = Files::new(Arc::new(exports), true, true, usize::MAX);
+    let files = Files::new(Arc::new(exports), true, true, (10, 50));
     let how = OpenMode { write: true, creation: Creation::New, ..OpenMode::default() };
     let path = StoragePath::new(b"/file").unwrap();
-    let (file, _) = files.open(&path, how, Opaque::default()).unwrap();
+    let (file, _) = files.open(&path, how, Opaque::default(), Ipv4Addr::LOCALHOST.into()).unwrap();
     (file, arrives, pass)
 }
 
@@ -85,4 +86,28 @@ fn a_skipped_sync_waits_for_the_sync_in_progress() {
         assert!(first.join().unwrap().unwrap());
         assert!(!second.join().unwrap().unwrap());
     });
+}
+
+/// One machine with many such files once took all places, and others could open nothing.
+#[test]
+fn files_that_stay_open_are_shared_out_among_machines() {
+    let mut exports = Exports::default();
+    let storage = Arc::new(MemoryStorage::new(1 << 20));
+    exports.add(&StoragePath::new(b"/").unwrap(), storage, ExportOptions::default()).unwrap();
+    let files = Files::new(Arc::new(exports), true, true, (8, 50));
+    let open = |path: &str, how: OpenMode, last: u8| {
+        let path = StoragePath::new(path.as_bytes()).unwrap();
+        let client = IpAddr::from([10, 0, 0, last]);
+        files.open(&path, how, Opaque::default(), client).map(|(file, _)| file)
+    };
+    let new = OpenMode { write: true, creation: Creation::New, ..OpenMode::default() };
+    let mut kept: Vec<_> = (0..4).map(|it| open(&format!("/{it}"), new, 1).unwrap()).collect();
+    let refused = open("/4", new, 1).err().map(StorageError::into_text).unwrap_or_default();
+    assert!(refused.contains("too many open files"), "{refused}");
+    assert!(open("/4", OpenMode::default(), 1).is_err(), "it was not made");
+    kept.push(open("/4", new, 2).unwrap());
+    let read: Vec<_> = (0..5).map(|it| open(&format!("/{it}"), OpenMode::default(), 1)).collect();
+    assert!(read.iter().all(Result::is_ok), "files for reading are closed if there is no room");
+    kept.remove(0);
+    open("/5", new, 1).unwrap();
 }

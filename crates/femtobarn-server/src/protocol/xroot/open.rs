@@ -96,8 +96,9 @@ impl RequestHandler {
         let (file, mut metadata, copy) = if let Some(source) = source {
             self.begin_copy(&open.location, (&path, how), source).await?
         } else {
+            let client = self.session.host.ip();
             let opened = self.call(is_quick, move |service| {
-                service.logical.files.open(&name, how, Opaque(&opaque_bytes))
+                service.logical.files.open(&name, how, Opaque(&opaque_bytes), client)
             });
             let (file, metadata) = opened.await?;
             (file, metadata, None)

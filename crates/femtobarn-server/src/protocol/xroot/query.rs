@@ -3,6 +3,7 @@
 //! Source: "The XRootD Protocol" 5.1.1, section 3, kXR_query.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -67,6 +68,7 @@ impl RootConnection {
         let is_slow =
             wanted.metadata.size > SLOW_CHECKSUM_BYTES && handler.session.client.takes_late_answers;
         let seconds = is_slow.then_some(SLOW_CHECKSUM_SECONDS);
+        let client = handler.session.host.ip();
         let service = Arc::clone(&handler.service);
         let logical = Arc::clone(&handler.service.logical);
         self.delay_response(stream, seconds, async move {
@@ -77,7 +79,7 @@ impl RootConnection {
                     let opened = (&*open, &open.metadata()?);
                     service.logical.checksums.of_file(&path, opened, kind, cancelled)
                 }
-                None => digest(&service, &path, &opaque, kind, cancelled),
+                None => digest(&service, (&path, &opaque), client, kind, cancelled),
             };
             match in_turn(&logical.checksums, digest).await {
                 Ok(digest) => checksum_response(kind, digest),
@@ -129,12 +131,13 @@ pub(super) fn checksum_kind(location: &Location) -> Result<ChecksumKind, Respons
 /// A file's checksum, from the cache or computed. May block for long.
 pub(super) fn digest(
     service: &RootService,
-    path: &StoragePath,
-    opaque: &[u8],
+    (path, opaque): (&StoragePath, &[u8]),
+    client: IpAddr,
     kind: ChecksumKind,
     cancelled: &CancelSignal,
 ) -> StorageResult<String> {
-    let (file, before) = service.logical.files.open(path, OpenMode::default(), Opaque(opaque))?;
+    let opened = service.logical.files.open(path, OpenMode::default(), Opaque(opaque), client);
+    let (file, before) = opened?;
     service.logical.checksums.of_file(path, (&file, &before), kind, cancelled)
 }
 

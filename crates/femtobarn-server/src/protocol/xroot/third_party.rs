@@ -102,12 +102,12 @@ impl RequestHandler {
     ) -> Result<(Arc<SharedFile>, Metadata, Option<Arc<IncomingCopy>>), Response> {
         let told = location.value_of("oss.asize").map(String::from_utf8_lossy);
         let size = told.and_then(|told| told.parse().ok());
-        let path = path.clone();
+        let (path, client) = (path.clone(), self.session.host.ip());
         let begun = self.call(false, move |service| {
             check_place(&service.logical.exports, &path, how)?;
             let upload = Upload::begin(&service.logical.exports, &path, how.mode, size)?;
             let file = Arc::clone(upload.file());
-            let (file, metadata) = service.logical.files.unnamed(&path, file)?;
+            let (file, metadata) = service.logical.files.unnamed(&path, file, client)?;
             Ok((upload, file, metadata))
         });
         let (upload, file, metadata) = begun.await?;

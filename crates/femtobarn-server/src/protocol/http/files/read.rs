@@ -100,9 +100,9 @@ impl FileRequest {
     }
 
     async fn open(&self) -> Result<OpenedFile, HttpFailure> {
-        let location = self.location.clone();
+        let (location, client) = (self.location.clone(), self.client);
         let opened = self.call(move |logical| {
-            logical.files.open(&location.path, OpenMode::default(), location.opaque())
+            logical.files.open(&location.path, OpenMode::default(), location.opaque(), client)
         });
         let (file, metadata) = opened.await.map_err(missing_below_a_file)?;
         let tag = validators::entity_tag(&metadata);
