@@ -88,9 +88,8 @@ impl RequestHandler {
         let path = folder.join(&entry.name).ok()?;
         let service = Arc::clone(&self.service);
         let client = self.session.host.ip();
-        let compute = move |cancelled: &CancelSignal| {
-            digest(&service, (&path, &[]), client, kind, cancelled)
-        };
+        let compute =
+            move |cancelled: &CancelSignal| digest(&service, (&path, &[]), client, kind, cancelled);
         let digest = in_turn(&self.service.logical.checksums, compute).await;
         Some(digest.map_or(none.clone(), |digest| EntryChecksum { digest, ..none }))
     }

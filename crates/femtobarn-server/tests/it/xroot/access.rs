@@ -65,7 +65,11 @@ fn unauthenticated_clients_are_refused() {
     assert_eq!(peer.refused(Rm { location: at("/file") }, &[]), denied);
     let mkdir = Mkdir { options: MkdirOptions(0), mode: Mode(0), location: at("/a") };
     assert_eq!(peer.refused(mkdir, &[]), denied);
-    assert_eq!(peer.refused(unix("root"), &[]), ErrorCode::AUTH_FAILED, "a session is one client's");
+    assert_eq!(
+        peer.refused(unix("root"), &[]),
+        ErrorCode::AUTH_FAILED,
+        "a session is one client's"
+    );
 }
 
 #[test]
