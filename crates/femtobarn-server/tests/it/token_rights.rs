@@ -165,3 +165,22 @@ fn parts_of_the_right_to_modify_allow_their_part_of_what_is_done_to_a_federation
         assert_eq!(allowed, [tags, reserves, drops], "{word}");
     }
 }
+
+/// Tokens are no secrets of one session: jobs share theirs, and `jti` is not kept.
+#[test]
+fn a_token_is_good_until_it_expires_whatever_became_of_its_sessions() {
+    let guarded = Guarded::start();
+    let changes = json!({"scope": "storage.read:/", "jti": "once"});
+    let token = guarded.token_with(&changes);
+    for _ in 0..2 {
+        let client = guarded.client_by("roots", Some(token.clone())).unwrap();
+        client.open(&at("/store/file"), OpenOptions::READ).unwrap();
+        let catalogue = guarded.catalogue_by("roots", Some(token.clone())).unwrap();
+        assert_eq!(catalogue.head().unwrap(), Csn(0));
+        assert_eq!(status(&guarded.ask("GET", "/store/file", &token, "")), "200");
+    }
+    let ended = guarded.token_with(&json!({"scope": "storage.read:/", "exp": 1_000_000_000}));
+    assert!(guarded.client_by("roots", Some(ended.clone())).is_err());
+    assert!(guarded.catalogue_by("roots", Some(ended.clone())).is_err());
+    assert_eq!(status(&guarded.ask("GET", "/store/file", &ended, "")), "401");
+}

@@ -289,6 +289,22 @@ fn clients_without_the_id_cannot_bind_to_or_end_a_session() {
     peer.assert_well();
 }
 
+#[test]
+fn the_id_of_a_session_that_has_ended_leads_to_none() {
+    let server = Server::start();
+    server.write("file", b"x");
+    let mut peer = server.client();
+    let (id, handle) = (peer.session, peer.open("/file", OpenOptions::READ));
+    drop(peer);
+    wait_until("ending the session", || server.logical.sessions.count() == 0);
+    let mut stranger = server.greeted();
+    assert_eq!(stranger.refused(Bind { session: id }, &[]), ErrorCode::NOT_FOUND);
+    stranger.assert_closed();
+    let mut next = server.client();
+    next.ok(Endsess { session: id });
+    assert_eq!(next.refused(Close { handle }, &[]), ErrorCode::FILE_NOT_OPEN);
+}
+
 /// 1,024 pieces may announce 2 TiB; the server once waited for them.
 #[test]
 fn a_writev_of_too_many_bytes_is_refused_at_once() {
