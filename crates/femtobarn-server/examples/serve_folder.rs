@@ -37,7 +37,7 @@ fn config() -> Option<Config> {
         port: port.parse().ok()?,
         exports: vec![export],
         auth: AuthConfig { anonymous: Allowed::All, ..AuthConfig::default() },
-        tls: TlsConfig { certificate: certificate.into(), key, required, off: false },
+        tls: TlsConfig { certificate: certificate.into(), key, required, ..TlsConfig::default() },
         ..Config::default()
     })
 }

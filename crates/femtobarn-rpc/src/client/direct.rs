@@ -17,6 +17,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use super::address::Address;
 use super::direct_socket::{DirectSocket, READ_BYTES};
+use super::options::ConnectOptions;
 use crate::turns::{TURNS_PATH, TURNS_PROTOCOL, TurnDecoder};
 use crate::v1::{CallStatus, Reply, ServerTurn};
 
@@ -51,11 +52,11 @@ impl DirectConnection {
     /// direct connections from this caller; else those of the system and of TLS.
     pub(super) fn connect(
         address: &Address,
-        certificate: Option<&[u8]>,
+        options: &ConnectOptions,
         token: Option<&MetadataValue<Ascii>>,
         timeout: Duration,
     ) -> io::Result<Self> {
-        let socket = DirectSocket::connect(address, certificate, timeout)?;
+        let socket = DirectSocket::connect(address, options, timeout)?;
         let mut request = format!(
             "GET {TURNS_PATH} HTTP/1.1\r\nHost: {}:{}\r\nConnection: Upgrade\r\nUpgrade: {TURNS_PROTOCOL}\r\n",
             address.host, address.port

@@ -14,10 +14,11 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::address::Address;
+use super::options::ConnectOptions;
 
 /// Bytes that are read at once.
 pub(super) const READ_BYTES: usize = 16 << 10;
@@ -43,7 +44,7 @@ impl DirectSocket {
     /// Of kind [`ErrorKind::TimedOut`] if the server does not answer in time; else those of the system and of TLS.
     pub(super) fn connect(
         address: &Address,
-        certificate: Option<&[u8]>,
+        options: &ConnectOptions,
         timeout: Duration,
     ) -> io::Result<Self> {
         let host = address.host.trim_start_matches('[').trim_end_matches(']');
@@ -55,7 +56,7 @@ impl DirectSocket {
             return Ok(DirectSocket { socket, tls: None });
         }
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-        let mut tls = ClientConnection::new(Arc::new(tls_config(certificate)?), name)
+        let mut tls = ClientConnection::new(Arc::new(tls_config(options)?), name)
             .map_err(io::Error::other)?;
         tls.set_buffer_limit(None);
         while tls.is_handshaking() {
@@ -192,17 +193,26 @@ fn timed_out(error: io::Error) -> io::Error {
 }
 
 /// TLS as the client's gRPC has it, but for HTTP/1.1, which direct connections begin with.
-fn tls_config(certificate: Option<&[u8]>) -> io::Result<ClientConfig> {
+fn tls_config(options: &ConnectOptions) -> io::Result<ClientConfig> {
     let mut trusted = RootCertStore::empty();
     trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    let given = certificate.into_iter().flat_map(CertificateDer::pem_slice_iter);
+    let given = options.certificate.as_deref().into_iter();
+    let given = given.flat_map(CertificateDer::pem_slice_iter);
     trusted.add_parsable_certificates(given.filter_map(Result::ok));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
-        .with_root_certificates(trusted)
-        .with_no_client_auth();
+        .with_root_certificates(trusted);
+    let mut config = match &options.identity {
+        Some((certificates, key)) => {
+            let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<_, _>>();
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?;
+            let chain = chain.map_err(io::Error::other)?;
+            config.with_client_auth_cert(chain, key).map_err(io::Error::other)?
+        }
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use femtobarn_catalog::{Error, Result};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use super::address::Address;
 use super::failure::with_sources;
@@ -40,6 +40,9 @@ pub(super) fn endpoint(address: &Address, options: &ConnectOptions) -> Result<En
     let mut tls = ClientTlsConfig::new().with_native_roots();
     if let Some(pem) = &options.certificate {
         tls = tls.ca_certificate(Certificate::from_pem(pem));
+    }
+    if let Some((certificates, key)) = &options.identity {
+        tls = tls.identity(Identity::from_pem(certificates, key));
     }
     endpoint.tls_config(tls).map_err(wrong)
 }

@@ -42,9 +42,18 @@ pub(super) fn reason(status: &Status) -> String {
         Some(error @ rustls::Error::InvalidCertificate(_)) => {
             format!("{error}; set SSL_CERT_FILE to a file of trusted certificates")
         }
+        Some(rustls::Error::AlertReceived(alert)) => format!(
+            "TLS: the server refuses this client's certificate (X509_USER_CERT), or ends the connection: {alert:?}"
+        ),
         Some(error) => format!("TLS: {error}"),
         None => with_sources(source),
     }
+}
+
+/// Whether the other side has ended a connection by an alert of TLS.
+pub(super) fn is_alert(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(inner, Some(rustls::Error::AlertReceived(_)))
 }
 
 /// The error of TLS, which is wrapped in an I/O error.

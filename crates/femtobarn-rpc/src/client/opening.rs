@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 
 use super::direct::DirectConnection;
 use super::endpoint::CONNECT_MAX;
+use super::failure::is_alert;
 use super::session::{LinkState, RemoteSession, stopped};
 use super::turn_stream::SessionTurns;
 use crate::v1::{Hello, Welcome};
@@ -87,15 +88,16 @@ impl RemoteSession {
         let (session, token) = (Arc::clone(self), self.token.lock().clone());
         let connect = move || {
             let wait = session.patience().min(CONNECT_MAX);
-            let certificate = session.options.certificate.as_deref();
             let place = session.places.current();
-            DirectConnection::connect(&place.address, certificate, token.as_ref(), wait)
+            DirectConnection::connect(&place.address, &session.options, token.as_ref(), wait)
         };
         match spawn_blocking(connect).await.map_err(stopped)? {
             Ok(connection) => Ok(Some(Arc::new(connection))),
             Err(error) if error.kind() == ErrorKind::TimedOut => {
                 Err(Status::unavailable("the server does not answer"))
             }
+            // The server refuses the client's certificate, and would refuse it again.
+            Err(error) if is_alert(&error) => Err(Status::from_error(Box::new(error))),
             Err(_) => Ok(None),
         }
     }

@@ -14,6 +14,8 @@ pub struct ConnectOptions {
     /// A certificate in PEM format that is trusted besides those of the system, or of `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR` if they are set.
     pub certificate: Option<Vec<u8>>,
+    /// The client's own certificates and their key in PEM format, which are shown to servers that ask for them.
+    pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// How long the client waits for a server that was reached once and does not answer now: a minute by default.
     /// A first connection that cannot be made fails at once.
     pub patience: Duration,
@@ -22,7 +24,7 @@ pub struct ConnectOptions {
     pub has_alternatives: bool,
 }
 
-/// Without the token.
+/// Without the token and the key.
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -40,6 +42,7 @@ impl Default for ConnectOptions {
             token: None,
             find_token: || None,
             certificate: None,
+            identity: None,
             patience: Duration::from_secs(60),
             has_alternatives: false,
         }

@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `certificates` | names in clients' certificates |
 //! | `token` | bearer tokens: their signatures |
 //! | `claims` | what a token says, once its signature is known to be right |
 //! | `issuer_keys` | the keys of issuers: files, or fetched from the issuer |
@@ -17,6 +18,7 @@ use femtobarn_catalog::clock;
 use parking_lot::Mutex;
 
 mod audit;
+mod certificates;
 mod claims;
 mod issuer_keys;
 mod rights;
@@ -24,6 +26,7 @@ mod roles;
 mod token;
 
 pub use audit::{Asker, AuditLog, AuditedChange};
+pub use certificates::CertifiedName;
 pub use rights::{Action, Rights};
 pub use roles::{RoleConfig, Roles};
 pub use token::{Issuer, Tokens, UnacceptedToken};
@@ -36,9 +39,9 @@ const IGNORED_TOLD: Duration = Duration::from_secs(60);
 pub struct Identity {
     /// The name, for logs and lists.
     pub name: String,
-    /// The way of authentication: `anonymous`, `unix` or `token`.
+    /// The way of authentication: `anonymous`, `unix`, `token` or `certificate`.
     pub how: &'static str,
-    /// The issuer of the client's token; empty without one.
+    /// The issuer of the client's token or certificate; empty without one.
     pub issuer: String,
     /// The client's rights.
     pub rights: Rights,
@@ -54,7 +57,7 @@ impl Identity {
         !self.has_ended() && self.rights.may(action, path)
     }
 
-    /// Whether the client's rights have ended with its token.
+    /// Whether the client's rights have ended with its token or certificate.
     pub fn has_ended(&self) -> bool {
         self.until.is_some_and(|until| until <= clock::utc())
     }
@@ -93,6 +96,8 @@ pub struct Authenticator {
     pub unix: Option<Rights>,
     /// Checks bearer tokens; if none, tokens are refused.
     pub tokens: Option<Arc<Tokens>>,
+    /// The rights of names in clients' certificates.
+    pub roles: Arc<Roles>,
     /// Records changes; if none, they are not recorded.
     pub audit: Option<Arc<AuditLog>>,
 }
@@ -107,8 +112,13 @@ impl Authenticator {
     /// the client need not authenticate. Where anonymous clients have rights, XRootD's own clients are asked for nothing, since
     /// they would have to answer; a token is asked for if the client said that it has one. Tokens are offered on encrypted
     /// connections only.
-    pub fn parameters(&self, is_encrypted: bool, has_token: bool) -> Option<String> {
-        let is_open = self.anonymous.is_some();
+    pub fn parameters(
+        &self,
+        is_encrypted: bool,
+        has_token: bool,
+        has_certificate: bool,
+    ) -> Option<String> {
+        let is_open = self.anonymous.is_some() || has_certificate;
         let token = self.tokens.is_some() && is_encrypted && (has_token || !is_open);
         let offers = [(token, "&P=ztn,0:4096:"), (self.unix.is_some() && !is_open, "&P=unix")];
         let offers: String =
@@ -138,6 +148,25 @@ impl Authenticator {
         }
     }
 
+    /// The identity of a client without credentials of this protocol, by the certificate that it has shown, or else anonymous.
+    /// Whoever shows a certificate has the rights of its roles besides those of all.
+    ///
+    /// # Errors
+    /// As [`anonymous`](Self::anonymous), without a certificate.
+    pub fn certified(&self, name: Option<&CertifiedName>) -> Result<Identity, Refusal> {
+        let Some(name) = name else { return self.anonymous() };
+        let own = self.roles.of_certificate(name);
+        let rights = self.anonymous.iter().fold(own, |own, all| own.and(all));
+        Ok(Identity {
+            name: name.subject.clone(),
+            how: "certificate",
+            issuer: name.issuer.clone(),
+            rights,
+            until: Some(name.until),
+            ignored_token: None,
+        })
+    }
+
     /// The identity for XRootD credentials. `kind` is the security protocol's name: four bytes without their zeros.
     ///
     /// # Errors
@@ -161,16 +190,17 @@ impl Authenticator {
         }
     }
 
-    /// The identity for the headers `Authorization` of a request, which is anonymous without one.
+    /// The identity for the headers `Authorization` of a request, without one by the client's certificate.
     ///
     /// # Errors
-    /// [`Refusal`] as [`anonymous`](Self::anonymous) and [`token`](Self::token), and if there are several headers, or one without a
+    /// [`Refusal`] as [`certified`](Self::certified) and [`token`](Self::token), and if there are several headers, or one without a
     /// bearer token.
     pub fn authorization<'a>(
         &self,
         mut headers: impl Iterator<Item = &'a [u8]>,
+        name: Option<&CertifiedName>,
     ) -> Result<Identity, Refusal> {
-        let Some(value) = headers.next() else { return self.anonymous() };
+        let Some(value) = headers.next() else { return self.certified(name) };
         if headers.next().is_some() {
             return Err(Refusal("the request has more than one authorization".to_owned()));
         }
@@ -291,7 +321,7 @@ mod tests {
     fn unix_credentials_give_the_configured_rights_to_a_name() {
         let authenticator =
             Authenticator { unix: Some(Rights::reading()), ..Authenticator::default() };
-        assert_eq!(authenticator.parameters(false, true).as_deref(), Some("&P=unix"));
+        assert_eq!(authenticator.parameters(false, true, false).as_deref(), Some("&P=unix"));
         assert!(authenticator.anonymous().is_err());
         let somebody = authenticator.credentials(b"unix", b"unix\0alice users\0", false);
         let somebody = somebody.expect("the name is known");
@@ -308,11 +338,14 @@ mod tests {
         let open = Authenticator { anonymous: Some(Rights::reading()), ..closed.clone() };
         let offer = Some("&P=ztn,0:4096:".to_owned());
         assert_eq!(
-            (closed.parameters(true, false), closed.parameters(true, true)),
+            (closed.parameters(true, false, false), closed.parameters(true, true, true)),
             (offer.clone(), offer.clone())
         );
-        assert_eq!((open.parameters(true, false), open.parameters(true, true)), (None, offer));
-        assert_eq!((closed.parameters(false, true), open.parameters(false, true)), (None, None));
+        let with_token = open.parameters(true, true, false);
+        assert_eq!((open.parameters(true, false, false), with_token), (None, offer));
+        assert_eq!(closed.parameters(true, false, true), None, "the certificate is enough");
+        let in_clear = [&closed, &open].map(|it| it.parameters(false, true, false));
+        assert_eq!(in_clear, [None, None]);
     }
 
     #[test]
@@ -324,11 +357,12 @@ mod tests {
             assert_eq!(bearer(wrong), None);
         }
         let open = Authenticator::open();
-        assert!(open.authorization([].into_iter()).is_ok());
-        assert!(open.authorization([&b"Basic abc"[..]].into_iter()).is_err());
+        assert!(open.authorization([].into_iter(), None).is_ok());
+        assert!(open.authorization([&b"Basic abc"[..]].into_iter(), None).is_err());
         let two = [&b"Bearer abc"[..], b"Bearer abc"];
         assert!(
-            open.authorization(two.into_iter()).is_err_and(|why| why.0.contains("more than one"))
+            open.authorization(two.into_iter(), None)
+                .is_err_and(|why| why.0.contains("more than one"))
         );
     }
 

@@ -1,4 +1,4 @@
-//! Roles: rights that the settings give to subjects and groups of token issuers.
+//! Roles: rights that the settings give to subjects and groups of token issuers, and to names in clients' certificates.
 //!
 //! 1. Of a token that says itself what its client may do here, by its scope, only that counts. Roles are for the others, as the WLCG
 //!    profile has it: its issuer either grants capabilities, or says who somebody is.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Issuer, Rights};
+use super::{CertifiedName, Issuer, Rights};
 
 /// A role: rights, and who has them.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct RoleConfig {
     pub subjects: Vec<String>,
     /// Groups (`wlcg.groups`) in its tokens.
     pub groups: Vec<String>,
+    /// Subjects of clients' certificates, as a whole, or their last part, `CN=alice`.
+    pub certificates: Vec<String>,
 }
 
 /// All roles.
@@ -53,6 +55,14 @@ impl Roles {
         })
     }
 
+    /// The rights of a client with a certificate.
+    pub(super) fn of_certificate(&self, name: &CertifiedName) -> Rights {
+        self.rights(|role| {
+            let own = [Some(&name.subject), name.common_name.as_ref()];
+            role.certificates.iter().any(|it| own.contains(&Some(it)))
+        })
+    }
+
     fn rights(&self, has: impl Fn(&RoleConfig) -> bool) -> Rights {
         let own = self.roles.iter().filter(|(role, _)| has(role));
         own.fold(Rights::default(), |all, (_, rights)| all.and(rights))
@@ -65,10 +75,17 @@ impl RoleConfig {
         if self.rights.is_empty() {
             return Err("rights: name some, such as \"storage.read:/lhc.fed\"".to_owned());
         }
-        if !names_subjects {
-            return Err("subjects: name whoever has the role, in subjects or groups".to_owned());
+        if !names_subjects && self.certificates.is_empty() {
+            let what = "subjects: name whoever has the role, in subjects, groups or certificates";
+            return Err(what.to_owned());
         }
-        if !issuers.iter().any(|it| it.issuer == self.issuer) {
+        let is_name = |it: &String| it.starts_with('/') || it.starts_with("CN=");
+        if let Some(wrong) = self.certificates.iter().find(|it| !is_name(it)) {
+            return Err(format!(
+                "certificates: {wrong:?} is no subject: write \"/DC=org/DC=example/CN=alice\" or \"CN=alice\""
+            ));
+        }
+        if names_subjects && !issuers.iter().any(|it| it.issuer == self.issuer) {
             let named = &self.issuer;
             return Err(format!(
                 "issuer: {named:?} vouches for the subjects and groups, and is none of auth.issuer; add it there"
@@ -126,6 +143,10 @@ mod tests {
             (
                 "a = { rights = [\"all\"], groups = [\"/cms\"], issuer = \"https://one.example\" }",
                 "roles.a.rights: \"all\" is no right",
+            ),
+            (
+                "a = { rights = [\"storage.read:/\"], certificates = [\"alice\"] }",
+                "roles.a.certificates: \"alice\" is no subject",
             ),
             ("a = { right = [] }", "unknown field `right`"),
         ] {

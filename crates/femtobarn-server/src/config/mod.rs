@@ -137,6 +137,14 @@ impl Config {
             "tls.off is for a server without tls.certificate: remove one of them"
         } else if !self.auth.issuers.is_empty() && !has_certificate {
             "tokens travel only over TLS: auth.issuer needs tls.certificate and tls.key"
+        } else if !tls.clients.as_os_str().is_empty() && !has_certificate {
+            "clients show their certificates over TLS: tls.clients needs tls.certificate and tls.key"
+        } else if !tls.revoked.as_os_str().is_empty() && tls.clients.as_os_str().is_empty() {
+            "tls.revoked lists certificates of clients: it needs tls.clients"
+        } else if self.roles.values().any(|it| !it.certificates.is_empty())
+            && tls.clients.as_os_str().is_empty()
+        {
+            "roles with certificates need tls.clients, the authorities that sign them"
         } else {
             return Ok(());
         };
@@ -274,7 +282,8 @@ impl Config {
             Some(tokens.with_roles(self.roles()?).into())
         };
         let (anonymous, unix) = (auth.anonymous.rights(), auth.unix.0.rights());
-        Ok(Authenticator { anonymous, unix, tokens, audit: self.audit_log()? })
+        let (audit, roles) = (self.audit_log()?, Arc::new(self.roles()?));
+        Ok(Authenticator { anonymous, unix, tokens, roles, audit })
     }
 
     fn roles(&self) -> Result<Roles, String> {

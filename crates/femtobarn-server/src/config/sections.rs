@@ -123,6 +123,10 @@ pub struct TlsConfig {
     pub certificate: PathBuf,
     /// The file of the first certificate's key, in PEM format.
     pub key: PathBuf,
+    /// The file of the authorities that sign clients' certificates, in PEM format; if empty, clients are not asked for one.
+    pub clients: PathBuf,
+    /// The file of the lists of revoked certificates of clients, in PEM format; if empty, there is none.
+    pub revoked: PathBuf,
     /// Refuse unencrypted connections.
     pub required: bool,
     /// Serve other machines without a certificate.

@@ -39,6 +39,25 @@ fn the_examples_in_comments_are_valid_settings() {
 }
 
 #[test]
+fn settings_of_rights_and_shares_say_what_they_need() {
+    let tls = "tls.certificate = 'a'\ntls.key = 'b'\n";
+    let role = "roles.a = { rights = ['storage.read:/'], certificates = ['CN=ann'] }\n";
+    let refused = |text: &str| Config::from_toml(text).err().unwrap_or_default();
+    for (wrong, why) in [
+        ("tls.clients = 'c'".to_owned(), "tls.clients needs tls.certificate"),
+        (format!("{tls}tls.revoked = 'c'"), "needs tls.clients"),
+        (format!("{tls}{role}"), "need tls.clients"),
+        (format!("{tls}{role}tls.client = 'c'"), "unknown field `client`"),
+        ("limits.machine_percent = 0".to_owned(), "must be 1 to 100"),
+        ("limits.machine_percent = 101".to_owned(), "must be 1 to 100"),
+        ("roles.a = { groups = ['/x'], rights = ['storage.read:/'] }".to_owned(), "auth.issuer"),
+    ] {
+        assert!(refused(&wrong).contains(why), "{wrong}: {}", refused(&wrong));
+    }
+    assert_eq!(refused(&format!("{tls}{role}tls.clients = 'c'\ntls.revoked = 'd'")), "");
+}
+
+#[test]
 fn metrics_are_closed_by_default_if_anonymous_clients_have_no_rights() {
     let is_open = |text| Config::from_toml(text).unwrap().metrics_readers().is_open;
     assert!(is_open(""));

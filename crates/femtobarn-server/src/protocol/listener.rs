@@ -28,7 +28,9 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::workers::Workers;
+use crate::auth::CertifiedName;
 use crate::client_shares::{ClientShare, ClientShares};
+use crate::tls::client_name;
 
 /// How long the first byte of a connection, and a TLS handshake, may take.
 const FIRST_BYTE_WAIT: Duration = Duration::from_secs(30);
@@ -42,12 +44,14 @@ const FIRST_OF_ROOT: u8 = 0;
 const FIRST_OF_TLS: u8 = 22;
 
 /// The client's end of a connection, which HTTP and gRPC find in a request's extensions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The client's address.
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub is_encrypted: bool,
+    /// The name in the client's certificate, if it has shown one.
+    pub certificate: Option<Arc<CertifiedName>>,
 }
 
 /// Keeps the slot of a connection, which HTTP and gRPC find in a request's extensions, while it carries another protocol.
@@ -197,14 +201,17 @@ async fn serve_http(
     router: Router,
 ) -> io::Result<()> {
     let (claim, mut claimed) = mpsc::channel(1);
-    let peer = Peer { address, is_encrypted: tls.is_some() };
-    let router = router.layer((Extension(peer), Extension(ConnectionClaim { _open: claim })));
-    let served = match tls {
-        None => serve_decrypted(stream, router).await,
+    let with_peer = |certificate| {
+        let peer = Peer { address, is_encrypted: tls.is_some(), certificate };
+        router.layer((Extension(peer), Extension(ConnectionClaim { _open: claim })))
+    };
+    let served = match tls.clone() {
+        None => serve_decrypted(stream, with_peer(None)).await,
         Some(tls) => {
             let stream = timeout(FIRST_BYTE_WAIT, TlsAcceptor::from(tls).accept(stream)).await;
-            let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-            serve_decrypted(stream.map_err(late)??, router).await
+            let stream = stream.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            let certificate = client_name(stream.get_ref().1)?;
+            serve_decrypted(stream, with_peer(certificate)).await
         }
     };
     // Nothing is sent: it ends when the last claim does.

@@ -1,4 +1,4 @@
-//! Settings that change while a server runs: certificates, the keys of token issuers, and the log's level. The audit log
+//! Settings that change while a server runs: certificates, the authorities of those of clients, the keys of token issuers, and the log's level. The audit log
 //! is opened again.
 
 use std::sync::Arc;
@@ -57,6 +57,13 @@ impl ReloadableSettings {
                 outcome.taken.push(format!("the certificate {}", new.tls.certificate.display()));
                 self.config.tls.certificate.clone_from(&new.tls.certificate);
                 self.config.tls.key.clone_from(&new.tls.key);
+                if has_clients(&self.config) && has_clients(new) {
+                    outcome
+                        .taken
+                        .push(format!("the authorities of clients {}", new.tls.clients.display()));
+                    self.config.tls.clients.clone_from(&new.tls.clients);
+                    self.config.tls.revoked.clone_from(&new.tls.revoked);
+                }
             }
             Err(what) => outcome.wrong.push(what),
         }
@@ -85,5 +92,10 @@ impl ReloadableSettings {
         let log = LogConfig { format: new.log.format, ..old.log.clone() };
         *old != (Config { tls, log, ..new.clone() })
             || old.tls.has_certificate() != new.tls.has_certificate()
+            || has_clients(old) != has_clients(new)
     }
+}
+
+fn has_clients(config: &Config) -> bool {
+    !config.tls.clients.as_os_str().is_empty()
 }

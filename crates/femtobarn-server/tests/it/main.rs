@@ -4,6 +4,7 @@
 
 mod audit;
 mod catalogue;
+mod client_certificates;
 mod ending;
 mod federation;
 mod floods;

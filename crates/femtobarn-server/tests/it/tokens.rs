@@ -13,14 +13,14 @@ use femtobarn_server::config::{Allowed, Config};
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use parking_lot::Mutex;
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use xrd::Location;
 use xrd::client::blocking::Client;
-use xrd::client::{ClientError, Options, Token, Url};
+use xrd::client::{ClientCertificate, ClientError, Options, Token, Url};
 use xrd::flags::OpenOptions;
 
 pub(crate) const ISSUER: &str = "https://issuer.example";
@@ -83,12 +83,32 @@ impl Guarded {
 
     /// The answer to a request with these headers.
     pub(crate) fn ask_with(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
+        self.try_ask(method, path, headers, body, None).unwrap()
+    }
+
+    /// The same for a client that may have a certificate, which may be refused.
+    pub(crate) fn try_ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &str,
+        own: Option<&ClientCertificate>,
+    ) -> std::io::Result<String> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.certificate).unwrap()).unwrap();
         let provider = rustls::crypto::ring::default_provider().into();
         let config = ClientConfig::builder_with_provider(provider);
         let config = config.with_safe_default_protocol_versions().unwrap();
-        let config = config.with_root_certificates(roots).with_no_client_auth();
+        let config = config.with_root_certificates(roots);
+        let config = match own {
+            None => config.with_no_client_auth(),
+            Some(own) => {
+                let chain = CertificateDer::from_pem_file(&own.certificate).unwrap();
+                let key = PrivateKeyDer::from_pem_file(&own.key).unwrap();
+                config.with_client_auth_cert(vec![chain], key).unwrap()
+            }
+        };
         let name = "localhost".try_into().unwrap();
         let secret = ClientConnection::new(config.into(), name).unwrap();
         let socket = TcpStream::connect(self.server.address()).unwrap();
@@ -98,11 +118,13 @@ impl Guarded {
              Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
-        stream.write_all(request.as_bytes()).unwrap();
+        stream.write_all(request.as_bytes())?;
         let mut text = Vec::new();
-        // The server may close the connection without a closing message of TLS.
-        drop(stream.read_to_end(&mut text));
-        String::from_utf8(text).unwrap()
+        match stream.read_to_end(&mut text) {
+            Err(error) if text.is_empty() => Err(error),
+            // The server may close the connection without a closing message of TLS.
+            _ => Ok(String::from_utf8(text).unwrap()),
+        }
     }
 
     pub(crate) fn token(&self, scope: &str) -> String {

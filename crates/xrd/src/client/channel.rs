@@ -102,7 +102,7 @@ async fn receive_setup(
         if let Some(ResponseEvent::Response(received)) = receive.framer.next(input)? {
             return setup.on_response(received.response?);
         }
-        match transport.read(receive.room()).await.map_err(unreachable)? {
+        match transport.read(receive.room()).await.map_err(refused_or_unreachable)? {
             Some(0) => {
                 return Err(AttemptError::Unreachable(
                     "connection closed by the server".to_owned(),
@@ -115,6 +115,15 @@ async fn receive_setup(
             None => {}
         }
     }
+}
+
+/// A server that refuses the client's certificate would refuse it again.
+fn refused_or_unreachable(error: std::io::Error) -> AttemptError {
+    #[cfg(feature = "tls")]
+    if let Some(refusal) = super::tls::refusal(&error) {
+        return AttemptError::Distrust(refusal);
+    }
+    unreachable(error)
 }
 
 #[cfg(feature = "tls")]

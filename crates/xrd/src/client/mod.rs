@@ -79,7 +79,9 @@ pub use credentials::{FoundToken, bearer_token};
 pub use endpoint::Endpoint;
 pub use error::{ClientError, Result};
 pub use file::File;
-pub use options::{AddressFilter, FilterRule, Options, Token};
+pub use options::{
+    AddressFilter, ClientCertificate, FilterRule, Options, Token, client_certificate,
+};
 pub use sink::ReadPiece;
 pub use url::Url;
 

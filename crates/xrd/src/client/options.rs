@@ -32,6 +32,9 @@ pub struct Options {
     /// Finds the token if none is given: by default, that of [`bearer_token`](super::bearer_token). It is asked for each session, and
     /// when a server refuses what it found, because tokens expire soon.
     pub find_token: fn() -> Option<Token>,
+    /// The client's certificate, which is shown to servers that ask for one; by default, that of
+    /// [`client_certificate`](super::client_certificate).
+    pub certificate: Option<ClientCertificate>,
     /// Sends no credentials at all, whatever the server asks for.
     pub without_credentials: bool,
     /// A file or directory of trusted certificate authorities; by default, `X509_CERT_DIR` and
@@ -55,6 +58,7 @@ impl Default for Options {
             user: None,
             token: None,
             find_token: || super::bearer_token().map(|found| found.token),
+            certificate: client_certificate(),
             without_credentials: false,
             authorities: None,
             filter: None,
@@ -67,6 +71,22 @@ impl Options {
     pub(super) fn bound_streams(&self) -> u8 {
         self.streams.min(BOUND_STREAMS_MAX)
     }
+}
+
+/// The files of a client's certificate, with those of authorities behind it, and of its key, in PEM format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The file of the certificates.
+    pub certificate: PathBuf,
+    /// The file of the key.
+    pub key: PathBuf,
+}
+
+/// The certificate that `X509_USER_CERT` and `X509_USER_KEY` name, if both are set.
+pub fn client_certificate() -> Option<ClientCertificate> {
+    let file = |name| std::env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+    let (certificate, key) = (file("X509_USER_CERT")?, file("X509_USER_KEY")?);
+    Some(ClientCertificate { certificate, key })
 }
 
 /// Refuses an address of a host by a text that says why.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::options::Options;
@@ -48,8 +48,13 @@ impl TlsSession {
             ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
                 .with_safe_default_protocol_versions()
                 .map_err(io::Error::other)?
-                .with_root_certificates(authorities(options)?)
-                .with_no_client_auth();
+                .with_root_certificates(authorities(options)?);
+        let config = match own_certificate(options)? {
+            Some((chain, key)) => {
+                config.with_client_auth_cert(chain, key).map_err(io::Error::other)?
+            }
+            None => config.with_no_client_auth(),
+        };
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         Ok(TlsSession { connection: Mutex::new(connection), wire: Mutex::default() })
@@ -137,6 +142,34 @@ impl TlsSession {
 pub(super) fn is_distrust(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound
         || error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+/// What a server is told that refuses this client's certificate. It says so after the client's part of the handshake.
+pub(super) fn refusal(error: &io::Error) -> Option<String> {
+    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::AlertReceived(alert) => Some(format!(
+            "TLS: the server refuses this client's certificate (X509_USER_CERT), or ends the connection: {alert:?}"
+        )),
+        _ => None,
+    }
+}
+
+/// The client's certificate with those of authorities behind it, and its key.
+fn own_certificate(
+    options: &Options,
+) -> io::Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>> {
+    let Some(own) = options.certificate.as_ref().filter(|_| !options.without_credentials) else {
+        return Ok(None);
+    };
+    let unusable = |file: &Path, error: &dyn std::fmt::Display| {
+        let text = format!("cannot use the client's certificate, {}: {error}", file.display());
+        io::Error::new(ErrorKind::NotFound, text)
+    };
+    let chain = CertificateDer::pem_file_iter(&own.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unusable(&own.certificate, &error))?;
+    let key = PrivateKeyDer::from_pem_file(&own.key).map_err(|error| unusable(&own.key, &error))?;
+    Ok(Some((chain, key)))
 }
 
 /// The trusted certificate authorities.

@@ -18,13 +18,14 @@ use crate::protocol::listener::Peer;
 pub(super) fn identity(
     authenticator: &Authenticator,
     headers: &HeaderMap,
-    peer: Peer,
+    peer: &Peer,
 ) -> Result<Identity, Refusal> {
     if headers.contains_key(AUTHORIZATION) && !peer.is_encrypted {
         return Err(Refusal("a token must only be sent over TLS".to_owned()));
     }
     let values = headers.get_all(AUTHORIZATION).iter();
-    authenticator.authorization(values.map(http::HeaderValue::as_bytes))
+    authenticator
+        .authorization(values.map(http::HeaderValue::as_bytes), peer.certificate.as_deref())
 }
 
 /// Waits for the keys with which the token of a request is checked, before the request is answered.
@@ -57,7 +58,7 @@ pub(super) fn refused_to(
     action: Action,
     authenticator: &Authenticator,
     headers: &HeaderMap,
-    peer: Peer,
+    peer: &Peer,
     path: &str,
 ) -> Option<Response> {
     match identity(authenticator, headers, peer) {

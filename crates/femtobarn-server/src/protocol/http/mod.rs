@@ -126,7 +126,7 @@ async fn metrics(
 ) -> Response {
     let refusal = match (site.metrics.has(peer.address.ip()), headers.contains_key(AUTHORIZATION)) {
         (true, _) => None,
-        (false, true) => refused(&site, &headers, peer, "/"),
+        (false, true) => refused(&site, &headers, &peer, "/"),
         (false, false) => Some(said(
             StatusCode::UNAUTHORIZED,
             "metrics need a bearer token, or an address of http.metrics_from",
@@ -190,7 +190,7 @@ async fn told<T: Serialize + Send + 'static>(
     turn: &Turn,
     what: impl FnOnce(&Site) -> io::Result<T> + Send + 'static,
 ) -> Response {
-    if let Some(answer) = refused(&site, &headers, peer, "/") {
+    if let Some(answer) = refused(&site, &headers, &peer, "/") {
         return answer;
     }
     match read(&site, turn, what).await {
@@ -200,6 +200,6 @@ async fn told<T: Serialize + Send + 'static>(
 }
 
 /// The answer to a client that may not read a path; none if it may.
-fn refused(site: &Site, headers: &HeaderMap, peer: Peer, path: &str) -> Option<Response> {
+fn refused(site: &Site, headers: &HeaderMap, peer: &Peer, path: &str) -> Option<Response> {
     refused_to(Action::Read, &site.authenticator, headers, peer, path)
 }

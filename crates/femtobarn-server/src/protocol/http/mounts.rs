@@ -72,7 +72,7 @@ impl Gate {
         if is_reading(request.method()) || self.authenticator.audit.is_none() {
             return Ok(AuditedChange::unrecorded());
         }
-        let peer = request.extensions().get::<Peer>().copied();
+        let peer = request.extensions().get::<Peer>();
         let asking =
             peer.and_then(|peer| identity(&self.authenticator, request.headers(), peer).ok());
         let asker = Asker {
@@ -95,7 +95,7 @@ impl Gate {
         };
         let is_reading = is_reading(request.method());
         let action = if is_reading { Action::Read } else { Action::Modify };
-        let refused = refused_to(action, &self.authenticator, request.headers(), *peer, name);
+        let refused = refused_to(action, &self.authenticator, request.headers(), peer, name);
         let is_closed = !is_reading && self.of.is_read_only;
         refused.or_else(|| {
             let what = format!("{name} is served read-only");

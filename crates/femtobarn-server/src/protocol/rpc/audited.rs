@@ -6,13 +6,11 @@ use femtobarn_catalog::{Error, ErrorKind};
 use femtobarn_rpc::convert::status_of;
 use femtobarn_rpc::v1::change_request::Of;
 use femtobarn_rpc::v1::{ChangeReply, ChangeRequest, PublishReply, PublishRequest};
-use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-use super::{Service, mutations};
+use super::{Caller, Service, mutations};
 use crate::auth::{Asker, AuditedChange, Identity, Refusal};
 use crate::protocol::answer_counting::kind_of_code;
-use crate::protocol::listener::Peer;
 
 /// What a transaction does before its commit.
 const PREPARATION: &str = "prepare-commit";
@@ -27,14 +25,13 @@ type StatusResult<T> = Result<T, Status>;
 /// A [`Status`] if the client may not make it, or it fails.
 pub(super) async fn change(
     service: &Service,
-    metadata: &MetadataMap,
-    peer: Option<Peer>,
+    caller: &Caller,
     request: ChangeRequest,
 ) -> StatusResult<ChangeReply> {
-    let identity = service.identity(metadata);
+    let identity = service.identity(caller);
     let (what, to) = named(&request);
     let federation = request.federation.clone();
-    let audited = begin(service, identity.as_ref().ok(), peer, (what, &federation))?.to(to);
+    let audited = begin(service, identity.as_ref().ok(), caller, (what, &federation))?.to(to);
     let actions = mutations::actions_of(&request);
     let changing = async {
         let identity = identity?;
@@ -59,12 +56,11 @@ pub(super) async fn change(
 /// A [`Status`] if the client may not commit, or the commit fails.
 pub(super) async fn publish(
     service: &Service,
-    metadata: &MetadataMap,
-    peer: Option<Peer>,
+    caller: &Caller,
     request: PublishRequest,
 ) -> StatusResult<PublishReply> {
-    let identity = service.identity(metadata);
-    let audited = begin(service, identity.as_ref().ok(), peer, ("commit", &request.federation))?;
+    let identity = service.identity(caller);
+    let audited = begin(service, identity.as_ref().ok(), caller, ("commit", &request.federation))?;
     let (creates, drops) = contents(&request);
     let audited = audited.changing(creates, drops);
     let publishing = async {
@@ -83,10 +79,11 @@ pub(super) async fn publish(
 fn begin(
     service: &Service,
     identity: Option<&Identity>,
-    peer: Option<Peer>,
+    (_, peer): &Caller,
     (what, federation): (&'static str, &str),
 ) -> StatusResult<AuditedChange> {
-    let asker = Asker { identity, address: peer.map(|peer| peer.address.ip()), protocol: "rpc" };
+    let asker =
+        Asker { identity, address: peer.as_ref().map(|peer| peer.address.ip()), protocol: "rpc" };
     let path = format!("/{}", federation.trim_matches('/'));
     service.state.authenticator.audited(asker, what, [path]).map_err(unrecorded)
 }

@@ -33,7 +33,7 @@ pub(super) async fn begin(State(endpoint): State<Service>, mut request: Request)
     let status = if let Some(upgrade) = upgrade {
         let claim = request.extensions_mut().remove::<ConnectionClaim>();
         let metadata = MetadataMap::from_headers(std::mem::take(request.headers_mut()));
-        let caller = (metadata, request.extensions().get::<Peer>().copied());
+        let caller = (metadata, request.extensions().get::<Peer>().cloned());
         tokio::spawn(async move {
             match upgrade.await {
                 Ok(stream) => {

@@ -48,6 +48,9 @@ mod turn_calls;
 /// The answers to a question.
 type AnswerStream = tokio_stream::Iter<std::vec::IntoIter<std::result::Result<Answer, Status>>>;
 
+/// The credentials of a client, and its end of the connection.
+type Caller = (MetadataMap, Option<Peer>);
+
 /// Threads that may wait for a catalogue's file at a time, besides those that publish and pin.
 const BLOCKING_MAX: usize = 8;
 
@@ -107,15 +110,21 @@ async fn refuse_open_tokens(
     next.run(request).await
 }
 
+/// A request, and whose it is.
+fn parted<T>(request: Request<T>) -> (Caller, T) {
+    let (metadata, extensions, message) = request.into_parts();
+    ((metadata, extensions.get::<Peer>().cloned()), message)
+}
+
 impl Service {
     /// The federation and the caller's identity, if the caller has the right to `action`.
     fn admit(
         &self,
-        metadata: &MetadataMap,
+        caller: &Caller,
         federation: &str,
         action: Action,
     ) -> std::result::Result<(Arc<FederationService>, Identity), Status> {
-        let identity = self.identity(metadata)?;
+        let identity = self.identity(caller)?;
         Ok((self.admit_known(&identity, federation, action)?, identity))
     }
 
@@ -153,20 +162,21 @@ impl Service {
         Ok(Arc::clone(service))
     }
 
-    fn identity(&self, metadata: &MetadataMap) -> std::result::Result<Identity, Status> {
+    fn identity(&self, (metadata, peer): &Caller) -> std::result::Result<Identity, Status> {
         let values = metadata.get_all("authorization").iter();
-        let identity =
-            self.state.authenticator.authorization(values.map(|it| it.as_encoded_bytes()));
+        let name = peer.as_ref().and_then(|peer| peer.certificate.as_deref());
+        let values = values.map(|it| it.as_encoded_bytes());
+        let identity = self.state.authenticator.authorization(values, name);
         identity.map_err(|refusal| Status::unauthenticated(refusal.0))
     }
 
     /// The answers to a question of a caller.
     async fn answers(
         &self,
-        metadata: &MetadataMap,
+        caller: &Caller,
         question: Question,
     ) -> std::result::Result<Vec<Answer>, Status> {
-        let (service, _) = self.admit(metadata, &question.federation, Action::Read)?;
+        let (service, _) = self.admit(caller, &question.federation, Action::Read)?;
         let answers = queries::answers(self, service, question).await;
         answers.map_err(|error| status_of(&error))
     }
@@ -224,8 +234,8 @@ impl Catalogue for Service {
         &self,
         request: Request<Question>,
     ) -> std::result::Result<Response<Self::LookUpStream>, Status> {
-        let (metadata, _, question) = request.into_parts();
-        let answers = self.answers(&metadata, question).await?;
+        let (caller, question) = parted(request);
+        let answers = self.answers(&caller, question).await?;
         let answers: Vec<_> = answers.into_iter().map(Ok).collect();
         Ok(Response::new(tokio_stream::iter(answers)))
     }
@@ -234,26 +244,24 @@ impl Catalogue for Service {
         &self,
         request: Request<ChangeRequest>,
     ) -> std::result::Result<Response<ChangeReply>, Status> {
-        let (metadata, extensions, change) = request.into_parts();
-        let peer = extensions.get::<Peer>().copied();
-        audited::change(self, &metadata, peer, change).await.map(Response::new)
+        let (caller, change) = parted(request);
+        audited::change(self, &caller, change).await.map(Response::new)
     }
 
     async fn publish(
         &self,
         request: Request<PublishRequest>,
     ) -> std::result::Result<Response<PublishReply>, Status> {
-        let (metadata, extensions, publish) = request.into_parts();
-        let peer = extensions.get::<Peer>().copied();
-        audited::publish(self, &metadata, peer, publish).await.map(Response::new)
+        let (caller, publish) = parted(request);
+        audited::publish(self, &caller, publish).await.map(Response::new)
     }
 
     async fn list_locks(
         &self,
         request: Request<ListLocksRequest>,
     ) -> std::result::Result<Response<ListLocksReply>, Status> {
-        let (metadata, _, list) = request.into_parts();
-        let (service, _) = self.admit(&metadata, &list.federation, Action::Read)?;
+        let (caller, list) = parted(request);
+        let (service, _) = self.admit(&caller, &list.federation, Action::Read)?;
         let listed = self.blocking(move || {
             if let Some(survey) = list.survey {
                 return Ok(service.survey(survey.pins_before.map(Csn))?.into());

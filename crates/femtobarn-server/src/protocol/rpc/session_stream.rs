@@ -22,18 +22,16 @@ use femtobarn_rpc::{TURN_OPERATIONS_MAX, v1::Operation as Message};
 use tokio::sync::mpsc;
 use tokio::time::{timeout, timeout_at};
 use tokio_stream::Stream;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Status, Streaming};
 
-use super::Service;
 use super::inquiries::Inquiries;
 use super::queries::{self, AskedQuestions};
 use super::turn_calls::{CALLS_MAX, TurnCalls};
+use super::{Caller, Service, parted};
 use crate::auth::{Action, Identity};
 use crate::logical::catalogue::{
     CatalogueSession, FederationService, OperationOutcome, SessionClaims, SessionOperation, Site,
 };
-use crate::protocol::listener::Peer;
 
 /// Turns that wait for a client to read them, at most.
 const TURNS_MAX: usize = 4;
@@ -104,18 +102,17 @@ pub(super) async fn open(
     endpoint: &Service,
     request: Request<Streaming<ClientTurn>>,
 ) -> StatusResult<ServerTurns> {
-    let (metadata, extensions, turns) = request.into_parts();
+    let (caller, turns) = parted(request);
     let (sender, receiver) = mpsc::channel(TURNS_MAX);
     let mut turns = CalledTurns { turns, sender };
-    let opened = welcome(endpoint, &metadata, &mut turns).await?;
-    let caller = (metadata, extensions.get::<Peer>().copied());
+    let opened = welcome(endpoint, &caller, &mut turns).await?;
     tokio::spawn(SessionStream::new(endpoint, caller, opened, turns).run());
     Ok(ServerTurns { receiver })
 }
 
 /// Serves a session on a direct connection to its end.
 pub(super) async fn serve(endpoint: &Service, caller: Caller, mut turns: impl Turns) {
-    match welcome(endpoint, &caller.0, &mut turns).await {
+    match welcome(endpoint, &caller, &mut turns).await {
         Ok(opened) => SessionStream::new(endpoint, caller, opened, turns).run().await,
         Err(status) => {
             endpoint.count_failure(&status);
@@ -124,23 +121,20 @@ pub(super) async fn serve(endpoint: &Service, caller: Caller, mut turns: impl Tu
     }
 }
 
-/// The credentials of a session's client, and its address.
-pub(super) type Caller = (MetadataMap, Option<Peer>);
-
 /// A session that was opened, its stream's number, its federation, and whose it is.
 type OpenedSession = (Arc<FederationService>, Arc<CatalogueSession>, u64, Identity);
 
 /// Receives the hello, opens or resumes the session, and sends the welcome.
 async fn welcome(
     endpoint: &Service,
-    metadata: &MetadataMap,
+    caller: &Caller,
     turns: &mut impl Turns,
 ) -> StatusResult<OpenedSession> {
     let silent = |_| Status::deadline_exceeded("no hello came in time");
     let first = timeout(HELLO_MAX, turns.next()).await.map_err(silent)??.unwrap_or_default();
     let hello =
         first.hello.ok_or_else(|| Status::invalid_argument("the first message must be a hello"))?;
-    let (service, identity) = endpoint.admit(metadata, &hello.federation, Action::Read)?;
+    let (service, identity) = endpoint.admit(caller, &hello.federation, Action::Read)?;
     let path = format!("/{}", service.name());
     let changes = [Action::Write, Action::Create, Action::Drop, Action::Tag];
     let may_write = changes.iter().any(|action| identity.may(*action, path.as_bytes()));
@@ -234,9 +228,9 @@ struct SessionStream<T> {
 }
 
 impl<T: Turns> SessionStream<T> {
-    fn new(endpoint: &Service, (metadata, peer): Caller, opened: OpenedSession, turns: T) -> Self {
+    fn new(endpoint: &Service, caller: Caller, opened: OpenedSession, turns: T) -> Self {
         let (service, session, generation, identity) = opened;
-        let calls = TurnCalls::new(endpoint.clone(), metadata, peer);
+        let calls = TurnCalls::new(endpoint.clone(), caller);
         SessionStream {
             endpoint: endpoint.clone(),
             service,

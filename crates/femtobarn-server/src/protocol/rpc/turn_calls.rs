@@ -12,11 +12,9 @@ use femtobarn_rpc::v1::{Answers, Call, Reply};
 use futures_util::stream::{FuturesUnordered, Stream};
 use prost::Message;
 use tonic::Status;
-use tonic::metadata::MetadataMap;
 
-use super::{Service, audited};
+use super::{Caller, Service, audited};
 use crate::logical::request_counts::ClientProtocol;
-use crate::protocol::listener::Peer;
 
 /// Calls in one turn at most. While a session has as many without a reply, no turn is read.
 pub(super) const CALLS_MAX: usize = 64;
@@ -28,15 +26,14 @@ type PendingReply = Pin<Box<dyn Future<Output = Reply> + Send>>;
 /// The calls of a session that have no reply yet.
 pub(super) struct TurnCalls {
     endpoint: Service,
-    metadata: MetadataMap,
-    peer: Option<Peer>,
+    caller: Caller,
     pending: FuturesUnordered<PendingReply>,
 }
 
 impl TurnCalls {
     /// No calls, of a caller with these credentials.
-    pub(super) fn new(endpoint: Service, metadata: MetadataMap, peer: Option<Peer>) -> Self {
-        TurnCalls { endpoint, metadata, peer, pending: FuturesUnordered::new() }
+    pub(super) fn new(endpoint: Service, caller: Caller) -> Self {
+        TurnCalls { endpoint, caller, pending: FuturesUnordered::new() }
     }
 
     /// Whether more calls may begin.
@@ -47,10 +44,9 @@ impl TurnCalls {
     /// Begins calls.
     pub(super) fn begin(&mut self, calls: Vec<Call>) {
         for Call { number, of } in calls {
-            let (endpoint, metadata) = (self.endpoint.clone(), self.metadata.clone());
-            let peer = self.peer;
+            let (endpoint, caller) = (self.endpoint.clone(), self.caller.clone());
             self.pending.push(Box::pin(async move {
-                let outcome = carry_out(&endpoint, metadata, peer, of).await;
+                let outcome = carry_out(&endpoint, &caller, of).await;
                 reply(&endpoint, number, outcome)
             }));
         }
@@ -72,22 +68,15 @@ impl TurnCalls {
     }
 }
 
-async fn carry_out(
-    endpoint: &Service,
-    metadata: MetadataMap,
-    peer: Option<Peer>,
-    of: Option<Of>,
-) -> Result<Replied, Status> {
+async fn carry_out(endpoint: &Service, caller: &Caller, of: Option<Of>) -> Result<Replied, Status> {
     Ok(match of.ok_or_else(|| Status::unimplemented("this server does not know the call"))? {
         Of::LookUp(question) => {
-            let answers = endpoint.answers(&metadata, question).await?;
+            let answers = endpoint.answers(caller, question).await?;
             Replied::LookUp(Answers { answers })
         }
-        Of::Change(change) => {
-            Replied::Change(audited::change(endpoint, &metadata, peer, change).await?)
-        }
+        Of::Change(change) => Replied::Change(audited::change(endpoint, caller, change).await?),
         Of::Publish(publish) => {
-            Replied::Publish(audited::publish(endpoint, &metadata, peer, publish).await?)
+            Replied::Publish(audited::publish(endpoint, caller, publish).await?)
         }
     })
 }

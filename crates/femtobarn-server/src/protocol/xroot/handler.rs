@@ -141,7 +141,8 @@ impl RequestHandler {
         let identity = identity.as_deref();
         let name = identity.map_or("an unknown client", |identity| &identity.name);
         if identity.is_some_and(Identity::has_ended) {
-            return failed(ErrorCode::NOT_AUTHORIZED, format!("the token of {name} has expired"));
+            let what = identity.map_or("token", |identity| identity.how);
+            return failed(ErrorCode::NOT_AUTHORIZED, format!("the {what} of {name} has expired"));
         }
         let what = format!("{name} has no right to {action} {path}");
         let what = identity.map_or(what.clone(), |identity| identity.explained(what));

@@ -101,7 +101,10 @@ impl RootConnection {
         self.refuse_without_tls()?;
         let session = self.service.logical.sessions.begin(client(login), self.peer);
         let is_encrypted = self.socket.is_encrypted();
-        let offers = self.service.authenticator.parameters(is_encrypted, has_token(login));
+        let named = self.socket.certified_name();
+        let named = named.map_err(|error| failed(ErrorCode::AUTH_FAILED, error.to_string()))?;
+        let authenticator = &self.service.authenticator;
+        let offers = authenticator.parameters(is_encrypted, has_token(login), named.is_some());
         let answer = LoginAnswer {
             session: SessionId(session.id),
             security: offers.clone().unwrap_or_default(),
@@ -109,7 +112,7 @@ impl RootConnection {
         // From here on the session is removed when the connection ends.
         self.stage = Stage::Authenticating(Arc::clone(&session));
         if offers.is_none() {
-            let identity = self.service.authenticator.anonymous().map_err(refused)?;
+            let identity = authenticator.certified(named.as_deref()).map_err(refused)?;
             self.begin(session, identity);
         }
         Ok(ok(&answer))

@@ -19,7 +19,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::auth::CertifiedName;
 use crate::protocol::buffers::{BufferPool, PooledBuffer};
+use crate::tls::client_name;
 
 /// How long a client may receive nothing while bytes are due to it.
 const STALLED: Duration = Duration::from_secs(300);
@@ -42,6 +44,14 @@ impl ClientSocket {
     /// Whether the connection is encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
         matches!(self, ClientSocket::Tls(_))
+    }
+
+    /// The name in the certificate that the client has shown.
+    pub(super) fn certified_name(&self) -> io::Result<Option<Arc<CertifiedName>>> {
+        match self {
+            ClientSocket::Tls(stream) => client_name(stream.get_ref().1),
+            _ => Ok(None),
+        }
     }
 
     /// Starts TLS, as the server of the handshake.

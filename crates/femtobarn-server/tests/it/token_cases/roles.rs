@@ -17,6 +17,7 @@ pub(super) fn settings() -> BTreeMap<String, RoleConfig> {
         issuer: ISSUER.to_owned(),
         subjects: texts(subjects),
         groups: texts(groups),
+        ..RoleConfig::default()
     };
     let reader = role(&["storage.read:/lhc.fed"], &[], &["/lhc", "/lhc/shift"]);
     let writer = role(&["storage.read:/lhc.fed", "storage.modify:/"], &["writer"], &[]);

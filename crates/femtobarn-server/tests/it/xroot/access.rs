@@ -196,8 +196,7 @@ fn encrypted(requires_tls: bool) -> Server {
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let mut service = RootService::new(Arc::new(logical(&folder, quick())), Authenticator::open());
-    let tls =
-        server_config(&TlsConfig { certificate, key, required: requires_tls, off: false }).unwrap();
+    let tls = server_config(&TlsConfig { certificate, key, ..TlsConfig::default() }).unwrap();
     service.tls = tls.map(|(config, _)| config);
     service.requires_tls = requires_tls;
     Server::of(folder, service)

@@ -118,7 +118,7 @@ async fn federations(
     let site = &catalogues.site;
     let names = site.federations.iter().map(|(name, _)| name);
     let is_readable = |name: &&String| {
-        refused_to(Action::Read, &site.authenticator, &headers, peer, name).is_none()
+        refused_to(Action::Read, &site.authenticator, &headers, &peer, name).is_none()
     };
     Json(names.filter(is_readable).collect::<Vec<_>>()).into_response()
 }
@@ -131,7 +131,7 @@ async fn answer<Q: Question>(
     headers: HeaderMap,
 ) -> Response {
     let (site, name) = (&catalogues.site, format!("/{name}"));
-    if let Some(answer) = refused_to(Action::Read, &site.authenticator, &headers, peer, &name) {
+    if let Some(answer) = refused_to(Action::Read, &site.authenticator, &headers, &peer, &name) {
         return answer;
     }
     let Some((_, catalog)) = site.federations.iter().find(|(known, _)| *known == name) else {

@@ -116,7 +116,7 @@ pub async fn answer(
     request: Request,
 ) -> Response {
     let origin = request.headers().get(ORIGIN).cloned();
-    let mut answer = match answered(&site, peer, request).await {
+    let mut answer = match answered(&site, &peer, request).await {
         Ok(answer) => answer,
         Err(failure) => failure.into_response(),
     };
@@ -126,7 +126,7 @@ pub async fn answer(
 
 async fn answered(
     site: &Arc<FileSite>,
-    peer: Peer,
+    peer: &Peer,
     request: Request,
 ) -> Result<Response, HttpFailure> {
     if request.method() == Method::OPTIONS {
@@ -157,7 +157,7 @@ async fn answered(
 /// Answers an identified client.
 async fn answered_to(
     site: &Arc<FileSite>,
-    (peer, identity): (Peer, Identity),
+    (peer, identity): (&Peer, Identity),
     location: UrlLocation,
     request: Request,
 ) -> Result<Response, HttpFailure> {
@@ -227,7 +227,7 @@ impl FileSite {
         request: &Request,
         location: &UrlLocation,
         identity: Option<&Identity>,
-        peer: Peer,
+        peer: &Peer,
     ) -> Result<AuditedChange, HttpFailure> {
         let (headers, what) = (request.headers(), request.method().as_str());
         let what = match what {

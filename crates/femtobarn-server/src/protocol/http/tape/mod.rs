@@ -88,7 +88,7 @@ pub(super) fn routes(files: Arc<FileSite>) -> Router {
 }
 
 async fn well_known((Extension(peer), headers): TapeClient) -> Response {
-    let uri = url(peer, &headers, "");
+    let uri = url(&peer, &headers, "");
     Json(json!({
         "sitename": host_of(&headers),
         "description": "databases of Femtobarn, and files",
@@ -114,9 +114,9 @@ async fn stage(
         lifetimes.insert(file.path.clone(), wanted);
     }
     let names: Vec<_> = body.files.into_iter().map(|file| file.path).collect();
-    let staged = site.begin_stage(peer, &headers, names.clone(), &lifetimes);
-    let id = site.recorded(peer, &headers, ("stage", names), staged).await?;
-    let location = url(peer, &headers, &format!("/stage/{id}"));
+    let staged = site.begin_stage(&peer, &headers, names.clone(), &lifetimes);
+    let id = site.recorded(&peer, &headers, ("stage", names), staged).await?;
+    let location = url(&peer, &headers, &format!("/stage/{id}"));
     let answer = Json(json!({ "requestId": id }));
     Ok((StatusCode::CREATED, [(LOCATION, location)], answer).into_response())
 }
@@ -125,7 +125,7 @@ async fn status(
     (Extension(peer), headers): TapeClient,
     Path(id): Path<String>,
 ) -> Result<Json<StageRequest>, TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
+    let (user, asked) = (site.user(&peer, &headers)?.owner(), id.clone());
     let found =
         site.asking(move |logical| logical.stage_requests.look(&logical.exports, &user, &asked));
     found.await?.map(Json).ok_or_else(|| unknown(&id))
@@ -137,7 +137,7 @@ async fn cancel(
     Path(id): Path<String>,
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
+    let (user, asked) = (site.user(&peer, &headers)?.owner(), id.clone());
     let cancelling = async {
         let paths = places(&id, &body.paths)?;
         let cancelled = site.asking(move |logical| {
@@ -145,7 +145,7 @@ async fn cancel(
         });
         done(&id, cancelled.await?)
     };
-    site.recorded(peer, &headers, ("cancel-stage", body.paths.clone()), cancelling).await
+    site.recorded(&peer, &headers, ("cancel-stage", body.paths.clone()), cancelling).await
 }
 
 async fn release(
@@ -154,7 +154,7 @@ async fn release(
     Path(id): Path<String>,
     Json(body): Json<PathsBody>,
 ) -> Result<(), TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
+    let (user, asked) = (site.user(&peer, &headers)?.owner(), id.clone());
     let releasing = async {
         let paths = places(&id, &body.paths)?;
         let released = site.asking(move |logical| {
@@ -162,7 +162,7 @@ async fn release(
         });
         done(&id, released.await?)
     };
-    site.recorded(peer, &headers, ("release", body.paths.clone()), releasing).await
+    site.recorded(&peer, &headers, ("release", body.paths.clone()), releasing).await
 }
 
 async fn delete(
@@ -170,13 +170,13 @@ async fn delete(
     (Extension(peer), headers): TapeClient,
     Path(id): Path<String>,
 ) -> Result<(), TapeRefusal> {
-    let (user, asked) = (site.user(peer, &headers)?.owner(), id.clone());
+    let (user, asked) = (site.user(&peer, &headers)?.owner(), id.clone());
     let deleting = async {
         let deleted = site
             .asking(move |logical| logical.stage_requests.delete(&logical.exports, &user, &asked));
         if deleted.await? { Ok(()) } else { Err(unknown(&id)) }
     };
-    site.recorded(peer, &headers, ("cancel-stage", vec![format!("{ROOT}/stage/{id}")]), deleting)
+    site.recorded(&peer, &headers, ("cancel-stage", vec![format!("{ROOT}/stage/{id}")]), deleting)
         .await
 }
 
@@ -185,7 +185,7 @@ async fn archive_info(
     (Extension(peer), headers): TapeClient,
     Json(body): Json<PathsBody>,
 ) -> Result<Json<Vec<Value>>, TapeRefusal> {
-    let (_, paths) = site.asked(peer, &headers, body.paths, Action::Poll)?;
+    let (_, paths) = site.asked(&peer, &headers, body.paths, Action::Poll)?;
     let told = site.blocking(move |logical| {
         let told = paths.into_iter().map(|(path, name)| locality(logical, &path, &name));
         told.collect()
@@ -209,7 +209,7 @@ fn locality(logical: &Logical, path: &StoragePath, name: &str) -> Value {
 }
 
 impl TapeSite {
-    fn user(&self, peer: Peer, headers: &HeaderMap) -> Result<Identity, TapeRefusal> {
+    fn user(&self, peer: &Peer, headers: &HeaderMap) -> Result<Identity, TapeRefusal> {
         identity(&self.files.authenticator, headers, peer)
             .map_err(|Refusal(what)| TapeRefusal(StatusCode::UNAUTHORIZED, what))
     }
@@ -217,7 +217,7 @@ impl TapeSite {
     /// The user, and the paths of files for which he has the right to an action.
     fn asked(
         &self,
-        peer: Peer,
+        peer: &Peer,
         headers: &HeaderMap,
         names: Vec<String>,
         action: Action,
@@ -248,7 +248,7 @@ impl TapeSite {
     /// Begins to stage files, of which each has a lifetime, and returns the id of the request.
     async fn begin_stage(
         &self,
-        peer: Peer,
+        peer: &Peer,
         headers: &HeaderMap,
         names: Vec<String>,
         lifetimes: &HashMap<String, u64>,
@@ -270,7 +270,7 @@ impl TapeSite {
     /// Makes a change and records it.
     async fn recorded<T>(
         &self,
-        peer: Peer,
+        peer: &Peer,
         headers: &HeaderMap,
         (what, paths): (&'static str, Vec<String>),
         changing: impl Future<Output = Result<T, TapeRefusal>>,
@@ -334,7 +334,7 @@ fn done(id: &str, are_its: Option<bool>) -> Result<(), TapeRefusal> {
 }
 
 /// The address of a part of the API, as the client addressed this server.
-fn url(peer: Peer, headers: &HeaderMap, below: &str) -> String {
+fn url(peer: &Peer, headers: &HeaderMap, below: &str) -> String {
     let scheme = if peer.is_encrypted { "https" } else { "http" };
     format!("{scheme}://{}{ROOT}{below}", host_of(headers))
 }
