@@ -6,16 +6,13 @@
 //! | `write ADDRESS WRITER SECONDS` | is one writer for so long; prints its transactions |
 //! | `judge ADDRESS` | reads the transactions of all writers, and checks them against the registers; prints how many were committed |
 
-use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use femtobarn::{Federation, OpenOptions};
 use femtobarn_faults::history::recorder::{self, Surroundings};
-use femtobarn_faults::history::{
-    IsolationLevel, ObservedTransaction, TransactionOutcome, check, settle,
-};
+use femtobarn_faults::history::{IsolationLevel, ObservedTransaction};
 
 /// How long a writer waits for servers. Longer than it takes until another one has what is needed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,20 +62,7 @@ fn judge(address: &str) -> Result<(), String> {
         let line = line?;
         ObservedTransaction::from_line(&line).ok_or_else(|| format!("no transaction: {line}"))
     };
-    let mut history = lines.map(parse).collect::<Result<Vec<_>, _>>()?;
-    let commits = federation.history(u64::MAX >> 1).map_err(|error| error.to_string())?;
-    // Other commits than those of the writers have no message.
-    let commits: Vec<_> = commits.into_iter().filter(|commit| !commit.message.is_empty()).collect();
-    let count = commits.len();
-    let commits: BTreeMap<_, _> =
-        commits.into_iter().map(|commit| (commit.message, commit.csn.0)).collect();
-    if commits.len() != count {
-        return Err("a transaction was committed twice".to_owned());
-    }
-    settle(&mut history, &commits);
-    let last = recorder::lists(&federation).map_err(|error| error.to_string())?;
-    check(&history, &last, IsolationLevel::Snapshot).map_err(|anomaly| format!("{anomaly:?}"))?;
-    let is_committed = |it: &&ObservedTransaction| it.outcome != TransactionOutcome::Aborted;
-    println!("{}", history.iter().filter(is_committed).count());
+    let history = lines.map(parse).collect::<Result<Vec<_>, _>>()?;
+    println!("{}", recorder::judge(&federation, history)?);
     Ok(())
 }

@@ -16,10 +16,11 @@
 //! | [`script`] | workloads, and the contents that they must produce |
 //! | [`workload`], [`workloads`] | what both kinds of workloads have in common; all of them by name |
 //! | [`trace`] | the operations of a workload on its files |
+//! | [`simulation`] | a server and its clients in simulated time and over a simulated network, by a seed |
 //! | [`fault`], [`random`] | faults of a disk; pseudo-random numbers |
 //!
 //! The program `workload` runs a script and intercepts its own calls to the kernel, to record every operation or
-//! to make one fail.
+//! to make one fail. The program `simulated` is a process of a simulation.
 
 pub mod conditions;
 pub mod copies;
@@ -30,6 +31,7 @@ pub mod history;
 pub mod jobs;
 pub mod random;
 pub mod script;
+pub mod simulation;
 pub mod soak;
 pub mod trace;
 pub mod verify;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::thread::futex::{self, Flags, Timespec};
+use nix::libc::{self, c_int, c_long};
 
 use super::shared_numbers::SharedNumbers;
 use super::target::LockTarget;
@@ -72,7 +72,7 @@ impl Bells {
         if bell.waiters.load(Ordering::SeqCst) > 0 {
             bell.rings.fetch_add(1, Ordering::SeqCst);
             // A waiter that is not woken asks again by itself.
-            let _ = futex::wake(bell.rings, Flags::empty(), i32::MAX as u32);
+            futex(bell.rings, libc::FUTEX_WAKE, c_int::MAX as u32, None);
         }
     }
 
@@ -98,6 +98,20 @@ impl Bells {
     }
 }
 
+/// Calls the kernel through the C library, so that a simulation can stand between the two.
+fn futex(number: &AtomicU32, operation: c_int, value: u32, wait: Option<Duration>) {
+    let wait = wait.map(|wait| libc::timespec {
+        tv_sec: wait.as_secs() as libc::time_t,
+        tv_nsec: c_long::from(wait.subsec_nanos() as i32),
+    });
+    let wait = wait.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let (first, second) = (c_long::from(operation), c_long::from(value));
+    // SAFETY: the number and the time outlive the call, which changes neither.
+    let ended = unsafe { libc::syscall(libc::SYS_futex, number.as_ptr(), first, second, wait) };
+    // Its outcome is a hint, as is a ring.
+    let _ = ended;
+}
+
 /// The number of the bell of a byte of the slot of `target`; below [`BELLS`].
 fn number_of(target: &LockTarget, byte: u64) -> usize {
     let database = target.database().unwrap_or(DatabaseId(0));
@@ -118,14 +132,8 @@ impl Listener {
 
     /// Pauses until the bell has been rung more than `rings` times, for at most `pause`.
     pub(super) fn pause(&self, rings: u32, pause: Duration) {
-        let (tv_sec, tv_nsec) = (pause.as_secs() as i64, i64::from(pause.subsec_nanos()));
         // Whatever ends the pause, the caller asks for the lock.
-        let _ = futex::wait(
-            self.bell().rings,
-            Flags::empty(),
-            rings,
-            Some(&Timespec { tv_sec, tv_nsec }),
-        );
+        futex(self.bell().rings, libc::FUTEX_WAIT, rings, Some(pause));
     }
 
     fn bell(&self) -> Bell<'_> {

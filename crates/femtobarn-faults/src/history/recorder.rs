@@ -10,7 +10,9 @@ use std::time::Duration;
 use femtobarn::{ErrorKind, Federation, Isolation, Profile, Result, TransactionOptions};
 use rntuple::Value;
 
-use super::{IsolationLevel, ObservedTransaction, RegisterOperation, TransactionOutcome};
+use super::{
+    IsolationLevel, ObservedTransaction, RegisterOperation, TransactionOutcome, check, settle,
+};
 use crate::random::SplitMix;
 use crate::script::{class, object, small_pages, split, updated_fields};
 
@@ -64,6 +66,31 @@ pub fn lists(federation: &Federation) -> Result<BTreeMap<u64, Vec<u64>>> {
     Ok(lists)
 }
 
+/// Checks the history of a federation's registers for snapshot isolation, and that no transaction was committed twice; returns how
+/// many were committed.
+///
+/// # Errors
+/// A text that says what is wrong.
+pub fn judge(
+    federation: &Federation,
+    mut history: Vec<ObservedTransaction>,
+) -> std::result::Result<u64, String> {
+    let commits = federation.history(u64::MAX >> 1).map_err(|error| error.to_string())?;
+    // Other commits than those of the writers have no message.
+    let commits: Vec<_> = commits.into_iter().filter(|commit| !commit.message.is_empty()).collect();
+    let count = commits.len();
+    let commits: BTreeMap<_, _> =
+        commits.into_iter().map(|commit| (commit.message, commit.csn.0)).collect();
+    if commits.len() != count {
+        return Err("a transaction was committed twice".to_owned());
+    }
+    settle(&mut history, &commits);
+    let last = lists(federation).map_err(|error| error.to_string())?;
+    check(&history, &last, IsolationLevel::Snapshot).map_err(|anomaly| format!("{anomaly:?}"))?;
+    let is_committed = |it: &&ObservedTransaction| it.outcome != TransactionOutcome::Aborted;
+    Ok(history.iter().filter(is_committed).count() as u64)
+}
+
 fn place(register: u64) -> (&'static str, u64) {
     (PATHS[(register / REGISTERS_EACH) as usize], register % REGISTERS_EACH)
 }
@@ -83,6 +110,8 @@ pub enum Surroundings {
     Calm,
     /// Servers fail. A transaction whose server did not answer is aborted, or unknown if it may have been committed.
     Failing,
+    /// As failing, and writers are killed: a transaction is told before it commits, too, as one of unknown outcome.
+    Deadly,
 }
 
 /// Runs random transactions while `goes_on` says so of their number, and passes each to `tell`. `writer` is the seed, and
@@ -105,12 +134,19 @@ pub fn run(
         count += 1;
         let start = now();
         let mut run = RunningTransaction { operations: vec![], is_committing: false };
+        let mut announce = |operations: &[RegisterOperation]| {
+            if surroundings == Surroundings::Deadly {
+                let (outcome, operations) = (TransactionOutcome::Unknown, operations.to_vec());
+                tell(ObservedTransaction { time: start..start, outcome, operations });
+            }
+        };
+        let level = (level, &mut announce as Announce);
         let outcome = match transact(federation, level, &mut random, &mut next, &mut run) {
             Ok(csn) => TransactionOutcome::Committed(csn),
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Busy) => {
                 TransactionOutcome::Aborted
             }
-            Err(error) if surroundings == Surroundings::Failing && is_failure(error.kind()) => {
+            Err(error) if surroundings != Surroundings::Calm && is_failure(error.kind()) => {
                 eprintln!("{error}");
                 if run.is_committing {
                     TransactionOutcome::Unknown
@@ -127,9 +163,13 @@ pub fn run(
 }
 
 /// Whether an error may come from a server that failed.
-fn is_failure(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::Unavailable | ErrorKind::Io)
+pub fn is_failure(kind: ErrorKind) -> bool {
+    // What was written over a connection that is lost may close the file for its transaction.
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::Io | ErrorKind::Closed)
 }
+
+/// Hears of the operations of a transaction before it commits.
+type Announce<'a> = &'a mut dyn FnMut(&[RegisterOperation]);
 
 /// A transaction that runs.
 struct RunningTransaction {
@@ -140,7 +180,7 @@ struct RunningTransaction {
 
 fn transact(
     federation: &Federation,
-    level: IsolationLevel,
+    (level, announce): (IsolationLevel, Announce),
     random: &mut SplitMix,
     next: &mut u64,
     RunningTransaction { operations, is_committing }: &mut RunningTransaction,
@@ -173,6 +213,7 @@ fn transact(
             std::thread::sleep(Duration::from_micros(random.below(2000)));
         }
     }
+    announce(operations);
     *is_committing = true;
     transaction.commit().map(|csn| csn.0)
 }

@@ -7,6 +7,7 @@ mod faults;
 mod flips;
 mod history;
 mod kills;
+mod simulation;
 
 /// Prints what was tried to standard error directly, since the harness hides the output of tests that pass.
 fn print_progress(text: &str) {

@@ -1,0 +1,138 @@
+//! Stands between this program and the kernel, so that its threads run one at a time, in the order that the simulation says,
+//! by the clock and over the network of the simulation.
+//!
+//! | module | functions of the C library |
+//! |---|---|
+//! | `threads` | threads, their waits for each other, and random numbers |
+//! | `waits` | clocks, sleeps, waits for descriptors and for disks |
+//! | `sockets` | connections |
+//!
+//! The linker takes the first definition of a name that it finds, and the program's own comes before the C library's.
+//!
+//! Invariants:
+//! 1. A thread that waits for anything but the kernel's own work asks the simulation, and the kernel at most whether it has to wait.
+//! 2. Descriptors are the kernel's, so what a call reads or writes, and which events there are, is as without a simulation.
+//! 3. Threads that do not run in a simulation call the C library as usual.
+
+mod sockets;
+mod threads;
+mod waits;
+
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use femtobarn_faults::simulation::message::{
+    ThreadCall, ThreadCallKind, receive_answer, send_call,
+};
+use nix::libc::{self, c_int, c_long};
+
+/// The socket of the main thread: its standard input.
+const MAIN_SOCKET: RawFd = 0;
+/// What reading the clock takes, in nanoseconds.
+pub(super) const CLOCK_READ_NS: u64 = 100;
+
+thread_local! {
+    /// The socket of this thread; -1 if it is not simulated.
+    static SOCKET: Cell<RawFd> = const { Cell::new(-1) };
+}
+
+/// The time of the simulation.
+static NOW: AtomicU64 = AtomicU64::new(0);
+static CLOCK_READS: AtomicU64 = AtomicU64::new(0);
+
+/// Enters the simulation. Random numbers follow from `seed`.
+pub(crate) fn start(seed: u64) {
+    threads::begin(seed);
+    enter(MAIN_SOCKET);
+}
+
+/// Makes this thread a simulated one, and waits for its turn.
+fn enter(socket: RawFd) {
+    SOCKET.set(socket);
+    drop(await_answer());
+}
+
+fn is_simulated() -> bool {
+    SOCKET.get() >= 0
+}
+
+/// The outcome of a call.
+struct Answered {
+    result: i64,
+    argument: u64,
+    file: Option<OwnedFd>,
+}
+
+/// Calls the simulation, and waits until this thread may go on.
+fn ask(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) -> Answered {
+    tell(kind, arguments, files);
+    await_answer()
+}
+
+fn tell(kind: ThreadCallKind, arguments: [u64; 3], files: &[RawFd]) {
+    let clock_reads = CLOCK_READS.swap(0, Ordering::Relaxed);
+    let call = ThreadCall { kind, clock_reads, arguments };
+    if send_call(SOCKET.get(), &call, files).is_err() {
+        end();
+    }
+}
+
+fn await_answer() -> Answered {
+    let Ok((answer, file)) = receive_answer(SOCKET.get()) else { end() };
+    NOW.store(answer.now, Ordering::Relaxed);
+    Answered { result: answer.result, argument: answer.argument, file }
+}
+
+/// Ends the process of a simulation that is over.
+fn end() -> ! {
+    // SAFETY: it does not return.
+    unsafe { libc::_exit(3) }
+}
+
+/// The time, which goes on while it is read.
+fn now() -> u64 {
+    CLOCK_READS.fetch_add(1, Ordering::Relaxed);
+    NOW.fetch_add(CLOCK_READ_NS, Ordering::Relaxed)
+}
+
+/// A function of the C library that one of this program hides.
+fn hidden(name: &CStr, found: &AtomicUsize) -> usize {
+    let known = found.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    // SAFETY: the name is NUL-terminated.
+    let address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    assert!(address != 0, "the C library has no {name:?}");
+    found.store(address, Ordering::Relaxed);
+    address
+}
+
+type SystemCall =
+    unsafe extern "C" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+
+/// Calls the kernel as `syscall` does.
+///
+/// # Safety
+/// The arguments must be what the call with this number demands.
+unsafe fn kernel(number: c_long, arguments: [c_long; 6]) -> c_long {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    // SAFETY: the C library's `syscall` takes integers, which it passes on.
+    let call: SystemCall = unsafe { std::mem::transmute(hidden(c"syscall", &FOUND)) };
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    // SAFETY: the caller's promise.
+    unsafe { call(number, first, second, third, fourth, fifth, sixth) }
+}
+
+fn fail(code: c_int) -> c_int {
+    // SAFETY: the location is this thread's and always valid.
+    unsafe { *libc::__errno_location() = code };
+    -1
+}
+
+fn errno() -> c_int {
+    // SAFETY: the location is this thread's and always valid.
+    unsafe { *libc::__errno_location() }
+}

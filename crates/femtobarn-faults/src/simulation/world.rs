@@ -1,0 +1,412 @@
+//! Processes and threads of a simulation, and its time.
+//!
+//! Invariant: which thread runs next is drawn from those that can, in the order of their numbers.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hasher};
+use std::io::{self, BufWriter, Write};
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::libc;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::ReceiveTimeout;
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use super::message::{CallAnswer, NEVER, ThreadCall, ThreadCallKind, receive_call, send_answer};
+use super::network::{DELAYS, SimulatedNetwork, control, has_events, poll_now, polled};
+use crate::random::SplitMix;
+
+/// Seconds that a thread may run before it is said to wait for something that is not simulated.
+const RUN_SECONDS_MAX: i64 = 60;
+/// The longest time between two calls, in nanoseconds.
+const STEP_NS_MAX: u64 = 20_000;
+/// What the clock goes on by when it is read.
+const CLOCK_READ_NS: u64 = 100;
+/// How long a disk takes to make bytes durable, in nanoseconds.
+const SYNC_NS_MAX: u64 = 2_000_000;
+
+/// A simulation.
+pub struct World {
+    random: SplitMix,
+    program: PathBuf,
+    now: u64,
+    processes: Vec<SimulatedProcess>,
+    threads: Vec<SimulatedThread>,
+    network: SimulatedNetwork,
+    trace: DefaultHasher,
+    /// Has every call, with the trace until then.
+    log: Option<BufWriter<File>>,
+    steps: u64,
+    waits: u64,
+}
+
+struct SimulatedProcess {
+    child: Child,
+    host: Ipv4Addr,
+    status: Option<ExitStatus>,
+}
+
+struct SimulatedThread {
+    process: usize,
+    socket: OwnedFd,
+    state: ThreadState,
+}
+
+/// What a thread does.
+enum ThreadState {
+    /// It can go on, with this answer.
+    Ready(i64, u64, Option<OwnedFd>),
+    Waiting(u64, AwaitedThing),
+    Ended,
+}
+
+/// What a thread waits for, if not for a time alone.
+enum AwaitedThing {
+    Time,
+    /// An address, and the number of the wait.
+    Address(u64, u64),
+    Events(Vec<(OwnedFd, u16)>),
+    Thread(usize),
+}
+
+/// Where the output of a process goes.
+pub struct ProcessOutput<'a> {
+    /// Its standard output.
+    pub output: &'a Path,
+    /// Its standard error.
+    pub errors: &'a Path,
+}
+
+impl World {
+    /// A simulation of processes that run a program.
+    pub fn new(seed: u64, program: &Path) -> Self {
+        let mut random = SplitMix(seed);
+        let network = SimulatedNetwork::new(SplitMix(random.draw()));
+        World {
+            random,
+            program: program.to_owned(),
+            now: 0,
+            processes: vec![],
+            threads: vec![],
+            network,
+            trace: DefaultHasher::new(),
+            log: None,
+            steps: 0,
+            waits: 0,
+        }
+    }
+
+    /// Writes every call into a file from now on, so that two histories can be compared.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn log_calls(&mut self, to: &Path) -> io::Result<()> {
+        self.log = Some(BufWriter::new(File::create(to)?));
+        Ok(())
+    }
+
+    /// The time, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// A number that stands for all that has happened.
+    pub fn trace(&self) -> u64 {
+        self.trace.finish()
+    }
+
+    /// Calls of threads until now.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Starts a process on a host; returns its number.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn start(
+        &mut self,
+        host: Ipv4Addr,
+        arguments: &[&str],
+        told: &ProcessOutput,
+    ) -> io::Result<usize> {
+        let (here, there) = thread_sockets()?;
+        let open = |path: &Path| File::options().create(true).append(true).open(path);
+        let child = Command::new(&self.program)
+            .arg(self.random.draw().to_string())
+            .args(arguments)
+            .env("MALLOC_ARENA_MAX", "1")
+            .stdin(Stdio::from(there))
+            .stdout(open(told.output)?)
+            .stderr(open(told.errors)?)
+            .spawn()?;
+        let process = self.processes.len();
+        self.processes.push(SimulatedProcess { child, host, status: None });
+        self.add_thread(process, here);
+        Ok(process)
+    }
+
+    fn add_thread(&mut self, process: usize, socket: OwnedFd) -> usize {
+        let state = ThreadState::Ready(0, 0, None);
+        self.threads.push(SimulatedThread { process, socket, state });
+        self.threads.len() - 1
+    }
+
+    /// How a process has ended; none while it runs.
+    pub fn status(&self, process: usize) -> Option<ExitStatus> {
+        self.processes[process].status
+    }
+
+    /// Kills a process.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn kill(&mut self, process: usize) -> io::Result<()> {
+        if self.processes[process].status.is_none() {
+            self.processes[process].child.kill()?;
+            self.end_process(process)?;
+        }
+        Ok(())
+    }
+
+    fn end_process(&mut self, process: usize) -> io::Result<()> {
+        let ended = &mut self.processes[process];
+        ended.status = Some(ended.child.wait()?);
+        self.network.forget_listeners(ended.host);
+        let of_it = self.threads.iter_mut().filter(|thread| thread.process == process);
+        of_it.for_each(|thread| thread.state = ThreadState::Ended);
+        self.trace.write_u64(process as u64);
+        Ok(())
+    }
+
+    /// Blocks or frees the way from one host to another.
+    pub fn block(&mut self, from: Ipv4Addr, to: Ipv4Addr, is_blocked: bool) {
+        self.network.block(from, to, is_blocked);
+    }
+
+    /// Ends all connections of a host.
+    pub fn drop_connections(&mut self, host: Ipv4Addr) {
+        self.network.drop_connections(host);
+    }
+
+    /// Makes all messages so many times slower than usual.
+    pub fn slow_down(&mut self, times: u64) {
+        self.network.delays = DELAYS.start * times..DELAYS.end * times;
+    }
+
+    /// Lets a thread run until its next call, or time go on if none can, but not beyond `until`.
+    ///
+    /// # Errors
+    /// Those of the system; `Deadlock` if no thread can ever run again; `TimedOut` if one waits for something that is not
+    /// simulated.
+    pub fn step(&mut self, until: u64) -> io::Result<()> {
+        self.network.carry(self.now, &mut self.trace)?;
+        self.note_events()?;
+        let is_ready = |thread: &SimulatedThread| matches!(thread.state, ThreadState::Ready(..));
+        let ready: Vec<usize> =
+            (0..self.threads.len()).filter(|at| is_ready(&self.threads[*at])).collect();
+        if !ready.is_empty() {
+            let next = *self.random.pick(&ready);
+            return self.run(next);
+        }
+        let deadline = |thread: &SimulatedThread| match thread.state {
+            ThreadState::Waiting(deadline, _) => Some(deadline),
+            _ => None,
+        };
+        let deadlines = self.threads.iter().filter_map(deadline);
+        let next = deadlines.chain(self.network.next_arrival(self.now)).chain([until]).min();
+        match next {
+            Some(next) if next > self.now && next != NEVER => {
+                self.now = next;
+                Ok(())
+            }
+            _ => Err(io::ErrorKind::Deadlock.into()),
+        }
+    }
+
+    /// Makes threads ready whose events or deadlines have come.
+    fn note_events(&mut self) -> io::Result<()> {
+        let (mut asked, mut of) = (vec![], vec![]);
+        for (at, thread) in self.threads.iter().enumerate() {
+            if let ThreadState::Waiting(_, AwaitedThing::Events(events)) = &thread.state {
+                of.extend(events.iter().map(|_| at));
+                asked.extend(events.iter().map(|(file, events)| polled(file.as_fd(), *events)));
+            }
+        }
+        poll_now(&mut asked)?;
+        let found = of.into_iter().zip(&asked).filter(|(_, polled)| has_events(polled));
+        let found: Vec<usize> = found.map(|(at, _)| at).collect();
+        drop(asked);
+        for at in found {
+            self.threads[at].state = ThreadState::Ready(1, 0, None);
+        }
+        for thread in &mut self.threads {
+            if matches!(thread.state, ThreadState::Waiting(deadline, _) if deadline <= self.now) {
+                thread.state = ThreadState::Ready(0, 0, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a thread, and takes its next call.
+    fn run(&mut self, number: usize) -> io::Result<()> {
+        self.steps += 1;
+        let thread = &mut self.threads[number];
+        let process = thread.process;
+        let ThreadState::Ready(result, argument, file) =
+            std::mem::replace(&mut thread.state, ThreadState::Ended)
+        else {
+            return Ok(());
+        };
+        let answer = CallAnswer { result, now: self.now, argument };
+        let called = send_answer(thread.socket.as_fd(), &answer, file.as_ref().map(AsFd::as_fd))
+            .and_then(|()| receive_call(thread.socket.as_fd()));
+        drop(file);
+        let called = match called {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET)) => {
+                None
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let text = format!("thread {number} of process {process} waits outside");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            other => other?,
+        };
+        let Some((call, files)) = called else { return self.end_process(process) };
+        self.now += call.clock_reads * CLOCK_READ_NS + 1 + self.random.below(STEP_NS_MAX);
+        self.note(number, &call)?;
+        let state = self.handle(number, &call, files)?;
+        self.threads[number].state = state;
+        // The new thread can go on when the caller has created it, which it has by its next call.
+        if call.kind == ThreadCallKind::StartThread { self.run(number) } else { Ok(()) }
+    }
+
+    /// Addresses are left out of the trace: where memory is does not matter.
+    fn note(&mut self, number: usize, call: &ThreadCall) -> io::Result<()> {
+        let mut words = vec![number as u64, call.kind as u64, self.now];
+        match call.kind {
+            ThreadCallKind::WaitAtAddress | ThreadCallKind::WakeAtAddress => {
+                words.push(call.arguments[1])
+            }
+            ThreadCallKind::EndThread => {}
+            _ => words.extend(call.arguments),
+        }
+        words.into_iter().for_each(|word| self.trace.write_u64(word));
+        if let Some(log) = &mut self.log {
+            let trace = self.trace.finish();
+            writeln!(log, "{} {number} {:?} {:x?} {trace:x}", self.now, call.kind, call.arguments)?;
+        }
+        Ok(())
+    }
+
+    /// What a thread does after its call.
+    fn handle(
+        &mut self,
+        number: usize,
+        call: &ThreadCall,
+        files: Vec<OwnedFd>,
+    ) -> io::Result<ThreadState> {
+        let process = self.threads[number].process;
+        let host = self.processes[process].host;
+        let [first, second, third] = call.arguments;
+        let ready = |result| ThreadState::Ready(result, 0, None);
+        let place = || (Ipv4Addr::from(first as u32), second as u16);
+        Ok(match call.kind {
+            ThreadCallKind::Yield => ready(0),
+            ThreadCallKind::Sleep => ThreadState::Waiting(first, AwaitedThing::Time),
+            ThreadCallKind::Sync => {
+                let done = self.now + self.random.below(SYNC_NS_MAX);
+                ThreadState::Waiting(done, AwaitedThing::Time)
+            }
+            ThreadCallKind::WaitAtAddress => {
+                self.waits += 1;
+                ThreadState::Waiting(second, AwaitedThing::Address(first, self.waits))
+            }
+            ThreadCallKind::WakeAtAddress => ready(self.wake(process, first, second)),
+            ThreadCallKind::Poll => {
+                let events = |at: usize| [second, third][at / 4] >> (16 * (at % 4));
+                let events = files.into_iter().enumerate().map(|(at, it)| (it, events(at) as u16));
+                ThreadState::Waiting(first, AwaitedThing::Events(events.collect()))
+            }
+            ThreadCallKind::StartThread => {
+                let (here, there) = thread_sockets()?;
+                let started = self.add_thread(process, here);
+                ThreadState::Ready(started as i64, 0, Some(there))
+            }
+            ThreadCallKind::EndThread => {
+                self.await_end(process, first);
+                let awaits = |thread: &SimulatedThread| {
+                    matches!(&thread.state,
+                        ThreadState::Waiting(_, AwaitedThing::Thread(awaited)) if *awaited == number)
+                };
+                let waiting = self.threads.iter_mut().filter(|thread| awaits(thread));
+                waiting.for_each(|thread| thread.state = ready(0));
+                ThreadState::Ended
+            }
+            ThreadCallKind::Join => match self.threads[first as usize].state {
+                ThreadState::Ended => ready(0),
+                _ => ThreadState::Waiting(NEVER, AwaitedThing::Thread(first as usize)),
+            },
+            ThreadCallKind::Listen => match self.network.listen(place().0, place().1)? {
+                Some(socket) => ThreadState::Ready(0, 0, Some(socket)),
+                None => ready(-i64::from(libc::EADDRINUSE)),
+            },
+            ThreadCallKind::Connect => match self.network.connect((self.now, host), place())? {
+                Some((socket, port)) => {
+                    ThreadState::Ready(port.into(), u32::from(host).into(), Some(socket))
+                }
+                None => ready(-i64::from(libc::ECONNREFUSED)),
+            },
+        })
+    }
+
+    /// Wakes threads of a process that wait at an address, those first that have waited longest.
+    fn wake(&mut self, process: usize, address: u64, count: u64) -> i64 {
+        let mut waiting: Vec<(u64, usize)> = vec![];
+        for (at, thread) in self.threads.iter().enumerate() {
+            if let ThreadState::Waiting(_, AwaitedThing::Address(of, wait)) = thread.state
+                && (thread.process, of) == (process, address)
+            {
+                waiting.push((wait, at));
+            }
+        }
+        waiting.sort_unstable();
+        waiting.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        for (_, at) in &waiting {
+            self.threads[*at].state = ThreadState::Ready(1, 0, None);
+        }
+        waiting.len() as i64
+    }
+
+    /// Waits until the kernel has ended a thread, so that what it frees at its end is free for the next one.
+    fn await_end(&self, process: usize, thread: u64) {
+        let id = self.processes[process].child.id();
+        let place = format!("/proc/{id}/task/{thread}");
+        while Path::new(&place).exists() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// No process outlives its simulation.
+impl Drop for World {
+    fn drop(&mut self) {
+        for process in &mut self.processes {
+            if process.status.is_none() {
+                // It may have ended by itself.
+                drop(process.child.kill());
+                drop(process.child.wait());
+            }
+        }
+    }
+}
+
+/// The sockets of the simulation and of a thread.
+fn thread_sockets() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (here, there) = control()?;
+    setsockopt(&here, ReceiveTimeout, &TimeVal::seconds(RUN_SECONDS_MAX))?;
+    Ok((here, there))
+}
