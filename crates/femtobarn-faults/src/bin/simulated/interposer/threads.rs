@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use femtobarn_faults::random::SplitMix;
 use femtobarn_faults::simulation::message::{NEVER, ThreadCallKind};
 use nix::libc::{
-    self, c_int, c_long, c_uint, c_void, pid_t, pthread_attr_t, pthread_key_t, pthread_mutex_t,
-    pthread_t, size_t, ssize_t, timespec,
+    self, c_int, c_long, c_uint, c_void, cpu_set_t, pid_t, pthread_attr_t, pthread_key_t,
+    pthread_mutex_t, pthread_t, size_t, ssize_t, timespec,
 };
 use parking_lot::Mutex;
 
@@ -137,6 +137,26 @@ unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
             other => return other,
         }
     }
+}
+
+/// Two cores, on every machine.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sched_getaffinity(
+    process: pid_t,
+    size: size_t,
+    cores: *mut cpu_set_t,
+) -> c_int {
+    if !is_simulated() {
+        let arguments = [process.into(), size as c_long, cores as c_long, 0, 0, 0];
+        // SAFETY: the caller's promises hold for its arguments.
+        return unsafe { kernel(libc::SYS_sched_getaffinity, arguments).min(0) as c_int };
+    }
+    // SAFETY: the caller promises so many bytes, at least those of one number of 64 bits.
+    unsafe {
+        std::ptr::write_bytes(cores.cast::<u8>(), 0, size);
+        *cores.cast::<u8>() = 0b11;
+    }
+    0
 }
 
 /// A number of this process that follows from the seed, which messages tell.
