@@ -164,8 +164,7 @@ pub fn run(
 
 /// Whether an error may come from a server that failed.
 pub fn is_failure(kind: ErrorKind) -> bool {
-    // What was written over a connection that is lost may close the file for its transaction.
-    matches!(kind, ErrorKind::Unavailable | ErrorKind::Io | ErrorKind::Closed)
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::Io)
 }
 
 /// Hears of the operations of a transaction before it commits.

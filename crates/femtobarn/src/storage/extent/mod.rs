@@ -311,19 +311,25 @@ impl ExtentWriter {
     }
 
     /// Fails if writes were lost with the connection to a server, and with [`Error::Closed`] if an earlier write or
-    /// sync failed.
+    /// sync failed. The next transaction opens the file anew.
     pub(crate) fn check_usable(&self) -> Result<()> {
         if self.file.is_broken() {
             // It says which writes were lost.
             self.file.settle()?;
         }
-        if self.failed || self.file.is_broken() {
+        if self.failed {
             return Err(Error::Closed {
                 what: format!(
                     "an earlier write to {} failed; open the federation again",
                     self.file.path.display()
                 ),
             });
+        }
+        if self.file.is_broken() {
+            // The server had acknowledged all of them, but they were not durable.
+            let lost = "its connection was lost, and with it uncommitted writes; run the transaction again";
+            let lost = std::io::Error::new(std::io::ErrorKind::ConnectionReset, lost);
+            return Err(Error::io("write", &self.file.path, lost));
         }
         Ok(())
     }
