@@ -13,6 +13,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use twox_hash::XxHash3_64;
+
 use crate::disk::{ChangeOutcome, Crash, CrashDisk, DiskImage, SECTOR};
 use crate::random::SplitMix;
 use crate::trace::FileOperation;
@@ -177,7 +179,9 @@ fn replay(
 fn fingerprint(found: &DiskImage, acknowledged: &Acknowledged) -> u64 {
     let mut hasher = DefaultHasher::new();
     found.folders.hash(&mut hasher);
-    found.files.hash(&mut hasher);
+    for (path, bytes) in &found.files {
+        (path, XxHash3_64::oneshot(bytes)).hash(&mut hasher);
+    }
     acknowledged.hash(&mut hasher);
     hasher.finish()
 }

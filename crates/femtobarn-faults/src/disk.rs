@@ -11,7 +11,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::trace::FileOperation;
 
@@ -49,7 +48,7 @@ struct NameChange {
 
 #[derive(Clone, Default)]
 struct DiskFile {
-    durable: Arc<Vec<u8>>,
+    durable: Vec<u8>,
     pending: Vec<PendingChange>,
 }
 
@@ -65,7 +64,7 @@ pub struct PendingChange {
 
 #[derive(Clone)]
 enum FileChange {
-    Write { offset: u64, bytes: Arc<Vec<u8>> },
+    Write { offset: u64, bytes: Vec<u8> },
     Resize(u64),
     Allocate(u64),
     Punch { offset: u64, size: u64 },
@@ -121,7 +120,7 @@ impl CrashDisk {
                 self.rename(None, Some((path.clone(), NameTarget::Folder)));
             }
             FileOperation::Write { file, offset, bytes, .. } => {
-                let change = FileChange::Write { offset: *offset, bytes: Arc::new(bytes.clone()) };
+                let change = FileChange::Write { offset: *offset, bytes: bytes.clone() };
                 self.change(*file, change)?;
             }
             FileOperation::Resize { file, size } => {
@@ -229,7 +228,7 @@ impl CrashDisk {
             match node {
                 NameTarget::Folder => drop(found.folders.insert(path.clone())),
                 NameTarget::File(number) => {
-                    let mut bytes = (*self.files[*number].durable).clone();
+                    let mut bytes = self.files[*number].durable.clone();
                     for (pending, outcome) in outcomes.get(number).into_iter().flatten() {
                         pending.change.apply(&mut bytes, outcome);
                     }
@@ -259,11 +258,11 @@ impl NameChange {
 
 impl DiskFile {
     fn sync(&mut self) {
-        let mut bytes = (*self.durable).clone();
         let (dropped, synced): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.pending).into_iter().partition(|pending| pending.dropped);
-        synced.iter().for_each(|pending| pending.change.apply(&mut bytes, &ChangeOutcome::Kept));
-        self.durable = Arc::new(bytes);
+        for pending in synced {
+            pending.change.apply(&mut self.durable, &ChangeOutcome::Kept);
+        }
         self.pending = dropped;
     }
 }
