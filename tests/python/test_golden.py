@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import sqlite3
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +22,27 @@ make: Any = importlib.import_module("make")
 FORMATS = sorted(path.name.removesuffix(".tar.gz") for path in GOLDEN.glob("format-*.tar.gz"))
 
 
+def unpacked(name: str, place: Path) -> str:
+    """The folder of a golden federation, by the name of its format."""
+    with tarfile.open(GOLDEN / f"{name}.tar.gz") as packed:
+        packed.extractall(place, filter="data")
+    folder = str(place / "golden.fed")
+    if (place / make.STORE).exists():
+        make.write_storage_settings(folder)
+    return folder
+
+
 @pytest.fixture(params=FORMATS)
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     """The folder of a golden federation, and the name of its format."""
-    with tarfile.open(GOLDEN / f"{request.param}.tar.gz") as packed:
-        packed.extractall(tmp_path, filter="data")
-    folder = str(tmp_path / "golden.fed")
-    if (tmp_path / make.STORE).exists():
-        make.write_storage_settings(folder)
-    return folder, request.param
+    return unpacked(request.param, tmp_path), request.param
+
+
+def format_of(folder: str) -> int:
+    """What the releases before ask first: they refuse a greater number than they know."""
+    with closing(sqlite3.connect(Path(folder) / "catalogue.sqlite")) as catalogue:
+        ((number,),) = catalogue.execute("SELECT value FROM federation WHERE key = 'format'")
+    return int(number)
 
 
 def test_a_golden_federation_of_each_current_format_exists() -> None:
@@ -54,6 +68,45 @@ def test_golden_federation_is_sound_and_writable(kept: tuple[str, str]) -> None:
         assert federation["run7/events"][0].quality == 5
         assert len(federation["run7/events"]) == 18
         assert federation.check(full=True).sound
+
+
+def test_a_release_that_only_reads_changes_no_format(kept: tuple[str, str]) -> None:
+    folder, name = kept
+    with fb.open(folder) as federation:
+        assert federation.check(full=True).problems == []
+        assert len(federation["run7/events"].arrays()) == 19
+        federation.tag("seen")
+        federation.vacuum()
+    # So the release that made it can have it back.
+    assert f"format-{format_of(folder)}" == name
+
+
+def test_a_format_is_raised_by_the_first_use_of_what_needs_it_alone(tmp_path: Path) -> None:
+    folder = unpacked("format-2", tmp_path)
+    with fb.open(folder) as federation:
+        count = 20_000
+        with federation.transaction() as txn:
+            archived = txn.database("run7").container("archived")
+            columns = {"run": 7, "event": 1, "weight": None, "pt": [1.5], "flag": True, "raw": None}
+            archived.extend({name: [value] * count for name, value in columns.items()})
+    assert format_of(folder) == 2, "a commit that syncs its file"
+    folder = unpacked("format-2", tmp_path / "small")
+    with fb.open(folder) as federation:
+        # The first one begins an extent, which is synced.
+        for entry in range(2):
+            with federation.transaction() as txn:
+                txn.database("run7").container("archived").delete([entry])
+    assert format_of(folder) == 6, "small commits"
+    folder = unpacked("format-2", tmp_path / "new")
+    with fb.open(folder) as federation, federation.transaction() as txn:
+        raws = txn.database("brief", create=True).container("raw", make.Raw, create=True)
+        raws.append(make.Raw(hits=[], name="brief"))
+    assert format_of(folder) == 7, "a small new database"
+    folder = unpacked("format-2", tmp_path / "another")
+    make.write_storage_settings(folder)
+    with fb.open(folder) as federation:
+        federation.migrate("raw", make.STORE)
+    assert format_of(folder) == 3
 
 
 def test_sealed_golden_database_has_64_bit_offsets(kept: tuple[str, str]) -> None:
