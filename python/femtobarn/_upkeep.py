@@ -85,6 +85,8 @@ class CheckReport:
     databases: int
     nearline: int
     """Databases that are in stores alone, and were not read."""
+    elsewhere: int
+    """Databases whose files are at other servers of the federation, and were not read."""
     containers: int
     versions: int
     pages: int

@@ -94,6 +94,10 @@ def test_the_rest_goes_on_while_a_server_is_away(
     with Sites(postgres, tmp_path, ["one", "two"]) as (one, two):
         put_at(one, "run1/hits", 10)
         put_at(two, "run2/hits", 10)
+        for site in (one, two):
+            with fb.open(site.folder) as fed:
+                report = fed.check(full=True)
+                assert (report.problems, report.databases, report.elsewhere) == ([], 1, 1)
         one.kill()
         with two.open() as fed:
             assert put(fed, "run2/hits", 5)
@@ -182,6 +186,8 @@ def test_a_database_moves_while_it_is_read_and_written(postgres: Postgres, tmp_p
                     assert len(before["run1/hits"].arrays()) == 100_000
             is_over.set()
             writing.result()
+            # This one has had the file open since before the first move.
+            assert count(fed, "run1/hits") == 100_000 + written
         for site in (one, two):
             with site.open() as fed:
                 assert count(fed, "run1/hits") == 100_000 + written

@@ -304,6 +304,7 @@ fn check_report<'py>(py: Python<'py>, report: &CheckReport) -> PyResult<Bound<'p
         ("more_problems", report.more_problems),
         ("databases", report.databases),
         ("nearline", report.nearline),
+        ("elsewhere", report.elsewhere),
         ("containers", report.containers),
         ("versions", report.versions),
         ("pages", report.pages),

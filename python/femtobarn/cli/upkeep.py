@@ -117,6 +117,8 @@ def check(options: argparse.Namespace) -> None:
     lines.append(f"checked {looked_at}")
     if report.nearline:
         lines.append(f"{report.nearline} databases are in stores alone, and were not read")
+    if report.elsewhere:
+        lines.append(f"{report.elsewhere} databases are at other servers, and were not read")
     if report.unreferenced_bytes or report.orphan_bytes:
         size = human_size(report.unreferenced_bytes + report.orphan_bytes)
         lines.append(f"{size} could be given back: femtobarn vacuum {options.federation}")

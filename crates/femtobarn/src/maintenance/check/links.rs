@@ -1,6 +1,6 @@
 //! The targets of links: objects that exist, objects that do not, or other federations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use femtobarn_catalog::{ContainerId, Csn, DatabaseId};
@@ -81,20 +81,22 @@ impl Number for u64 {
 /// Containers that links lead to, as of one commit.
 pub(super) struct LinkTargetCache {
     at: Csn,
+    /// Databases whose files are at other servers.
+    elsewhere: HashSet<DatabaseId>,
     known: HashMap<(DatabaseId, ContainerId), Option<Arc<TargetContainer>>>,
 }
 
 /// The entries and deletions of a container.
 pub(super) struct TargetContainer {
-    /// None if it is in a store alone; its deletions are not known then.
+    /// None if it is in a store alone, or at another server; its deletions are not known then.
     source: Option<Arc<DatabaseFile>>,
     entries: u64,
     deletions: Deletions,
 }
 
 impl LinkTargetCache {
-    pub(super) fn new(at: Csn) -> Self {
-        LinkTargetCache { at, known: HashMap::new() }
+    pub(super) fn new(at: Csn, elsewhere: HashSet<DatabaseId>) -> Self {
+        LinkTargetCache { at, elsewhere, known: HashMap::new() }
     }
 
     /// Why a link dangles; none if its target exists.
@@ -107,8 +109,9 @@ impl LinkTargetCache {
         let live = match self.known.get(&(database, link.container)) {
             Some(live) => live.clone(),
             None => {
-                let live =
-                    TargetContainer::of(inner, database, link.container, self.at)?.map(Arc::new);
+                let is_here = !self.elsewhere.contains(&database);
+                let live = TargetContainer::of(inner, database, link.container, self.at, is_here)?;
+                let live = live.map(Arc::new);
                 self.known.insert((database, link.container), live.clone());
                 live
             }
@@ -132,6 +135,7 @@ impl TargetContainer {
         database: DatabaseId,
         container: ContainerId,
         at: Csn,
+        is_here: bool,
     ) -> Result<Option<Self>> {
         let absent = |error: femtobarn_catalog::Error| match error.kind() {
             ErrorKind::NotFound => Ok(None),
@@ -142,6 +146,7 @@ impl TargetContainer {
         }
         let Some(row) = inner.catalog.version(database, container, at)? else { return Ok(None) };
         let file = match inner.catalog.database_by_id(database, at) {
+            Ok(_) if !is_here => Ok(None),
             Ok(row) => nearline::open(&*inner.catalog, &row, inner.path_of(&row)),
             Err(error) => return absent(error),
         };

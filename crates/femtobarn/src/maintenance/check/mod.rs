@@ -28,7 +28,7 @@ mod walk;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-use femtobarn_catalog::{Csn, DatabaseRecord, DatabaseRow};
+use femtobarn_catalog::{Csn, DatabaseId, DatabaseRecord, DatabaseRow};
 
 pub(crate) use page::{PageBuffer, StoredPage, read_page};
 pub use problem::{CheckReport, Problem, ProblemKind, ProblemLocation, Severity};
@@ -51,7 +51,7 @@ pub enum CheckLevel {
 }
 
 impl Federation {
-    /// Checks the federation. `progress` is called every few MiB and stops the check by returning false; the
+    /// Checks the federation; of several servers, the databases whose home has this folder. `progress` is called every few MiB and stops the check by returning false; the
     /// report is then marked incomplete.
     ///
     /// # Errors
@@ -60,6 +60,7 @@ impl Federation {
     pub fn check(&self, level: CheckLevel, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let catalog = self.inner.local()?;
         let head = catalog.head()?;
+        let elsewhere = catalog.databases_elsewhere()?;
         // Older snapshots include databases that were dropped since.
         let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
@@ -74,7 +75,8 @@ impl Federation {
             tags,
             level,
             report: CheckReport { is_complete: true, ..CheckReport::default() },
-            targets: LinkTargetCache::new(head),
+            targets: LinkTargetCache::new(head, elsewhere.clone()),
+            elsewhere,
             progress,
             done: 0,
             total,
@@ -103,6 +105,8 @@ struct Check<'a, 'p> {
     level: CheckLevel,
     report: CheckReport,
     targets: LinkTargetCache,
+    /// Databases whose files are at other servers.
+    elsewhere: HashSet<DatabaseId>,
     progress: &'a mut Watch<'p>,
     done: u64,
     total: u64,

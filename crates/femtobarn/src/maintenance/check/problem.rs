@@ -102,6 +102,8 @@ pub struct CheckReport {
     pub databases: u64,
     /// Databases that are in stores alone, and were not read.
     pub nearline: u64,
+    /// Databases whose files are at other servers of the federation, and were not read.
+    pub elsewhere: u64,
     /// Checked containers.
     pub containers: u64,
     /// Checked versions of containers.

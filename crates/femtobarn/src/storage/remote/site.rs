@@ -3,7 +3,10 @@
 //! 1. Files are opened at the server of the catalogue's session, which sends the client on to the home of the database. If
 //!    that session goes to another server, so do the next opens.
 //! 2. A reader whose server fails opens the file again, until the time-out: the database may have another home by then.
-//! 3. A writer does not: what it has not synced may be lost, so its transaction fails.
+//! 3. A server goes on to answer for a file that was open when its database moved away, which has no bytes of later commits.
+//!    So a reader asks for the home once for each commit that is newer than those that it has read, and opens the file again
+//!    if that is another one.
+//! 4. A writer does not: what it has not synced may be lost, so its transaction fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +71,11 @@ impl SiteFolder {
         }
     }
 
+    /// The epoch of the home of a database; 0 if it has none.
+    fn epoch_of_home(&self, database: DatabaseId) -> Result<u64> {
+        Ok(self.catalog.home(database)?.map_or(0, |home| home.epoch))
+    }
+
     /// Opens a file at the entry, which may be another server by the time that one answers.
     ///
     /// # Errors
@@ -119,20 +127,33 @@ pub(crate) struct SiteFile {
     database: DatabaseId,
     path: PathBuf,
     relative: String,
-    open: Mutex<Arc<RemoteFile>>,
+    open: Mutex<FileAtHome>,
+}
+
+/// The file at the home of its database.
+struct FileAtHome {
+    file: Arc<RemoteFile>,
+    /// The epoch of the home before the file was opened, so this is the file of that home or of a later one.
+    epoch: u64,
+    /// The file has all bytes that commits up to this one refer to.
+    complete_to: Csn,
 }
 
 impl SiteFile {
     /// Opens the file of a database.
     pub(crate) fn open(folder: &Arc<SiteFolder>, database: &DatabaseRow) -> Result<Self> {
         let relative = path_on_server(database);
-        let opened = folder.open_file(|entry| entry.open(&relative))?;
+        let open = folder.open_file(|entry| {
+            let epoch = folder.epoch_of_home(database.id)?;
+            let file = Arc::new(entry.open(&relative)?);
+            Ok(FileAtHome { file, epoch, complete_to: Csn::ZERO })
+        })?;
         Ok(SiteFile {
             folder: Arc::clone(folder),
             database: database.id,
             path: folder.path_of(&relative),
             relative,
-            open: Mutex::new(Arc::new(opened)),
+            open: Mutex::new(open),
         })
     }
 
@@ -145,7 +166,7 @@ impl SiteFile {
         let mut failed = None;
         self.folder.until_answered(may_answer_later, || {
             let file = match failed.take() {
-                None => Arc::clone(&self.open.lock()),
+                None => self.complete_to(at).map_err(into_io)?,
                 Some(old) => self.open_again(&old, at).map_err(into_io)?,
             };
             let answer = read(&file);
@@ -154,14 +175,35 @@ impl SiteFile {
         })
     }
 
+    /// The file with all bytes that a commit refers to, which a reader knows of; that of writers is the one that they opened.
+    fn complete_to(&self, at: Csn) -> Result<Arc<RemoteFile>> {
+        let (file, epoch) = {
+            let open = self.open.lock();
+            if at == Csn::MAX || at <= open.complete_to {
+                return Ok(Arc::clone(&open.file));
+            }
+            (Arc::clone(&open.file), open.epoch)
+        };
+        if self.folder.epoch_of_home(self.database)? != epoch {
+            return self.open_again(&file, at);
+        }
+        let mut open = self.open.lock();
+        if Arc::ptr_eq(&open.file, &file) {
+            open.complete_to = open.complete_to.max(at);
+        }
+        Ok(Arc::clone(&open.file))
+    }
+
     /// Opens the file in the place of `old`, unless another thread has done so.
     fn open_again(&self, old: &Arc<RemoteFile>, at: Csn) -> Result<Arc<RemoteFile>> {
         let mut open = self.open.lock();
-        if Arc::ptr_eq(&open, old) {
+        if Arc::ptr_eq(&open.file, old) {
             let row = self.folder.catalog.database_by_id(self.database, at)?;
-            *open = Arc::new(self.folder.entry()?.open(&path_on_server(&row))?);
+            let epoch = self.folder.epoch_of_home(self.database)?;
+            let file = Arc::new(self.folder.entry()?.open(&path_on_server(&row))?);
+            *open = FileAtHome { file, epoch, complete_to: Csn::ZERO };
         }
-        Ok(Arc::clone(&open))
+        Ok(Arc::clone(&open.file))
     }
 }
 
