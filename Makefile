@@ -3,6 +3,7 @@
 # A machine needs Rust (cargo), Python 3.11 or newer, a C compiler and make.
 PYTHON ?= python3
 FUZZ_SECONDS ?= 20
+MINUTES ?= 60
 # Those of the crates whose files are not as in this commit are tested by `make check`.
 BASE ?= HEAD
 
@@ -28,7 +29,7 @@ SERVER_FUZZERS := sessions turns
 WORKSPACE := --workspace --exclude femtobarn-fuzz --locked --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench testbed docs fmt lint fuzz test-long release pin clean
+.PHONY: help setup demo test check bench testbed soak docs fmt lint fuzz test-long release pin clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +58,10 @@ testbed: ## the papers' workloads with up to 240 clients, in about two hours: te
 	@$(AT_ONCE) .venv/demo.stamp module-for-release
 	@.venv/bin/femtobarn testbed run all
 	@.venv/bin/femtobarn testbed plot
+
+soak: ## a site of three servers under clients, operators and failures for MINUTES (60): soak/report.html
+	@$(AT_ONCE) .venv/test.stamp programs build
+	@PYTHONPATH=python:tests:examples/site .venv/bin/python -m soak --minutes $(MINUTES)
 
 release: ## wheel, source package and crates into dist/, the wheel tried in an empty environment
 	@$(AT_ONCE) .venv/release.stamp

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SERVERS", "STOPS", "THREADS", "WORKERS", "Site"]
+__all__ = ["FEDERATION", "SERVERS", "STOPS", "THREADS", "WORKERS", "Site"]
 
 SERVERS = ("one", "two", "three")
 WORKERS, THREADS = ("worker-1", "worker-2"), 6
@@ -38,9 +38,13 @@ SCHEDULER = "scheduler.json"
 class Site:
     """A site in a folder. What was started ends with the context, however that ends."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Path = SETTINGS, *, rights: str = "--writable") -> None:
         self.folder = folder
         """Each server has a folder here, which stands for a disk of its own; the logs are here, too."""
+        self.settings = settings
+        """The settings of all servers."""
+        self.rights = rights
+        """The option for what clients may do; without it, the settings say so."""
         self.ports: dict[str, int] = {}
         self._running: dict[str, subprocess.Popen[str]] = {}
         self._postgres: Path | None = None
@@ -56,7 +60,7 @@ class Site:
         self._end(list(self._running))
         if self._postgres is not None:
             if (self._postgres / "data/postmaster.pid").exists():
-                self._as_postgres("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+                self.as_postgres("pg_ctl", "-D", "data", "-m", "immediate", "stop")
             shutil.rmtree(self._postgres)
 
     @property
@@ -68,13 +72,24 @@ class Site:
         """Return the address of the federation at a server."""
         return f"root://127.0.0.1:{self.ports[server]}//{FEDERATION}"
 
+    @property
+    def postgres(self) -> Path:
+        """The folder of PostgreSQL: its socket, its log, and its files in `data`."""
+        assert self._postgres is not None, "it was started"
+        return self._postgres
+
     def start(self) -> None:
         """Start all processes, and return when the servers have joined."""
         postgres_program("initdb")
         postgres_user()
-        shutil.copy(SETTINGS, self.folder)
         self._start_dask()
-        catalogue = self._start_postgres()
+        self.start_federation()
+        self.wait(Path(self.scheduler_file).exists)
+
+    def start_federation(self) -> None:
+        """Start PostgreSQL and the servers, and return when these have joined."""
+        shutil.copy(self.settings, self.folder)
+        catalogue = self.start_postgres()
         self.femtobarn("create", f"{SERVERS[0]}/{FEDERATION}", "--catalogue", catalogue)
         others = [f"{server}/{FEDERATION}" for server in SERVERS[1:]]
         self._run(["mkdir", "-p", *others])
@@ -82,14 +97,14 @@ class Site:
             # The file that says where the catalogue is: with it, the folder belongs to the federation.
             self._run(["cp", f"{SERVERS[0]}/{FEDERATION}/catalogue.toml", folder])
         self.start_servers(*SERVERS)
-        self.wait(Path(self.scheduler_file).exists)
 
     def start_servers(self, *servers: str) -> None:
         """Start servers, and return when they have joined; one that was killed gets its port again."""
         for server in servers:
-            command = ["femtobarn", "serve", f"{server}/{FEDERATION}", "--site", server, "--writable"]
+            command = ["femtobarn", "serve", f"{server}/{FEDERATION}", "--site", server]
+            command += [self.rights] if self.rights else []
             command += ["--address", "127.0.0.1", "--port", str(self.ports.get(server, 0))]
-            command += ["--config", SETTINGS.name, "--json"]
+            command += ["--config", self.settings.name, "--json"]
             self._start(server, command, stdout=subprocess.PIPE)
         for server in servers:
             out = self._running[server].stdout
@@ -115,6 +130,20 @@ class Site:
         process.kill()
         process.wait()
 
+    def stop(self, server: str) -> None:
+        """End a server as an operator does."""
+        print(f"$ kill {self._running[server].pid}  # server {server}", flush=True)
+        self._end([server])
+
+    def pid(self, server: str) -> int | None:
+        """Return the process of a server; None while it does not run."""
+        process = self._running.get(server)
+        return None if process is None or process.poll() is not None else process.pid
+
+    def crash_postgres(self) -> None:
+        """Let PostgreSQL end as a loss of power would, and start it again."""
+        self.as_postgres("pg_ctl", "-D", "data", "-m", "immediate", "-w", "restart")
+
     def femtobarn(self, *arguments: str) -> None:
         """Run a command, which prints what it found."""
         self._run(["femtobarn", *arguments])
@@ -126,17 +155,18 @@ class Site:
             size = ["--nthreads", str(THREADS), "--no-nanny"]
             self._start(worker, ["dask", "worker", "--name", worker, *size, *here])
 
-    def _start_postgres(self) -> str:
-        """Start a PostgreSQL that is reached by a socket in its folder; return the URL of its database."""
-        self._postgres = Path(tempfile.mkdtemp(prefix="site-postgres-"))
-        if (user := postgres_user()) is not None:
-            os.chown(self._postgres, user.pw_uid, user.pw_gid)
-        self._as_postgres("initdb", "-D", "data", "--username=femtobarn", "--auth=trust", "--no-sync")
+    def start_postgres(self) -> str:
+        """Start an empty PostgreSQL, reached by a socket in its folder; return the URL of its database."""
+        if self._postgres is None:
+            self._postgres = Path(tempfile.mkdtemp(prefix="site-postgres-"))
+            if (user := postgres_user()) is not None:
+                os.chown(self._postgres, user.pw_uid, user.pw_gid)
+        self.as_postgres("initdb", "-D", "data", "--username=femtobarn", "--auth=trust", "--no-sync")
         options = f"-k {self._postgres} -c listen_addresses="
-        self._as_postgres("pg_ctl", "-D", "data", "-l", "log", "-o", options, "start")
+        self.as_postgres("pg_ctl", "-D", "data", "-l", "log", "-o", options, "start")
         return f"postgresql://femtobarn@/postgres?host={self._postgres}"
 
-    def _as_postgres(self, name: str, *arguments: str) -> None:
+    def as_postgres(self, name: str, *arguments: str) -> None:
         """Run a program of PostgreSQL."""
         options: dict[str, Any] = {"cwd": self._postgres, "is_quiet": True}
         if (user := postgres_user()) is not None:

@@ -76,8 +76,10 @@ pub fn judge(
     mut history: Vec<ObservedTransaction>,
 ) -> std::result::Result<u64, String> {
     let commits = federation.history(u64::MAX >> 1).map_err(|error| error.to_string())?;
-    // Other commits than those of the writers have no message.
-    let commits: Vec<_> = commits.into_iter().filter(|commit| !commit.message.is_empty()).collect();
+    // The messages of writers are numbers, and those of no other commits are.
+    let is_writers = |message: &str| message.parse::<u64>().is_ok();
+    let commits: Vec<_> =
+        commits.into_iter().filter(|commit| is_writers(&commit.message)).collect();
     let count = commits.len();
     let commits: BTreeMap<_, _> =
         commits.into_iter().map(|commit| (commit.message, commit.csn.0)).collect();

@@ -1,0 +1,207 @@
+"""A run of the soak: start, the time under load, and the verdict."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machines import SERVERS, Site
+
+import femtobarn as fb
+from femtobarn_testbed.resources import machine
+
+from . import judge
+from .clients import LEDGERS, prepare
+from .log import Operation
+from .operators import Operators
+from .pool import ClientPool, Registers
+from .samples import Sample, Sampler
+from .slopes import Rule, Series, trend_of
+
+__all__ = ["Settings", "run_soak"]
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = Path(__file__).with_name("soak.toml")
+REGISTERS = Path(os.environ.get("FEMTOBARN_EXAMPLES", ROOT / "target/debug/examples")) / "registers"
+LATENCY_POINTS = 40
+WARM_UP = 0.25
+"""Share of the run that is not looked at for slopes."""
+
+# What may grow over the rest of the run: a share of the median, or an amount.
+MEMORY, DESCRIPTORS, THREADS = Rule(0.1, 8e6), Rule(0.1, 5), Rule(0.1, 3)
+DISK, CATALOGUE = Rule(0.15, 0.3), Rule(0.15, 200)
+MEDIAN, SLOWEST = Rule(0.25, 0.005), Rule(0.5, 0.05)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long a run takes, and how hard it tries."""
+
+    minutes: float
+    pause: float
+    """Seconds between two operations of a client."""
+    rest: float
+    """Seconds between two deeds of operators."""
+    interval: float
+    """Seconds between two samples."""
+    out: Path
+
+
+def run_soak(settings: Settings) -> dict[str, Any]:
+    """Run the soak, and return all that its report has; whatever fails, the site's logs are kept."""
+    started = datetime.now(UTC)
+    settings.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="soak-") as place, Site(Path(place), SETTINGS, rights="") as site:
+        folder = Path(place)
+        try:
+            site.start_federation()
+            prepare(site.url(SERVERS[0]))
+            result = under_load(site, folder, settings)
+        except BaseException:
+            keep_logs(folder, settings.out)
+            raise
+        if result["faults"]:
+            keep_logs(folder, settings.out)
+    result |= {"started": started.isoformat(), "machine": machine(), "version": fb.__version__}
+    (settings.out / "soak.json").write_text(json.dumps(result, indent=1) + "\n")
+    return result
+
+
+def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
+    """Run clients and operators for the time, then judge."""
+    urls = tuple(map(site.url, SERVERS))
+    disks = {name: folder / name / "lhc.fed/databases" for name in SERVERS}
+    round_seconds = max(2, min(20, int(settings.minutes * 15)))
+    registers = Registers(REGISTERS, urls, folder, round_seconds)
+    began = time.monotonic()
+    try:
+        with ClientPool(urls, folder, settings.pause) as clients:
+            operators = Operators(site, clients, registers)
+            with Sampler(urls[0], site.pid, disks, site.postgres / "data", settings.interval) as sampler:
+                registers.start()
+                for name, act in deeds_until(operators, began + 60 * settings.minutes):
+                    operators.do(name, act)
+                    time.sleep(settings.rest)
+                ended = clients.ended()
+                late = clients.stop()
+            seconds = time.monotonic() - began
+            faults = [f"client {kind} has ended by itself" for kind in ended]
+            faults += [f"client {kind} did not end in order" for kind in {*late} - {*ended}]
+            faults += [*operators.wrong, *registers.finish()]
+            operations = clients.operations()
+    finally:
+        registers.end()
+    faults += final_faults(operators, operations)
+    trends = [
+        trend_of(series, WARM_UP * seconds)
+        for series in series_of(sampler.samples, operations, began, seconds)
+    ]
+    faults += [str(trend) for trend in trends if trend.verdict == "grows"]
+    return {
+        "seconds": seconds,
+        "faults": faults,
+        "registers": registers.committed,
+        "operations": counts_of(operations),
+        "deeds": [asdict(deed) | {"began": deed.began - began} for deed in operators.deeds],
+        "samples": [asdict(sample) | {"time": sample.time - began} for sample in sampler.samples],
+        "latencies": {series.name: asdict(series) for series in latencies(operations, began, seconds)},
+        "trends": [asdict(trend) for trend in trends],
+    }
+
+
+def deeds_until(operators: Operators, until: float) -> Iterator[tuple[str, Any]]:
+    """Yield deeds again and again until a time, but each at least once."""
+    deeds = operators.all()
+    for number, deed in enumerate(itertools.cycle(deeds)):
+        if number >= len(deeds) and time.monotonic() >= until:
+            return
+        yield deed
+
+
+def final_faults(operators: Operators, operations: Sequence[Operation]) -> Iterator[str]:
+    """Yield what is wrong with deeds, with what clients saw, and with the federation that is left."""
+    for deed in operators.deeds:
+        if deed.is_fault:
+            yield f"{deed.name}: {deed.outcome}: {deed.text}"
+    yield from judge.operation_faults(operations)
+    with fb.open(operators.url) as fed:
+        yield from judge.check_ledgers(fed, operations)
+        yield from judge.check_bulk(fed)
+        yield from judge.check_money(fed)
+    yield from judge.check_folders(map(operators.folder, SERVERS))
+    for kind in LEDGERS:
+        if not any(each.kind == kind and each.outcome == "ok" for each in operations):
+            yield f"no operation of the client {kind} was acknowledged"
+
+
+def series_of(
+    samples: Sequence[Sample], operations: Sequence[Operation], began: float, seconds: float
+) -> Iterator[Series]:
+    """Yield all series that have to be flat."""
+    for server in SERVERS:
+        of_server = [(each.time - began, each.servers[server]) for each in samples if server in each.servers]
+        times, lives = [time for time, _ in of_server], [sample.pid for _, sample in of_server]
+        for name, unit, rule, values in (
+            ("memory", "B", MEMORY, [sample.resident_bytes for _, sample in of_server]),
+            ("descriptors", "", DESCRIPTORS, [sample.descriptors for _, sample in of_server]),
+            ("threads", "", THREADS, [sample.threads for _, sample in of_server]),
+        ):
+            yield Series(f"{name} of server {server}", unit, rule, times, values, lives)
+    times, lives = [each.time - began for each in samples], [0] * len(samples)
+    shares = [each.disk_bytes / max(each.live_bytes, 1) for each in samples]
+    yield Series("disk for each live byte", "B", DISK, times, shares, lives)
+    rows = [each.postgres_bytes / max(each.commits, 1) for each in samples]
+    yield Series("PostgreSQL for each commit", "B", CATALOGUE, times, rows, lives)
+    yield from latencies(operations, began, seconds)
+
+
+def latencies(operations: Sequence[Operation], began: float, seconds: float) -> Iterator[Series]:
+    """Yield the median and the 99th percentile of the seconds of each kind of client, by time."""
+    for kind in sorted({each.kind for each in operations}):
+        done = [
+            (each.ended - began, each.seconds)
+            for each in operations
+            if each.kind == kind and each.outcome == "ok"
+        ]
+        if not done:
+            continue
+        times, took = np.array(done).T
+        places = np.minimum(times * LATENCY_POINTS // seconds, LATENCY_POINTS - 1)
+        there = sorted(set(places.tolist()))
+        middles = [(place + 0.5) * seconds / LATENCY_POINTS for place in there]
+        for share, name, rule in ((0.5, "median", MEDIAN), (0.99, "99 %", SLOWEST)):
+            values = [float(np.quantile(took[places == place], share)) for place in there]
+            yield Series(f"{kind}, {name}", "s", rule, middles, values, [0] * len(there))
+
+
+def counts_of(operations: Sequence[Operation]) -> dict[str, dict[str, Any]]:
+    """Return for each kind of client how its operations ended, and how long they took."""
+    found = {}
+    for kind in sorted({each.kind for each in operations}):
+        mine = [each for each in operations if each.kind == kind]
+        took = sorted(each.seconds for each in mine if each.outcome == "ok")
+        quantiles = {
+            name: took[min(math.floor(share * len(took)), len(took) - 1)] if took else 0.0
+            for name, share in (("median", 0.5), ("p99", 0.99), ("longest", 1.0))
+        }
+        found[kind] = {"outcomes": dict(Counter(each.outcome for each in mine)), **quantiles}
+    return found
+
+
+def keep_logs(folder: Path, out: Path) -> None:
+    """Copy what servers, clients and PostgreSQL have told."""
+    for path in (*folder.glob("*.log"), *folder.glob("*.jsonl"), *folder.glob("*.errors")):
+        shutil.copy(path, out)
+    print(f"the logs are kept in {os.fspath(out)}", flush=True)
