@@ -16,8 +16,8 @@ from typing import Any
 
 from test_house import ROOT, of_kind, text_of
 
-# Places with `unsafe` by crate; a number may only go down. Most are at the border to C, and in what stands in the crash
-# lab and in the simulation between a program and the C library.
+# Places with `unsafe` by crate; a number may only go down. Most are at the border to C, and in what
+# stands between programs and the C library in the crash lab and in simulations.
 UNSAFE = {
     "femtobarn": 3,
     "femtobarn-archive": 1,
