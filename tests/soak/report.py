@@ -84,11 +84,14 @@ def draw_servers(run: Run) -> Figure:
             ]
             axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.3, label=f"server {server}")
         finish(axes, run, unit)
-    draw_line(panels[1, 1], run, "disk (MB)", lambda it: it["disk_bytes"] / 1e6, BLUE, "on the disk")
-    draw_line(panels[1, 1], run, "disk (MB)", lambda it: it["live_bytes"] / 1e6, TEAL, "live")
-    panels[1, 1].legend(loc="upper left")
-    draw_line(panels[2, 0], run, "PostgreSQL (MB)", lambda it: it["postgres_bytes"] / 1e6, VIOLET, "")
-    draw_line(panels[2, 1], run, "commits", lambda it: it["commits"], INK, "")
+    draw_line(panels[1, 1], run, lambda it: it["disk_bytes"] / 1e6, BLUE, "on the disk")
+    draw_line(panels[1, 1], run, lambda it: it["live_bytes"] / 1e6, TEAL, "live")
+    finish(panels[1, 1], run, "disk (MB)")
+    panels[1, 1].legend(loc="center left")
+    draw_line(panels[2, 0], run, lambda it: it["postgres_bytes"] / 1e6, VIOLET, "")
+    finish(panels[2, 0], run, "PostgreSQL (MB)")
+    draw_line(panels[2, 1], run, lambda it: it["commits"], INK, "")
+    finish(panels[2, 1], run, "commits")
     for axes in panels[2]:
         axes.set_xlabel("minutes")
     handles, labels = panels[0, 0].get_legend_handles_labels()
@@ -96,13 +99,10 @@ def draw_servers(run: Run) -> Figure:
     return figure
 
 
-def draw_line(
-    axes: Axes, run: Run, unit: str, value: Callable[[Run], float], colour: str, label: str
-) -> None:
+def draw_line(axes: Axes, run: Run, value: Callable[[Run], float], colour: str, label: str) -> None:
     """Draw one number of all samples."""
     points = [(sample["time"] / 60, value(sample)) for sample in run["samples"]]
     axes.plot(*zip(*points, strict=True), color=colour, linewidth=1.3, label=label)
-    finish(axes, run, unit)
 
 
 def draw_clients(run: Run) -> Figure:
@@ -135,14 +135,15 @@ def draw_clients(run: Run) -> Figure:
 
 
 def finish(axes: Axes, run: Run, unit: str, *, from_zero: bool = True) -> None:
-    """Label a panel, and show in it when something failed."""
+    """Label a panel with all its lines, and show in it when something failed."""
+    top = 1.08 * axes.dataLim.y1
     for deed in run["deeds"]:
         if deed["name"] in FAILURES:
             span = (deed["began"] / 60, (deed["began"] + max(deed["seconds"], 0.5)) / 60)
             axes.axvspan(*span, color=FAILURES[deed["name"]], alpha=0.12, linewidth=0)
     clean(axes, y=unit)
     if from_zero:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, top)
 
 
 def trends_table(run: Run) -> tuple[list[str], list[list[str]]]:
