@@ -60,6 +60,7 @@ fn the_catalogue_in_postgresql_keeps_what_the_one_in_sqlite_does() {
     postgres_faults::many_versions_are_restored(&server);
     postgres_faults::followers_are_sent_what_has_changed(&server);
     postgres_faults::a_full_disk_loses_nothing(&server);
+    postgres_faults::commits_whose_answers_were_lost_are_found(&server);
     postgres_faults::a_slow_server_is_waited_for(&server);
     postgres_faults::many_threads_use_few_connections(&server);
     connections_that_end_are_made_again(&server);

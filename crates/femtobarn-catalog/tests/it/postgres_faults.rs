@@ -66,6 +66,30 @@ pub(crate) fn a_full_disk_loses_nothing(server: &Postgres) {
     server.psql("DROP TABLESPACE small");
 }
 
+/// Commits are there, and the connections that would tell are gone: they waited for a standby, which there is not.
+pub(crate) fn commits_whose_answers_were_lost_are_found(server: &Postgres) {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("lhc.fed");
+    let catalog = LocalCatalogue::create_in_postgres(&place, "lhc", &server.url()).unwrap();
+    let mut storm = Storm::new(&catalog, "run7", 4);
+    let set = |standby: &str| {
+        server.psql(&format!("ALTER SYSTEM SET synchronous_standby_names = '{standby}'"));
+        server.psql("SELECT pg_reload_conf()");
+    };
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    storm.during(&catalog, || {
+        thread::sleep(Duration::from_millis(50));
+        set("nobody");
+        while server.psql(end) == "0" {
+            thread::sleep(Duration::from_millis(5));
+        }
+        set("");
+        thread::sleep(Duration::from_millis(50));
+    });
+    storm.check(&catalog);
+    assert_eq!(catalog.head().unwrap(), storm.last(), "no gap");
+}
+
 pub(crate) fn a_slow_server_is_waited_for(server: &Postgres) {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().join("lhc.fed");
