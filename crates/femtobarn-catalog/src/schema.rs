@@ -99,11 +99,20 @@ pub(crate) fn create_in_postgres(
 /// Brings the tables of an older catalogue in PostgreSQL to this crate's version, in the transaction that is open on
 /// `connection`.
 pub(crate) fn upgrade_in_postgres(connection: &SqlConnection) -> SqlResult<()> {
+    let find = "SELECT CAST(value AS INTEGER) FROM federation WHERE key = ?1";
+    let version: u32 = connection.query_row(find, [TABLES_SETTING], |row| row.get(0))?;
+    if version > POSTGRES_TABLES_VERSION {
+        // A later release has raised it while this one waited for the lock.
+        let what = format!(
+            "the catalogue's tables have version {version} by now, and this release reads up to version \
+             {POSTGRES_TABLES_VERSION}; upgrade femtobarn"
+        );
+        return Err(Error::Unsupported { what }.into());
+    }
     connection.execute_batch(&format!("{SERVER_TABLES}{TOUCHED}"))?;
-    // Not that which a later release has given them meanwhile.
-    let raise = "UPDATE federation SET value = CAST(CAST(?2 AS INTEGER) AS TEXT) \
-                 WHERE key = ?1 AND CAST(value AS INTEGER) < ?2";
-    connection.execute(raise, params![TABLES_SETTING, POSTGRES_TABLES_VERSION])?;
+    let raise = "UPDATE federation SET value = ?2 WHERE key = ?1";
+    let version = POSTGRES_TABLES_VERSION.to_string();
+    connection.execute(raise, params![TABLES_SETTING, version])?;
     Ok(())
 }
 

@@ -282,7 +282,8 @@ fn tables_that_a_later_release_has_raised_keep_their_version(server: &Postgres) 
         scope.spawn(|| server.psql(&later));
         let began = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'";
         while server.psql(began) == "0" {}
-        LocalCatalogue::open(&place).unwrap();
+        let refused = LocalCatalogue::open(&place).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
     });
     let version = format!("SELECT value FROM {federation} WHERE key = 'postgresql_tables'");
     assert_eq!(server.psql(&version), "99");
