@@ -98,6 +98,11 @@ def test_the_rest_goes_on_while_a_server_is_away(
             with fb.open(site.folder) as fed:
                 report = fed.check(full=True)
                 assert (report.problems, report.databases, report.elsewhere) == ([], 1, 1)
+        name = two.folder / "locks/storage"
+        name.rename(name.with_suffix(".kept"))
+        with fb.open(two.folder) as fed, pytest.raises(fb.FemtobarnError, match="start the server"):
+            fed.check()
+        name.with_suffix(".kept").rename(name)
         one.kill()
         with two.open() as fed:
             assert put(fed, "run2/hits", 5)

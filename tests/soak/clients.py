@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError
 
 import numpy as np
 
@@ -269,6 +270,9 @@ def run_client(assignment: Assignment) -> None:
                 operate(fed, assignment.client, number, *more)
             except fb.FemtobarnError as error:
                 outcome, text = error.kind, str(error)
+            except HTTPError as error:
+                outcome = "unavailable" if error.code in (502, 503, 504) else WRONG
+                text = repr(error)
             except (OSError, HTTPException) as error:
                 outcome, text = "unavailable", repr(error)
             except Exception as error:
@@ -287,9 +291,11 @@ def opened(assignment: Assignment) -> Iterator[fb.Federation]:
         try:
             fed = fb.open(urls[0], timeout=PATIENCE_SECONDS)
             break
-        except fb.UnavailableError:
-            if assignment.stop.exists():
+        except fb.FemtobarnError as error:
+            if error.kind not in TOLERATED:
                 raise
+            if assignment.stop.exists():
+                raise SystemExit(0) from None
             time.sleep(0.2)
             urls.append(urls.pop(0))
     with fed:

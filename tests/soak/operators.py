@@ -184,7 +184,7 @@ class Operators:
 
     def judge_registers(self) -> None:
         """Check the history of a round of transactions, and begin the next one."""
-        self.wrong += self.registers.finish()
+        self.registers.finish(self.wrong)
         self.registers.start()
 
     @contextmanager

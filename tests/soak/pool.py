@@ -12,7 +12,7 @@ from pathlib import Path
 
 import femtobarn as fb
 
-from .clients import KINDS, Assignment, run_client
+from .clients import KINDS, TOLERATED, Assignment, run_client
 from .log import Operation, read_operations
 
 __all__ = ["ClientPool", "Registers"]
@@ -99,7 +99,11 @@ class Registers:
 
     def start(self) -> None:
         """Begin a round."""
-        subprocess.run([self.program, "fill", self.urls[0]], check=True)
+        until = time.monotonic() + END_SECONDS_MAX
+        while subprocess.run([self.program, "fill", self.urls[0]], check=False).returncode != 0:
+            if time.monotonic() > until:
+                raise TimeoutError("registers cannot be made")
+            time.sleep(1.0)
         for _ in range(self.WRITERS):
             self._last += 1
             log = self.folder / f"registers-{self._last}.log"
@@ -108,9 +112,8 @@ class Registers:
             with log.open("wb") as out, log.with_suffix(".errors").open("wb") as errors:
                 self._writers.append((subprocess.Popen(command, stdout=out, stderr=errors), log))
 
-    def finish(self) -> list[str]:
-        """End a round: return what is wrong with its history, and remove its registers."""
-        wrong = []
+    def finish(self, wrong: list[str]) -> None:
+        """End a round: add to the list what is wrong with its history, and remove its registers."""
         for writer, log in self._writers:
             try:
                 if writer.wait(END_SECONDS_MAX) != 0:
@@ -125,10 +128,17 @@ class Registers:
         else:
             wrong.append(f"history of registers: {judged.stderr.decode()}")
         self.end()
-        with fb.open(self.urls[0]) as fed, fed.transaction(lock_timeout=30) as txn:
-            for name in self.DATABASES:
-                txn.drop(name)
-        return wrong
+        until = time.monotonic() + END_SECONDS_MAX
+        while True:
+            try:
+                with fb.open(self.urls[0]) as fed, fed.transaction(lock_timeout=30) as txn:
+                    for name in {*self.DATABASES} & {row["name"] for row in fed.databases()}:
+                        txn.drop(name)
+                return
+            except fb.FemtobarnError as error:
+                if error.kind not in TOLERATED or time.monotonic() > until:
+                    raise
+                time.sleep(1.0)
 
     def end(self) -> None:
         """End all writers that still run."""

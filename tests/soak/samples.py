@@ -5,6 +5,7 @@ A server that was started again has another life: what it has then is not compar
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -60,6 +61,7 @@ class Sampler:
     samples: list[Sample] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _failure: Exception | None = None
 
     def __enter__(self) -> Sampler:
         self._thread = threading.Thread(target=self._run)
@@ -70,8 +72,16 @@ class Sampler:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
+        try:
+            self._measure()
+        except Exception as error:
+            self._failure = error
+
+    def _measure(self) -> None:
         with fb.open(self.url) as fed:
             while not self._stop.wait(self.interval):
                 try:
@@ -109,10 +119,11 @@ def sample_of(pid: int | None) -> ServerSample | None:
 def allocated_bytes(folder: Path) -> int:
     """Return the bytes that the files below a folder take on the disk."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_blocks * BLOCK_BYTES
-        except OSError:
-            # It was removed meanwhile.
-            continue
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(f"{place}/{name}").st_blocks * BLOCK_BYTES
+            except OSError:
+                # It was removed meanwhile.
+                continue
     return total

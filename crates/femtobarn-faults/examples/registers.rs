@@ -47,11 +47,12 @@ fn fill(address: &str) -> Result<(), String> {
 fn write(address: &str, writer: &str, seconds: &str) -> Result<(), String> {
     let number = |text: &str| text.parse::<u64>().map_err(|error| format!("{text}: {error}"));
     let (writer, seconds) = (number(writer)?, number(seconds)?);
+    let federation = open(address)?;
     let end = Instant::now() + Duration::from_secs(seconds);
     let tell = |transaction: ObservedTransaction| println!("{}", transaction.to_line());
     let level = IsolationLevel::Snapshot;
     let writer = (writer, Surroundings::Failing);
-    let ran = recorder::run(&open(address)?, level, writer, |_| Instant::now() < end, tell);
+    let ran = recorder::run(&federation, level, writer, |_| Instant::now() < end, tell);
     ran.map_err(|error| error.to_string())
 }
 

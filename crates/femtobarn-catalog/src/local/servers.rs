@@ -287,6 +287,22 @@ impl LocalCatalogue {
         Ok(found.into_iter().collect())
     }
 
+    /// Fails if no server has named the storage of this folder, so that nothing says which databases are here.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn check_storage_is_named(&self) -> Result<()> {
+        if storage_file(self).exists() {
+            return Ok(());
+        }
+        let folder = self.folder().display();
+        let what = format!(
+            "which databases are in {folder} is not known, because no server has named its storage; start the server \
+             of this folder once"
+        );
+        Err(Error::Unsupported { what })
+    }
+
     /// Writes the name of the folder's storage into it, by which local processes know which databases are here. Whether it
     /// had none.
     fn name_storage(&self, storage: &str) -> Result<bool> {

@@ -224,6 +224,18 @@ impl Story {
         Ok(history)
     }
 
+    /// A thread that panicked may have ended alone.
+    fn check_threads(&self) -> Result<(), String> {
+        let clients = (0..CLIENTS).map(|client| format!("client{client}"));
+        for name in clients.chain(["server".to_owned()]) {
+            let errors = self.errors(&name);
+            if errors.contains("panicked at") {
+                return Err(format!("{name}: {errors}"));
+            }
+        }
+        Ok(())
+    }
+
     fn check_clients(&self) -> Result<(), String> {
         for (client, process) in (0..).zip(&self.clients) {
             let status = self.world.status(*process);
@@ -273,6 +285,7 @@ pub fn tell(
     let faults = story.run(plan(&mut random))?;
     story.kill_server()?;
     story.check_clients()?;
+    story.check_threads()?;
     let mut trace = DefaultHasher::new();
     trace.write_u64(story.world.trace());
     let history = story.told(&mut trace)?;

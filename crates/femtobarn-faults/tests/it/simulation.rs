@@ -49,7 +49,8 @@ fn tell_all(seeds: std::ops::RangeInclusive<u64>) {
         all.steps,
         all.milliseconds / 1000
     ));
-    assert!(all.commits > 0, "nothing was committed");
+    let wanted = if count < 20 { 0 } else { 3 * count as u64 };
+    assert!(all.commits > wanted, "few transactions were committed: {}", all.commits);
 }
 
 #[test]

@@ -55,12 +55,15 @@ impl Federation {
     /// report is then marked incomplete.
     ///
     /// # Errors
-    /// `Unsupported` if the federation is on a server; `Io` or `Corrupt` if its catalogue cannot be read.
+    /// `Unsupported` if the federation is on a server, or if it has several and none has named the storage of this folder; `Io` or `Corrupt` if its catalogue cannot be read.
     /// Damage in files is in the report.
     pub fn check(&self, level: CheckLevel, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let catalog = self.inner.local()?;
         let head = catalog.head()?;
         let elsewhere = catalog.databases_elsewhere()?;
+        if !elsewhere.is_empty() {
+            catalog.check_storage_is_named()?;
+        }
         // Older snapshots include databases that were dropped since.
         let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
