@@ -62,9 +62,10 @@ impl Identity {
         self.until.is_some_and(|until| until <= clock::utc())
     }
 
-    /// A text that says what the client may not do, with the reason why its token does not count, if there is one.
+    /// A text that says what the client may not do, with the reason if its rights have ended, or its token does not count.
     pub fn explained(&self, what: String) -> String {
         match &self.ignored_token {
+            _ if self.has_ended() => format!("{what}: its {} has expired", self.how),
             Some(why) => {
                 format!("{what}: it has the rights of clients without a token, since {why}")
             }
@@ -167,22 +168,22 @@ impl Authenticator {
         })
     }
 
-    /// The identity for XRootD credentials. `kind` is the security protocol's name: four bytes without their zeros.
+    /// The identity for XRootD credentials: the security protocol's name, four bytes without their zeros, and what was sent.
     ///
     /// # Errors
     /// [`Refusal`] if the protocol is not configured or the credentials are invalid.
     pub fn credentials(
         &self,
-        kind: &[u8],
-        data: &[u8],
+        (kind, data): (&[u8], &[u8]),
         is_encrypted: bool,
+        name: Option<&CertifiedName>,
     ) -> Result<Identity, Refusal> {
         match kind {
             b"unix" => self.unix(data),
             b"ztn" if !is_encrypted => {
                 Err(Refusal("a token must only be sent over TLS; use roots://".to_owned()))
             }
-            b"ztn" => self.token(ztn_token(data)?),
+            b"ztn" => self.token(ztn_token(data)?, name),
             other => Err(Refusal(format!(
                 "this server does not know the security protocol {:?}",
                 String::from_utf8_lossy(other)
@@ -205,7 +206,7 @@ impl Authenticator {
             return Err(Refusal("the request has more than one authorization".to_owned()));
         }
         match bearer(value) {
-            Some(token) => self.token(token),
+            Some(token) => self.token(token, name),
             None => Err(Refusal("the authorization is not a bearer token".to_owned())),
         }
     }
@@ -225,12 +226,12 @@ impl Authenticator {
         }
     }
 
-    /// The identity of a bearer token: that of an anonymous client, if those have rights and the token is for other servers. Clients
-    /// send the token that they find, without knowing whom it is for.
+    /// The identity of a bearer token; if it is for other servers, that by the certificate that the client has shown, or else that of
+    /// an anonymous client, if those have rights. Clients send the token that they find, without knowing whom it is for.
     ///
     /// # Errors
     /// [`Refusal`] if the token is invalid, or is for other servers and clients have to authenticate.
-    pub fn token(&self, token: &str) -> Result<Identity, Refusal> {
+    pub fn token(&self, token: &str, name: Option<&CertifiedName>) -> Result<Identity, Refusal> {
         let refused = match &self.tokens {
             Some(tokens) => match tokens.identity(token) {
                 Ok(identity) => return Ok(identity),
@@ -238,10 +239,10 @@ impl Authenticator {
             },
             None => UnacceptedToken::of_others("this server does not accept tokens"),
         };
-        match self.anonymous() {
-            Ok(anonymous) if refused.is_for_others => {
+        match self.certified(name) {
+            Ok(without) if refused.is_for_others => {
                 tell_ignored(&refused.why);
-                Ok(Identity { ignored_token: Some(refused.why), ..anonymous })
+                Ok(Identity { ignored_token: Some(refused.why), ..without })
             }
             _ => Err(Refusal(refused.why)),
         }
@@ -323,12 +324,13 @@ mod tests {
             Authenticator { unix: Some(Rights::reading()), ..Authenticator::default() };
         assert_eq!(authenticator.parameters(false, true, false).as_deref(), Some("&P=unix"));
         assert!(authenticator.anonymous().is_err());
-        let somebody = authenticator.credentials(b"unix", b"unix\0alice users\0", false);
+        let of = |kind: &[u8], data: &[u8]| authenticator.credentials((kind, data), false, None);
+        let somebody = of(b"unix", b"unix\0alice users\0");
         let somebody = somebody.expect("the name is known");
         assert_eq!((somebody.name.as_str(), somebody.how), ("alice", "unix"));
         assert!(!somebody.may(Action::Modify, b"/"));
-        assert!(authenticator.credentials(b"unix", b"unix\0", false).is_err());
-        assert!(authenticator.credentials(b"krb5", b"", false).is_err());
+        assert!(of(b"unix", b"unix\0").is_err());
+        assert!(of(b"krb5", b"").is_err());
     }
 
     #[test]
@@ -383,6 +385,9 @@ mod tests {
                 && ending(None).may(Action::Read, b"/")
         );
         assert!(!ending(Some(now)).may(Action::Read, b"/"));
+        let said = |until| ending(until).explained("alice may not read /".to_owned());
+        assert_eq!(said(Some(now)), "alice may not read /: its token has expired");
+        assert_eq!(said(None), "alice may not read /");
     }
 
     #[test]

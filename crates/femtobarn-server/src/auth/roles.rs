@@ -2,7 +2,8 @@
 //!
 //! 1. Of a token that says itself what its client may do here, by its scope, only that counts. Roles are for the others, as the WLCG
 //!    profile has it: its issuer either grants capabilities, or says who somebody is.
-//! 2. A name counts together with the issuer that vouches for it.
+//! 2. A subject or group of a token counts together with its issuer. The subject of a certificate counts alone: each authority in
+//!    `tls.clients` vouches for any subject.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +23,7 @@ pub struct RoleConfig {
     pub subjects: Vec<String>,
     /// Groups (`wlcg.groups`) in its tokens.
     pub groups: Vec<String>,
-    /// Subjects of clients' certificates, as a whole, or their last part, `CN=alice`.
+    /// Subjects of clients' certificates, as a whole, or their last part, `CN=alice`, whoever of the authorities has signed them.
     pub certificates: Vec<String>,
 }
 

@@ -11,6 +11,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
+use serde_json::json;
 use xrd::Location;
 use xrd::client::{ClientCertificate, Options, Token, Url};
 use xrd::flags::OpenOptions;
@@ -184,6 +185,21 @@ fn certificates_of_clients_name_whoever_has_roles() {
     assert_eq!(clients.accesses(&ann, Some(none)), all(Access::Denied));
     let reads = clients.guarded.token("storage.read:/");
     assert_eq!(clients.accesses(&plain(("x", "y"), 2), Some(reads)), all(Access::Reads));
+    // Clients send the token that they find: one for other servers keeps nobody from the rights of the certificate.
+    let others = json!({"iss": "https://elsewhere.example", "scope": "storage.read:/"});
+    let others = clients.guarded.token_with(&others);
+    assert_eq!(clients.accesses(&ann, Some(others)), all(Access::Reads));
+}
+
+/// Each such login once left a session behind for ever.
+#[test]
+fn certificates_without_a_readable_name_begin_no_session() {
+    let clients = CertifiedClients::start(|config| config.auth.anonymous = Allowed::Read);
+    let own = clients.certificate(("lhc", "a\nb"), 1, |_, _| {});
+    for access in [clients.over_root(&own, None), clients.over_http(&own, None)] {
+        assert!(matches!(access, Access::Refused(_)), "{access:?}");
+    }
+    assert_eq!(clients.guarded.server.status().sessions.len(), 0);
 }
 
 #[test]

@@ -133,17 +133,14 @@ impl RequestHandler {
             return Err(Refusal("a token must only be sent over TLS; use roots://".to_owned()));
         }
         self.service.authenticator.await_keys(token).await;
-        self.service.authenticator.token(token)
+        // By its certificate it has what the session has.
+        self.service.authenticator.token(token, None)
     }
 
     pub(super) fn forbidden(&self, action: Action, path: &StoragePath) -> Response {
         let identity = self.session.identity();
         let identity = identity.as_deref();
         let name = identity.map_or("an unknown client", |identity| &identity.name);
-        if identity.is_some_and(Identity::has_ended) {
-            let what = identity.map_or("token", |identity| identity.how);
-            return failed(ErrorCode::NOT_AUTHORIZED, format!("the {what} of {name} has expired"));
-        }
         let what = format!("{name} has no right to {action} {path}");
         let what = identity.map_or(what.clone(), |identity| identity.explained(what));
         failed(ErrorCode::NOT_AUTHORIZED, what)

@@ -22,7 +22,7 @@ use xrd::{ErrorCode, ProtocolVersion, SessionId, StreamId};
 
 use super::connection::{RootConnection, Stage};
 use super::responses::{failed, ok};
-use crate::auth::{Identity, Refusal};
+use crate::auth::{CertifiedName, Identity, Refusal};
 use crate::logical::sessions::{ClientInfo, ClientSession};
 
 impl RootConnection {
@@ -99,10 +99,9 @@ impl RootConnection {
 
     fn log_in(&mut self, login: &Login) -> Result<Response, Response> {
         self.refuse_without_tls()?;
-        let session = self.service.logical.sessions.begin(client(login), self.peer);
         let is_encrypted = self.socket.is_encrypted();
-        let named = self.socket.certified_name();
-        let named = named.map_err(|error| failed(ErrorCode::AUTH_FAILED, error.to_string()))?;
+        let named = self.certified_name()?;
+        let session = self.service.logical.sessions.begin(client(login), self.peer);
         let authenticator = &self.service.authenticator;
         let offers = authenticator.parameters(is_encrypted, has_token(login), named.is_some());
         let answer = LoginAnswer {
@@ -142,12 +141,20 @@ impl RootConnection {
             let what = format!("the session is another client's than {user}: log in anew");
             return failed(ErrorCode::AUTH_FAILED, what);
         }
-        tracing::info!(session = session.number, peer = %self.peer, user, how, "authenticated again");
+        // Clients may do so as often as they like.
+        tracing::debug!(session = session.number, peer = %self.peer, user, how, "authenticated again");
         Response::Ok(Default::default())
+    }
+
+    /// The name in the certificate of the client; none without one.
+    fn certified_name(&self) -> Result<Option<Arc<CertifiedName>>, Response> {
+        let named = self.socket.certified_name();
+        named.map_err(|error| failed(ErrorCode::AUTH_FAILED, error.to_string()))
     }
 
     /// Whose credentials these are.
     async fn identity_by(&self, auth: Auth) -> Result<Identity, Response> {
+        let named = self.certified_name()?;
         let (service, is_encrypted) = (Arc::clone(&self.service), self.socket.is_encrypted());
         let end = auth.protocol.iter().position(|byte| *byte == 0).unwrap_or(4);
         if is_encrypted {
@@ -157,7 +164,8 @@ impl RootConnection {
         // Checking a signature takes longer than a small request.
         let checked = tokio::task::spawn_blocking(move || {
             let kind = &auth.protocol[..end];
-            service.authenticator.credentials(kind, &auth.credentials, is_encrypted)
+            let credentials = (kind, &*auth.credentials);
+            service.authenticator.credentials(credentials, is_encrypted, named.as_deref())
         });
         let checked = checked.await;
         checked

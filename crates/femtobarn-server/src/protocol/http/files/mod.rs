@@ -135,7 +135,9 @@ async fn answered(
     }
     let location = UrlLocation::of(request.uri(), &site.federations)?;
     let identity = match location.token() {
-        Some(token) if peer.is_encrypted => site.authenticator.token(token),
+        Some(token) if peer.is_encrypted => {
+            site.authenticator.token(token, peer.certificate.as_deref())
+        }
         Some(_) => Err(Refusal("a token must only be sent over TLS".to_owned())),
         None => identity(&site.authenticator, request.headers(), peer),
     };
