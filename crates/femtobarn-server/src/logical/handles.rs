@@ -28,6 +28,8 @@ pub struct OpenFile {
     pub unnamed_snapshot: Option<u64>,
     /// Keeps that snapshot for further opens of the path, if a lost session of the client had it open.
     pub claim: Option<Arc<SnapshotClaim>>,
+    /// Whether the session may read it: by its client's right, or because it has made the file.
+    pub is_readable: bool,
     /// Whether the session may write to it.
     pub is_writable: bool,
     /// Whether small calls to its storage take microseconds.

@@ -98,6 +98,34 @@ fn a_right_to_a_folder_allows_no_file_in_its_place() {
         made(&client, &format!("{path}/file")).unwrap();
         assert_eq!(status(&guarded.ask("PUT", &format!("{path}/other"), &token, "x")), "201");
     }
+    // Nor is one moved there.
+    let token = guarded.token("storage.modify:/store/b/ storage.modify:/store/c/");
+    let client = guarded.client_by("roots", Some(token.clone())).unwrap();
+    let denied = Some(ErrorCode::NOT_AUTHORIZED);
+    assert_eq!(code(client.mv(&at("/store/b/file"), &at("/store/c"))), denied);
+    let headers = format!("Authorization: Bearer {token}\r\nDestination: /store/c\r\n");
+    assert_eq!(status(&guarded.ask_with("MOVE", "/store/b/file", &headers, "")), "403");
+    client.mv(&at("/store/b/file"), &at("/store/c/file")).unwrap();
+}
+
+#[test]
+fn the_right_to_write_to_a_file_includes_no_reading() {
+    let guarded = Guarded::start();
+    for scope in ["femtobarn.write:/store", "storage.modify:/store"] {
+        let client = guarded.client("roots", scope).unwrap();
+        let denied = Some(ErrorCode::NOT_AUTHORIZED);
+        let old = client.open(&at("/store/file"), OpenOptions::UPDATE).unwrap();
+        old.write_at(0, b"f").unwrap();
+        assert_eq!(code(old.read_at(0, &mut [0; 4])), denied, "{scope}");
+        assert_eq!(code(client.checksum(&at("/store/file"))), denied, "{scope}");
+        let both = guarded.client("roots", &format!("{scope} storage.read:/store")).unwrap();
+        let file = both.open(&at("/store/file"), OpenOptions::UPDATE).unwrap();
+        assert!(file.read_at(0, &mut [0; 4]).is_ok() && both.checksum(&at("/store/file")).is_ok());
+    }
+    let client = guarded.client("roots", "storage.create:/store").unwrap();
+    let new = client.open(&at("/store/mine"), OpenOptions::NEW | OpenOptions::UPDATE).unwrap();
+    new.write_at(0, b"mine").unwrap();
+    assert!(new.read_at(0, &mut [0; 4]).is_ok(), "it has made the file");
 }
 
 /// Clients send the token that they find, which once kept them from what everybody may read.

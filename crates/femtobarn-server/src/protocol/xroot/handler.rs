@@ -60,6 +60,11 @@ impl RequestHandler {
         file_of(&self.session, handle)
     }
 
+    /// The open file of a handle, if the session may read it.
+    pub(super) fn readable_file(&self, handle: FileHandle) -> Result<Arc<OpenFile>, Response> {
+        readable_file_of(&self.session, handle)
+    }
+
     /// The open file of a handle, if it is open for writing.
     pub(super) fn writable_file(&self, handle: FileHandle) -> Result<Arc<OpenFile>, Response> {
         writable_file_of(&self.session, handle)
@@ -189,6 +194,19 @@ pub(super) fn file_of(
         .handles
         .get(u32::from_be_bytes(handle.0))
         .ok_or_else(|| failed(ErrorCode::FILE_NOT_OPEN, "unknown file handle"))
+}
+
+/// The open file of a handle, if the session may read it.
+pub(super) fn readable_file_of(
+    session: &ClientSession,
+    handle: FileHandle,
+) -> Result<Arc<OpenFile>, Response> {
+    let file = file_of(session, handle)?;
+    if file.is_readable {
+        return Ok(file);
+    }
+    let what = format!("{} may be written, but not read, by this client's rights", file.path);
+    Err(failed(ErrorCode::NOT_AUTHORIZED, what))
 }
 
 /// The open file of a handle, if it is open for writing.

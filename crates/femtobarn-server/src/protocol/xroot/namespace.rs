@@ -155,6 +155,10 @@ impl RequestHandler {
     pub(super) async fn mv(&self, mv: Mv) -> Result<Response, Response> {
         let from = self.path(&mv.from, Action::Modify).await?;
         let to = self.path(&mv.to, Action::Modify).await?;
+        if !self.may(&mv.to, &to, Action::Create).await? {
+            // The right to a folder allows no file in its place.
+            return Err(self.forbidden(Action::Create, &to));
+        }
         self.call(false, move |service| rename(&service.logical.exports, &from, &to)).await?;
         done()
     }

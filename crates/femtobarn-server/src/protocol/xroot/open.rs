@@ -112,6 +112,7 @@ impl RequestHandler {
             self.copy_template(open, &file).await?;
             metadata = self.metadata_of(&file).await?;
         }
+        let is_readable = self.may_read(open, &path, how).await?;
         let is_remote = file.ready().is_some_and(|interface| interface.is_remote());
         let handle = self.insert_handle(OpenFile {
             file,
@@ -119,14 +120,13 @@ impl RequestHandler {
             copy,
             unnamed_snapshot,
             claim,
+            is_readable,
             is_writable,
             is_quick: exports.is_quick(&path),
             is_remote,
             latencies,
             path,
-            persists_on_close: AtomicBool::new(
-                is_writable && open.options.contains(OpenOptions::PERSIST_ON_CLOSE),
-            ),
+            persists_on_close: AtomicBool::new(persists_on_close(open, how) && is_writable),
             unsound_pages: Mutex::default(),
             checkpoint: Mutex::default(),
             since: clock::utc(),
@@ -184,6 +184,17 @@ impl RequestHandler {
         Err(self.forbidden(Action::Modify, &path))
     }
 
+    /// Whether the client may read a file that it has opened in this way: one that it has made has its own bytes alone.
+    async fn may_read(
+        &self,
+        open: &Open,
+        path: &StoragePath,
+        how: OpenMode,
+    ) -> Result<bool, Response> {
+        let is_allowed = !how.write || how.creation != Creation::Existing;
+        Ok(is_allowed || self.may(&open.location, path, Action::Read).await?)
+    }
+
     fn redirect(
         &self,
         path: &StoragePath,
@@ -224,7 +235,7 @@ impl RequestHandler {
     }
 
     async fn copy_template(&self, open: &Open, file: &Arc<SharedFile>) -> Result<(), Response> {
-        let (template, file) = (self.file(open.template)?, Arc::clone(file));
+        let (template, file) = (self.readable_file(open.template)?, Arc::clone(file));
         self.call(false, move |_| {
             let size = template.file.metadata()?.size;
             let source = template.file.interface()?;
@@ -286,7 +297,7 @@ impl RequestHandler {
 
     pub(super) async fn clone_ranges(&self, clone: CloneRanges) -> Result<Response, Response> {
         let target = self.writable_file(clone.target)?;
-        let sources = clone.ranges.iter().map(|range| self.file(range.source));
+        let sources = clone.ranges.iter().map(|range| self.readable_file(range.source));
         let sources: Vec<_> = sources.collect::<Result<_, _>>()?;
         let copied = blocking(move || {
             for (range, source) in clone.ranges.iter().zip(sources) {
@@ -358,6 +369,12 @@ fn copy(
         (from, to, left) = (from + count as u64, to + count as u64, left - count as u64);
     }
     Ok(())
+}
+
+/// Whether a file that is opened in this way is removed unless the client closes it: one that was there before is not, since
+/// to write to it is no right to remove it.
+fn persists_on_close(open: &Open, how: OpenMode) -> bool {
+    how.creation != Creation::Existing && open.options.contains(OpenOptions::PERSIST_ON_CLOSE)
 }
 
 fn must_be_removed(file: &OpenFile) -> bool {

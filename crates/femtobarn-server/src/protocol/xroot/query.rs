@@ -28,6 +28,7 @@ use super::third_party::{CANCEL_COPY, cancel};
 use crate::auth::Action;
 use crate::logical::checksums::{CancelGuard, CancelSignal, ChecksumKind, Checksums};
 use crate::logical::files::SharedFile;
+use crate::logical::handles::OpenFile;
 use crate::physical::{FileKind, Metadata, Opaque, OpenMode, StoragePath, StorageResult};
 
 /// Bytes of a file above which the checksum is sent as an unsolicited response.
@@ -187,7 +188,7 @@ impl RequestHandler {
         }
     }
 
-    /// The file that the client has open by this path, if the path may lead to another one by now, or the client writes it and
+    /// The file that the client has open by this path, if the path may lead to another one by now, or the client has made it and
     /// knows what is in it, whatever its rights. Clients that copy a file request its checksum by the path alone before they close it.
     fn open_file_of(
         &self,
@@ -199,8 +200,11 @@ impl RequestHandler {
         }
         let path = StoragePath::new(location.path()).map_err(response_of)?;
         let open = self.session.handles.all().into_iter();
-        let open = open
-            .filter(|open| open.path == path && (open.is_writable || !open.file.can_be_reopened()));
+        let is_meant = |open: &Arc<OpenFile>| {
+            let is_same = open.is_writable || !open.file.can_be_reopened();
+            open.path == path && open.is_readable && is_same
+        };
+        let open = open.filter(is_meant);
         let last = open.max_by_key(|open| open.since);
         Ok(last.map(|open| (path, Arc::clone(&open.file))))
     }

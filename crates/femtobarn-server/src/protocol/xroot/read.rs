@@ -18,7 +18,7 @@ use xrd::{PathId, RequestCode, StatusCode, StreamId};
 
 use super::answer_queue::{HEADER_BYTES, encoded, header};
 use super::connection::{DelayedAnswer, RootConnection};
-use super::handler::{blocking, file_of};
+use super::handler::{blocking, readable_file_of};
 use super::responses::response_of;
 use super::transfer::{DelegatedWork, ReadRange, ReadTransfer};
 use crate::logical::latency::RequestKind;
@@ -41,7 +41,7 @@ impl RootConnection {
     pub(super) async fn read_request(&mut self, stream: StreamId, read: Read) -> io::Result<()> {
         let Some(session) = self.session() else { return Ok(()) };
         let segment = read.segment;
-        let file = match file_of(session, segment.handle) {
+        let file = match readable_file_of(session, segment.handle) {
             Ok(file) => file,
             Err(response) => return self.answer(stream, &response).await,
         };
@@ -67,7 +67,7 @@ impl RootConnection {
         read: PgRead,
     ) -> io::Result<()> {
         let Some(session) = self.session() else { return Ok(()) };
-        let file = match file_of(session, read.segment.handle) {
+        let file = match readable_file_of(session, read.segment.handle) {
             Ok(file) => file,
             Err(response) => return self.answer(stream, &response).await,
         };

@@ -18,7 +18,7 @@ use xrd::{StatusCode, StreamId};
 
 use super::answer_queue::{HEADER_BYTES, header};
 use super::connection::RootConnection;
-use super::handler::{blocking, file_of};
+use super::handler::{blocking, readable_file_of};
 use super::responses::response_of;
 use super::transfer::{ReadRange, ReadTransfer};
 use crate::logical::handles::OpenFile;
@@ -43,7 +43,7 @@ impl RootConnection {
     pub(super) async fn readv_request(&mut self, stream: StreamId, read: ReadV) -> io::Result<()> {
         let Some(session) = self.session() else { return Ok(()) };
         let ranges = read.segments.iter().map(|segment| {
-            file_of(session, segment.handle).map(|file| ReadRange::new(file, segment))
+            readable_file_of(session, segment.handle).map(|file| ReadRange::new(file, segment))
         });
         match ranges.collect::<Result<Vec<_>, _>>() {
             Ok(ranges) => self.read_on(read.path, stream, ReadTransfer::Vector(ranges)).await,

@@ -262,6 +262,9 @@ fn an_interrupted_write_leaves_no_session_behind() {
     let mut peer = server.client();
     let handle = peer.open("/kept", to_make());
     let posc = peer.open("/dropped", to_make() | OpenOptions::PERSIST_ON_CLOSE);
+    // To write to a file that was there before is no right to remove it.
+    server.write("old", b"stays");
+    peer.open("/old", OpenOptions::UPDATE | OpenOptions::PERSIST_ON_CLOSE);
     peer.ok(Ping);
     assert!(matches!(peer.ask(write(posc, 0, b"abc"), b"abc"), Response::Ok(_)));
     // A write of a gigabyte, of which only the beginning is sent.
@@ -273,6 +276,7 @@ fn an_interrupted_write_leaves_no_session_behind() {
     wait_until("dropping what was not closed", || !server.folder.path().join("dropped").exists());
     assert_eq!(server.bytes_of("kept"), pattern(100_000));
     wait_until("closing its files", || server.logical.files.count() == 0);
+    assert_eq!(server.bytes_of("old"), b"stays");
 }
 
 #[test]

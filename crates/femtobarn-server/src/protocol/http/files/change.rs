@@ -115,7 +115,10 @@ impl FileRequest {
         let to = self.destination()?;
         let target = to.path.clone();
         self.check(Action::Modify, &from)?;
-        self.check(Action::Modify, &target)?;
+        // The right to a folder allows no file in its place.
+        for action in [Action::Modify, Action::Create] {
+            self.check(action, &target)?;
+        }
         if to.is_federation || from == target {
             return Err(HttpFailure::Forbidden(format!("{from} cannot be moved to {target}")));
         }
