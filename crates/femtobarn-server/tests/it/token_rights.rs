@@ -1,5 +1,7 @@
 //! What tokens allow, by `root://`, HTTP and gRPC alike: scopes that are narrow, and tokens for other servers.
 
+use std::time::Duration;
+
 use femtobarn_catalog::{
     Catalogue, Commit, Csn, DatabaseId, DroppedDatabase, Error, ErrorKind,
     Result as CatalogueResult,
@@ -12,6 +14,9 @@ use xrd::flags::{MkdirOptions, Mode, OpenOptions};
 use xrd::{ErrorCode, Location};
 
 use crate::tokens::Guarded;
+
+/// Longer than any step takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
 
 fn at(path: &str) -> Location {
     Location::new(path.to_owned()).unwrap()
@@ -126,6 +131,27 @@ fn the_right_to_write_to_a_file_includes_no_reading() {
     let new = client.open(&at("/store/mine"), OpenOptions::NEW | OpenOptions::UPDATE).unwrap();
     new.write_at(0, b"mine").unwrap();
     assert!(new.read_at(0, &mut [0; 4]).is_ok(), "it has made the file");
+}
+
+/// By the number of a database that nobody has, such a client could once lengthen the files of all others.
+#[test]
+fn locks_and_space_in_files_take_the_right_to_write() {
+    let guarded = Guarded::start();
+    let database = DatabaseId(9999);
+    let by = |word: &str| {
+        let scope = format!("storage.read:/ {word}:/lhc.fed");
+        guarded.catalogue("roots", Some(&scope)).unwrap()
+    };
+    for (word, kind) in
+        [("storage.create", ErrorKind::Denied), ("femtobarn.write", ErrorKind::NotFound)]
+    {
+        let catalogue = by(word);
+        let _lock = catalogue.locks().owner().share_database(database, LONG).unwrap();
+        let refused = catalogue.extend_file(database, "databases/old.root", 1000).unwrap_err();
+        assert_eq!(refused.kind(), kind, "{word}: {refused}");
+    }
+    let refused = by("femtobarn.tag").locks().owner().share_database(database, LONG).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
 }
 
 /// Clients send the token that they find, which once kept them from what everybody may read.

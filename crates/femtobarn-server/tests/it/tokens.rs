@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use femtobarn_catalog::{Catalogue, ContainerId, ErrorKind, LocalCatalogue};
+use femtobarn_catalog::{Catalogue, Commit, ContainerId, ErrorKind, LocalCatalogue};
 use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use femtobarn_server::Server;
 use femtobarn_server::auth::Issuer;
@@ -18,6 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use uuid::Uuid;
 use xrd::Location;
 use xrd::client::blocking::Client;
 use xrd::client::{ClientCertificate, ClientError, Options, Token, Url};
@@ -389,4 +390,36 @@ fn a_session_loses_its_rights_with_its_token_and_has_those_of_the_next() {
     assert!(has_both, "the session goes on: {sessions:?}");
     assert_eq!(catalogue.head().unwrap().0, 0);
     assert_eq!(catalogue.reserve_database().unwrap().0, 2);
+}
+
+/// The server once ended the session unanswered, so that the client could not know whether the commit was made.
+#[test]
+fn a_commit_with_a_token_that_has_expired_is_denied() {
+    let guarded = Guarded::start_with(|config| {
+        config.auth.anonymous = Allowed::Nothing;
+        config.limits.lease_seconds = 60;
+    });
+    let scope = "storage.read:/ storage.modify:/";
+    // On a busy machine a token may have expired before it was used for all of this.
+    let (token, catalogue, _lock) = (0..20)
+        .find_map(|_| {
+            let token = guarded.token_for(scope, 3);
+            let options = ConnectOptions {
+                token: Some(token.clone()),
+                find_token: || None,
+                ..ConnectOptions::default()
+            };
+            let catalogue = guarded.catalogue_with("roots", options).ok()?;
+            let database = catalogue.reserve_database().ok()?;
+            let lock = catalogue.locks().lock_container(database, ContainerId(1), LONG).ok()?;
+            Some((token, catalogue, lock))
+        })
+        .expect("a token is valid for three seconds");
+    while guarded.client_by("roots", Some(token.clone())).is_ok() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let commit = Commit { transaction: Uuid::from_u128(7), ..Commit::default() };
+    let error = catalogue.commit(commit).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("expired"), "{error}");
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use femtobarn_catalog::{BlobRange, DatabaseId, Error, Result, clock};
+use femtobarn_catalog::{BlobRange, Csn, DatabaseId, Error, Result, clock};
 use nix::fcntl::{FallocateFlags, OFlag, fallocate};
 use rntuple::tfile::{
     FIRST_KEY, FRONT_SIZE_MIN, FileHeader, RBLOB_KEY_LENGTH, Timestamp, rblob_key_header,
@@ -28,21 +28,41 @@ impl FederationService {
     ///
     /// # Errors
     /// [`Error::Full`] if the disk is full; [`Error::NotFound`] if the file does not exist; [`Error::Changed`] if the
-    /// front of a new file was not written yet, or the file is of another database by now; [`Error::Closed`] if it is
-    /// damaged; [`Error::Invalid`] for a size of 0 or more than 1 GiB; [`Error::Io`] if the file cannot be extended.
+    /// front of a new file was not written yet, or the file is of another database; [`Error::Closed`] if it is
+    /// damaged; [`Error::Invalid`] for a size of 0 or more than 1 GiB; [`Error::Io`] if the file cannot be extended; those of
+    /// the catalogue.
     pub fn extend_file(&self, database: DatabaseId, path: &str, payload: u64) -> Result<BlobRange> {
         if payload == 0 || payload > PAYLOAD_MAX {
             let what = format!("invalid extent of {payload} bytes: must be 1 to {PAYLOAD_MAX}");
             return Err(Error::Invalid { what });
         }
         self.check_here(database)?;
-        // The task of a transaction that ended may still hold a database whose name is another one's by now.
-        if self.uncommitted.database(path).is_some_and(|of| of != database) {
-            let what = format!("{path} is not the file of database {database} any more");
+        // The task of a transaction that ended may still hold a database whose name is another one's by now. And a client may
+        // name any file: the lock on the allocation that is taken here would not be that of its database.
+        let is_its_file = match self.uncommitted.database(path) {
+            Some(of) => of == database,
+            None => self.may_be_file_of(database, path)?,
+        };
+        if !is_its_file {
+            let what = format!("{path} is not the file of database {database}");
             return Err(Error::Changed { what });
         }
         let _lock = self.catalog.locks().lock_allocation(database)?;
         extend(&self.catalog.folder().join(path), payload)
+    }
+
+    /// Whether a path is the file of this database, or of none that is committed.
+    fn may_be_file_of(&self, database: DatabaseId, path: &str) -> Result<bool> {
+        match self.catalog.database_by_id(database, Csn::MAX) {
+            Ok(row) if row.path == path => Ok(true),
+            Ok(_) | Err(Error::NotFound { .. }) => Ok(!self.catalog.is_file_of_a_database(path)?),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a path is the file of this database, which is not committed yet.
+    pub fn is_uncommitted(&self, database: DatabaseId, path: &str) -> bool {
+        self.uncommitted.database(path) == Some(database)
     }
 }
 

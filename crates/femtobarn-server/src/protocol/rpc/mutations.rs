@@ -75,18 +75,19 @@ pub(super) async fn change(
     }
     let of = needed(request.of, "change")?;
     let session = uuid(&request.session).ok().and_then(|id| federation.session(id));
-    let name = identity.name.clone();
-    service.blocking(move || carry_out(&federation, session.as_ref(), name, of)).await
+    let may_write = identity.may(Action::Write, format!("/{}", federation.name()).as_bytes());
+    let caller = (identity.name.clone(), may_write);
+    service.blocking(move || carry_out(&federation, session.as_ref(), caller, of)).await
 }
 
 fn carry_out(
     federation: &Arc<FederationService>,
     session: Option<&Arc<CatalogueSession>>,
-    name: String,
+    (name, may_write): (String, bool),
     of: Of,
 ) -> Result<ChangeReply> {
     let catalog = federation.catalog();
-    let user = session.map_or(name, |session| session.client().user);
+    let user = session.map_or_else(|| name.clone(), |session| session.client().user);
     let mut reply = ChangeReply::default();
     match of {
         Of::ReserveDatabases(count) => {
@@ -112,6 +113,10 @@ fn carry_out(
         Of::ExtendFile(new) => {
             check_path(&new.path)?;
             let database = held(session, new.database)?;
+            if !(may_write || federation.is_uncommitted(database, &new.path)) {
+                let what = format!("{name} may not write to {} here: it is no new file", new.path);
+                return Err(Error::Denied { what });
+            }
             reply.range = Some(federation.extend_file(database, &new.path, new.payload)?.into());
         }
         Of::CreateTag(tag) => {

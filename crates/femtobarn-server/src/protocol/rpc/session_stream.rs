@@ -136,9 +136,10 @@ async fn welcome(
         first.hello.ok_or_else(|| Status::invalid_argument("the first message must be a hello"))?;
     let (service, identity) = endpoint.admit(caller, &hello.federation, Action::Read)?;
     let path = format!("/{}", service.name());
-    let changes = [Action::Write, Action::Create, Action::Drop, Action::Tag];
-    let may_write = changes.iter().any(|action| identity.may(*action, path.as_bytes()));
-    let claims = claims_of(hello, &identity, may_write).map_err(|error| status_of(&error))?;
+    let may = |action| identity.may(action, path.as_bytes());
+    let may_lock = [Action::Write, Action::Create, Action::Drop].into_iter().any(may);
+    let may_change = may_lock || may(Action::Tag);
+    let claims = claims_of(hello, &identity, may_lock).map_err(|error| status_of(&error))?;
     let opened = service.open_session(claims).await.map_err(|error| status_of(&error))?;
     let lost = |(owner, target): &(u64, LockTarget)| v1::Held {
         owner: *owner,
@@ -148,7 +149,7 @@ async fn welcome(
     let welcome = v1::Welcome {
         uuid: service.catalog().uuid().into_bytes().to_vec(),
         name: service.catalog().name().to_owned(),
-        read_only: service.is_read_only() || !may_write,
+        read_only: service.is_read_only() || !may_change,
         head: opened.head.0,
         lease_ms: u64::try_from(service.lease().as_millis()).unwrap_or(u64::MAX),
         lost_locks: opened.lost_locks.iter().map(lost).collect(),
@@ -169,7 +170,7 @@ fn site_of(site: &Site) -> v1::Site {
     v1::Site { name: site.name().to_owned(), servers }
 }
 
-fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<SessionClaims> {
+fn claims_of(hello: Hello, identity: &Identity, may_lock: bool) -> Result<SessionClaims> {
     let mut client: femtobarn_catalog::Holder = hello.client.unwrap_or_default().into();
     let is_proved = identity.how != "anonymous";
     if is_proved {
@@ -188,7 +189,7 @@ fn claims_of(hello: Hello, identity: &Identity, may_write: bool) -> Result<Sessi
     Ok(SessionClaims {
         session: uuid(&hello.session)?,
         identity: format!("{}:{}", identity.how, identity.owner()),
-        may_write,
+        may_write: may_lock,
         client,
         locks: locks.collect::<Result<_>>()?,
         pins: hello.pins.iter().map(|pin| (Csn(pin.csn), pin.count)).collect(),
@@ -225,6 +226,8 @@ struct SessionStream<T> {
     turns: T,
     inquiries: Inquiries,
     calls: TurnCalls,
+    /// Whether the client's rights have ended: the stream ends when all calls have their replies.
+    is_ending: bool,
 }
 
 impl<T: Turns> SessionStream<T> {
@@ -240,6 +243,7 @@ impl<T: Turns> SessionStream<T> {
             turns,
             inquiries: Inquiries::default(),
             calls,
+            is_ending: false,
         }
     }
 
@@ -268,10 +272,14 @@ impl<T: Turns> SessionStream<T> {
     /// [`StreamFailure`] if the connection is closed, the client is silent for a lease, or it sends a malformed turn.
     async fn exchange_turns(&mut self) -> std::result::Result<(), StreamFailure> {
         loop {
+            if self.is_ending && self.calls.are_over() {
+                let what = format!("the {} has expired", self.identity.how);
+                return Err(Status::unauthenticated(what).into());
+            }
             let lease = self.service.lease();
             let mut reply = ServerTurn::default();
             tokio::select! {
-                turn = timeout(lease, self.turns.next()), if self.calls.has_room() => {
+                turn = timeout(lease, self.turns.next()), if self.calls.has_room() && !self.is_ending => {
                     let silent = |_| StreamFailure::silent("the client was silent for a lease");
                     let broken = || Status::cancelled("the client is gone");
                     let mut turn = turn.map_err(silent)??.ok_or_else(broken)?;
@@ -286,7 +294,10 @@ impl<T: Turns> SessionStream<T> {
                         return Err(Status::invalid_argument(what).into());
                     }
                     if self.has_expired(operates, is_last) {
-                        return Err(Status::unauthenticated("the token has expired").into());
+                        // They are refused, so that their client knows that nothing of them was done.
+                        self.calls.begin(calls);
+                        self.is_ending = true;
+                        continue;
                     }
                     let outcomes = self.operate(turn).map_err(|error| status_of(&error))?;
                     if is_last {
@@ -311,7 +322,7 @@ impl<T: Turns> SessionStream<T> {
     }
 
     /// Whether the client's rights have ended, and it holds locks or asks for some. Until then it keeps its pins, so that what
-    /// it reads does not break off. Calls are refused by themselves.
+    /// it reads does not break off.
     fn has_expired(&self, operates: bool, is_last: bool) -> bool {
         self.identity.has_ended() && (operates || (self.session.locks() > 0 && !is_last))
     }

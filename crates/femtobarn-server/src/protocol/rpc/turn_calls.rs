@@ -41,6 +41,11 @@ impl TurnCalls {
         self.pending.len() < CALLS_MAX
     }
 
+    /// Whether all have their replies.
+    pub(super) fn are_over(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Begins calls.
     pub(super) fn begin(&mut self, calls: Vec<Call>) {
         for Call { number, of } in calls {

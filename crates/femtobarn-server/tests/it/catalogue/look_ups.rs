@@ -202,6 +202,12 @@ fn extents_at_the_end_of_a_file_never_overlap() {
         assert!(there.extend_file(stage.database, path, payload).is_err());
     }
     assert!(there.extend_file(stage.database, "../test.fed/catalogue.sqlite", 1000).is_err());
+    // Under the lock of another database, two clients could once get the same bytes.
+    let other = DatabaseId(9999);
+    let _other = there.locks().owner().share_database(other, LONG).unwrap();
+    let strange = there.extend_file(other, "databases/run7.root", 1000).unwrap_err();
+    assert_eq!(strange.kind(), ErrorKind::Conflict, "{strange}");
+    assert_eq!(Some(path.metadata().unwrap().len()), end, "the file is unchanged");
 }
 
 /// A client once sent the front of a new file and did not wait for the answer: the call that lengthens the file
