@@ -64,6 +64,12 @@ struct HeldFile {
     _kept: Option<ClientShare>,
 }
 
+/// The place of a file that is stored until it is complete.
+pub struct StoredPlace {
+    _place: HeldPlace,
+    _kept: ClientShare,
+}
+
 /// The place of a file among those that hold a descriptor.
 struct HeldPlace(Arc<OpenFiles>);
 
@@ -165,6 +171,15 @@ impl Files {
         Ok((Arc::new(self.opened(key, held, &metadata, Creation::New)), metadata))
     }
 
+    /// A place for a file that a client stores, which is none of the open files.
+    ///
+    /// # Errors
+    /// `EMFILE` as for [`Files::open`].
+    pub fn hold(&self, path: &StoragePath, client: IpAddr) -> StorageResult<StoredPlace> {
+        let (place, kept) = (self.open.place(path)?, self.open.keep(path, client)?);
+        Ok(StoredPlace { _place: place, _kept: kept })
+    }
+
     fn opened(
         &self,
         key: FileKey,
@@ -244,7 +259,13 @@ impl OpenFiles {
     /// The place of a client's machine for a file that stays open.
     fn keep(&self, path: &StoragePath, client: IpAddr) -> StorageResult<ClientShare> {
         let share = self.kept.take(client);
-        share.ok_or_else(|| StorageError::cannot("open", path, Errno::EMFILE))
+        share.ok_or_else(|| {
+            let what = format!(
+                "cannot open {path}: too many open files for the clients of this machine, which may have \
+                 limits.machine_percent of a quarter of the server's descriptors (ulimit -n); close some"
+            );
+            StorageError::refused(Errno::EMFILE, what)
+        })
     }
 
     /// Closes up to `count` of the files open for reading that `is_chosen` names, and that can be opened again.

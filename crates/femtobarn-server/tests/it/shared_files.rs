@@ -104,10 +104,17 @@ fn files_that_stay_open_are_shared_out_among_machines() {
     let mut kept: Vec<_> = (0..4).map(|it| open(&format!("/{it}"), new, 1).unwrap()).collect();
     let refused = open("/4", new, 1).err().map(StorageError::into_text).unwrap_or_default();
     assert!(refused.contains("too many open files"), "{refused}");
+    assert!(refused.contains("limits.machine_percent"), "{refused}");
     assert!(open("/4", OpenMode::default(), 1).is_err(), "it was not made");
     kept.push(open("/4", new, 2).unwrap());
     let read: Vec<_> = (0..5).map(|it| open(&format!("/{it}"), OpenMode::default(), 1)).collect();
     assert!(read.iter().all(Result::is_ok), "files for reading are closed if there is no room");
     kept.remove(0);
+    // Uploads count among them, by the same rule.
+    let at = StoragePath::new(b"/5").unwrap();
+    let hold = || files.hold(&at, IpAddr::from([10, 0, 0, 1]));
+    let stored = hold().unwrap();
+    assert!(hold().is_err() && open("/5", new, 1).is_err());
+    drop(stored);
     open("/5", new, 1).unwrap();
 }

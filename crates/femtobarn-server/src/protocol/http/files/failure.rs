@@ -156,7 +156,8 @@ fn status_of(errno: Errno) -> StatusCode {
         | Errno::ELOOP => StatusCode::CONFLICT,
         Errno::ENOSPC | Errno::EDQUOT => StatusCode::INSUFFICIENT_STORAGE,
         Errno::EFBIG => StatusCode::PAYLOAD_TOO_LARGE,
-        Errno::EHOSTUNREACH => StatusCode::SERVICE_UNAVAILABLE,
+        // There are too many open files.
+        Errno::EMFILE | Errno::ENFILE | Errno::EHOSTUNREACH => StatusCode::SERVICE_UNAVAILABLE,
         Errno::ENOTSUP | Errno::ENOSYS => StatusCode::NOT_IMPLEMENTED,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }

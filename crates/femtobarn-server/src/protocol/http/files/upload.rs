@@ -10,6 +10,7 @@ use super::failure::HttpFailure;
 use super::{FileRequest, FileSite};
 use crate::auth::Action;
 use crate::logical::Logical;
+use crate::logical::files::StoredPlace;
 use crate::logical::uploads::{FILE_MODE, Upload};
 use crate::physical::{Metadata, StorageError};
 use crate::protocol::buffers::PIECE_BYTES;
@@ -18,6 +19,8 @@ use crate::protocol::buffers::PIECE_BYTES;
 pub(super) struct PendingUpload {
     site: Arc<FileSite>,
     upload: Arc<Upload>,
+    /// Its place among the server's open files.
+    _place: StoredPlace,
     /// Bytes that are not written yet.
     piece: BytesMut,
     /// Bytes that are written.
@@ -60,12 +63,16 @@ impl FileRequest {
         let path = self.changeable_path()?.clone();
         self.check(Action::Create, &path)?;
         self.replaced().await?;
-        let begin =
-            move |logical: &Logical| Upload::begin(&logical.exports, &path, FILE_MODE, size);
-        let upload = self.call(begin).await?;
+        let client = self.client;
+        let begin = move |logical: &Logical| {
+            let place = logical.files.hold(&path, client)?;
+            Ok((Upload::begin(&logical.exports, &path, FILE_MODE, size)?, place))
+        };
+        let (upload, place) = self.call(begin).await?;
         Ok(PendingUpload {
             site: Arc::clone(&self.site),
             upload: Arc::new(upload),
+            _place: place,
             piece: BytesMut::with_capacity(PIECE_BYTES),
             written: 0,
         })
