@@ -29,6 +29,9 @@ enum AttemptFailure {
     Refused(Error),
     /// The server does not know the session, which must be opened again.
     NoSession,
+    /// The server refused the client's token, so it has not carried out the call. Another token was found, and a
+    /// connection that was opened with the first one is given up: the session is opened again, and may lose locks.
+    OtherToken,
     /// The connection failed, and it is not known whether the server carried out the call.
     Lost(String),
     /// The server is not trusted, so the call was not sent.
@@ -116,14 +119,17 @@ impl RemoteSession {
         self.until_answered(|| self.send_change(request.clone())).await
     }
 
-    /// Makes a change that must not be made twice; `None` if it is not known whether it was made.
+    /// Makes a change that must not be made twice; `None` if it is not known whether it was made, or if the session has
+    /// to be opened again first with another token, and may lose locks.
     pub(super) async fn change_once(&self, of: change_request::Of) -> Result<Option<ChangeReply>> {
         let request = self.change_request(of);
-        match self.attempt(&mut || self.send_change(request.clone())).await {
+        match self.attempt(&mut false, self.send_change(request)).await {
             Ok(reply) => Ok(Some(reply)),
             Err(AttemptFailure::Refused(error)) => Err(error),
             Err(AttemptFailure::Untrusted(why)) => Err(self.unreachable(&why)),
-            Err(AttemptFailure::NoSession | AttemptFailure::Lost(_)) => Ok(None),
+            Err(
+                AttemptFailure::NoSession | AttemptFailure::OtherToken | AttemptFailure::Lost(_),
+            ) => Ok(None),
         }
     }
 
@@ -154,6 +160,7 @@ impl RemoteSession {
             ..commit.try_into()?
         };
         let mut deadline = clock::now() + self.patience();
+        let mut has_other_token = false;
         loop {
             request.again = sent.why.is_some();
             let opened = self.wait_open(deadline).await;
@@ -168,7 +175,7 @@ impl RemoteSession {
                     return made.map_err(|error| self.in_doubt(error, sent))?.ok_or(lost);
                 }
             }
-            match self.attempt(&mut || self.send_commit(request.clone())).await {
+            match self.attempt(&mut has_other_token, self.send_commit(request.clone())).await {
                 Ok(reply) => {
                     let csn = Csn(reply.csn);
                     self.observe_head(csn);
@@ -184,6 +191,7 @@ impl RemoteSession {
                 Err(AttemptFailure::Untrusted(reason)) => {
                     return Err(self.in_doubt(self.unreachable(&reason), sent));
                 }
+                Err(AttemptFailure::OtherToken) => {}
                 // Else the session's own turns would notice, after a third of the lease.
                 Err(AttemptFailure::NoSession) => {
                     self.direct().iter().for_each(|connection| self.lose(connection));
@@ -245,9 +253,9 @@ impl RemoteSession {
         F: Future<Output = std::result::Result<T, Status>>,
     {
         let deadline = clock::now() + self.patience();
-        let mut is_again = false;
+        let (mut is_again, mut has_other_token) = (false, false);
         loop {
-            let attempt = self.attempt(&mut send);
+            let attempt = self.attempt(&mut has_other_token, send());
             let attempted = if self.has_alternatives() {
                 // By gRPC; a call on a direct connection looks at the time itself.
                 let late = |_| Err(AttemptFailure::Lost("it does not answer".to_owned()));
@@ -259,35 +267,41 @@ impl RemoteSession {
                 Ok(reply) => return Ok((reply, is_again)),
                 Err(AttemptFailure::Refused(error)) => return Err(error),
                 Err(AttemptFailure::Untrusted(why)) => return Err(self.unreachable(&why)),
-                Err(AttemptFailure::NoSession) => "the session is not open".to_owned(),
-                Err(AttemptFailure::Lost(why)) => why,
+                Err(AttemptFailure::OtherToken) => None,
+                Err(AttemptFailure::NoSession) => Some("the session is not open".to_owned()),
+                Err(AttemptFailure::Lost(why)) => Some(why),
             };
-            if self.has_alternatives() || clock::now() >= deadline {
-                return Err(self.unavailable(&why));
+            if let Some(why) = why {
+                if self.has_alternatives() || clock::now() >= deadline {
+                    return Err(self.unavailable(&why));
+                }
+                is_again = true;
             }
             interrupts::check()?;
-            is_again = true;
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Sends a call, and again with each other token that is found when the server refuses the last one: it has not carried out the
-    /// call then.
-    async fn attempt<T, F>(
+    /// Sends a call once. Another token is looked for once only: a client may find a new one each time, and the server
+    /// may refuse all.
+    async fn attempt<T>(
         &self,
-        send: &mut impl FnMut() -> F,
-    ) -> std::result::Result<T, AttemptFailure>
-    where
-        F: Future<Output = std::result::Result<T, Status>>,
-    {
-        loop {
-            let shown = self.credentials();
-            match send().await {
-                Err(status) if self.finds_other_token(&status, &shown) => {
-                    interrupts::check().map_err(AttemptFailure::Refused)?
-                }
-                answered => return answered.map_err(AttemptFailure::from),
+        has_other_token: &mut bool,
+        sent: impl Future<Output = std::result::Result<T, Status>>,
+    ) -> std::result::Result<T, AttemptFailure> {
+        let shown = self.shown_token();
+        match sent.await {
+            Ok(reply) => Ok(reply),
+            Err(status) if !*has_other_token && self.finds_other_token(&status, shown.as_ref()) => {
+                *has_other_token = true;
+                Err(AttemptFailure::OtherToken)
             }
+            Err(status) => match AttemptFailure::from(status) {
+                AttemptFailure::Refused(error) => {
+                    Err(AttemptFailure::Refused(self.explained(error)))
+                }
+                failure => Err(failure),
+            },
         }
     }
 }

@@ -28,6 +28,7 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 #[derive(Debug)]
 pub(super) struct DirectConnection {
     socket: DirectSocket,
+    token: Option<MetadataValue<Ascii>>,
     sending: Mutex<()>,
     decoder: Mutex<TurnDecoder>,
     is_lost: AtomicBool,
@@ -53,7 +54,7 @@ impl DirectConnection {
     pub(super) fn connect(
         address: &Address,
         options: &ConnectOptions,
-        token: Option<&MetadataValue<Ascii>>,
+        token: Option<MetadataValue<Ascii>>,
         timeout: Duration,
     ) -> io::Result<Self> {
         let socket = DirectSocket::connect(address, options, timeout)?;
@@ -61,7 +62,7 @@ impl DirectConnection {
             "GET {TURNS_PATH} HTTP/1.1\r\nHost: {}:{}\r\nConnection: Upgrade\r\nUpgrade: {TURNS_PROTOCOL}\r\n",
             address.host, address.port
         );
-        if let Some(token) = token.and_then(|token| token.to_str().ok()) {
+        if let Some(token) = token.as_ref().and_then(|token| token.to_str().ok()) {
             request.push_str(&format!("Authorization: {token}\r\n"));
         }
         request.push_str("\r\n");
@@ -70,6 +71,7 @@ impl DirectConnection {
         decoder.push(&first_bytes(&socket)?);
         Ok(DirectConnection {
             socket,
+            token,
             sending: Mutex::default(),
             decoder: Mutex::new(decoder),
             is_lost: AtomicBool::new(false),
@@ -77,6 +79,11 @@ impl DirectConnection {
             calls: Mutex::default(),
             end: Mutex::default(),
         })
+    }
+
+    /// The caller's token, with which its calls are made.
+    pub(super) fn token(&self) -> Option<&MetadataValue<Ascii>> {
+        self.token.as_ref()
     }
 
     /// Limits how long the server may be silent while a thread waits for it.

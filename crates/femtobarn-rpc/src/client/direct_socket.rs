@@ -13,8 +13,11 @@ use femtobarn_catalog::{clock, interrupts};
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::address::Address;
@@ -199,20 +202,40 @@ fn tls_config(options: &ConnectOptions) -> io::Result<ClientConfig> {
     let given = options.certificate.as_deref().into_iter();
     let given = given.flat_map(CertificateDer::pem_slice_iter);
     trusted.add_parsable_certificates(given.filter_map(Result::ok));
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
+    let provider = Arc::new(default_provider());
+    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_root_certificates(trusted);
     let mut config = match &options.identity {
-        Some((certificates, key)) => {
-            let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<_, _>>();
-            let key = PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?;
-            let chain = chain.map_err(io::Error::other)?;
-            config.with_client_auth_cert(chain, key).map_err(io::Error::other)?
-        }
+        Some(own) => config.with_client_cert_resolver(Arc::new(own_certificate(own, &provider)?)),
         None => config.with_no_client_auth(),
     };
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
+}
+
+/// A client's own certificates and their key.
+///
+/// # Errors
+/// Those of PEM and of TLS, if they cannot be used.
+fn own_certificate(
+    (certificates, key): &(Vec<u8>, Vec<u8>),
+    provider: &CryptoProvider,
+) -> io::Result<SingleCertAndKey> {
+    let chain = CertificateDer::pem_slice_iter(certificates).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(io::Error::other)?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(io::Error::other)?;
+    let both = CertifiedKey::from_der(chain, key, provider).map_err(io::Error::other)?;
+    Ok(SingleCertAndKey::from(both))
+}
+
+/// Takes a certificate that cannot be used out of a client's options, and says why: few servers ask for one.
+pub(super) fn drop_unusable_identity(options: &mut ConnectOptions) -> Option<String> {
+    let error = own_certificate(options.identity.as_ref()?, &default_provider()).err()?;
+    options.identity = None;
+    Some(format!(
+        "the client's certificate was not shown ({error}): X509_USER_CERT and X509_USER_KEY must name PEM files, the \
+         key without a passphrase"
+    ))
 }

@@ -17,19 +17,13 @@ use super::session::{LinkState, RemoteSession, stopped};
 use super::turn_stream::SessionTurns;
 use crate::v1::{Hello, Welcome};
 
-/// What a server was shown in a call.
-pub(super) struct Credentials {
-    token: Option<MetadataValue<Ascii>>,
-    openings: u64,
-}
-
 impl RemoteSession {
-    /// Opens the session: on a direct connection, or by gRPC if the server takes none.
+    /// Opens the session with a token: on a direct connection, or by gRPC if the server takes none.
     pub(super) async fn open(
         self: &Arc<Self>,
+        token: Option<MetadataValue<Ascii>>,
     ) -> std::result::Result<(SessionTurns, Welcome), Status> {
-        self.renew_token();
-        let (turns, welcome) = match self.connect_directly().await? {
+        let (turns, welcome) = match self.connect_directly(token).await? {
             Some(connection) => {
                 let (session, greeted, hello) =
                     (Arc::clone(self), Arc::clone(&connection), self.hello());
@@ -84,12 +78,13 @@ impl RemoteSession {
     /// A direct connection; none if the server takes none, or gRPC is to say why it cannot be reached.
     async fn connect_directly(
         self: &Arc<Self>,
+        token: Option<MetadataValue<Ascii>>,
     ) -> std::result::Result<Option<Arc<DirectConnection>>, Status> {
-        let (session, token) = (Arc::clone(self), self.token.lock().clone());
+        let session = Arc::clone(self);
         let connect = move || {
             let wait = session.patience().min(CONNECT_MAX);
             let place = session.places.current();
-            DirectConnection::connect(&place.address, &session.options, token.as_ref(), wait)
+            DirectConnection::connect(&place.address, &session.options, token, wait)
         };
         match spawn_blocking(connect).await.map_err(stopped)? {
             Ok(connection) => Ok(Some(Arc::new(connection))),
@@ -103,38 +98,45 @@ impl RemoteSession {
     }
 
     /// Looks for the token again. Called for each connection, and when a server refuses the last one.
-    fn renew_token(&self) {
+    pub(super) fn renew_token(&self) -> Option<MetadataValue<Ascii>> {
         let found = match &self.options.token {
             Some(token) => Some(token.clone()),
             None if self.places.current().address.is_encrypted => (self.options.find_token)(),
             None => None,
         };
         let value = found.and_then(|token| format!("Bearer {token}").parse().ok());
-        *self.token.lock() = value.map(|mut value: MetadataValue<Ascii>| {
+        let value = value.map(|mut value: MetadataValue<Ascii>| {
             value.set_sensitive(true);
             value
         });
+        self.token.lock().clone_from(&value);
+        value
     }
 
-    /// The token that calls are made with, and how often the session was opened.
-    pub(super) fn credentials(&self) -> Credentials {
-        Credentials { token: self.token.lock().clone(), openings: self.openings() }
+    /// The token that calls are made with: that of the direct connection, or else the last one that was found.
+    pub(super) fn shown_token(&self) -> Option<MetadataValue<Ascii>> {
+        match self.direct() {
+            Some(connection) => connection.token().cloned(),
+            None => self.token.lock().clone(),
+        }
     }
 
     /// Whether a server refused the token that it was `shown`, and another one is found now. Then a connection that was opened with
     /// the old one is given up.
-    pub(super) fn finds_other_token(&self, status: &Status, shown: &Credentials) -> bool {
+    pub(super) fn finds_other_token(
+        &self,
+        status: &Status,
+        shown: Option<&MetadataValue<Ascii>>,
+    ) -> bool {
         if status.code() != Code::Unauthenticated {
             return false;
         }
-        self.renew_token();
-        let found = self.token.lock().clone();
-        if found.is_none() || found == shown.token {
+        let found = self.renew_token();
+        if found.is_none() || found.as_ref() == shown {
             return false;
         }
-        if self.openings() == shown.openings {
-            self.direct().iter().for_each(|connection| self.lose(connection));
-        }
+        let direct = self.direct().filter(|connection| connection.token() == shown);
+        direct.iter().for_each(|connection| self.lose(connection));
         true
     }
 }

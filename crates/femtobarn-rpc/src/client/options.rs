@@ -14,7 +14,8 @@ pub struct ConnectOptions {
     /// A certificate in PEM format that is trusted besides those of the system, or of `SSL_CERT_FILE` and
     /// `SSL_CERT_DIR` if they are set.
     pub certificate: Option<Vec<u8>>,
-    /// The client's own certificates and their key in PEM format, which are shown to servers that ask for them.
+    /// The client's own certificates and their key in PEM format, which are shown to servers that ask for them. If they
+    /// cannot be used, they are not shown, and refusals say so.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
     /// How long the client waits for a server that was reached once and does not answer now: a minute by default.
     /// A first connection that cannot be made fails at once.

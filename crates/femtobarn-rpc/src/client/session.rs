@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::address::Address;
 use super::direct::DirectConnection;
+use super::direct_socket::drop_unusable_identity;
 use super::endpoint::PING_AFTER;
 use super::failure::{CallFailure, classify, reason};
 use super::ledger::Ledger;
@@ -46,6 +47,8 @@ pub(super) struct RemoteSession {
     pub id: Uuid,
     process: u32,
     pub(super) options: ConnectOptions,
+    /// Why servers are not shown the client's certificate, if it has one.
+    without_certificate: Option<String>,
     /// Whether callers are only tidying up before [`close`](Self::close), so that waits end after [`CLOSE_MAX`].
     are_waits_limited: AtomicBool,
     /// How often the session was opened.
@@ -79,13 +82,16 @@ pub(super) enum LinkState {
 impl RemoteSession {
     /// A session that connects when it is first used. Must be called inside a runtime.
     fn new(address: &Address, id: Uuid, options: &ConnectOptions) -> Result<Self> {
+        let mut options = options.clone();
+        let without_certificate = drop_unusable_identity(&mut options);
         Ok(RemoteSession {
             runtime: Handle::current(),
-            places: SessionPlaces::new(address, options)?,
+            places: SessionPlaces::new(address, &options)?,
             federation: address.federation.clone(),
             id,
             process: std::process::id(),
-            options: options.clone(),
+            options,
+            without_certificate,
             are_waits_limited: AtomicBool::new(false),
             openings: AtomicU64::new(0),
             head: AtomicU64::new(0),
@@ -235,6 +241,14 @@ impl RemoteSession {
         }
     }
 
+    /// An error of the server; if it is a refusal, with the reason why the client's certificate was not shown.
+    pub(super) fn explained(&self, error: Error) -> Error {
+        match (error, &self.without_certificate) {
+            (Error::Denied { what }, Some(why)) => Error::Denied { what: format!("{what}; {why}") },
+            (error, _) => error,
+        }
+    }
+
     /// The error of every call after closing.
     pub(super) fn closed(&self) -> Error {
         Error::Closed { what: format!("federation {} was closed", self.url()) }
@@ -277,12 +291,12 @@ impl RemoteSession {
         let mut opened = Some(opened);
         let mut broken_since = clock::now();
         let mut pause = PAUSE_MIN;
+        let mut has_other_token = false;
         while !self.is_close_requested() {
-            let opened_session = self.open().await;
-            let shown = self.credentials();
-            let status = match opened_session {
+            let shown = self.renew_token();
+            let status = match self.open(shown.clone()).await {
                 Ok((turns, welcome)) => {
-                    pause = PAUSE_MIN;
+                    (pause, has_other_token) = (PAUSE_MIN, false);
                     let lease = Duration::from_millis(welcome.lease_ms.max(3));
                     if let Some(opened) = opened.take() {
                         // The caller waits for it, so this cannot fail.
@@ -301,7 +315,10 @@ impl RemoteSession {
                 }
             };
             let is_late = self.has_alternatives() || broken_since.elapsed() >= self.patience();
-            if !self.finds_other_token(&status, &shown)
+            // If another one is refused, too, callers are told: a client may find a new one each time.
+            let tries_other = !has_other_token && self.finds_other_token(&status, shown.as_ref());
+            has_other_token |= tries_other;
+            if !tries_other
                 && let Some(error) = self.reason_to_stop(&status, is_late, opened.is_some())
             {
                 self.ledger().fail(&error);
@@ -332,7 +349,7 @@ impl RemoteSession {
                 None
             }
             Some(Error::Unavailable { .. }) if !is_late => None,
-            Some(error) => Some(error),
+            Some(error) => Some(self.explained(error)),
             None => match classify(status) {
                 CallFailure::Untrusted => Some(self.unreachable(&reason(status))),
                 CallFailure::NoConnection if first => Some(self.unreachable(&reason(status))),

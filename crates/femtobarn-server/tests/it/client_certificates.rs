@@ -126,7 +126,11 @@ impl CertifiedClients {
         }
     }
 
-    fn over_grpc(&self, own: &ClientCertificate, token: Option<String>) -> Access {
+    fn catalogue(
+        &self,
+        own: &ClientCertificate,
+        token: Option<String>,
+    ) -> femtobarn_catalog::Result<RemoteCatalogue> {
         let read = |file: &PathBuf| std::fs::read(file).unwrap();
         let options = ConnectOptions {
             token,
@@ -135,8 +139,11 @@ impl CertifiedClients {
             patience: Duration::from_secs(60),
             ..ConnectOptions::default()
         };
-        let opened = RemoteCatalogue::connect(&self.guarded.url("roots", "/lhc.fed"), &options);
-        match opened.and_then(|catalogue| catalogue.head()) {
+        RemoteCatalogue::connect(&self.guarded.url("roots", "/lhc.fed"), &options)
+    }
+
+    fn over_grpc(&self, own: &ClientCertificate, token: Option<String>) -> Access {
+        match self.catalogue(own, token).and_then(|catalogue| catalogue.head()) {
             Ok(_) => Access::Reads,
             Err(error) if error.kind() == ErrorKind::Denied => Access::Denied,
             Err(error) => Access::Refused(error.to_string()),
@@ -200,6 +207,32 @@ fn certificates_without_a_readable_name_begin_no_session() {
         assert!(matches!(access, Access::Refused(_)), "{access:?}");
     }
     assert_eq!(clients.guarded.server.status().sessions.len(), 0);
+}
+
+/// Clients with such a key once could not connect at all.
+#[test]
+fn a_certificate_whose_key_cannot_be_used_is_not_shown() {
+    let clients = CertifiedClients::start(|_| {});
+    let own = clients.certificate(("lhc", "ann"), 5, |_, _| {});
+    let key = std::fs::read_to_string(&own.key).unwrap();
+    let other = KeyPair::generate().unwrap().serialize_pem();
+    let locked = key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY");
+    for unusable in [locked, other, String::new()] {
+        std::fs::write(&own.key, unusable).unwrap();
+        let reads = Some(clients.guarded.token("storage.read:/"));
+        assert_eq!(clients.over_root(&own, reads.clone()), Access::Reads);
+        assert_eq!(clients.over_grpc(&own, reads), Access::Reads);
+        let Access::Refused(root) = clients.over_root(&own, None) else {
+            panic!("it has no rights")
+        };
+        let error = clients.catalogue(&own, None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        for what in [root, error.to_string()] {
+            assert!(what.contains("certificate was not shown"), "{what}");
+        }
+    }
+    std::fs::write(&own.key, key).unwrap();
+    assert_eq!(clients.over_grpc(&own, None), Access::Reads);
 }
 
 #[test]

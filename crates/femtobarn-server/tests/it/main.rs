@@ -8,6 +8,7 @@ mod client_certificates;
 mod ending;
 mod federation;
 mod floods;
+mod found_tokens;
 mod killable;
 mod metrics;
 mod redirector;

@@ -67,7 +67,7 @@ impl Channel {
             step = match step {
                 SetupStep::Ready => break,
                 SetupStep::StartTls => {
-                    start_tls(&mut transport, server, options).await?;
+                    start_tls(&mut transport, server, options, setup).await?;
                     setup.on_tls_started()?
                 }
                 SetupStep::Send(bytes) => {
@@ -102,7 +102,8 @@ async fn receive_setup(
         if let Some(ResponseEvent::Response(received)) = receive.framer.next(input)? {
             return setup.on_response(received.response?);
         }
-        match transport.read(receive.room()).await.map_err(refused_or_unreachable)? {
+        let read = transport.read(receive.room()).await;
+        match read.map_err(|error| refused_or_unreachable(error, setup))? {
             Some(0) => {
                 return Err(AttemptError::Unreachable(
                     "connection closed by the server".to_owned(),
@@ -118,11 +119,22 @@ async fn receive_setup(
 }
 
 /// A server that refuses the client's certificate would refuse it again.
-fn refused_or_unreachable(error: std::io::Error) -> AttemptError {
-    #[cfg(feature = "tls")]
-    if let Some(refusal) = super::tls::refusal(&error) {
-        return AttemptError::Distrust(refusal);
+#[cfg(feature = "tls")]
+fn refused_or_unreachable(error: std::io::Error, setup: &SessionSetup<'_>) -> AttemptError {
+    match super::tls::refusal(&error) {
+        Some(refusal) => AttemptError::Distrust(explained(refusal, setup)),
+        None => unreachable(error),
     }
+}
+
+/// Why TLS failed, and, if the client has a certificate that cannot be used, why.
+#[cfg(feature = "tls")]
+fn explained(what: String, setup: &SessionSetup<'_>) -> String {
+    [&[what][..], &setup.refusals].concat().join("; ")
+}
+
+#[cfg(not(feature = "tls"))]
+fn refused_or_unreachable(error: std::io::Error, _: &SessionSetup<'_>) -> AttemptError {
     unreachable(error)
 }
 
@@ -131,6 +143,7 @@ async fn start_tls(
     transport: &mut Transport,
     server: &Endpoint,
     options: &Options,
+    setup: &mut SessionSetup<'_>,
 ) -> Result<(), AttemptError> {
     let (host, trusted) = (server.host.clone(), options.clone());
     let reading = move || super::tls::TlsSession::new(&host, &trusted);
@@ -142,12 +155,17 @@ async fn start_tls(
             read.unwrap_or_else(|ended| Err(std::io::Error::other(ended)))
         }
     };
-    let started = async { transport.start_tls(tls?).await }.await;
-    started.map_err(|error| {
+    let started = async {
+        let mut tls = tls?;
+        setup.refusals.extend(tls.without_certificate.take());
+        transport.start_tls(tls).await
+    };
+    started.await.map_err(|error| {
         if super::tls::is_distrust(&error) {
-            AttemptError::Distrust(format!(
+            let what = format!(
                 "TLS: {error}; SSL_CERT_FILE and X509_CERT_DIR name certificates that are trusted"
-            ))
+            );
+            AttemptError::Distrust(explained(what, setup))
         } else {
             AttemptError::Unreachable(format!("TLS: {error}"))
         }
@@ -155,7 +173,12 @@ async fn start_tls(
 }
 
 #[cfg(not(feature = "tls"))]
-async fn start_tls(_: &mut Transport, _: &Endpoint, _: &Options) -> Result<(), AttemptError> {
+async fn start_tls(
+    _: &mut Transport,
+    _: &Endpoint,
+    _: &Options,
+    _: &mut SessionSetup<'_>,
+) -> Result<(), AttemptError> {
     Err(AttemptError::Login("this client was built without TLS".to_owned()))
 }
 

@@ -76,7 +76,7 @@ impl Connection {
         let mut setup = SessionSetup::new(options, wants_tls, purpose);
         let main = Channel::open(call_mode, server, options, &mut setup).await?;
         let (flags, session) = (setup.server.flags, setup.session);
-        let shown_token = ShownToken::new(setup.is_encrypted, options);
+        let shown_token = ShownToken::new(setup.is_encrypted, setup.token);
         let mut bound = Vec::new();
         for _ in 0..options.bound_streams() {
             let mut setup = SessionSetup::new(options, wants_tls, Purpose::Stream(session));

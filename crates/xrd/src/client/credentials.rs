@@ -25,11 +25,13 @@ pub(super) fn user_name(options: &Options) -> String {
     options.user.clone().or_else(known).unwrap_or_else(|| getuid().to_string())
 }
 
-/// The credentials for one of the server's security protocols, or the reason why there are none.
+/// The credentials for one of the server's security protocols, with the token that was found, or the reason why there
+/// are none.
 pub(super) fn credentials(
     protocol: &str,
     options: &Options,
     is_encrypted: bool,
+    token: Option<&Token>,
 ) -> std::result::Result<Auth, String> {
     if options.without_credentials {
         return Err(format!("{protocol}: this client sends no credentials"));
@@ -37,8 +39,8 @@ pub(super) fn credentials(
     match protocol {
         "unix" => Ok(unix(&user_name(options))),
         "ztn" if !is_encrypted => Err("ztn: tokens are sent over TLS only".to_owned()),
-        "ztn" => match token(options) {
-            Some(token) => Ok(ztn(&token)),
+        "ztn" => match token {
+            Some(token) => Ok(ztn(token)),
             None => Err("ztn: no token found; set BEARER_TOKEN or BEARER_TOKEN_FILE".to_owned()),
         },
         other => Err(format!("{other}: not supported by this client")),
@@ -58,11 +60,6 @@ pub(super) fn ztn(token: &Token) -> Auth {
     let length = u16::try_from(text.len() + 1).unwrap_or(u16::MAX);
     let head = [&b"ztn\0\0T\0\0"[..], &length.to_be_bytes()].concat();
     Auth { protocol: *b"ztn\0", credentials: Bytes::from([&head[..], text, &[0]].concat()) }
-}
-
-/// Whether there is a token to send over TLS.
-pub(super) fn has_token(options: &Options) -> bool {
-    !options.without_credentials && token(options).is_some()
 }
 
 /// The token of the options, or else the one that is found.
@@ -118,17 +115,17 @@ mod tests {
 
     #[test]
     fn credentials_have_the_bytes_that_servers_expect() {
-        let options = Options { token: Some(Token("abc".into())), ..Options::default() };
-        let auth = credentials("ztn", &options, true).unwrap();
+        let (options, token) = (Options::default(), Token("abc".into()));
+        let auth = credentials("ztn", &options, true, Some(&token)).unwrap();
         assert_eq!(auth.credentials, &b"ztn\0\0T\0\0\0\x04abc\0"[..]);
-        assert!(credentials("ztn", &options, false).is_err(), "a token without TLS");
-        assert!(credentials("gsi", &options, true).is_err());
+        assert!(credentials("ztn", &options, false, Some(&token)).is_err(), "a token without TLS");
+        assert!(credentials("gsi", &options, true, Some(&token)).is_err());
         let none = Options { without_credentials: true, ..options };
         for protocol in ["unix", "ztn"] {
-            assert!(credentials(protocol, &none, true).is_err(), "{protocol}");
+            assert!(credentials(protocol, &none, true, Some(&token)).is_err(), "{protocol}");
         }
         let options = Options { user: Some("ann".into()), ..Options::default() };
-        let auth = credentials("unix", &options, false).unwrap();
+        let auth = credentials("unix", &options, false, None).unwrap();
         assert!(auth.credentials.starts_with(b"unix\0ann"));
     }
 }

@@ -33,7 +33,8 @@ pub struct Options {
     /// when a server refuses what it found, because tokens expire soon.
     pub find_token: fn() -> Option<Token>,
     /// The client's certificate, which is shown to servers that ask for one; by default, that of
-    /// [`client_certificate`](super::client_certificate).
+    /// [`client_certificate`](super::client_certificate). One that cannot be used is not shown, and refusals of the
+    /// login say so.
     pub certificate: Option<ClientCertificate>,
     /// Sends no credentials at all, whatever the server asks for.
     pub without_credentials: bool,

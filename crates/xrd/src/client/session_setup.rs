@@ -12,8 +12,8 @@
 //!    without one. XRootD's servers ignore that.
 
 use super::attempt_error::AttemptError;
-use super::credentials::{credentials, has_token, user_name};
-use super::options::Options;
+use super::credentials::{credentials, token, user_name};
+use super::options::{Options, Token};
 use crate::codes::Expect;
 use crate::error::{Error, Result};
 use crate::flags::{Ability, AbilityMore, ProtocolOptions, ServerFlags};
@@ -61,6 +61,8 @@ pub(super) struct SessionSetup<'a> {
     wants_tls: bool,
     /// Whether TLS has started.
     pub is_encrypted: bool,
+    /// The token that was found when TLS started, which the server is shown if it asks for one.
+    pub token: Option<Token>,
     state: State,
     /// The server's features and requirements.
     pub server: ProtocolAnswer,
@@ -70,8 +72,8 @@ pub(super) struct SessionSetup<'a> {
     pub path: PathId,
     /// Security protocols that were not tried yet, the next one last.
     untried_protocols: Vec<String>,
-    /// Why the others failed.
-    refusals: Vec<String>,
+    /// Why the others failed, and, if the client has a certificate that cannot be used, why.
+    pub refusals: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +94,7 @@ impl<'a> SessionSetup<'a> {
             purpose,
             wants_tls,
             is_encrypted: false,
+            token: None,
             state: State::Handshake,
             server: ProtocolAnswer::default(),
             session: SessionId::default(),
@@ -179,6 +182,9 @@ impl<'a> SessionSetup<'a> {
     /// Continues on the encrypted connection.
     pub(super) fn on_tls_started(&mut self) -> Result<SetupStep, AttemptError> {
         self.is_encrypted = true;
+        if !self.options.without_credentials && matches!(self.purpose, Purpose::Session { .. }) {
+            self.token = token(self.options);
+        }
         match self.state {
             State::Protocol => self.log_in(),
             _ => self.end_previous_session(),
@@ -231,8 +237,7 @@ impl<'a> SessionSetup<'a> {
             Purpose::Session { login_opaque: Some(login_opaque), .. } => format!("&{login_opaque}"),
             _ => String::new(),
         };
-        let is_token_ready = self.is_encrypted && has_token(self.options);
-        let token = if is_token_ready { "&fb.token=1" } else { "" };
+        let token = if self.token.is_some() { "&fb.token=1" } else { "" };
         let release = env!("CARGO_PKG_VERSION");
         format!("?xrd.appname={application}&xrd.rn={release}{token}{login_opaque}")
     }
@@ -243,7 +248,7 @@ impl<'a> SessionSetup<'a> {
             self.refusals.push(failure);
         }
         while let Some(protocol) = self.untried_protocols.pop() {
-            match credentials(&protocol, self.options, self.is_encrypted) {
+            match credentials(&protocol, self.options, self.is_encrypted, self.token.as_ref()) {
                 Ok(proof) => return self.send(State::Auth, proof),
                 Err(reason) => self.refusals.push(reason),
             }
@@ -404,6 +409,7 @@ mod tests {
             assert_eq!(after_flags(&mut setup, flags), Ok(SetupStep::StartTls));
             let Request::Login(request) = sent(setup.on_tls_started()) else { panic!("no login") };
             assert!(told_of_token(&request));
+            assert_eq!(setup.token, options.token);
             let Request::Auth(proof) = sent(setup.on_response(login(security))) else { panic!() };
             assert_eq!(proof.protocol, *b"ztn\0");
             assert_eq!(setup.on_response(ok("")), Ok(SetupStep::Ready));

@@ -25,9 +25,8 @@ pub(super) struct ShownToken {
 }
 
 impl ShownToken {
-    /// Of a session that is about to begin.
-    pub(super) fn new(is_encrypted: bool, options: &Options) -> Self {
-        let shown = if is_encrypted { token(options) } else { None };
+    /// Of a session that has begun with this token.
+    pub(super) fn new(is_encrypted: bool, shown: Option<Token>) -> Self {
         ShownToken { is_encrypted, token: Mutex::new(shown), changes: AtomicU64::new(0) }
     }
 }

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::options::Options;
@@ -29,6 +31,8 @@ pub(super) struct TlsSession {
     connection: Mutex<ClientConnection>,
     /// The receive buffer. Only one caller reads.
     wire: Mutex<Wire>,
+    /// Why the server is not shown the client's certificate, if there is one.
+    pub without_certificate: Option<String>,
 }
 
 /// Bytes from the socket, and the range of them that is not decrypted yet.
@@ -44,20 +48,21 @@ impl TlsSession {
     /// # Errors
     /// Of kind [`ErrorKind::NotFound`] if there are no trusted certificate authorities.
     pub(super) fn new(host: &str, options: &Options) -> io::Result<Self> {
-        let config =
-            ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
-                .with_safe_default_protocol_versions()
-                .map_err(io::Error::other)?
-                .with_root_certificates(authorities(options)?);
-        let config = match own_certificate(options)? {
-            Some((chain, key)) => {
-                config.with_client_auth_cert(chain, key).map_err(io::Error::other)?
-            }
-            None => config.with_no_client_auth(),
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(authorities(options)?);
+        let (config, without_certificate) = match own_certificate(options, &provider) {
+            Ok(Some(own)) => (config.with_client_cert_resolver(Arc::new(own)), None),
+            Ok(None) => (config.with_no_client_auth(), None),
+            // Few servers ask for one.
+            Err(why) => (config.with_no_client_auth(), Some(why)),
         };
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
-        Ok(TlsSession { connection: Mutex::new(connection), wire: Mutex::default() })
+        let connection = Mutex::new(connection);
+        Ok(TlsSession { connection, wire: Mutex::default(), without_certificate })
     }
 
     pub(super) async fn handshake(&mut self, socket: &TcpSocket) -> io::Result<()> {
@@ -154,22 +159,28 @@ pub(super) fn refusal(error: &io::Error) -> Option<String> {
     }
 }
 
-/// The client's certificate with those of authorities behind it, and its key.
+/// The client's certificate with those of authorities behind it, and its key; or why they cannot be used.
 fn own_certificate(
     options: &Options,
-) -> io::Result<Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>> {
+    provider: &CryptoProvider,
+) -> Result<Option<SingleCertAndKey>, String> {
     let Some(own) = options.certificate.as_ref().filter(|_| !options.without_credentials) else {
         return Ok(None);
     };
     let unusable = |file: &Path, error: &dyn std::fmt::Display| {
-        let text = format!("cannot use the client's certificate, {}: {error}", file.display());
-        io::Error::new(ErrorKind::NotFound, text)
+        format!(
+            "the client's certificate was not shown ({}: {error}): X509_USER_CERT and X509_USER_KEY must name PEM \
+             files, the key without a passphrase",
+            file.display()
+        )
     };
     let chain = CertificateDer::pem_file_iter(&own.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unusable(&own.certificate, &error))?;
     let key = PrivateKeyDer::from_pem_file(&own.key).map_err(|error| unusable(&own.key, &error))?;
-    Ok(Some((chain, key)))
+    let both =
+        CertifiedKey::from_der(chain, key, provider).map_err(|error| unusable(&own.key, &error))?;
+    Ok(Some(SingleCertAndKey::from(both)))
 }
 
 /// The trusted certificate authorities.

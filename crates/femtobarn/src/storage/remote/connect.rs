@@ -8,9 +8,10 @@ use femtobarn_rpc::client::ConnectOptions;
 /// Waits so long for a server that does not answer. Over TLS the token is sent that is sent to read the files, and the certificate
 /// is shown, too.
 pub(crate) fn connect_options(patience: Duration) -> ConnectOptions {
+    // A file that cannot be read has no certificate, which the refusal of a server that asks for one tells.
+    let read = |file| fs::read(file).unwrap_or_default();
     let own = xrd::client::client_certificate();
-    let identity =
-        own.and_then(|own| Some((fs::read(own.certificate).ok()?, fs::read(own.key).ok()?)));
+    let identity = own.map(|own| (read(own.certificate), read(own.key)));
     ConnectOptions {
         patience,
         identity,

@@ -1,0 +1,88 @@
+//! Clients whose tokens expire, and those whose tokens are all refused.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use femtobarn_catalog::{Catalogue, Commit, ContainerId, ErrorKind, Result};
+use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
+use femtobarn_server::config::Allowed;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::tokens::Guarded;
+
+/// Longer than any step takes on a busy machine.
+const LONG: Duration = Duration::from_secs(60);
+const SCOPE: &str = "storage.read:/ storage.modify:/";
+
+fn connect(guarded: &Guarded, find_token: fn() -> Option<String>) -> Result<RemoteCatalogue> {
+    let options = ConnectOptions {
+        find_token,
+        certificate: Some(std::fs::read(&guarded.certificate).unwrap()),
+        patience: LONG,
+        ..ConnectOptions::default()
+    };
+    RemoteCatalogue::connect(&guarded.url("roots", "/lhc.fed"), &options)
+}
+
+/// Such clients once asked for tokens without end.
+#[test]
+fn a_client_that_finds_a_new_token_each_time_is_told_that_they_are_refused() {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    fn find() -> Option<String> {
+        Some(format!("no.token{}", FOUND.fetch_add(1, Ordering::Relaxed)))
+    }
+    let error = connect(&Guarded::start(), find).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(FOUND.load(Ordering::Relaxed) < 10);
+}
+
+/// Such a commit once was in doubt, though the server had not begun it.
+#[test]
+fn a_commit_with_an_expired_token_is_refused_and_made_with_the_next() {
+    /// The token that clients find.
+    static FOUND: Mutex<Option<String>> = Mutex::new(None);
+    /// How many tokens were found after that, by the client that finds a new one each time.
+    static REFUSED: AtomicUsize = AtomicUsize::new(0);
+    fn find() -> Option<String> {
+        FOUND.lock().clone()
+    }
+    fn find_new() -> Option<String> {
+        find().or_else(|| Some(format!("no.token{}", REFUSED.fetch_add(1, Ordering::Relaxed))))
+    }
+    // The session does not end with the token, as it does by a turn of a client that holds a lock.
+    let guarded = Guarded::start_with(|config| {
+        config.auth.anonymous = Allowed::Nothing;
+        config.limits.lease_seconds = 600;
+    });
+    // On a busy machine a token may have expired before it was used for all of this.
+    let opened = (0..20).find_map(|_| {
+        *FOUND.lock() = Some(guarded.token_for(SCOPE, 3));
+        let catalogue = connect(&guarded, find).ok()?;
+        let other = connect(&guarded, find_new).ok()?;
+        let database = catalogue.reserve_database().ok()?;
+        let lock = catalogue.locks().lock_container(database, ContainerId(1), LONG).ok()?;
+        Some((catalogue, other, lock))
+    });
+    let (catalogue, other, lock) = opened.expect("a token is valid for three seconds");
+    while catalogue.head().is_ok() || other.head().is_ok() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let commit = || {
+        let transaction = Uuid::new_v4();
+        catalogue.commit(Commit { transaction, ..Commit::default() })
+    };
+    let error = commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+
+    *FOUND.lock() = None;
+    let error = other.head().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(REFUSED.load(Ordering::Relaxed) < 100, "it asks now and then");
+
+    *FOUND.lock() = Some(guarded.token(SCOPE));
+    assert_eq!(commit().unwrap().0, 1);
+    assert_eq!(catalogue.openings(), 2, "with the new token");
+    assert_eq!(other.head().unwrap().0, 1);
+    drop(lock);
+}
