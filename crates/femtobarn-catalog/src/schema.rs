@@ -99,7 +99,7 @@ pub(crate) fn create_in_postgres(
 /// Brings the tables of an older catalogue in PostgreSQL to this crate's version, in the transaction that is open on
 /// `connection`.
 pub(crate) fn upgrade_in_postgres(connection: &SqlConnection) -> SqlResult<()> {
-    let find = "SELECT CAST(value AS INTEGER) FROM federation WHERE key = ?1";
+    let find = "SELECT CAST(value AS INTEGER) FROM federation WHERE key = ?1 FOR UPDATE";
     let version: u32 = connection.query_row(find, [TABLES_SETTING], |row| row.get(0))?;
     if version > POSTGRES_TABLES_VERSION {
         // A later release has raised it while this one waited for the lock.
