@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -114,9 +115,25 @@ def xrootd() -> Iterator[Site]:
             if user:
                 shutil.chown(each, "nobody")
         command = ["xrootd", *user, "-c", str(config), "-p", str(port), "-l", str(log)]
-        with subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL) as server:
+        with started(command, folder, port, log) as server:
             try:
-                wait_for_port(server, port, log)
                 yield Site(port, folder, server)
             finally:
                 server.terminate()
+
+
+def started(command: list[str], folder: Path, port: int, log: Path) -> subprocess.Popen[bytes]:
+    """XRootD's server, once it takes connections. One in hundreds crashes while it starts."""
+    starts = 0
+    while True:
+        starts += 1
+        server = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+        try:
+            wait_for_port(server, port, log)
+        except AssertionError:
+            if starts == 3 or server.poll() != -signal.SIGSEGV:
+                server.kill()
+                server.wait()
+                raise
+        else:
+            return server

@@ -117,7 +117,9 @@ def under_load(site: Site, folder: Path, settings: Settings) -> dict[str, Any]:
     if seconds > LONG_SECONDS:
         # Server one and PostgreSQL's rows are there all the time.
         watched = (f"server {SERVERS[0]}", "each commit")
-        faults += [f"too few samples: {it}" for it in trends if it.verdict == "short" and it.name.endswith(watched)]
+        faults += [
+            f"too few samples: {it}" for it in trends if it.verdict == "short" and it.name.endswith(watched)
+        ]
     return {
         "seconds": seconds,
         "faults": faults,

@@ -122,7 +122,7 @@ def allocated_bytes(folder: Path) -> int:
     for place, _, names in os.walk(folder):
         for name in names:
             try:
-                total += os.stat(f"{place}/{name}").st_blocks * BLOCK_BYTES
+                total += Path(place, name).stat().st_blocks * BLOCK_BYTES
             except OSError:
                 # It was removed meanwhile.
                 continue
