@@ -22,6 +22,9 @@ use crate::v1::call::Of;
 use crate::v1::reply::Of as Replied;
 use crate::v1::{Call, ClientTurn, Hello, Welcome};
 
+/// The pause between two looks whether another thread has read a closed connection to its end.
+const END_PAUSE: Duration = Duration::from_millis(1);
+
 /// The reading of a session's turns.
 #[derive(Debug, Default)]
 pub(super) struct Reception {
@@ -252,21 +255,25 @@ impl RemoteSession {
     ) -> Status {
         let empty = turn_bytes(&ClientTurn::default()).expect("the turn is short");
         while !connection.is_lost() {
-            if connection.is_closed_within(silence / 3) {
-                break;
-            }
+            let is_closed = connection.is_closed_within(silence / 3);
             let received = connection.received();
-            self.send_directly(connection, empty.clone());
+            if !is_closed {
+                self.send_directly(connection, empty.clone());
+            }
             let is_idle = {
                 let mut reception = self.reception.lock();
                 !std::mem::replace(&mut reception.is_read, true)
             };
-            // A thread that reads already notices if nothing comes.
             if is_idle {
-                self.read_until(connection, || (connection.received() > received).then_some(()));
+                // What the server has sent before it closed the connection counts.
+                let has_come = || !is_closed && connection.received() > received;
+                self.read_until(connection, || has_come().then_some(()));
                 let mut reception = self.reception.lock();
                 reception.is_read = false;
                 reception.pass_on();
+            } else if is_closed {
+                // A thread that reads already notices.
+                std::thread::sleep(END_PAUSE);
             }
         }
         self.lose(connection);
