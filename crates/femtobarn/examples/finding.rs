@@ -1,7 +1,7 @@
-//! How long it takes to find an object by its key, to follow links, and what an index costs.
+//! Measures finding an object by its key, following links, and the cost of an index.
 //!
-//! `cargo run --release --example finding -- [objects]` prints microseconds; there are a million objects
-//! unless told otherwise. The objects are in random order of their keys and come in commits of two sizes.
+//! `cargo run --release --example finding -- [objects]` prints microseconds; by default there are a million objects.
+//! The objects are in random order of their keys and are committed in transactions of two sizes.
 
 use std::error::Error;
 use std::time::Instant;

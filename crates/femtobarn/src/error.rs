@@ -36,37 +36,37 @@ pub enum Error {
     /// An argument is not valid.
     #[error("{what}")]
     Invalid {
-        /// What is wrong and what to do about it.
+        /// The invalid argument, and a remedy.
         what: String,
     },
     /// A name or an object does not exist.
     #[error("{what}")]
     NotFound {
-        /// What does not exist and what to do about it.
+        /// The missing name or object, and a remedy.
         what: String,
     },
     /// A name or a file exists already.
     #[error("{what}")]
     Exists {
-        /// What exists already and what to do about it.
+        /// The existing name or file, and a remedy.
         what: String,
     },
     /// Another transaction changed a container that this one builds on.
     #[error("{what}")]
     Conflict {
-        /// What changed and what to do about it.
+        /// The change, and a remedy.
         what: String,
     },
     /// The database takes no more changes, or the transaction has ended.
     #[error("{what}")]
     Closed {
-        /// What is closed and what to do about it.
+        /// The closed database or transaction, and a remedy.
         what: String,
     },
     /// A rule forbids the change.
     #[error("{what}")]
     Denied {
-        /// The rule and what to do about it.
+        /// The rule, and a remedy.
         what: String,
     },
     /// A database's file is not on the disk, but in a store.
@@ -74,13 +74,13 @@ pub enum Error {
     Nearline {
         /// The database.
         database: DatabaseId,
-        /// Where it is, and how it is brought back.
+        /// The store that holds the file, and how to stage it.
         what: String,
     },
     /// Bytes of a database file are damaged.
     #[error("{what}")]
     Corrupt {
-        /// Which bytes, and what is wrong with them.
+        /// The damaged bytes, and the kind of the damage.
         what: String,
     },
 }
@@ -101,7 +101,7 @@ impl From<femtobarn_format::Error> for Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What a caller can do about this error.
+    /// The kind of the error, which decides what a caller can do.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::Catalogue(error) => error.kind(),
@@ -122,7 +122,7 @@ impl Error {
         }
     }
 
-    /// Whether damaged bytes can be the reason.
+    /// Whether damaged bytes can be the cause.
     pub(crate) fn is_damage(&self) -> bool {
         self.kind() == ErrorKind::Corrupt
     }
@@ -149,8 +149,8 @@ impl Error {
         move |source| Error::Storage { what, source }
     }
 
-    /// Wraps this error for a function that returns `rntuple::Error`. When that comes back as [`Error::Storage`],
-    /// [`Error::kind`] finds the kind again.
+    /// Wraps this error for a function that returns `rntuple::Error`. Once that function's result has become
+    /// [`Error::Storage`], [`Error::kind`] finds the original kind.
     pub(crate) fn into_rntuple(self, what: &str) -> rntuple::Error {
         let source = match self {
             Error::Io { source, what } => {

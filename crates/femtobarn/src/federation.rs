@@ -1,8 +1,9 @@
 //! A federation that is open: its catalogue, database files and caches, shared by all users in a process.
 //!
-//! 1. An extent writer is used by one transaction at a time; between two of them it stays here.
+//! 1. An extent writer is used by one transaction at a time; between transactions it is retained here.
 //! 2. An extent writer is reused only in the epoch of the database that it was created in.
-//! 3. Nothing here imports a module that is built on the federation; their caches are in a [`CacheSlot`].
+//! 3. This module imports no module that is built on the federation; the caches of those modules are in a
+//!    [`CacheSlot`].
 
 use std::any::Any;
 use std::path::{Path, PathBuf};
@@ -77,12 +78,12 @@ impl Federation {
         Ok(Self::here(LocalCatalogue::create(folder, name)?, &OpenOptions::default()))
     }
 
-    /// Creates a federation in `folder` with its catalogue in PostgreSQL, in a schema of its own of the database that the URL
-    /// names: `postgresql://user@host/database`.
+    /// Creates a federation in `folder` whose catalogue is in PostgreSQL, in its own schema of the database that the
+    /// URL names: `postgresql://user@host/database`.
     ///
     /// # Errors
-    /// As [`create`](Self::create); `Invalid` if the URL is not understood; `Unavailable` if the server does not
-    /// answer; `Denied` if it refuses the log-in, or a schema.
+    /// The errors of [`create`](Self::create); `Invalid` if the URL cannot be parsed; `Unavailable` if the server does
+    /// not answer; `Denied` if it refuses the log-in or a schema.
     pub fn create_in_postgres(folder: &Path, name: &str, url: &str) -> Result<Self> {
         let catalogue = LocalCatalogue::create_in_postgres(folder, name, url)?;
         Ok(Self::here(catalogue, &OpenOptions::default()))
@@ -91,8 +92,8 @@ impl Federation {
     /// Opens the federation in `folder`.
     ///
     /// # Errors
-    /// `NotFound` if there is no federation in the folder; `Unsupported` if its format is newer than this software;
-    /// `Corrupt` if its catalogue is damaged.
+    /// `NotFound` if the folder holds no federation; `Unsupported` if its format is newer than this software; `Corrupt`
+    /// if its catalogue is damaged.
     pub fn open(folder: &Path) -> Result<Self> {
         Self::open_with(folder, OpenOptions::default())
     }
@@ -100,7 +101,7 @@ impl Federation {
     /// Opens the federation in `folder` with options.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn open_with(folder: &Path, options: OpenOptions) -> Result<Self> {
         Ok(Self::here(LocalCatalogue::open(folder)?, &options))
     }
@@ -117,12 +118,13 @@ impl Federation {
         Self::over_server(Arc::new(catalogue), url, options)
     }
 
-    /// Opens a federation to read it from several servers that have copies of it. Each request goes to a server that has
-    /// little to do, and to another one if that fails. A copy that is behind is not asked for what it does not have yet.
+    /// Opens a federation for reading from several servers that have copies of it. Each request goes to a lightly
+    /// loaded server, and to another one if that fails. A copy that is behind gets no request for commits that it does
+    /// not have yet.
     ///
     /// # Errors
-    /// `Invalid` if `urls` is empty, one has another form, or two have different federations; else as
-    /// [`open_url`](Self::open_url), if no server answers.
+    /// `Invalid` if `urls` is empty, a URL is malformed, or two URLs have different federations; the errors of
+    /// [`open_url`](Self::open_url) if no server answers.
     pub fn open_urls(urls: &[String], options: OpenOptions) -> Result<Self> {
         if let [url] = urls {
             return Self::open_url(url, options);
@@ -132,7 +134,7 @@ impl Federation {
         Self::with_servers(catalog, ServerFolder::Several(group), &options)
     }
 
-    /// A federation whose catalogue the caller has connected and whose files are on a server:
+    /// A federation whose catalogue the caller has connected to, and whose files are on a server:
     /// `root://host:port//federation`, or `roots://` for TLS.
     ///
     /// # Errors
@@ -189,8 +191,8 @@ impl Federation {
         }
     }
 
-    /// What a crate that is built on this one keeps of the federation in this process; `create` makes it at the first
-    /// call. One such crate uses it, with one type.
+    /// The state that the crate built on this one keeps for the federation in this process; `create` makes it at the
+    /// first call. A single crate may use it, with a single type.
     pub fn extension_cache<T: Send + Sync + 'static>(&self, create: impl FnOnce() -> T) -> &T {
         self.inner.extension.get_or_create(create)
     }
@@ -206,8 +208,9 @@ impl Federation {
         self.inner.finish_all_extents();
     }
 
-    /// Makes durable in the database files what is so in the catalogue alone, as dropping the federation does:
-    /// snapshots may keep it, and its folder may be moved or copied. Does nothing if it is on a server.
+    /// Writes back to the database files all bytes that are durable only in the catalogue, as dropping the federation
+    /// does. Afterwards the folder may be moved, copied, or captured in a snapshot of the file system. Does nothing for
+    /// a federation on a server.
     pub fn end_writes(&self) {
         if let Ok(catalog) = self.inner.local() {
             catalog.end_writes();
@@ -219,8 +222,8 @@ impl Federation {
         self.inner.files.publish_disk_cache();
     }
 
-    /// What was read from each cache before the server and from the server, in the order in which they are asked;
-    /// of a federation in a folder, what was read in stores.
+    /// The reads from each cache and from the server, in the order in which these are asked. For a federation in a
+    /// folder, the reads from stores.
     pub fn read_statistics(&self) -> Vec<TierStatistics> {
         self.inner.files.read_statistics()
     }
@@ -256,7 +259,7 @@ impl Federation {
     /// The newest `limit` commits, newest first.
     ///
     /// # Errors
-    /// As [`head`](Self::head).
+    /// The errors of [`head`](Self::head).
     pub fn history(&self, limit: u64) -> Result<Vec<CommitRow>> {
         Ok(self.inner.catalog.history(limit)?)
     }
@@ -272,15 +275,15 @@ impl Federation {
     /// All tags, ordered by commit.
     ///
     /// # Errors
-    /// As [`head`](Self::head).
+    /// The errors of [`head`](Self::head).
     pub fn tags(&self) -> Result<Vec<TagRow>> {
         Ok(self.catalog().tags()?)
     }
 
-    /// The snapshots that vacuum keeps besides tagged and pinned ones; all of them by default.
+    /// The snapshots that vacuum keeps besides tagged and pinned ones; by default all snapshots.
     ///
     /// # Errors
-    /// As [`head`](Self::head).
+    /// The errors of [`head`](Self::head).
     pub fn retention(&self) -> Result<Retention> {
         Ok(self.catalog().retention()?)
     }
@@ -303,7 +306,7 @@ impl Inner {
     /// The extent writer of a database: the one that an earlier transaction returned, or a new one. The
     /// caller holds a shared lock on the database and has read `database` since.
     pub(crate) fn take_extents(&self, database: &DatabaseRow) -> Result<ExtentWriter> {
-        // The rest of an extent of an earlier epoch may belong to another writer by now.
+        // The rest of an extent of an earlier epoch may belong to another writer.
         let left = self.remove_extents(database.id);
         if let Some(writer) =
             left.filter(|writer| writer.epoch() == database.epoch && writer.check_usable().is_ok())
@@ -353,7 +356,7 @@ impl Inner {
     /// Releases the space of an extent writer that no transaction continues. On failure the space stays
     /// unused until a vacuum.
     fn finish_extents(&self, database: DatabaseId, writer: ExtentWriter) {
-        // Closing does not wait for a server that is gone.
+        // Closing must not wait for an unreachable server.
         if !self.catalog.is_reachable() {
             return;
         }
@@ -364,7 +367,7 @@ impl Inner {
 
     /// The caller holds a lock on the database.
     fn trim_extents(&self, database: DatabaseId, mut writer: ExtentWriter) -> Result<()> {
-        // The rest of an extent of an earlier epoch may belong to another writer by now.
+        // The rest of an extent of an earlier epoch may belong to another writer.
         if self.catalog.database_by_id(database, Csn::MAX)?.epoch == writer.epoch() {
             writer.trim()
         } else {
@@ -372,10 +375,10 @@ impl Inner {
         }
     }
 
-    /// Checks that files may be changed, before they are: a copy that follows has its leader's bytes in them.
+    /// Checks, before files are changed, that they may be: a follower's files hold its leader's bytes.
     ///
     /// # Errors
-    /// `Denied` with what to do.
+    /// `Denied`, with a remedy.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if !self.catalog.is_read_only() {
             return Ok(());

@@ -13,22 +13,22 @@ pub struct OpenOptions {
     /// Threads that read a large array, field by field; by default one for each core. With 1 no thread is ever
     /// started.
     pub threads: usize,
-    /// Connections for prefetching from a server, beside the first connection: 2 by default. More of them help
-    /// over a long-distance network.
+    /// Connections for prefetching from a server, besides the first connection: 2 by default. More of them help over a
+    /// long-distance network.
     pub streams: usize,
     /// Bytes of the largest prefetch buffer: 2 MiB by default, 64 MiB at most. A sequence of reads holds up to
     /// two and a half buffers, a federation eight. With 0 nothing is prefetched from a server.
     pub read_ahead_bytes: u64,
-    /// How long requests wait while a server that was reached before does not answer, as while it restarts: a
-    /// minute by default. The first connection is not retried.
+    /// How long requests wait for a server that was reached before and does not answer, for example while it restarts:
+    /// a minute by default. The first connection is not retried.
     pub timeout: Duration,
     /// Folder of the disk cache for bytes read from a server, shared by processes; without it there is no disk
     /// cache.
     pub disk_cache: Option<PathBuf>,
     /// Bytes of the disk cache for each federation: 16 GiB by default.
     pub disk_cache_bytes: u64,
-    /// Addresses of memcached servers, as `host:port`, that are asked for bytes before the server of the
-    /// federation, and after the disk cache; none by default. Jobs that share them should name them alike.
+    /// Addresses of memcached servers, as `host:port`, that are asked for bytes after the disk cache and before the
+    /// federation's server; none by default. Jobs that share them should use the same names.
     pub memcached: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Whether what is read from a server is kept in caches before it.
+    /// Whether bytes read from a server are kept in caches.
     pub(crate) fn has_caches(&self) -> bool {
         self.disk_cache.is_some() || !self.memcached.is_empty()
     }
@@ -58,12 +58,12 @@ impl OpenOptions {
 /// How transactions are isolated from each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// The transaction reads one snapshot, and commits only if no other transaction has changed since then what
-    /// it changed.
+    /// The transaction reads one snapshot, and commits only if no other transaction has changed since then anything
+    /// that it changed.
     #[default]
     Snapshot,
-    /// As `Snapshot`, and it commits only if no other transaction has changed what it read: the result is that of
-    /// transactions run one after the other.
+    /// Like `Snapshot`, and it also commits only if no other transaction has changed anything that it read: the result
+    /// is that of running the transactions one after the other.
     Serializable,
 }
 

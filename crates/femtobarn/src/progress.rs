@@ -13,5 +13,5 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Receives the progress of an operation, and returns whether the operation shall continue.
+/// Receives the progress of an operation, and returns whether the operation is to continue.
 pub type Watch<'a> = dyn FnMut(&Progress) -> bool + 'a;

@@ -26,7 +26,7 @@ impl Evolution {
         self.plan.changes().iter().map(sentence).collect()
     }
 
-    /// The new path of a field, and whether its values have another type; none if the field is left out.
+    /// The new path of a field, and whether its values change their type; `None` if the field is dropped.
     pub(crate) fn new_path(&self, old: &str) -> Option<(String, bool)> {
         let path = new_path(&self.members, old)?;
         let is_part = |change: &str| {
@@ -74,7 +74,7 @@ impl Class {
         self.evolution_over(std::slice::from_ref(older))
     }
 
-    /// As [`evolution`](Self::evolution), through all versions in `older`, the newest first.
+    /// Like [`evolution`](Self::evolution), through all versions in `older`, the newest first.
     pub(crate) fn evolution_over(&self, older: &[Class]) -> Result<Evolution> {
         let (pairs, oldest) = self.pairs(older)?;
         check_all(&pairs, false, &mut vec![]).map_err(|reason| self.refusal(oldest, &reason))?;
@@ -90,7 +90,7 @@ impl Class {
         oldest.planned(self, members)
     }
 
-    /// As [`regression_over`](Self::regression_over), for conversions that some values do not survive: reading
+    /// Like [`regression_over`](Self::regression_over), but allows conversions that some values do not survive: reading
     /// such a value fails.
     pub(crate) fn narrowing_over(&self, older: &[Class]) -> Result<Vec<NewMember>> {
         let (pairs, oldest) = self.pairs(older)?;
@@ -198,7 +198,7 @@ fn forward(pairs: &[FieldPair<'_>]) -> Result<Vec<NewMember>> {
     pairs.iter().map(member).collect()
 }
 
-/// As [`forward`], from the newest version to the oldest, whose fields are `oldest`.
+/// Like [`forward`], from the newest version to the oldest, whose fields are `oldest`.
 fn backward(pairs: &[FieldPair<'_>], oldest: &[Field]) -> Result<Vec<NewMember>> {
     let member = |field: &Field| {
         let of = field.of.storage_type();
@@ -259,8 +259,8 @@ fn check_field(from: &FieldType, to: &FieldType) -> std::result::Result<(), &'st
     }
 }
 
-/// Whether a list is wrapped into an optional list or unwrapped. An optional list of records is stored as a
-/// list of lists, so the stored types do not tell.
+/// Whether a list is wrapped into an optional list or unwrapped. The stored types cannot show it, since an optional
+/// list of records is stored as a list of lists.
 fn nesting(from: &FieldType, to: &FieldType) -> Nesting {
     let is_list = |of: &FieldType| matches!(of.stored(), FieldType::List(_));
     match (from.stored(), to.stored()) {
@@ -301,7 +301,7 @@ fn default(field: &Field, json: Option<&serde_json::Value>) -> Result<Option<Val
     translate::default_to_store(field, value).map(Some)
 }
 
-/// The value of a JSON text; none if its structure does not fit the type. Ranges are checked later.
+/// The value of a JSON text; `None` if its structure does not fit the type. Ranges are checked later.
 fn value_of(json: &serde_json::Value, of: &FieldType) -> Option<Value> {
     Some(match (json, of.stored()) {
         (serde_json::Value::Null, _) => Value::Null,

@@ -33,7 +33,7 @@ impl Link {
     pub const NULL: Link =
         Link(Oid { database: DatabaseId(0), container: ContainerId(0), entry: 0 });
 
-    /// The object; none for the null link.
+    /// The object; `None` for the null link.
     #[inline]
     pub fn object(&self) -> Option<Oid> {
         (!self.is_null()).then_some(self.0)
@@ -67,7 +67,7 @@ impl ElementLink {
         ElementLink { link: object.into(), element }
     }
 
-    /// The object and the element's index; none for the null link.
+    /// The object and the element's index; `None` for the null link.
     #[inline]
     pub fn element(&self) -> Option<(Oid, u32)> {
         self.link.object().map(|object| (object, self.element))

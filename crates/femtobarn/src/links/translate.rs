@@ -17,8 +17,7 @@ pub(crate) trait Translate {
     /// The other form of a link's database. `container` is 0 for a null link.
     fn translate(&mut self, database: u32, container: u32) -> Result<u32>;
 
-    /// The other form of the databases of many links: a loop of its own for each direction, without a call for each
-    /// link.
+    /// Translates the databases of many links: each direction has its own loop, without a call for each link.
     fn translate_all(&mut self, databases: &[u32], containers: &[u32]) -> Result<Vec<u32>> {
         let mut translated = Vec::with_capacity(databases.len());
         for (&database, &container) in databases.iter().zip(containers) {

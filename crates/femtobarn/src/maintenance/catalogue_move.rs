@@ -1,5 +1,5 @@
-//! Moving the catalogue between SQLite and PostgreSQL. Vacuum and repair, which change rows of earlier commits, wait
-//! meanwhile.
+//! Moving the catalogue between SQLite and PostgreSQL. Vacuum and repair, which change rows of earlier commits, are
+//! locked out meanwhile.
 
 use std::time::Duration;
 
@@ -9,18 +9,20 @@ use crate::error::Result;
 use crate::federation::Federation;
 use crate::progress::{Progress, Watch};
 
-/// How long a vacuum is waited for.
+/// The time to wait for a vacuum to end.
 const MAINTENANCE_WAIT: Duration = Duration::from_secs(600);
 
 impl Federation {
-    /// Moves the catalogue to the database of PostgreSQL that `url` names, or else into a file in the federation's folder,
-    /// while the federation is used. Processes that have it open go on with the catalogue at its new place.
+    /// Moves the catalogue to the PostgreSQL database that `url` names, or without a URL into a file in the
+    /// federation's folder, while the federation is in use. Processes that have it open continue with the catalogue at
+    /// its new place.
     ///
     /// # Errors
-    /// `Invalid` for a bad URL; `Unavailable` if another process moves it, or PostgreSQL does not answer; `Denied` for a copy
-    /// that follows, or if PostgreSQL refuses; `Exists` if a catalogue is there that takes changes; `Unsupported` if it has
-    /// rows that cannot be kept there, or is a server's; `Busy` if a vacuum runs for ten minutes more; `Closed` if
-    /// `progress` stops it; `Full` or `Io` if the new one cannot be written. Then it stays where it is.
+    /// `Invalid` for a bad URL; `Unavailable` if another process moves the catalogue, or PostgreSQL does not answer;
+    /// `Denied` for a follower, or if PostgreSQL refuses; `Exists` if the new place has a catalogue that takes changes;
+    /// `Unsupported` if the catalogue has rows that cannot be stored there, or belongs to a server; `Busy` if a vacuum
+    /// runs for ten minutes more; `Closed` if `progress` stops it; `Full` or `Io` if the new catalogue cannot be
+    /// written. After an error the catalogue is in its old place.
     pub fn move_catalogue(
         &self,
         url: Option<&str>,

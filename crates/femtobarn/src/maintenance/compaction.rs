@@ -48,7 +48,7 @@ impl Default for CompactOptions {
 pub struct Compacted {
     /// Its path, such as `run7/events`.
     pub path: String,
-    /// The commit of its new version; none if there was nothing to gain.
+    /// The commit of its new version; `None` if compaction would gain nothing.
     pub csn: Option<Csn>,
     /// Clusters before.
     pub clusters_before: u64,
@@ -135,7 +135,7 @@ impl Federation {
     /// Compacts all containers of one database, or of all databases that take commits, then vacuums.
     ///
     /// # Errors
-    /// As [`compact`](Self::compact) and [`vacuum`](Self::vacuum).
+    /// The errors of [`compact`](Self::compact) and [`vacuum`](Self::vacuum).
     pub fn tidy(
         &self,
         database: Option<&str>,

@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `check` | compares catalogue and files, and reads everything committed |
 //! | `repair` | mends what a check finds |
-//! | `vacuum`, `compaction` | give space back: of old versions; of small clusters and deleted objects |
-//! | `packing` | what fields take, and how fast they are read, in each compression |
+//! | `vacuum`, `compaction` | free space: of old versions; of small clusters and deleted objects |
+//! | `packing` | the size of fields, and the speed of reading them, with each compression |
 //! | `backup` | full and incremental copies, and restoring them |
-//! | `catalogue_move` | the catalogue from SQLite to PostgreSQL, and back |
-//! | `rebuild` | the catalogue, from the commit records in the files |
+//! | `catalogue_move` | moves the catalogue from SQLite to PostgreSQL, and back |
+//! | `rebuild` | rebuilds the catalogue from the commit records in the files |
 //! | `republication` | publishes a version that holds no new objects, for `repair` and `compaction` |
 //!
 //! May import `transaction` and everything below it; `exchange` for its records of newest versions.

@@ -1,7 +1,7 @@
-//! Measures what the fields of a container take, and how long they take to read, with each compression that a new
-//! container can have.
+//! Measures the size of a container's fields, and the time to read them, with each compression that a new container can
+//! have.
 //!
-//! 1. Nothing is guessed: a sample of the elements of each column is packed with each compression, and unpacked
+//! 1. Nothing is estimated: a sample of the elements of each column is packed with each compression, and unpacked
 //!    again, in memory.
 //! 2. Nothing is changed.
 
@@ -16,13 +16,13 @@ use crate::error::{Error, Result};
 use crate::read::view::View;
 use crate::{ContainerOptions, Profile};
 
-/// How long a column is unpacked again and again, at least: the fastest time counts.
+/// A column is unpacked repeatedly for at least this time; the fastest run counts.
 const UNPACKING_TIME_MIN: Duration = Duration::from_millis(2);
 
 /// The compressions that a new container can have, in the order of [`PackedField::sizes`].
 const PROFILES: [Profile; 3] = [Profile::Plain, Profile::Fast, Profile::Archive];
 
-/// What a field takes with one compression.
+/// The size of a field with one compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PackedSize {
     /// Bytes on disk.
@@ -38,9 +38,9 @@ pub struct PackedField {
     pub path: String,
     /// Bytes of its elements in memory, with the offsets of lists.
     pub memory: u64,
-    /// Bytes on disk, as it is.
+    /// Bytes on disk, as the field is stored now.
     pub stored: u64,
-    /// What it would take in a new container, uncompressed, with LZ4 and with Zstandard.
+    /// The size in a new container: uncompressed, with LZ4 and with Zstandard.
     pub sizes: [PackedSize; 3],
 }
 
@@ -105,7 +105,7 @@ fn new_column(of: &Column, encoding: Encoding) -> Column {
     Column { column_type, bits, ..of.clone() }
 }
 
-/// Packs values, and unpacks them until the time is known.
+/// Packs values, and unpacks them until the time is measured.
 fn measure(column: &Column, values: &[u8], options: WriteOptions) -> rntuple::Result<PackedSize> {
     let element = column.column_type.element().map_or(1, |element| element.size());
     let page_bytes = (options.page_size / element).max(1) * element;

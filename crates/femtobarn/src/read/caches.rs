@@ -1,4 +1,4 @@
-//! What a process retains of a federation between reads: open versions of containers, and blocks of indexes.
+//! Caches that a process retains between reads of a federation: open versions of containers, and blocks of indexes.
 
 use crate::federation::Inner;
 use crate::read::index::IndexBlockCache;

@@ -1,7 +1,7 @@
-//! Changes: the entries that may have other objects in a later version of a container.
+//! Changes: the entries whose objects may differ in a later version of a container.
 //!
-//! A version refers to the pages of an earlier one wherever no value was updated, so that comparing which pages and
-//! which deletions two versions have reads no values.
+//! A version refers to the pages of an earlier one wherever no value was updated, so comparing the pages and the
+//! deletions of two versions reads no values.
 
 use std::ops::Range;
 

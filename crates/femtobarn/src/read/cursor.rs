@@ -73,8 +73,8 @@ impl View {
 }
 
 impl<R: FromCell> Cursor<R> {
-    /// For reading in ascending order: pages are released once they are passed, and push no others out of the
-    /// page cache.
+    /// Optimises for reading in ascending order: pages that were passed are released, and evict no others from the page
+    /// cache.
     #[must_use]
     pub fn forward(self) -> Self {
         Cursor { rows: self.rows.forward(), ..self }
@@ -102,7 +102,7 @@ impl<R: FromCell> Cursor<R> {
     /// Calls `each` with the objects of a range of entries, without deleted ones.
     ///
     /// # Errors
-    /// As [`get`](Self::get), and what `each` returns.
+    /// The errors of [`get`](Self::get), and those that `each` returns.
     pub fn for_each(
         &mut self,
         entries: Range<u64>,
@@ -155,7 +155,7 @@ impl<R: FromCell> Objects<R> {
     /// An object.
     ///
     /// # Errors
-    /// As [`Snapshot::target`], [`View::cursor`] and [`Cursor::get`].
+    /// The errors of [`Snapshot::target`], [`View::cursor`] and [`Cursor::get`].
     #[inline]
     pub fn get(&mut self, oid: Oid) -> Result<R> {
         let container = (oid.database, oid.container);

@@ -33,7 +33,7 @@ enum Values {
 pub enum FieldContent {
     /// Numbers or a text.
     Plain(FieldValue),
-    /// A link; none if it is null.
+    /// A link; `None` if it is null.
     Link(Option<Oid>),
 }
 

@@ -59,8 +59,8 @@ impl Snapshot {
     /// must have one type. If a link is null, the array is one of optional records.
     ///
     /// # Errors
-    /// As [`target`](Self::target); [`ErrorKind`]: `NotFound` if a field does not exist; `Invalid` if a field
-    /// has several types; `Corrupt` if the stored bytes are damaged.
+    /// The errors of [`target`](Self::target); [`ErrorKind`]: `NotFound` if a field does not exist; `Invalid` if a
+    /// field has several types; `Corrupt` if the stored bytes are damaged.
     pub fn follow(&self, links: &[Oid], fields: &[impl AsRef<str>]) -> Result<Array> {
         let mut places: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
         for (at, link) in links.iter().enumerate().filter(|(_, link)| link.container.0 > 0) {
@@ -118,7 +118,7 @@ impl View {
     /// them at once. If the entries ascend, objects that are near each other are read together.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::NotFound`] if an object was deleted.
+    /// The errors of [`read`](Self::read); [`Error::NotFound`] if an object was deleted.
     pub fn fetch(&self, selection: &Selection, entries: &[u64]) -> Result<Array> {
         entries.iter().try_for_each(|entry| self.check_live(*entry))?;
         if !entries.is_sorted_by(|one, next| one < next) {
@@ -158,8 +158,8 @@ fn consecutive_runs(entries: &[u64]) -> Vec<Range<u64>> {
     follow.map(|run| run[0]..run[run.len() - 1].saturating_add(1)).collect()
 }
 
-/// Joins sorted entries to ranges, over gaps of less than `gap_max` entries, until these have
-/// [`ENTRIES_AT_ONCE`]. Returns the ranges, and for each entry that they have its position in what is read.
+/// Joins sorted entries to ranges, over gaps of less than `gap_max` entries, until a range has [`ENTRIES_AT_ONCE`]
+/// entries. Returns the ranges, and for each entry its position among the entries read.
 fn runs_over_gaps(sorted: &[u64], gap_max: u64) -> (Vec<Range<u64>>, Vec<usize>) {
     let mut runs: Vec<Range<u64>> = vec![];
     let mut places = Vec::with_capacity(sorted.len());

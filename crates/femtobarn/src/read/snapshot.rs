@@ -43,7 +43,7 @@ pub struct Snapshot {
     csn: Csn,
     /// Keeps vacuum from its versions.
     _pin: PinGuard,
-    /// Databases whose rows came with the pin.
+    /// Databases whose rows the pin returned.
     databases: Arc<[DatabaseRow]>,
     /// Containers that were opened, so that the catalogue is asked once for each.
     opened: Arc<Mutex<OpenedContainers>>,
@@ -59,8 +59,8 @@ impl Federation {
         self.snapshot_at(&csn.map_or(At::Newest, At::Commit))
     }
 
-    /// The federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum leaves what it
-    /// can read.
+    /// The federation as of a moment. While the snapshot, a clone or a view of it lives, vacuum keeps everything that
+    /// it can read.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if there is no such commit or tag, or its snapshot
@@ -186,7 +186,7 @@ impl Snapshot {
     /// An object by its OID.
     ///
     /// # Errors
-    /// As [`target`](Self::target).
+    /// The errors of [`target`](Self::target).
     pub fn object(&self, oid: Oid) -> Result<Value> {
         self.target(oid)?.value(oid.entry)
     }

@@ -44,7 +44,7 @@ pub(crate) struct OpenVersion {
     /// Whether all linked databases are in this federation. If not, a later `attach` may add one, so the
     /// version is not retained.
     pub is_settled: bool,
-    /// Lives as long as the transaction that wrote the version and has not committed it; none for a committed
+    /// Lives as long as the transaction that wrote the version and has not committed it; `None` for a committed
     /// version.
     pub writer: Option<Weak<()>>,
     /// The conversion of the stored objects to the class, if that loses values.
@@ -80,7 +80,8 @@ pub(crate) struct OpenVersions {
     pages: Arc<PageCache>,
     /// By database, its epoch, container and commit. In a new epoch, a version may refer to other bytes.
     cache: Cache<(DatabaseId, u64, ContainerId, Csn), Arc<OpenVersion>>,
-    /// The version of each container that was opened last: others take from it what all of them have in common.
+    /// The version of each container that was opened last; further versions take over the parts that all versions
+    /// share.
     last: Cache<(DatabaseId, u64, ContainerId), Weak<OpenVersion>>,
     /// Versions of classes, by database and its epoch, too: a catalogue that was restored may define another class of
     /// that name and version.
@@ -175,7 +176,7 @@ impl OpenVersions {
             writer: None,
         };
         let version = self.open_parts(parts)?;
-        // Page lists are written after their pages, so no page lies behind the last of them.
+        // Page lists are written after their pages, so no page lies beyond the last list.
         let groups = &version.reader.footer().cluster_groups;
         let lists = groups.iter().map(|group| group.page_list.locator);
         lists.for_each(|list| source.extend_version_to(list.offset.saturating_add(list.size)));
@@ -242,7 +243,7 @@ impl OpenVersions {
         for uuid in targets {
             let mut target = self.catalog.database_by_uuid(uuid)?;
             if target.is_none() {
-                // It may have been dropped since; older snapshots still have it.
+                // The container may have been dropped since; older snapshots still have it.
                 version.is_settled = false;
                 target = self.catalog.database_by_uuid_at(uuid, row.csn)?;
             }

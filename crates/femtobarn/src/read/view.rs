@@ -92,8 +92,8 @@ impl View {
         &self.snapshot
     }
 
-    /// The same version through another snapshot, which must have it under the same path. The old snapshot is not needed
-    /// any more then, and the catalogue is not asked.
+    /// The same version through another snapshot, which must have it under the same path. The view no longer needs the
+    /// old snapshot, and the catalogue is not asked.
     pub fn through(&self, snapshot: &Snapshot) -> View {
         View { snapshot: snapshot.clone(), opened: self.opened.clone() }
     }
@@ -141,7 +141,7 @@ impl View {
     /// The entries of a range that are not deleted, as ranges.
     ///
     /// # Errors
-    /// [`Error::NotFound`] if the range goes past the last entry; [`Error::Corrupt`] if the deletions are damaged.
+    /// [`Error::NotFound`] if the range ends after the last entry; [`Error::Corrupt`] if the deletions are damaged.
     pub fn live_runs(&self, entries: Range<u64>) -> Result<Vec<Range<u64>>> {
         self.check_readable()?;
         self.check_range(&entries)?;
@@ -156,7 +156,7 @@ impl View {
     /// The entries of a range that are not deleted: the objects that [`read`](Self::read) returns.
     ///
     /// # Errors
-    /// As [`live_runs`](Self::live_runs).
+    /// The errors of [`live_runs`](Self::live_runs).
     pub fn live_entries(&self, entries: Range<u64>) -> Result<Vec<u64>> {
         Ok(self.live_runs(entries)?.into_iter().flatten().collect())
     }
@@ -257,8 +257,8 @@ impl View {
     /// [`live_entries`](Self::live_entries).
     ///
     /// # Errors
-    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the range goes past the last entry; `Corrupt` if the
-    /// stored bytes are damaged.
+    /// [`ErrorKind`](crate::ErrorKind): `NotFound` if the range ends after the last entry; `Corrupt` if the stored
+    /// bytes are damaged.
     pub fn read(&self, selection: &Selection, entries: Range<u64>) -> Result<Array> {
         if self.opened.version.row.deleted == 0 {
             return self.read_stored(selection, entries);
@@ -296,7 +296,7 @@ impl View {
         worthwhile.min(self.snapshot.federation().inner.threads)
     }
 
-    /// As [`read_stored`](Self::read_stored), for several ranges of entries.
+    /// Like [`read_stored`](Self::read_stored), for several ranges of entries.
     pub(crate) fn read_runs(&self, selection: &Selection, runs: &[Range<u64>]) -> Result<Array> {
         self.check_readable()?;
         let version = &*self.opened.version;
@@ -329,7 +329,7 @@ impl View {
     /// One object as a value.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Error::NotFound`] if the object was deleted.
+    /// The errors of [`read`](Self::read); [`Error::NotFound`] if the object was deleted.
     pub fn value(&self, entry: u64) -> Result<Value> {
         self.values(&self.opened.version.all, entry)
     }
@@ -337,14 +337,14 @@ impl View {
     /// Fields of one object as a value.
     ///
     /// # Errors
-    /// As [`value`](Self::value).
+    /// The errors of [`value`](Self::value).
     pub fn values(&self, selection: &Selection, entry: u64) -> Result<Value> {
         self.check_live(entry)?;
         let array = self.read_stored(selection, entry..entry.saturating_add(1))?;
         array.value(0).map_err(Error::storage(self.path()))
     }
 
-    /// The class that links in a field, such as `best.to`, refer to; none if the field has no links.
+    /// The class that links in a field, such as `best.to`, refer to; `None` if the field has no links.
     pub fn link_class(&self, path: &str) -> Option<&str> {
         match self.opened.version.class.field_type(path)?.item() {
             FieldType::Link(class) | FieldType::ElementLink(class) => Some(class),

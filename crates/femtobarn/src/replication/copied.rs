@@ -1,7 +1,7 @@
-//! The file of one database at a follower: which of its bytes are here, and the copying of others.
+//! The file of one database at a follower: the bytes that are here, and copying the rest.
 //!
 //! A version refers to its envelopes, these to page lists, and these to pages. Each level is copied as a whole before
-//! the next one is known. What two versions share is copied once.
+//! the next one is known. Bytes that two versions share are copied once.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ const BYTES_BEFORE: u64 = 128;
 #[derive(Clone, Debug)]
 struct Wanted {
     range: Range<u64>,
-    /// Whether it is a page that ends with the checksum of what is before it.
+    /// Whether it is a page that ends with the checksum of its preceding bytes.
     is_sealed: bool,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct CopiedFile<'a> {
     pub(super) damaged_pages: u64,
 }
 
-/// The bytes that versions refer to in the file here, all of which are there.
+/// The bytes of the file here that versions refer to; all of them are here.
 pub(super) fn bytes_of(here: &DatabaseFile, versions: &[VersionRow]) -> Result<Ranges> {
     let mut have = Ranges::default();
     let mut inventory = Inventory::new(here);
@@ -71,10 +71,11 @@ pub(super) fn bytes_of(here: &DatabaseFile, versions: &[VersionRow]) -> Result<R
 }
 
 impl CopiedFile<'_> {
-    /// Copies what versions refer to and is not here yet.
+    /// Copies the bytes that versions refer to and that are not here yet.
     ///
     /// # Errors
-    /// `Corrupt` if metadata at the leader are damaged, or do not belong to these versions any more; `Io`, `Full`.
+    /// `Corrupt` if metadata at the leader are damaged, or no longer belong to these versions; `Io` or `Full` if bytes
+    /// cannot be read or written.
     pub(super) fn copy_versions(&mut self, versions: &[VersionRow]) -> Result<()> {
         let mut blobs = vec![];
         for version in versions {
@@ -97,7 +98,7 @@ impl CopiedFile<'_> {
         self.copy(parts)
     }
 
-    /// Copies the front of the file, in whose place the file here has one of its own.
+    /// Copies the leader's front of the file over the follower's own.
     pub(super) fn copy_front(&mut self) -> Result<()> {
         let end = key_chain::front_end(self.there)?;
         let mut front = vec![0; end as usize];
@@ -203,7 +204,7 @@ impl CopiedFile<'_> {
             read(self.there, chunk.start, bytes)?;
             self.damaged_pages += damaged_in(&chunk, parts, bytes);
         }
-        // What is here already is not written again: it may be of a version that the leader has given up.
+        // Bytes that are here are not written again: they may belong to a version that the leader has given up.
         let mut missing: Ranges = std::iter::once(chunk.clone()).collect();
         missing.remove_all(self.have);
         for range in missing.iter() {
@@ -217,7 +218,7 @@ impl CopiedFile<'_> {
     }
 }
 
-/// The size of a file at the leader, which does not say more than files can have.
+/// The size of a file at the leader; a size that no file can have is refused.
 fn size_of(there: &DatabaseFile) -> Result<u64> {
     let size = there.size()?;
     match i64::try_from(size) {
@@ -245,8 +246,8 @@ fn read(there: &DatabaseFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
     read.map_err(Error::storage(there.path.display().to_string()))
 }
 
-/// Memory for chunks, in which a byte of the file lies at its offset modulo the size of a block, as writes past the page
-/// cache want it.
+/// Memory for chunks, in which a byte of the file lies at its offset modulo the size of a block, as writes past the
+/// page cache require.
 #[derive(Default)]
 pub(super) struct ChunkBuffer {
     memory: Option<MmapMut>,

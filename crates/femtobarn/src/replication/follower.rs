@@ -24,7 +24,7 @@ use crate::storage::places;
 
 /// Attempts at one step whose bytes the leader gave up meanwhile.
 const ATTEMPTS: u32 = 5;
-/// Between two of them.
+/// The pause between two attempts.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// A copy of a federation that follows its leader.
@@ -32,18 +32,18 @@ pub struct Follower {
     leader: Leader,
     here: LocalCatalogue,
     options: FollowOptions,
-    /// The bytes that are here, of the files that were looked at.
+    /// The bytes that are here, of each file examined so far.
     have: HashMap<DatabaseId, Ranges>,
     /// All databases, as the leader has them; empty before it has sent them.
     theirs: BTreeMap<DatabaseId, LeaderDatabase>,
-    /// New databases that failed attempts have copied, each in an epoch.
+    /// New databases that failed attempts have copied, with their epochs.
     fresh: HashMap<DatabaseId, u64>,
     buffer: ChunkBuffer,
-    /// Held for as long as this follows.
+    /// Held while this follower exists.
     _lock: File,
 }
 
-/// What the steps of one attempt share.
+/// The state that the steps of one attempt share.
 struct Attempt<'a> {
     rows: &'a LeaderRows,
     reconciled: Reconciled,
@@ -98,16 +98,16 @@ impl Follower {
     /// afterwards: the first steps of a long history have some thousand commits each.
     ///
     /// # Errors
-    /// `Unavailable` if the leader does not answer, and the next step may succeed; `Conflict` if it has another history;
-    /// `Denied` if this copy was promoted, or the leader is not the leader any more; `Corrupt` if metadata at the
-    /// leader are damaged; `Io` or `Full` if files cannot be written here.
+    /// `Unavailable` if the leader does not answer, in which case the next step may succeed; `Conflict` if it has
+    /// another history; `Denied` if this copy was promoted, or the leader is no longer the leader; `Corrupt` if
+    /// metadata at the leader are damaged; `Io` or `Full` if files cannot be written here.
     pub fn step(&mut self, wait: Duration) -> Result<Step> {
         // The first answer of a leader has all databases.
         let mark = if self.theirs.is_empty() { None } else { self.here.leader_mark()? };
         self.step_from(mark, wait, true)
     }
 
-    /// Takes steps until the copy has everything that the leader had at the last one, whether that leads still.
+    /// Takes steps until the copy has everything that the leader had at the last step, even if it no longer leads.
     pub(super) fn catch_up(&mut self) -> Result<()> {
         loop {
             let step = self.step_from(None, Duration::ZERO, false)?;
@@ -144,11 +144,11 @@ impl Follower {
             match self.advance(since, &rows) {
                 Ok(step) => return Ok(step),
                 Err(error) => {
-                    // What is in the catalogue can be found again.
+                    // Facts that the catalogue has can be looked up again.
                     let fresh = &self.fresh;
                     self.have.retain(|id, _| fresh.contains_key(id));
                     drop(self.keep_pins(since));
-                    // What was being copied may have been vacuumed.
+                    // The bytes that were being copied may have been vacuumed.
                     if !error.is_damage() || attempts == ATTEMPTS {
                         return Err(error);
                     }
@@ -158,14 +158,14 @@ impl Follower {
         }
     }
 
-    /// Copies what rows refer to, and publishes them.
+    /// Copies the bytes that rows refer to, and publishes the rows.
     ///
     /// # Errors
-    /// `Corrupt` also if the leader has given up what was being copied.
+    /// `Corrupt` also if the leader has given up the bytes that were being copied.
     fn advance(&mut self, since: Csn, rows: &LeaderRows) -> Result<Step> {
         let openings = self.leader.openings();
         let horizon = rows.horizon()?.map_or_else(|| self.here.horizon(), Ok)?;
-        // There is no snapshot before the horizon; the newest one has most of what is copied then.
+        // No snapshot exists before the horizon; the newest one has most of the bytes that are copied then.
         let snapshot = if rows.at < horizon { rows.head } else { rows.at };
         if snapshot > Csn::ZERO && !self.leader.pin(snapshot)? {
             return Err(was_given_up(format!("snapshot {snapshot}")));
@@ -189,7 +189,7 @@ impl Follower {
         }
         let Attempt { reconciled, step, .. } = attempt;
         let mut all: Vec<&LeaderRows> = reconciled.rows.iter().collect();
-        // Rows of databases in a new epoch may have been read later than the others, which must not be undone.
+        // Rows of databases in a new epoch may have been read later than the other rows, which must not undo them.
         all.push(rows);
         self.here.apply_leader_rows(since, &all, &reconciled.own)?;
         self.fresh.clear();
@@ -218,8 +218,8 @@ impl Follower {
             if of_it.is_empty() && is_same(here.get(&id), &database) && !is_evicted {
                 continue;
             }
-            // What is in the leader's stores alone stays there until somebody wants it. The file there has all that earlier
-            // commits refer to, even if the seal is a later one.
+            // A database that is in the leader's stores alone stays there until a reader needs it. The file there has
+            // all bytes that earlier commits refer to, even if the seal is a later commit.
             if nearline.contains(&id) || is_evicted && !database.is_complete {
                 attempt.reconciled.own.evicted.push(id);
                 self.have.remove(&id);
@@ -237,7 +237,7 @@ impl Follower {
                 self.copy_file(&database, &path, is_new, of_it, attempt)
             };
             match copied {
-                // The file of a database that was detached may be anywhere by now.
+                // The file of a detached database may have been moved anywhere.
                 Err(error) if error.kind() == ErrorKind::NotFound && database.dropped.is_some() => {
                 }
                 Err(error) => return Err(error),
@@ -314,7 +314,7 @@ impl Follower {
         let there = self.leader.open(database).map_err(|error| dropped_since(database, error))?;
         places::make_folder_of(path)?;
         if is_new && self.fresh.get(&database.id) != Some(&database.epoch) {
-            // What an interrupted step has left.
+            // The remains of an interrupted step.
             self.have.remove(&database.id);
             file::remove_if_there(path)?;
         }
@@ -366,7 +366,7 @@ impl Follower {
     }
 
     /// # Errors
-    /// `Denied` if the leader has a successor, and nothing is left to be copied from it.
+    /// `Denied` if the leader has a successor, and everything was copied from it.
     fn check_successor(&self, rows: &LeaderRows) -> Result<()> {
         match rows.successor()? {
             None => Ok(()),
@@ -395,7 +395,7 @@ impl Follower {
         })
     }
 
-    /// Makes the leader keep the newest commit here, and what readers have pinned here.
+    /// Makes the leader keep the newest commit of this copy, and the snapshots that readers have pinned here.
     fn keep_pins(&mut self, at: Csn) -> Result<()> {
         let mut wanted = self.here.pins().pinned_below(at)?;
         if at > Csn::ZERO {
@@ -405,7 +405,7 @@ impl Follower {
     }
 }
 
-/// Whether nothing of the file of a database without new versions has to be copied.
+/// Whether nothing needs to be copied from the file of a database without new versions.
 fn is_same(here: Option<&DatabaseRecord>, there: &LeaderDatabase) -> bool {
     let Some(here) = here else { return there.dropped.is_some() };
     let is_complete = here.row.state != DatabaseState::Open;
@@ -423,7 +423,7 @@ fn dropped_since(database: &LeaderDatabase, error: Error) -> Error {
     }
 }
 
-/// The error of what the leader gave up while it was being copied. As with damage, the step begins again.
+/// The error for bytes that the leader gave up while they were being copied. As with damage, the step begins again.
 fn was_given_up(what: String) -> Error {
     Error::Corrupt { what: format!("{what} was given up by the leader while it was being copied") }
 }

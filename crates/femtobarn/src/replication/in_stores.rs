@@ -1,7 +1,7 @@
 //! Files of databases that the leader's stores have, and that are not on the disk here.
 //!
-//! 1. Such a file is copied beside its place, synced, and put there as a whole: readers find all of it or nothing.
-//! 2. The database's lock is held meanwhile, so nobody here stages it from a store at the same time.
+//! 1. Such a file is copied beside its place, synced, and renamed into its place: readers find all of it or nothing.
+//! 2. The database's lock is held meanwhile, so no other process stages the file from a store at the same time.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use femtobarn_catalog::{DatabaseId, DiskState, LocalCatalogue, LockGuard, LockOw
 use crate::error::{Error, Result};
 use crate::storage::{file, places};
 
-/// How long a step waits for somebody here who moves the same file.
+/// How long a step waits for a local process that moves the same file.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// The lock of a database whose file is not on the disk here.
@@ -22,7 +22,7 @@ struct AbsentFile {
 }
 
 impl AbsentFile {
-    /// None if the file is on the disk.
+    /// `None` if the file is on the disk.
     fn lock(here: &LocalCatalogue, database: DatabaseId) -> Result<Option<Self>> {
         let owner = here.locks().owner();
         let lock = owner.lock_database_exclusive(database, LOCK_WAIT)?;
@@ -31,10 +31,10 @@ impl AbsentFile {
     }
 }
 
-/// Removes what a database had as its file before it was in stores alone, and an interrupted step has left.
+/// Removes a database's old file, from before it was in stores alone, that an interrupted step has left.
 ///
 /// # Errors
-/// `Busy` if somebody here moves the file; `Io` if it cannot be removed.
+/// `Busy` if a local process moves the file; `Io` if it cannot be removed.
 pub(super) fn remove_remnant(
     here: &LocalCatalogue,
     database: DatabaseId,
@@ -57,10 +57,10 @@ pub(super) struct ReturningFile {
 }
 
 impl ReturningFile {
-    /// Begins; none if somebody here has staged the file meanwhile.
+    /// Begins; `None` if a local process has staged the file meanwhile.
     ///
     /// # Errors
-    /// `Busy` if somebody here moves the file; `Io` if what earlier attempts have left cannot be removed.
+    /// `Busy` if a local process moves the file; `Io` if the remains of earlier attempts cannot be removed.
     pub(super) fn begin(
         here: &LocalCatalogue,
         database: DatabaseId,
@@ -87,7 +87,7 @@ impl ReturningFile {
 
 impl Drop for ReturningFile {
     fn drop(&mut self) {
-        // What cannot be removed is under a name that nobody takes for the database's; it is removed by the next attempt.
+        // A remainder has a name that no process takes for the database's file; the next attempt removes it.
         let _ = file::remove_if_there(&self.part);
     }
 }

@@ -53,7 +53,7 @@ impl Leader {
     /// have another history.
     ///
     /// # Errors
-    /// `Conflict` if it has not.
+    /// `Conflict` if it does not have that commit.
     pub(super) fn check_history(&mut self, here: &LocalCatalogue) -> Result<()> {
         let opening = self.catalog.openings();
         if opening != self.compared_in {
@@ -89,8 +89,8 @@ impl Leader {
         self.catalog.openings()
     }
 
-    /// What is new since commit `since`, after `wait` at the latest. The follower is told by its name, and whether it has
-    /// no snapshot yet.
+    /// The rows of commits after `since`; returns after `wait` at the latest. `follower` is the name under which this
+    /// copy reports itself to the leader, and whether it has no snapshot yet.
     pub(super) fn rows_since(
         &self,
         since: Csn,
@@ -120,7 +120,7 @@ impl Leader {
         }
     }
 
-    /// Makes the leader keep these snapshots, as far as they exist, and no others.
+    /// Makes the leader keep these snapshots, as far as they exist, and releases its pins of all other ones.
     pub(super) fn pin_only(&mut self, wanted: &[Csn]) -> Result<()> {
         for csn in wanted {
             self.pin(*csn)?;
@@ -146,7 +146,7 @@ impl Leader {
         Ok(self.catalog.database_by_id(database.id, at)?.epoch)
     }
 
-    /// Tells the leader that it has a successor; returns its newest commit, after which no other follows.
+    /// Informs the leader of its successor; returns the leader's newest commit, after which it takes no other.
     pub(super) fn yield_to(&self, successor: &Successor) -> Result<Csn> {
         Ok(self.catalog.yield_to(successor)?)
     }

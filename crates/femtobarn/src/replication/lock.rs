@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Its file.
 const LOCK: &str = "locks/follower";
 
-/// Takes the lock of the process that follows into a folder.
+/// Takes the lock of a folder that one process follows into.
 ///
 /// # Errors
 /// `Busy` if another process has it.

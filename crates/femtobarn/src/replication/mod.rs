@@ -1,16 +1,17 @@
 //! Copies of a federation that follow it: at every moment a complete, older state of it.
 //!
 //! A [`Follower`] asks the *leader*, a server of the federation, for the rows of new commits, copies the bytes of files
-//! that they refer to, and then publishes the rows in the catalogue of its own folder. Everybody may read there.
+//! that they refer to, and then publishes the rows in the catalogue of its own folder. Any process may read that
+//! folder.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `leader` | what is asked of the leader: rows, bytes of files, pins |
+//! | `leader` | requests to the leader: rows, bytes of files, pins |
 //! | `lock` | one process follows into a folder |
-//! | `copied` | the bytes of one file that are here, and the copying of others |
+//! | `copied` | the bytes of one file that are here, and copying the rest |
 //! | `in_stores` | files that the leader's stores have, and that are not on the disk here |
-//! | `superseded` | what the leader has given up: versions, databases, space |
-//! | `options` | [`FollowOptions`], and [`Step`], what a step has done |
+//! | `superseded` | versions, databases and space that the leader has given up |
+//! | `options` | [`FollowOptions`], and [`Step`], the result of a step |
 //! | `follower` | [`Follower`]: one step after another |
 //! | `promotion` | [`promote`]: a follower becomes the leader |
 //!
@@ -19,7 +20,7 @@
 //! 2. Bytes that a version here refers to are not overwritten while that version is in the catalogue, or a reader has
 //!    it pinned. The leader keeps what readers have pinned here as long as the two are connected.
 //! 3. A complete file is put into its place as a whole: readers of its path find all of it or nothing.
-//! 4. A follower that was cut off anywhere goes on from its head: bytes beyond are copied again.
+//! 4. A follower that was interrupted at any point continues from its head: bytes beyond it are copied again.
 //! 5. One process follows into a folder. A federation has one leader in each generation; a promotion begins a new one,
 //!    and the leader of an earlier one is refused.
 //!

@@ -1,15 +1,15 @@
-//! How a follower follows, and what a step of it has done.
+//! The settings of a follower, and the result of one of its steps.
 
 use std::time::Duration;
 
 use femtobarn_catalog::Csn;
 
-/// How a follower follows.
+/// The settings of a follower.
 #[derive(Clone, Debug)]
 pub struct FollowOptions {
-    /// Where this copy is served, `root://host:port//federation`, or its name: the leader lists it.
+    /// The URL under which this copy is served, `root://host:port//federation`, or its name; the leader lists it.
     pub name: String,
-    /// How long a leader is waited for that does not answer.
+    /// How long to wait for a leader that does not answer.
     pub timeout: Duration,
     /// How long readers of this copy may hold up the reuse of space that the leader has given out while the two were
     /// not connected. After that, they find damaged pages.
@@ -26,7 +26,7 @@ impl Default for FollowOptions {
     }
 }
 
-/// What a step has done.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     /// The newest commit here.

@@ -16,36 +16,36 @@ use crate::error::{Error, Result};
 use crate::storage::file::DatabaseFile;
 use crate::storage::key_chain;
 
-/// How long stores are waited for that are to be marked.
+/// How long to wait for stores that are being marked.
 const MARKING_TIME: Duration = Duration::from_secs(20);
 
-/// What a promotion did.
+/// The result of a promotion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promotion {
     /// The newest commit of the new leader.
     pub head: Csn,
     /// The generation that begins with it.
     pub generation: u64,
-    /// The URL of the leader until now if it did not answer: it has to be told, and commits that it took after `head`
-    /// are not here.
+    /// The URL of the former leader if it did not answer: it must still be informed, and commits that it took after
+    /// `head` are not here.
     pub untold: Option<String>,
-    /// Stores that could not be marked, each with the reason, if the leader until now was not told: it may still remove
-    /// objects there.
+    /// Stores that could not be marked, each with the reason, if the former leader was not informed: it may still
+    /// remove objects there.
     pub unmarked: Vec<String>,
     /// Open databases whose files are damaged or missing, each with the reason: repair them before they are written to.
     pub unsound: Vec<String>,
 }
 
-/// Makes the follower in `folder` the leader of its federation, served at `url` from now on. When everything is here, the
-/// leader until now is told, so that it takes no more changes, and what it has taken meanwhile is copied. With
-/// `is_forced`, one that does not answer is left behind. May be repeated if it failed.
+/// Makes the follower in `folder` the leader of its federation, served at `url` from now on. Once everything is copied,
+/// the former leader is informed, so that it takes no more changes, and the commits that it took meanwhile are copied.
+/// With `is_forced`, a leader that does not answer is left behind. A failed promotion may be repeated.
 ///
 /// With `is_forced`, a leader that was succeeded leads again, for a promotion that cannot be completed.
 ///
 /// # Errors
-/// `Busy` if a process follows in the folder; `Denied` if nobody is followed there; `Unavailable` if the leader does not
-/// answer and `is_forced` is not set; `Conflict` if another follower was promoted, or the histories differ; `Corrupt` if
-/// the copy is between two commits, or not complete yet, and its leader does not answer.
+/// `Busy` if a process follows in the folder; `Denied` if the federation there is no follower; `Unavailable` if the
+/// leader does not answer and `is_forced` is not set; `Conflict` if another follower was promoted, or the histories
+/// differ; `Corrupt` if the copy is between two commits, or not complete yet, and its leader does not answer.
 pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
     let here = LocalCatalogue::open(folder)?;
     let of = match here.role()? {
@@ -106,12 +106,13 @@ pub fn promote(folder: &Path, url: &str, is_forced: bool) -> Result<Promotion> {
     let unsound = complete_keys(&here)?;
     here.promote(&successor, untold.as_deref())?;
     let (head, generation) = (here.head()?, successor.generation);
-    // One that was told removes nothing any more.
+    // A leader that was informed removes nothing any more.
     let unmarked = if untold.is_some() { mark_stores(here) } else { vec![] };
     Ok(Promotion { head, generation, untold, unmarked, unsound })
 }
 
-/// Marks the stores of a federation with the generation that has begun; returns why some are not.
+/// Marks the stores of a federation with the generation that has begun; returns the reasons for those that could not be
+/// marked.
 fn mark_stores(here: LocalCatalogue) -> Vec<String> {
     let until = clock::now() + MARKING_TIME;
     let marked = Archive::open(Arc::new(here))
@@ -122,7 +123,7 @@ fn mark_stores(here: LocalCatalogue) -> Vec<String> {
     }
 }
 
-/// Tells a leader that was left behind by the promotion of the federation in `folder`, if there is one, that it has a
+/// Informs a leader that the promotion of the federation in `folder` left behind, if there is one, that it has a
 /// successor.
 ///
 /// # Errors
@@ -134,11 +135,11 @@ pub fn tell_former_leader(folder: &Path) -> Result<()> {
     Ok(here.leader_is_told()?)
 }
 
-/// Forgets a leader that was left behind by the promotion of the federation in `folder`: it is gone for good, so it is
-/// not told that it has a successor, and what it wrote to stores belongs to the federation here.
+/// Gives up on a leader that the promotion of the federation in `folder` left behind, because it will never return: it
+/// is not informed of its successor, and the objects that it wrote to stores belong to the federation here.
 ///
 /// # Errors
-/// `Denied` if there is none.
+/// `Denied` if no leader was left behind.
 pub fn forget_former_leader(folder: &Path) -> Result<()> {
     let here = LocalCatalogue::open(folder)?;
     if here.untold_leader()?.is_none() {
@@ -148,7 +149,8 @@ pub fn forget_former_leader(folder: &Path) -> Result<()> {
     Ok(here.leader_is_told()?)
 }
 
-/// Copies what the leader has, stops it, and copies the rest. Whatever may fail for long is tried before it is stopped.
+/// Copies the leader's commits, stops it, and copies the rest. Steps that may fail for long are tried before it is
+/// stopped.
 fn take_over(of: &str, here: &LocalCatalogue, url: &str) -> Result<Successor> {
     let (name, timeout) = (url.to_owned(), Duration::from_secs(10));
     let options = FollowOptions { name, timeout, ..FollowOptions::default() };
@@ -161,9 +163,9 @@ fn take_over(of: &str, here: &LocalCatalogue, url: &str) -> Result<Successor> {
     Ok(successor)
 }
 
-/// Gives the files of open databases whole chains of keys: only the headers of those were copied that lie beside data.
+/// Completes the chains of keys in the files of open databases: only headers beside data were copied.
 ///
-/// Returns which of them cannot be read, and why.
+/// Returns the files that cannot be read, with the reasons.
 fn complete_keys(here: &LocalCatalogue) -> Result<Vec<String>> {
     let mut unsound = vec![];
     for record in here.every_database()? {

@@ -1,7 +1,7 @@
-//! What the leader has given up since a follower asked last: versions that its vacuum deleted, and their space, which
-//! other versions may have by now; databases that it purged.
+//! Versions, databases and space that the leader has given up since a follower asked last: its vacuum deleted the
+//! versions, their space may belong to other versions by now, and it purged the databases.
 //!
-//! The epoch of a database tells whether its space was given out anew. Then all its rows are compared.
+//! A database whose epoch has changed has given out space anew; all its rows are compared then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use crate::error::Result;
 use crate::inventory::Ranges;
 use crate::storage::file::{self, DatabaseFile};
 
-/// How often readers are looked for that hold up the reuse of space.
+/// The interval of looking for readers that hold up the reuse of space.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What has to be done for a change of rows that no commit dates.
+/// The changes to apply for changed rows that no commit dates.
 #[derive(Default)]
 pub(super) struct Reconciled {
     /// Rows to apply beside the new ones: those of databases in a new epoch.
@@ -36,7 +36,7 @@ pub(super) struct Reconciled {
     pub(super) evicted: Vec<PathBuf>,
     /// Bytes that no version refers to when the rows are applied, unless new ones do.
     pub(super) freed: Vec<(DatabaseId, PathBuf, Ranges)>,
-    /// Keeps backups away until the rows are applied.
+    /// Excludes backups until the rows are applied.
     lock: Option<(LockOwner, LockGuard)>,
 }
 
@@ -88,7 +88,7 @@ impl Comparison<'_> {
         gone.extend(purged);
         self.wait_for_readers(&gone)?;
         if is_overwriting {
-            // The newest versions here are among them: the leader did not know that they are needed.
+            // These include the newest versions here, because the leader did not know that they are needed.
             self.here.begin_overwriting()?;
         }
         Ok(reconciled)
@@ -141,8 +141,8 @@ impl Comparison<'_> {
         Ok(())
     }
 
-    /// Waits until nobody here reads snapshots that need one of the versions, or the patience is over. As long as the
-    /// leader knows the pins of this follower, it keeps these versions, and there is nothing to wait for.
+    /// Waits until no local reader has a snapshot that needs one of the versions, but no longer than the patience. As
+    /// long as the leader knows the pins of this follower, it keeps these versions, and there is nothing to wait for.
     fn wait_for_readers(&self, gone: &[ShownIn]) -> Result<()> {
         let deadline = clock::now() + self.patience;
         while self.is_read(gone)? && clock::now() < deadline {

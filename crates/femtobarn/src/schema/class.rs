@@ -34,7 +34,7 @@ pub struct Field {
     /// The type of its values.
     #[serde(rename = "type")]
     pub of: FieldType,
-    /// What it means, with its unit.
+    /// The field's meaning, with its unit.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Its name in the version before, if it was renamed.
@@ -75,7 +75,7 @@ impl Class {
         self.fields.iter().map(Field::member).collect()
     }
 
-    /// The same for readers that know the classes of records: each record has its class as its C++ type.
+    /// The members for readers that know the classes of records: each record has its class as its C++ type.
     pub(crate) fn typed_members(&self) -> Vec<(String, Type)> {
         typed_members(&self.fields)
     }

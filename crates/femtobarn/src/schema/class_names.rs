@@ -7,7 +7,7 @@
 //!
 //! 1. A class of the federation never changes. An attached class has the same fields as one of them, or is a later
 //!    version that keeps all fields of one, or gets an unused name.
-//! 2. A file that goes on to another federation is named anew there: an origin has no meaning elsewhere.
+//! 2. A file that moves on to another federation gets new names there: an origin has no meaning elsewhere.
 
 use std::collections::HashMap;
 

@@ -57,7 +57,7 @@ pub enum FieldType {
     },
     /// A fixed number of truth values, one bit each on disk.
     Bitset(u64),
-    /// A value or nothing.
+    /// A value that may be missing.
     Optional(Box<FieldType>),
     /// Named members.
     Record {
@@ -73,10 +73,10 @@ pub enum FieldType {
     Link(String),
     /// A reference to an element of a collection in an object of a class.
     ElementLink(String),
-    /// Values that stand for something else in Python, such as times; here they are what they are stored as.
+    /// Values that stand for something else in Python, such as times; the engine handles them as stored.
     Meaning {
         of: Box<FieldType>,
-        /// What they stand for: `docs/format.md` lists it.
+        /// Their meaning, a word that `docs/format.md` lists.
         is: String,
         /// Of an enumeration, its name.
         #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -318,7 +318,7 @@ pub(super) fn typed_members(fields: &[Field]) -> Vec<(String, Type)> {
     fields.iter().map(|field| (field.name.clone(), field.of.typed())).collect()
 }
 
-/// The class name by which the type of a row tells a link from a record of numbers. It is never stored.
+/// The class name that distinguishes a link from a record of numbers in the type of a row. It is never stored.
 pub(crate) const LINK_CLASS: &str = "femtobarn::Link";
 
 pub(super) fn record(members: Vec<(String, Type)>) -> Type {

@@ -28,7 +28,7 @@ pub(crate) struct CommitRecord {
     pub transaction: Uuid,
     /// Its message.
     pub message: String,
-    /// Who wrote the record; nobody if an earlier release did.
+    /// The author of the record; `None` if an earlier release wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
     /// The federation.

@@ -29,7 +29,7 @@ pub(crate) struct DatabaseFile {
     /// possible front of any other file.
     pub front_end: u64,
     location: FileLocation,
-    /// What a writer knows of a file on a server.
+    /// The sizes and ranges that a writer knows of a file on a server.
     pub known: Option<KnownFile>,
     /// The epoch of the database when the file was opened on a server to be read.
     pub epoch: u64,
@@ -39,7 +39,7 @@ pub(crate) struct DatabaseFile {
 enum FileLocation {
     Local {
         file: File,
-        /// The same file, opened with `O_DIRECT` at the first use; none if the file system does not support it.
+        /// The same file, opened with `O_DIRECT` at the first use; `None` if the file system does not support it.
         direct: OnceLock<Option<File>>,
     },
     Server(Box<dyn ServerFile>),
@@ -59,7 +59,7 @@ impl DatabaseFile {
         DatabaseFile { path, front_end: FRONT_SIZE_MIN, location, known: None, epoch: 0 }
     }
 
-    /// The same file on a server, with what its writer knows of it.
+    /// The same file on a server, with the sizes and ranges that its writer knows.
     pub(crate) fn with_known(self, known: Option<KnownFile>) -> Self {
         DatabaseFile { known, ..self }
     }
@@ -144,19 +144,19 @@ impl DatabaseFile {
         }
     }
 
-    /// Forgets what was written and read of late.
+    /// Forgets ranges that were written and read recently.
     pub(crate) fn forget_recent(&self) {
         self.known.iter().for_each(|known| known.ranges.clear());
     }
 
-    /// Writes whole pages of memory with `O_DIRECT`, and through the page cache what the file system does not
-    /// take that way. `offset` is a multiple of the disk's block size.
+    /// Writes whole pages of memory with `O_DIRECT`, and bytes that the file system does not accept that way through
+    /// the page cache. `offset` is a multiple of the disk's block size.
     pub(crate) fn write_past_cache(&self, pages: &[u8], offset: u64) -> Result<()> {
         let FileLocation::Local { file, direct } = &self.location else {
             return self.write(pages, offset);
         };
         let direct = direct.get_or_init(|| {
-            // By descriptor, since another file may have the name by now.
+            // By descriptor, since another file may have taken the name.
             let path = format!("/proc/self/fd/{}", file.as_raw_fd());
             OpenOptions::new().write(true).custom_flags(O_DIRECT).open(path).ok()
         });

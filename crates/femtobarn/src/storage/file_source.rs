@@ -24,7 +24,7 @@ pub(crate) struct FileSource {
     pub(super) database: DatabaseId,
     /// A commit as of which the database exists.
     pub(super) at: Csn,
-    /// None for a file on this machine's disk, which the operating system prefetches.
+    /// `None` for a file on this machine's disk, which the operating system prefetches.
     pub(super) remote: Option<RemoteSource>,
     /// Whether the server has passed the file, which is then read as one on this machine's disk.
     pub(super) is_passed: bool,
@@ -34,10 +34,10 @@ pub(crate) struct FileSource {
     pub(super) version_end: AtomicU64,
 }
 
-/// What a file on a server is read through.
+/// The access to a file on a server.
 pub(super) struct RemoteSource {
     pub(super) prefetcher: Arc<Prefetcher>,
-    /// Gone when those of many other files were needed since: thousands of versions may be open.
+    /// Weak, since thousands of versions may be open: it is dropped once the ranges of many other files were needed.
     pub(super) recent: Weak<RecentRanges>,
     pub(super) tiers: FileTiers,
     pub(super) server: Arc<TierCounts>,
@@ -116,7 +116,7 @@ impl ByteSource for FileSource {
         let file = self.file()?;
         if let (Some(remote), Some(passed)) = (&self.remote, self.passed(&file)) {
             let read = passed.read_many(requests);
-            // If the session has ended meanwhile, what was read may be another version's.
+            // If the session has ended meanwhile, the bytes read may be another version's.
             if self.files.has_session() {
                 remote.server.add_hits(requests.len() as u64, total(requests));
                 return read;
@@ -127,7 +127,7 @@ impl ByteSource for FileSource {
             Some(remote) => remote.read_many(file, requests, self.version_end()),
         };
         if read.is_err() && self.files.are_local() {
-            // The disk, or another store, may have it meanwhile.
+            // The disk, or another store, may have the file meanwhile.
             self.files.close(self.database);
         }
         read

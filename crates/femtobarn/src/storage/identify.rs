@@ -43,7 +43,7 @@ pub struct FileMetadata {
     pub kind: RootFileKind,
     /// The version of the format, if it is a database.
     pub format: Option<u32>,
-    /// Its UUID, which is also that of the database; none if it is nil.
+    /// Its UUID, which is also that of the database; `None` if it is nil.
     pub uuid: Option<Uuid>,
     /// The version of ROOT that wrote it, or whose layout it has: 63400 is 6.34/00.
     pub root_version: Option<u32>,

@@ -29,7 +29,7 @@ const SEARCH_BYTES: u64 = 1 << 20;
 /// The longest header of a key in a database file, whose names have at most 255 bytes.
 const HEADER_BYTES_MAX: u64 = 1 << 10;
 
-/// What lies where a key or a gap ends.
+/// The item at the end of a key or a gap.
 enum Next {
     Key(KeyHeader),
     Gap(Range<u64>),
@@ -69,9 +69,9 @@ pub(crate) fn mend(file: &DatabaseFile) -> Result<Vec<Range<u64>>> {
     }
 }
 
-/// Makes the keys of a file follow each other from its front to its end without giving up a byte: what lies between
-/// them becomes the payload of a key again. Unlike [`mend`], it repairs any damage to keys, not only what a killed
-/// writer leaves. No process may extend the file meanwhile.
+/// Makes the keys of a file follow each other from its front to its end without giving up a byte: the bytes between
+/// them become the payload of a key again. Unlike [`mend`], it repairs any damage to keys, not only the remains of a
+/// killed writer. No process may extend the file meanwhile.
 ///
 /// Returns how many keys were written; no byte of `live` is overwritten.
 ///
@@ -114,9 +114,9 @@ pub(crate) fn cover(file: &DatabaseFile, live: &Ranges) -> Result<u64> {
     }
 }
 
-/// The start of a key that covers the bytes from `claimed`, where the key `last` says that it ends, to `end`,
-/// where the next key is; and `end` less the length of the header. If a header at `claimed` does not fit or
-/// would overwrite live bytes, `last` itself is lengthened. None if neither is possible.
+/// The start of a key that covers the bytes from `claimed`, where the key `last` claims to end, to `end`, where the
+/// next key is; and `end` less the length of the header. If a header at `claimed` does not fit or would overwrite live
+/// bytes, `last` itself is lengthened. `None` if neither is possible.
 fn covering(last: &KeyHeader, claimed: u64, end: u64, live: &Ranges) -> Option<Range<u64>> {
     const HEADER: u64 = RBLOB_KEY_LENGTH as u64;
     let mut header: Ranges = std::iter::once(claimed..claimed.checked_add(HEADER)?).collect();
@@ -187,7 +187,7 @@ pub(crate) fn survey(file: &DatabaseFile) -> Result<Survey> {
     }
 }
 
-/// Where the search for the next key starts, if nothing is at `claimed`, where `last` says that it ends.
+/// Where the search for the next key starts, if nothing is at `claimed`, where `last` claims to end.
 fn search_start(last: &KeyHeader, claimed: u64) -> u64 {
     if may_be_shortened(last, claimed) {
         last.position + u64::from(last.header_size)
@@ -210,7 +210,7 @@ fn end_of(key: &KeyHeader) -> u64 {
     key.position + key.size
 }
 
-/// Reads what lies at `position`, where a key or a gap ends.
+/// Reads the item at `position`, where a key or a gap ends.
 fn next(file: &DatabaseFile, position: u64) -> Result<Next> {
     if position == file.size()? {
         return Ok(Next::End);
@@ -226,7 +226,7 @@ fn next(file: &DatabaseFile, position: u64) -> Result<Next> {
     }
 }
 
-/// The key at a position, if there is one and it names this position.
+/// The key at a position, if one is there and names this position.
 fn key_at(file: &DatabaseFile, position: u64) -> Result<Option<KeyHeader>> {
     let key = decode_at(file, position)?;
     Ok(key.filter(|key| !key.gap && key.position == position))
@@ -244,8 +244,8 @@ fn read(file: &DatabaseFile, position: u64, size: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Repairs the chain behind the key `last`, which breaks at `claimed`. Returns where the next key is; none if
-/// `last` is the last key of the file now.
+/// Repairs the chain behind the key `last`, which breaks at `claimed`. Returns where the next key is; `None` if `last`
+/// is the last key of the file now.
 fn mend_behind(
     file: &DatabaseFile,
     last: &KeyHeader,

@@ -1,9 +1,9 @@
-//! Database files: the bytes in them, and who may write where.
+//! Database files: the bytes in them, and which writer owns which of them.
 //!
-//! `file` is a file on this machine or on a server, `file_source` the bytes of one, `open_files` the ones that a process
-//! keeps open, `places` the folders that they lie in, `remote` the files on a server. `extent` writes blobs, `key_chain` repairs the chain
-//! of keys, `commit_record` repeats a commit in a file, `scan` finds these records, `identify` describes a file,
-//! `nearline` says why a file is not there.
+//! `file` is a file on this machine or on a server, `file_source` the bytes of one, `open_files` the files that a
+//! process keeps open, `places` their folders, `remote` the files on a server. `extent` writes blobs, `key_chain`
+//! repairs the chain of keys, `commit_record` repeats a commit in a file, `scan` finds these records, `identify`
+//! describes a file, `nearline` explains why a file is not on the disk.
 
 pub(crate) mod commit_record;
 pub(crate) mod extent;

@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 use crate::progress::{Progress, Watch};
 use crate::storage::file::DatabaseFile;
 
-/// How long a reader waits for another process that stages the same database: as long as it takes.
+/// How long a reader waits for another process that stages the same database: practically without limit.
 pub(crate) const STAGED_BY_ANOTHER: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Is called with an operation that stages what a reader needs, calls that with a watch, and returns its result.
+/// Called with an operation that stages the file that a reader needs; calls it with a watch, and returns its result.
 pub(crate) type ReaderStaging =
     dyn Fn(&mut dyn FnMut(&mut Watch<'_>) -> Result<()>) -> Result<()> + Send + Sync;
 
-/// Brings a database's file back.
+/// Stages a database's file.
 pub(crate) fn stage(
     catalog: &Arc<dyn Catalogue>,
     database: &DatabaseRow,
@@ -31,7 +31,7 @@ pub(crate) fn stage(
     Ok(archive.stage(database.id, lock_wait, &mut tell)?)
 }
 
-/// Tells about bytes that are being moved.
+/// A callback that reports the progress of moving bytes.
 pub(crate) fn moving<'a>(
     doing: &'static str,
     of: &str,
@@ -45,10 +45,10 @@ pub(crate) fn moving<'a>(
     }
 }
 
-/// Why the file of a database is not there: [`Error::Nearline`] if a store has it, else the error of opening it.
+/// Why the file of a database is missing: [`Error::Nearline`] if a store has it, otherwise the error of opening it.
 pub(crate) fn reason(catalog: &dyn Catalogue, database: &DatabaseRow, error: Error) -> Error {
     match residence(catalog, database) {
-        // One that should be on the disk, and whose file was lost, comes back, too.
+        // A file that should be on the disk but was lost is staged, too.
         Ok(residence) if residence.has_copy() => Error::Nearline {
             database: database.id,
             what: format!(
@@ -77,7 +77,7 @@ pub(crate) fn is_nearline(catalog: &dyn Catalogue, database: &DatabaseRow) -> Re
     Ok(matches!(state, ResidenceState::Nearline | ResidenceState::Staging))
 }
 
-/// Opens a file on this machine; none if it is in a store alone.
+/// Opens a file on this machine; `None` if it is in a store alone.
 pub(crate) fn open(
     catalog: &dyn Catalogue,
     database: &DatabaseRow,

@@ -1,8 +1,7 @@
 //! The database files that a process keeps open for reading, all on this machine or all on servers.
 //!
-//! A bounded number of files is open, however many databases are read. A version of a container does not hold
-//! its file open: if the file was closed meanwhile, the next read opens it again, where the catalogue then says
-//! that it is.
+//! A bounded number of files is open, however many databases are read. A version of a container does not hold its file
+//! open: if the file was closed meanwhile, the next read opens it again, at the place that the catalogue then names.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,12 +30,12 @@ use crate::storage::remote::tier::{FileTiers, TierCounts, TierStatistics};
 /// Files that are open at once.
 const OPEN_FILES_MAX: usize = 256;
 
-/// Where the files are that are not on this machine.
+/// The place of files that are not on this machine.
 pub(crate) enum ServerFolder {
     One(RemoteFolder),
-    /// Each at the home of its database.
+    /// Each file at the home of its database.
     Site(Arc<SiteFolder>),
-    /// Copies, to read.
+    /// Copies at several servers, for reading only.
     Several(Arc<ServerGroup>),
 }
 
@@ -77,24 +76,24 @@ impl ServerFolder {
 pub(crate) struct OpenDatabaseFiles {
     catalog: Arc<dyn Catalogue>,
     open: Cache<DatabaseId, Arc<DatabaseFile>>,
-    /// The folder on servers, and the caches before it; none if the files are on this machine.
+    /// The folder on servers, and the caches before it; `None` if the files are on this machine.
     server: Option<(ServerFolder, RemoteCaches)>,
-    /// What this process wrote and read on the server of late.
+    /// Ranges that this process wrote and read on the server recently.
     recent: Option<RecentFiles>,
     prefetch_pool: Arc<PrefetchPool>,
     /// The stores of the federation, opened when the first file is not on the disk.
     archive: OnceLock<Archive>,
-    /// What was read in stores.
+    /// The reads from stores.
     from_stores: Arc<TierCounts>,
-    /// How readers bring back files that are in stores alone; they are an error if it is not set.
+    /// Stages files that are in stores alone, for readers; without it such a file is an error.
     staging: OnceLock<Box<ReaderStaging>>,
     /// The prefetcher of each file, with the newest commit that it serves.
     prefetchers: Cache<DatabaseId, (Csn, Weak<Prefetcher>)>,
 }
 
 impl OpenDatabaseFiles {
-    /// Files on this machine: in the federation's folder, or where databases were attached from.
-    /// Those that are read in stores are prefetched in buffers of up to `read_ahead_bytes`.
+    /// Files on this machine: in the federation's folder, or where databases were attached from. Files that are read in
+    /// stores are prefetched in buffers of up to `read_ahead_bytes`.
     pub(crate) fn local(catalog: Arc<dyn Catalogue>, read_ahead_bytes: u64) -> Self {
         OpenDatabaseFiles {
             catalog,
@@ -109,7 +108,7 @@ impl OpenDatabaseFiles {
         }
     }
 
-    /// Files on servers. Nothing is remembered if the options let nothing be kept in memory.
+    /// Files on servers. Recent ranges are remembered unless the options forbid keeping bytes in memory.
     pub(crate) fn on_servers(
         catalog: Arc<dyn Catalogue>,
         server: ServerFolder,
@@ -127,7 +126,7 @@ impl OpenDatabaseFiles {
         self.server.is_none()
     }
 
-    /// Whether the session with the server is open, which keeps what this process reads.
+    /// Whether the session with the server is open, which keeps the snapshots that this process reads.
     pub(super) fn has_session(&self) -> bool {
         self.catalog.is_reachable()
     }
@@ -191,13 +190,13 @@ impl OpenDatabaseFiles {
         prefetcher
     }
 
-    /// Makes readers bring back files that are in stores alone. The first call counts.
+    /// Makes readers stage files that are in stores alone. Only the first call has an effect.
     pub(crate) fn stage_for_readers(&self, staging: Box<ReaderStaging>) {
-        // A second one would change what readers do that wait already.
+        // A second one would change the behaviour of readers that already wait.
         let _ = self.staging.set(staging);
     }
 
-    /// Closes the file of a database, which a read that is under way still has.
+    /// Closes the file of a database; a read under way keeps it open.
     pub(crate) fn close(&self, database: DatabaseId) {
         self.open.remove(&database);
     }
@@ -207,12 +206,12 @@ impl OpenDatabaseFiles {
         self.open.clear();
     }
 
-    /// Forgets what was written and read of late.
+    /// Forgets ranges that were written and read recently.
     pub(crate) fn forget_recent(&self) {
         self.recent.iter().for_each(RecentFiles::clear);
     }
 
-    /// What was written and read of late in a file, if it is remembered.
+    /// The recently written and read ranges of a file, if they are remembered.
     fn recent_ranges(&self, database: DatabaseId, epoch: u64) -> Option<Arc<RecentRanges>> {
         Some(self.recent.as_ref()?.ranges(database, epoch))
     }
@@ -224,7 +223,7 @@ impl OpenDatabaseFiles {
         }
     }
 
-    /// What was read from each cache and from the server, or in stores; nothing of files on this machine.
+    /// The reads from each cache and from the server, or from stores; files on this machine are not counted.
     pub(crate) fn read_statistics(&self) -> Vec<TierStatistics> {
         let Some((folder, caches)) = &self.server else {
             let in_stores = self.from_stores.statistics("stores");

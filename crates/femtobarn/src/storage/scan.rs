@@ -29,8 +29,8 @@ pub(crate) struct FoundRecord {
     pub record: CommitRecord,
 }
 
-/// The records of a database in its file, by offset. `searched` is told the size of each piece that was
-/// searched, and stops the search by returning false.
+/// The records of a database in its file, by offset. `searched` is called with the size of each searched piece, and
+/// stops the search by returning false.
 pub(crate) fn records(
     source: &dyn ByteSource,
     database: Uuid,
@@ -71,7 +71,7 @@ pub(crate) fn records_in(
     Ok(())
 }
 
-/// The record at an offset, if there is one and its checksum holds.
+/// The record at an offset, if its checksum holds.
 fn record_at(source: &dyn ByteSource, offset: u64) -> Result<Option<FoundRecord>> {
     let size = source.size().map_err(Error::storage("file"))?;
     let mut preamble = [0; PREAMBLE];
@@ -101,7 +101,7 @@ pub(crate) struct NewestState {
 }
 
 impl NewestState {
-    /// The state after all records; none if there are none.
+    /// The state after all records; `None` without records.
     ///
     /// One file cannot tell whether a transaction also wrote its records into its other databases, and was
     /// committed. Of two records with the same base the later one counts: a container is locked from the lookup

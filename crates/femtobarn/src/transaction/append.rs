@@ -98,8 +98,8 @@ impl ContainerWriter<'_> {
         format!("container {}/{}", self.database.row.name, self.container.row.name)
     }
 
-    /// Marks the container as changed. A refused value changed nothing; after a failed write the container
-    /// differs from its version and must not be committed as that.
+    /// Marks the container as changed. A refused value changed nothing; after a failed write the container differs from
+    /// its version and must not be committed as that version.
     pub(super) fn record_write<T>(&mut self, stored: rntuple::Result<T>) -> Result<T> {
         if !matches!(stored, Err(rntuple::Error::Invalid { .. })) {
             self.container.touch();
@@ -121,7 +121,7 @@ impl ContainerWriter<'_> {
         let mut databases = vec![];
         row.visit_renumbered(&mut |database| databases.push(database));
         for database in databases {
-            // The container number only tells null links apart, so any other than 0 will do.
+            // The container number only distinguishes null links, so any number other than 0 will do.
             let stored = self.translated(|_, by| by.translate(database, u32::MAX))?;
             self.container.appender.renumbering().insert(database, stored);
         }

@@ -12,7 +12,7 @@ impl Transaction {
     pub(super) fn catalogue_commit(&self, versions: &[(ContainerKey, NewVersion)]) -> Commit {
         let new_databases = self.databases.values().filter(|open| open.is_new);
         let new_containers = self.containers.values().filter(|open| open.is_new);
-        // Those of a container without a new version wait for its next one: a fork may have added them.
+        // Rows of a container without a new version wait for its next one: a fork may have added them.
         let changed = self.containers.iter().filter(|(_, open)| open.is_changed);
         let link_targets = changed.filter_map(|(key, open)| {
             let new = open.targets[open.known_targets..].to_vec();

@@ -1,9 +1,9 @@
-//! The commit: files first, the catalogue last. What a small transaction wrote to a file becomes durable with the
-//! catalogue's log, which spares the sync of the file.
+//! The commit: files first, the catalogue last. The bytes that a small transaction wrote to a file become durable with
+//! the catalogue's log, which saves the sync of the file.
 //!
-//! A failure before the catalogue is asked leaves nothing behind. If the catalogue refuses, the commit records are voided,
-//! so that no rebuild takes them for committed. If the catalogue's answer is lost, the commit may be durable all the
-//! same, so the files that it needs are kept.
+//! A failure before the request to the catalogue leaves nothing behind. If the catalogue refuses, the commit records
+//! are voided, so that no rebuild takes them for committed. If the catalogue's answer is lost, the commit may still be
+//! durable, so the files that it needs are kept.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -25,8 +25,8 @@ impl Transaction {
     ///
     /// # Errors
     /// `Conflict` if another transaction committed to one of the containers in spite of its lock; `Exists` if
-    /// a name was taken meanwhile; `Full` if a disk is full. Then nothing has changed. After `Io`, or
-    /// `Unavailable` while the catalogue committed, the commit may be durable: the history tells.
+    /// a name was taken meanwhile; `Full` if a disk is full. Then nothing has changed. After `Io`, or `Unavailable`
+    /// while the catalogue committed, the commit may be durable: the history shows it.
     pub fn commit(mut self) -> Result<Csn> {
         self.check_open()?;
         self.create_expected()?;
@@ -51,7 +51,7 @@ impl Transaction {
     /// savepoints end.
     ///
     /// # Errors
-    /// As [`commit`](Self::commit); the transaction has ended then.
+    /// The errors of [`commit`](Self::commit); the transaction has ended then.
     pub fn checkpoint(&mut self) -> Result<Csn> {
         self.check_open()?;
         if let Err(error) = self.create_expected().and_then(|()| self.lock_new_containers()) {
@@ -151,8 +151,8 @@ impl Transaction {
         Ok(versions)
     }
 
-    /// Writes the commit records, notes their ranges in `versions`, and syncs all files, but for those of which the
-    /// catalogue can make the bytes durable that it returns. Notes in `records` where they are.
+    /// Writes the commit records, and records their ranges in `versions` and their offsets in `records`. Syncs all
+    /// files, except those whose unsynced bytes it returns, because the catalogue can make these durable.
     fn write_records_and_sync(
         &mut self,
         versions: &mut [(ContainerKey, NewVersion)],
@@ -193,9 +193,9 @@ impl Transaction {
         Ok(writes)
     }
 
-    /// The head that commit records state. A rebuild orders by it records that continue one version or refer
-    /// to each other. Of records that continue one version, the later writer's states a head of after its lock. A
-    /// record with no other relation may state the head of a moment ago.
+    /// The head that commit records state. By it a rebuild orders records that continue the same version or refer to
+    /// each other. Of records that continue one version, the later writer's states a head read after it had the lock. A
+    /// record without such a relation may state a head of up to [`MOMENT`] ago.
     fn newest_commit(&self) -> Result<Csn> {
         let names = &self.names;
         let is_renaming = !names.renamed_databases.is_empty()

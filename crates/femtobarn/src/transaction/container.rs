@@ -1,7 +1,7 @@
 //! A container open for writing: the state of its appender, deletions, indexes and statistics.
 //!
-//! Imports nothing of transactions, so that [`WriterPool`](super::writer_pool::WriterPool) can retain it
-//! between two of them.
+//! Imports nothing of transactions, so that [`WriterPool`](super::writer_pool::WriterPool) can retain it between two of
+//! them.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(super) struct OpenContainer {
     pub class: Arc<Class>,
     pub options: ContainerOptions,
     pub is_new: bool,
-    /// The version that it continues; none if it is new.
+    /// The version that it continues; `None` if it is new.
     pub base: Option<Csn>,
     /// Bytes of the file that belong to it.
     pub bytes: u64,
@@ -45,7 +45,7 @@ pub(super) struct OpenContainer {
     pub deletions: Deletions,
     pub header: EnvelopeLink,
     pub appender: Appender,
-    /// The version last written; none if the container changed since.
+    /// The version last written; `None` if the container changed since.
     pub written: Option<WrittenVersion>,
     /// Whether it differs from the version that it continues.
     pub is_changed: bool,
@@ -60,9 +60,9 @@ pub(super) struct OpenContainer {
     pub recent_statistics: RecentRuns,
     /// Changes that the indexes lack; empty if `written`.
     pub indexing: PendingKeys,
-    /// The state at opening or at the last commit; none if it is new.
+    /// The state at opening or at the last commit; `None` if it is new.
     pub opened: Option<ContainerState>,
-    /// The write lock; none in the pool, and for a new container that other transactions cannot find yet.
+    /// The write lock; `None` in the pool, and for a new container that other transactions cannot find yet.
     pub lock: Option<LockGuard>,
 }
 
@@ -237,7 +237,7 @@ impl OpenContainer {
         Ok(())
     }
 
-    /// Adds to the indexes what a version that was just written has changed.
+    /// Adds to the indexes the keys that a version just written has changed.
     fn write_indexes(
         &mut self,
         extents: &mut ExtentWriter,

@@ -29,7 +29,7 @@ struct LockedContainer {
     rows: Option<(DatabaseRow, ContainerRow, Option<VersionRow>)>,
 }
 
-/// What became of opening the container that last had a name.
+/// The result of opening the container that last had a name.
 enum LastNamed {
     /// It still has the name.
     Opened(ContainerKey),
@@ -152,7 +152,7 @@ impl Transaction {
         if let Some(key) = own.and_then(|id| self.containers.named(id, name)) {
             return Ok(Some(key));
         }
-        // One that is open here has another name.
+        // A database that is open here has another name.
         let last = || self.last_database(database).filter(|id| !self.databases.contains_key(id));
         let Some(id) = own.or_else(last) else { return Ok(None) };
         match self.open_last_named(id, name, |row| own.is_some() || row.name == database) {
@@ -175,7 +175,7 @@ impl Transaction {
         is_right: impl FnOnce(&DatabaseRow) -> bool,
     ) -> LastNamed {
         let last = self.federation.inner.writers().container_named(database, name);
-        // One that is open under another name has changed it.
+        // A container that is open under another name was renamed.
         let is_candidate = |key: &ContainerKey| {
             !self.has_renamed_container(*key) && !self.containers.contains_key(key)
         };
@@ -211,7 +211,7 @@ impl Transaction {
         if let Some(known) = &open.extents.file().known
             && open.row.epoch != epoch
         {
-            // What is read next may lie where something else was in the epoch of the file, or behind its end then.
+            // Later reads may lie where other bytes were in the file's epoch, or beyond its end at that time.
             known.ranges.clear();
             known.forget_size();
         }

@@ -29,7 +29,7 @@ impl Transaction {
     /// often the mount point of another disk. A missing folder is created.
     ///
     /// # Errors
-    /// As [`create_database`](Self::create_database); `Invalid` if `place` is not a plain folder name.
+    /// The errors of [`create_database`](Self::create_database); `Invalid` if `place` is not a plain folder name.
     pub fn create_database_in(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
         if self.look_for_database(name)?.is_some() {
             return Err(Error::Exists { what: format!("database {name:?} already exists") });
@@ -40,7 +40,7 @@ impl Transaction {
     /// Opens a database by name, or creates it in a place.
     ///
     /// # Errors
-    /// As [`create_database_in`](Self::create_database_in), except that an existing name is no error.
+    /// The errors of [`create_database_in`](Self::create_database_in), except for a name that exists.
     pub fn database_or_new(&mut self, name: &str, place: Option<&str>) -> Result<DatabaseId> {
         match self.look_for_database(name)? {
             Some(id) => Ok(id),
@@ -136,12 +136,12 @@ impl Transaction {
         if self.has_renamed(id) { Err(renamed_or_dropped(name)) } else { Ok(id) }
     }
 
-    /// As [`database`](Self::database) or, with `create`, [`database_or_new`](Self::database_or_new), but a server is
-    /// not asked about a database that this process wrote to before. Then the number is a guess: the next call that
-    /// names the database finds out. If it is gone it is created then, or by the commit.
+    /// Like [`database`](Self::database) or, with `create`, [`database_or_new`](Self::database_or_new), but without
+    /// asking a server about a database that this process wrote to before. Then the number is a guess, which the next
+    /// call that names the database verifies. If the database no longer exists, that call or the commit creates it.
     ///
     /// # Errors
-    /// As these two, now or at that call.
+    /// The errors of these two, now or at that call.
     pub fn expect_database(
         &mut self,
         name: &str,
@@ -149,7 +149,7 @@ impl Transaction {
         place: Option<&str>,
     ) -> Result<DatabaseId> {
         self.check_open()?;
-        // A local catalogue is asked sooner than guessed.
+        // Asking a local catalogue is faster than guessing.
         let is_at_server = self.federation.catalog().session().is_some();
         if is_at_server
             && self.own_database(name).is_none()

@@ -30,7 +30,7 @@ impl Transaction {
     /// transaction read it.
     ///
     /// # Errors
-    /// As [`delete`](Self::delete).
+    /// The errors of [`delete`](Self::delete).
     pub fn check_entries(&self, key: ContainerKey, entries: &[u64]) -> Result<()> {
         self.check_open()?;
         let container = self.containers.get(&key).ok_or_else(unopened)?;

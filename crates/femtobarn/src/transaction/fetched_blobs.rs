@@ -1,7 +1,7 @@
 //! The blobs that receipts name in one file, read together: a merge costs a server as many round trips for a thousand
 //! receipts as for one.
 //!
-//! The ranges are untrusted: of those that do not lie in the file nothing is read here, and reading them fails.
+//! The ranges are untrusted: a range that does not lie in the file is not read here, and reading it later fails.
 
 use std::collections::BTreeMap;
 

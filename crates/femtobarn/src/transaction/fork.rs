@@ -4,12 +4,12 @@
 //! own and returns a receipt; the transaction merges the receipts and commits. Nothing that a task wrote is visible
 //! before, and a task that died leaves bytes that vacuum frees.
 //!
-//! 1. A task counts once, however many runs of it gave receipts: of those, the one with the smallest attempt counts,
-//!    whatever their order.
-//! 2. Receipts are checked, and all that they name is read, before the first of them changes a container.
-//! 3. The transaction holds its locks on the databases from the fork to the commit, so vacuum leaves alone what tasks
-//!    write meanwhile.
-//! 4. A commit of what tasks wrote on this machine syncs the files, also if the rest of it would fit the log.
+//! 1. A task counts once, however many runs of it gave receipts: the receipt with the smallest attempt counts, whatever
+//!    their order.
+//! 2. Receipts are checked, and everything that they name is read, before the first of them changes a container.
+//! 3. The transaction holds its locks on the databases from the fork to the commit, so vacuum spares the bytes that
+//!    tasks write meanwhile.
+//! 4. A commit of objects that tasks wrote on this machine syncs the files, even if the rest of it would fit the log.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ impl Transaction {
         Ok(Fork { federation: self.federation.uuid(), id, home, plan: written })
     }
 
-    /// A container as tasks need it, with what is written so far.
+    /// A container as tasks need it, with the state written so far.
     fn forked(&mut self, key: ContainerKey, links: &[Uuid]) -> Result<ForkedContainer> {
         let open = self.containers.get_mut(&key).ok_or_else(unopened)?;
         let database = self.databases.get_mut(&key.database).ok_or_else(unopened)?;
@@ -121,13 +121,13 @@ impl Transaction {
         Ok(uuid)
     }
 
-    /// Appends what tasks wrote, in the order of their receipts; returns the number of tasks that were not merged
-    /// before. On an error other than `Io` and `Full` nothing is appended.
+    /// Appends the objects that tasks wrote, in the order of their receipts; returns the number of tasks that were not
+    /// merged before. On an error other than `Io` and `Full` nothing is appended.
     ///
     /// # Errors
-    /// `Invalid` for a receipt of another federation or transaction, or of a fork that a rollback to a savepoint
-    /// undid; `Conflict` if a container was dropped or got another class since the fork; `Corrupt` if what a task
-    /// wrote is damaged; `Io` or `Full` if pending changes cannot be written.
+    /// `Invalid` for a receipt of another federation or transaction, or of a fork that a rollback to a savepoint undid;
+    /// `Conflict` if a container was dropped or got another class since the fork; `Corrupt` if the bytes of a task are
+    /// damaged; `Io` or `Full` if pending changes cannot be written.
     pub fn merge(&mut self, receipts: &[Receipt]) -> Result<u64> {
         self.check_open()?;
         let chosen = self.choose(receipts)?;
@@ -217,7 +217,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// A database's file with what other processes have written to it by now, and its size.
+    /// A database's file, including the bytes that other processes have written so far, and its size.
     fn file_to_read(&self, id: DatabaseId) -> Result<(Arc<DatabaseFile>, u64)> {
         let database = self.databases.get(&id).ok_or_else(unopened)?;
         let file = database.extents.file().clone();
@@ -227,8 +227,8 @@ impl Transaction {
         Ok((file, size))
     }
 
-    /// Reads and checks what tasks wrote, in the order of their receipts: from each file at once, but for what is more
-    /// than [`FETCHED_BYTES_MAX`].
+    /// Reads and checks the parts that tasks wrote, in the order of their receipts: at once for each file, except for
+    /// bytes beyond [`FETCHED_BYTES_MAX`].
     fn read_parts(
         &self,
         named: &[(&Receipt, ReceivedPart)],
@@ -258,12 +258,12 @@ impl Transaction {
                 }
             }
         }
-        // Those of containers that are not open were refused before.
+        // Parts of containers that are not open were refused before.
         assert_eq!(read.len(), named.len(), "the databases of open containers are open");
         Ok(read.into_values().collect())
     }
 
-    /// Checks what a task wrote to a container.
+    /// Checks the part that a task wrote to a container.
     fn read_part(
         &self,
         receipt: &Receipt,

@@ -79,7 +79,7 @@ pub struct Transaction {
     /// The snapshot that all reads use, taken at the first of them.
     snapshot: Option<Snapshot>,
     /// The newest commit when the catalogue was last asked, if that was after the last lock of a container, and the
-    /// time of that.
+    /// time of the question.
     seen: Option<(Csn, Instant)>,
     /// Databases that exist by this process's guess, with the places to create them in if they do not.
     expected: BTreeMap<String, Option<String>>,
@@ -107,11 +107,13 @@ struct OpenDatabase {
 }
 
 impl OpenDatabase {
-    /// Releases the lock, and returns the extents to the process. `keeps_bytes`: versions may refer to what was written.
+    /// Releases the lock, and returns the extents to the process. `keeps_bytes`: versions may refer to the written
+    /// bytes.
     fn release(mut self, inner: &Inner, keeps_bytes: bool) {
         self.extents.discard();
         if !keeps_bytes {
-            // No version refers to what was written. If the server's machine crashes, another writer may be given its place.
+            // No version refers to the written bytes. If the server's machine crashes, their place may be given to
+            // another writer.
             self.extents.file().forget_recent();
         }
         // A server refuses writes that arrive after the database's lock is released.
@@ -132,7 +134,7 @@ impl Inner {
         Ok(OpenDatabase { row, is_new: false, extents, _lock: lock })
     }
 
-    /// What this process retains between transactions.
+    /// The state that this process retains between transactions.
     fn writers(&self) -> &WriterPool {
         self.writer_pool.get_or_create(WriterPool::default)
     }
@@ -186,10 +188,10 @@ impl Transaction {
         self.containers.get(&key).map(|open| &*open.class).ok_or_else(unopened)
     }
 
-    /// As [`class`](Self::class), to keep: it does not change when the container gets another one.
+    /// Like [`class`](Self::class), to keep: it does not change when the container gets another one.
     ///
     /// # Errors
-    /// As [`class`](Self::class).
+    /// The errors of [`class`](Self::class).
     pub fn shared_class(&self, key: ContainerKey) -> Result<Arc<Class>> {
         self.containers.get(&key).map(|open| open.class.clone()).ok_or_else(unopened)
     }

@@ -33,7 +33,7 @@ struct DatabaseToDrop {
     row: DatabaseRow,
     /// The committed containers.
     containers: Vec<ContainerRow>,
-    /// Its shared lock; none if it is open already.
+    /// Its shared lock; `None` if it is open already.
     shared: Result<Option<LockGuard>>,
 }
 
@@ -67,7 +67,7 @@ impl Transaction {
             }
         }
         if row.state == DatabaseState::Open {
-            // A database whose file is lost can be dropped, too; then no commit record says so.
+            // A database whose file is lost can be dropped, too; then no commit record reports it.
             match shared {
                 Ok(Some(shared)) => drop(self.insert_database(row.clone(), shared)),
                 Ok(None) => drop(self.open_database(row.id)),
@@ -138,8 +138,8 @@ impl Transaction {
     /// Renames a container.
     ///
     /// # Errors
-    /// As [`drop_container`](Self::drop_container); `Exists` if the new name is taken; `Invalid` if it is not
-    /// a valid name.
+    /// The errors of [`drop_container`](Self::drop_container); `Exists` if the new name is taken; `Invalid` if it is
+    /// not a valid name.
     pub fn rename_container(
         &mut self,
         database: DatabaseId,
@@ -189,8 +189,8 @@ impl Transaction {
         })
     }
 
-    /// Locks a database, then reads its row, which states the epoch to write in. None if it has another name
-    /// or is gone.
+    /// Locks a database, then reads its row, which states the epoch to write in. `None` if it has another name or is
+    /// gone.
     fn find_to_drop_if_called(&self, name: &str, id: DatabaseId) -> Result<Option<DatabaseToDrop>> {
         let shared = self.share_database(id);
         match self.federation.catalog().database_to_drop(id) {
@@ -224,8 +224,8 @@ impl Transaction {
         Ok(self.find_named(name)?.0)
     }
 
-    /// As [`find_database`](Self::find_database); also remembers the head, which a new database's commit
-    /// record needs.
+    /// Like [`find_database`](Self::find_database); also remembers the head, which a new database's commit record
+    /// needs.
     pub(super) fn look_for_database(&mut self, name: &str) -> Result<Option<DatabaseId>> {
         let (found, seen) = self.find_named(name)?;
         self.note_head(seen);
@@ -281,7 +281,7 @@ impl Transaction {
         Ok(known.filter(|key| !self.has_renamed_container(*key)))
     }
 
-    /// As [`find_container`](Self::find_container); a missing container is an error.
+    /// Like [`find_container`](Self::find_container); a missing container is an error.
     pub(super) fn resolve_container(
         &self,
         database: DatabaseId,

@@ -32,7 +32,7 @@ impl<N> NumberPool<N> {
     /// The next number, never handed out before. `reserve` reserves a batch of the given size.
     ///
     /// # Errors
-    /// Those of `reserve`.
+    /// The errors of `reserve`.
     pub(super) fn next(&self, reserve: impl FnOnce(u32) -> Result<Vec<N>>) -> Result<N> {
         self.next_in(std::process::id(), reserve)
     }

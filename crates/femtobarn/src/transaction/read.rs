@@ -73,10 +73,10 @@ impl Transaction {
         if self.has_renamed_container(key) { Err(gone()) } else { Ok(key) }
     }
 
-    /// As [`view`](Self::view), by the numbers of database and container.
+    /// Like [`view`](Self::view), by the numbers of database and container.
     ///
     /// # Errors
-    /// As [`view`](Self::view).
+    /// The errors of [`view`](Self::view).
     pub fn view_by_key(&mut self, key: ContainerKey) -> Result<View> {
         let snapshot = self.snapshot()?;
         match self.containers.get(&key) {

@@ -1,8 +1,9 @@
-//! What goes between a transaction and the tasks that write for it: forks there, receipts back.
+//! Messages between a transaction and the tasks that write for it: forks to the tasks, receipts back.
 //!
-//! Both are less than 2 KB, whatever the classes are and however much is written: a fork names a blob with the plan, a
+//! Both are smaller than 2 KB, however large the classes and the written data are: a fork names a blob with the plan, a
 //! receipt names blobs with page lists and statistics. The blobs are in the database files. All are framed as
-//! `femtobarn_format::frame` says, with the version of their form at the end of their magic, and no other is read.
+//! `femtobarn_format::frame` describes, with the version of their form at the end of their magic; other versions are
+//! refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,7 @@ pub(super) const PARTS_MAX: usize = 4;
 /// Bytes of a task's key, at most.
 const TASK_BYTES_MAX: usize = 512;
 
-/// What tasks in any process need to write for a transaction.
+/// The plan by which tasks in any process write for a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fork {
     pub(super) federation: Uuid,
@@ -67,7 +68,7 @@ pub(super) struct ForkedContainer {
     pub targets: Vec<Uuid>,
 }
 
-/// What one task wrote, for the transaction that forked. It is invisible until that is merged and committed.
+/// The result of one task, for the transaction that forked. It is invisible until it is merged and committed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
     pub(super) federation: Uuid,
@@ -80,7 +81,7 @@ pub struct Receipt {
     pub(super) parts: ReceivedParts,
 }
 
-/// What one task wrote, by containers.
+/// The parts that one task wrote, by containers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(super) enum ReceivedParts {
@@ -90,7 +91,7 @@ pub(super) enum ReceivedParts {
     Stored(DatabaseId, Blob),
 }
 
-/// What one task wrote to a container.
+/// The part that one task wrote to a container.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ReceivedPart {
     pub database: DatabaseId,
@@ -103,7 +104,7 @@ pub(super) struct ReceivedPart {
 /// The forks that a transaction can merge receipts of.
 pub(super) type Forks = BTreeMap<Uuid, OpenFork>;
 
-/// What a transaction remembers of a fork.
+/// A transaction's state of a fork.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OpenFork {
     /// The containers, each with the header and the version of the class that tasks write in.
@@ -118,7 +119,7 @@ impl Fork {
         frame::seal(&FORK_MAGIC, self)
     }
 
-    /// Reads what [`encode`](Self::encode) made.
+    /// Decodes the bytes of [`encode`](Self::encode).
     ///
     /// # Errors
     /// `Corrupt` if the bytes are damaged; `Unsupported` if another version of Femtobarn made them.
@@ -143,7 +144,7 @@ impl Receipt {
         frame::seal(&RECEIPT_MAGIC, self)
     }
 
-    /// Reads what [`encode`](Self::encode) made.
+    /// Decodes the bytes of [`encode`](Self::encode).
     ///
     /// # Errors
     /// `Corrupt` if the bytes are damaged; `Unsupported` if another version of Femtobarn made them.
@@ -167,7 +168,7 @@ pub(super) fn encode_parts(parts: &[ReceivedPart]) -> Vec<u8> {
     frame::seal(&PARTS_MAGIC, &parts)
 }
 
-/// Reads what [`encode_parts`] made.
+/// Decodes the bytes of [`encode_parts`].
 ///
 /// # Errors
 /// `Corrupt` if the bytes are damaged.
@@ -184,7 +185,7 @@ impl ReceivedPart {
         [&self.page_list, &self.statistics]
     }
 
-    /// Bytes of its blobs, which nobody has checked.
+    /// Bytes of its blobs, unchecked.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.page_list.size.saturating_add(self.statistics.size)
     }

@@ -1,9 +1,9 @@
 //! A task of a fork: objects for containers of a transaction in another process.
 //!
 //! 1. A task writes into extents of its own, under a shared lock on each database, so neither vacuum nor sealing
-//!    touches them meanwhile. If it is dropped before [`TaskWriter::finish`], vacuum frees what it wrote.
-//! 2. What a receipt names is in the files when [`TaskWriter::finish`] returns. On this machine the transaction's
-//!    commit syncs it; at a server, which may stop before that, it is durable by then.
+//!    touch them meanwhile. If it is dropped before [`TaskWriter::finish`], vacuum frees the bytes that it wrote.
+//! 2. The blobs that a receipt names are in the files when [`TaskWriter::finish`] returns. On this machine the
+//!    transaction's commit syncs them; at a server, which may stop before that, they are durable by then.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use femtobarn_format::link;
 /// How long a task waits for a database that is being sealed, or whose garbage is being freed.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
 
-/// Writes the objects of one task. If it is dropped before it is finished, it leaves nothing that counts.
+/// Writes the objects of one task. If it is dropped before it is finished, its writes do not count.
 pub struct TaskWriter {
     federation: Federation,
     fork: Uuid,
@@ -53,12 +53,13 @@ struct TaskContainer {
 }
 
 impl Federation {
-    /// Begins a task of a fork. Its key tells tasks of the fork apart: runs with one key count once.
+    /// Begins a task of a fork. Its key distinguishes tasks of the fork: runs with the same key count once.
     ///
     /// # Errors
-    /// `Invalid` for a fork of another federation or a key of more than 512 bytes; `Closed` if a database was sealed or
-    /// went with its transaction; `Denied` if the federation is read-only; `Busy` if a database is locked for long;
-    /// `Corrupt` or `Io` if the fork cannot be read, as when the transaction ended and a vacuum followed.
+    /// `Invalid` for a fork of another federation or a key of more than 512 bytes; `Closed` if a database was sealed,
+    /// or dropped when its transaction ended; `Denied` if the federation is read-only; `Busy` if a database is locked
+    /// for long; `Corrupt` or `Io` if the fork cannot be read, for example because the transaction ended and a vacuum
+    /// followed.
     pub fn begin_task(&self, fork: &Fork, task: &str) -> Result<TaskWriter> {
         self.inner.check_writable()?;
         self.catalog().check_not_failed()?;
@@ -112,12 +113,12 @@ impl TaskWriter {
         };
         let opened = self.federation.inner.open_database(row, lock);
         let database = opened.map_err(|error| match error.kind() {
-            // The file goes with its transaction.
+            // The file is removed with its transaction.
             ErrorKind::NotFound if !is_committed => ended(),
             _ => error,
         })?;
         let file = database.extents.file();
-        // The file of another transaction may have the name by now, and no front yet.
+        // The file of another transaction may have taken the name, and have no front yet.
         let is_ours = is_committed
             || file.size()? > 0 && file.identity()?.uuid == *forked.row.uuid.as_bytes();
         if !is_ours {
@@ -178,7 +179,7 @@ impl TaskWriter {
         appended.map_err(Error::storage(format!("container {}", into.path)))
     }
 
-    /// Writes what is pending, and returns the receipt.
+    /// Writes pending objects, and returns the receipt.
     ///
     /// # Errors
     /// `Closed` if an earlier write failed; `Io` or `Full` if a file cannot be written.

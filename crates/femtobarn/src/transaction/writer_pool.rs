@@ -9,7 +9,7 @@
 //! 2. Memory is bounded: at most 64 containers, and no buffers of containers that a large transaction wrote.
 //! 3. A retained lock owner holds no locks.
 //! 4. Reserved numbers are used by no other process.
-//! 5. Names are only a guess: whoever uses them compares the rows that are read under the lock.
+//! 5. Names are only a guess: their users compare the rows that are read under the lock.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -28,10 +28,10 @@ const CONTAINERS_MAX: usize = 64;
 const GROWN_BYTES_MAX: u64 = 256 << 10;
 /// Retained lock owners, at most.
 const OWNERS_MAX: usize = 8;
-/// Remembered names of containers, at most; all are forgotten when there are more.
+/// Remembered names of containers, at most; with one more, all are forgotten.
 const NAMES_MAX: usize = 4096;
 
-/// What one process retains between transactions.
+/// The state that one process retains between transactions.
 #[derive(Default)]
 pub(crate) struct WriterPool {
     /// Each with the epoch of its database; the least recently used first.
@@ -105,7 +105,7 @@ impl WriterPool {
         inside.insert(container.name.clone(), container.id);
     }
 
-    /// Forgets all names, since one of them was wrong.
+    /// Forgets all names, because one of them was wrong.
     pub(super) fn forget_names(&self) {
         *self.names.lock() = LastNames::default();
     }

@@ -111,7 +111,7 @@ fn processes_that_write_in_turn_see_each_others_commits() {
     assert_eq!(numbers(&other, "run7/events"), left);
 }
 
-/// A process retains what it knows of a container under its number, never under its name.
+/// A process retains its knowledge of a container under the container's number, never under its name.
 #[test]
 fn a_retained_container_follows_renames_and_drops_of_others() {
     let (folder, one) = federation();

@@ -1,4 +1,4 @@
-//! Forks: tasks write for one transaction, each exactly once, and nothing of those that died counts.
+//! Forks: tasks write for one transaction, each exactly once, and tasks that died leave nothing that counts.
 
 use std::fs::File;
 use std::path::Path;
@@ -272,7 +272,7 @@ fn tasks_of_an_evolved_container_with_updates_and_an_index_are_read_back() {
     assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Exists, "keys are unique");
 }
 
-/// A job: begins a task, says so, writes until it is killed, or says its receipt.
+/// A job: begins a task, reports that, and writes until it is killed or reports its receipt.
 #[test]
 fn task_process() {
     let Some((folder, arguments)) = job() else { return };
@@ -302,8 +302,8 @@ fn tasks_that_were_killed_leave_nothing_and_their_second_runs_count_once() {
         for number in 0..3 {
             let name = "forks::task_process";
             let mut doomed = Process::start(name, &place, &format!("{number} 10"));
-            // Killed anywhere between its first objects and its end; a receipt that came before counts. The first has
-            // written all: what others have written depends on how fast they are killed.
+            // Killed anywhere between its first objects and its end; a receipt that arrived before counts. The first
+            // task has written everything: how much the others have written depends on how soon they are killed.
             let said_before = if number == 0 { 11 } else { 1 + random.below(11) };
             (0..said_before).for_each(|_| drop(doomed.next()));
             let said = doomed.kill();

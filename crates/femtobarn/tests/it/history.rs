@@ -1,4 +1,4 @@
-//! Snapshots by commit, tag and time, and what keeps them from vacuum.
+//! Snapshots by commit, tag and time, and how pins and tags keep them from vacuum.
 
 use femtobarn::{At, Csn, ErrorKind, Federation, Retention};
 

@@ -11,7 +11,7 @@ use crate::support::{begin, federation, reopened};
 use crate::types::type_of_class;
 use crate::values::{array_of, cases};
 
-/// What a federation should hold: objects by the paths of containers.
+/// The expected content of a federation: objects by the paths of containers.
 type Model = BTreeMap<String, Vec<Value>>;
 
 const DATABASES: [&str; 3] = ["a", "b", "c"];
@@ -68,7 +68,7 @@ fn object(n: u64) -> Value {
     ])
 }
 
-/// Does the writes of a step; returns what is to be expected afterwards.
+/// Does the writes of a step; returns the expected content afterwards.
 fn run(federation: &Federation, step: &Step, model: &Model, next: &mut u64) -> Model {
     let mut changed = model.clone();
     let mut transaction = begin(federation);

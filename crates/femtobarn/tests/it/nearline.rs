@@ -1,4 +1,4 @@
-//! Readers of a database whose file is not on the disk are told where it is.
+//! Errors for readers of a database whose file is not on the disk name its place.
 
 use std::fs;
 

@@ -197,7 +197,7 @@ fn check(crashed: &Path, committed: Csn, count: u64, round: u64) {
 /// A key is written when its extent has been lengthened; after a loss of power the key may be there
 /// and the length not. The next writer appends where the file ends, which is within the claim of
 /// that key. Sealing once followed the claim to the middle of the next writer's committed pages,
-/// took them for what a killed writer had left, and cut them off.
+/// took them for the remains of a killed writer, and cut them off.
 #[test]
 fn a_key_longer_than_its_extent_is_shortened() {
     for claim in [8, 1000, 50_000, 1 << 20] {

@@ -1,5 +1,5 @@
-//! Writers in processes of their own: this test binary, started again for one test that is a writer if an
-//! environment variable says so, and does nothing otherwise.
+//! Writers in processes of their own: this test binary, started again for one test that is a writer if an environment
+//! variable is set, and does nothing otherwise.
 
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;

@@ -177,7 +177,7 @@ fn a_dry_run_and_full_retention_change_nothing() {
     let report = federation.vacuum(&options, &mut |_| true).unwrap();
     assert_eq!((report.versions, report.horizon), (3, head));
     assert!(report.version_bytes > 3 * 8 * EVENTS);
-    // What only deleted versions use was once taken off the garbage, of which it is no part.
+    // Bytes that only deleted versions use were once subtracted from the garbage, which does not contain them.
     let garbage = report.garbage_bytes;
     assert!(garbage > 12 * 150_000, "{report:?}");
     let report = federation.vacuum(&VacuumOptions::default(), &mut |_| true).unwrap();
@@ -231,7 +231,7 @@ fn what_was_staged_of_a_purged_database_is_removed() {
     let (folder, federation) = with_updates(1);
     let catalog = federation.catalog().local().unwrap();
     let database = catalog.database("run7", Csn::MAX).unwrap().id;
-    // Killed while the file came back from a store.
+    // The process was killed while the file was being staged from a store.
     std::fs::remove_file(path(&folder)).unwrap();
     std::fs::write(femtobarn_archive::staging_path(&path(&folder)), b"a part").unwrap();
     catalog.record_disk_state(database, femtobarn_catalog::DiskState::Staging).unwrap();

@@ -3,7 +3,7 @@
 //! Every writer has a number. In each transaction it appends the same count of events to its own container of
 //! a shared database and to a container of its own database, and as many links from the latter to the former
 //! and to the events of other writers. The counts follow from the number of the transaction, so that
-//! committed objects can be told from others.
+//! committed objects can be distinguished from uncommitted ones.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -268,7 +268,7 @@ fn killed_writers_lose_no_commit_and_leave_no_partial_one() {
             acknowledged[writer as usize] = has;
         }
     }
-    // The killed processes left nothing that stops later writers.
+    // The killed processes left nothing behind that stops later writers.
     for writer in 0..2 {
         start(&path, writer, 3).finish();
     }

@@ -221,7 +221,7 @@ fn not_of_class(what: &str, class: &Class) -> Error {
 fn check_metadata_keys(reader: &Reader, anchor: &Anchor) -> rntuple::Result<()> {
     let lists = reader.footer().cluster_groups.iter().map(|group| group.page_list.locator.size);
     let sizes = lists.chain([anchor.header.locator.size, anchor.footer.locator.size]);
-    // uproot writes 0: there is no limit.
+    // uproot writes 0 for "no limit".
     if anchor.max_key_size > 0 && sizes.max() > Some(anchor.max_key_size) {
         Err(rntuple::Error::Unsupported {
             what: format!("metadata in several keys of at most {} bytes", anchor.max_key_size),

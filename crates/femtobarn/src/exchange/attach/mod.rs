@@ -67,7 +67,7 @@ impl Federation {
     /// database takes commits again.
     ///
     /// # Errors
-    /// As [`attach`](Self::attach); then the file is back in its place.
+    /// The errors of [`attach`](Self::attach), after which the file is in its old place.
     pub fn adopt(&self, path: &Path, name: Option<&str>) -> Result<Attached> {
         self.inner.local()?;
         let path = std::fs::canonicalize(path).map_err(|error| Error::io("find", path, error))?;

@@ -28,8 +28,8 @@ pub(super) struct FileCopy<'a> {
 }
 
 impl FileCopy<'_> {
-    /// Copies the file, or its changed chunks; returns the bytes stored. None if the file is gone: its
-    /// transaction was rolled back.
+    /// Copies the file, or its changed chunks; returns the bytes stored. `None` if the file no longer exists because
+    /// its transaction was rolled back.
     pub(super) fn run(
         &self,
         tell: &mut Progress,

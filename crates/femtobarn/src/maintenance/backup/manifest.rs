@@ -38,7 +38,7 @@ fn chunk_bytes_of_format_1() -> u64 {
 pub(super) struct Manifest {
     pub format: u32,
     pub id: Uuid,
-    /// The backup that this one builds on; none for a full backup.
+    /// The backup that this one builds on; `None` for a full backup.
     pub parent: Option<Uuid>,
     pub federation: Uuid,
     pub name: String,
@@ -60,8 +60,8 @@ pub(super) struct FileEntry {
     pub chunk_bytes: u64,
     /// XXH3-64 of each chunk.
     pub chunks: Vec<u64>,
-    /// The numbers of the chunks that this backup stores, back to back, in the file of that path; none if it
-    /// stores the whole file.
+    /// The numbers of the chunks that this backup stores, back to back, in the file of that path; `None` if it stores
+    /// the whole file.
     pub stored: Option<Vec<u64>>,
 }
 

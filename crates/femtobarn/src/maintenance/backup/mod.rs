@@ -62,7 +62,7 @@ impl Federation {
         self.check_parent(parent.as_ref())?;
         let _no_vacuum = self.inner.locks().owner().share_maintenance(MAINTENANCE_WAIT)?;
         make_empty(folder)?;
-        // What cannot be written back is in the copy of the catalogue.
+        // Bytes that cannot be written back are in the copy of the catalogue.
         drop(catalog.write_back());
         let draft = folder.join("draft");
         std::fs::create_dir(&draft).map_err(|error| Error::io("create", &draft, error))?;

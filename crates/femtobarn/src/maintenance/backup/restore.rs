@@ -118,7 +118,7 @@ impl Chain {
 /// The chunks of a file in one backup.
 struct ChunkFile<'a> {
     path: PathBuf,
-    /// The numbers of its chunks; none if it holds all.
+    /// The numbers of its chunks; `None` if it holds all.
     stored: Option<&'a [u64]>,
     /// Opened when the first chunk is read.
     file: Option<File>,

@@ -318,8 +318,8 @@ fn last_before(tags: &[Csn], end: Option<Csn>) -> Option<Csn> {
     tags[..before].last().copied()
 }
 
-/// The versions that snapshot `newest` and those of earlier tags have, oldest first. Each is looked up once, whatever
-/// the number of tags that have it.
+/// The versions that snapshot `newest` and those of earlier tags show, oldest first. A version is looked up once,
+/// however many tags show it.
 fn versions_of_tags(
     newest: Option<Csn>,
     tags: &[Csn],

@@ -23,7 +23,7 @@ pub(super) struct CheckedDatabase<'a> {
     pub records: Records,
     /// Pages that were read before, for another version.
     pub read: Ranges,
-    /// Ranges in the file, and what lies there.
+    /// Ranges in the file, each with its kind.
     pub parts: Vec<(Range<u64>, &'static str)>,
     /// Whether all page lists of all versions could be read.
     pub lists_are_complete: bool,
@@ -142,8 +142,7 @@ impl Check<'_, '_> {
             let _lock = self.inner.locks().lock_allocation(subject.row.id)?;
             key_chain::survey(file)?
         };
-        // A copy that follows has only those headers of keys that lie beside data; it gets the others when it is
-        // promoted.
+        // A follower copies only the headers of keys that lie beside data; promotion writes the others.
         let is_copy = matches!(self.inner.local()?.role()?, Role::Follower { .. });
         for fault in survey.faults.into_iter().filter(|_| !is_copy) {
             self.report.add(Problem {

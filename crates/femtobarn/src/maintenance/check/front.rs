@@ -1,4 +1,4 @@
-//! The front of a database's file: whether it is there, and to which database it belongs.
+//! The front of a database's file: whether it is intact, and to which database it belongs.
 
 use std::sync::Arc;
 

@@ -88,7 +88,7 @@ pub(super) struct LinkTargetCache {
 
 /// The entries and deletions of a container.
 pub(super) struct TargetContainer {
-    /// None if it is in a store alone, or at another server; its deletions are not known then.
+    /// `None` if it is in a store alone, or at another server; its deletions are not known then.
     source: Option<Arc<DatabaseFile>>,
     entries: u64,
     deletions: Deletions,
@@ -99,7 +99,7 @@ impl LinkTargetCache {
         LinkTargetCache { at, elsewhere, known: HashMap::new() }
     }
 
-    /// Why a link dangles; none if its target exists.
+    /// Why a link dangles; `None` if its target exists.
     pub(super) fn missing(
         &mut self,
         inner: &Inner,

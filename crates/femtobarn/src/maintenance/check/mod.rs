@@ -3,8 +3,8 @@
 //! | module | contents |
 //! |---|---|
 //! | `problem` | findings: [`Problem`], [`CheckReport`] |
-//! | `database` | one database: its file, the chain of its keys, overlaps; `front`, whose front the file has |
-//! | `container` | one container: its versions against the catalogue; `records`, what commits left; `page`, reading one page |
+//! | `database` | one database: its file, the chain of its keys, overlaps; `front`, the database that its front names |
+//! | `container` | one container: its versions against the catalogue; `records`, commit records; `page`, one page |
 //! | `objects` | the newest version of a container, object by object |
 //! | `links` | the targets of links |
 //! | `uniqueness` | the items of sets, and the keys of dictionaries |
@@ -51,12 +51,12 @@ pub enum CheckLevel {
 }
 
 impl Federation {
-    /// Checks the federation; of several servers, the databases whose home has this folder. `progress` is called every few MiB and stops the check by returning false; the
-    /// report is then marked incomplete.
+    /// Checks the federation; of a federation with several servers, the databases whose home has this folder.
+    /// `progress` is called every few MiB and stops the check by returning false; the report is then marked incomplete.
     ///
     /// # Errors
-    /// `Unsupported` if the federation is on a server, or if it has several and none has named the storage of this folder; `Io` or `Corrupt` if its catalogue cannot be read.
-    /// Damage in files is in the report.
+    /// `Unsupported` if the federation is on a server, or if it has several servers and none has named the storage of
+    /// this folder; `Io` or `Corrupt` if its catalogue cannot be read. Damage in files is in the report.
     pub fn check(&self, level: CheckLevel, progress: &mut Watch<'_>) -> Result<CheckReport> {
         let catalog = self.inner.local()?;
         let head = catalog.head()?;
@@ -67,7 +67,7 @@ impl Federation {
         // Older snapshots include databases that were dropped since.
         let every = catalog.every_database()?;
         let known: Vec<DatabaseRow> = every.iter().map(|record| record.row.clone()).collect();
-        // A detached file has a new owner, who may have moved it.
+        // A detached file belongs to its new owner and may have been moved.
         let ours = every.into_iter().filter(|it| it.dropped.is_none() || !it.keeps_file);
         let databases: Vec<DatabaseRecord> = ours.collect();
         let tags = catalog.tags()?.into_iter().map(|tag| tag.csn).collect();

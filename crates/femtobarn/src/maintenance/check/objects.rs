@@ -22,13 +22,13 @@ const CHUNK_BYTES: u64 = 8 << 20;
 /// Objects checked together, at most.
 const CHUNK_ENTRIES_MAX: u64 = 1 << 18;
 
-/// What the check of a container's objects needs besides the objects.
+/// The context of checking a container's objects.
 struct ObjectContext {
-    /// The number of each linked database, by position; none if it is not in the federation.
+    /// The number of each linked database, by position; `None` if it is not in the federation.
     databases: Vec<Option<DatabaseId>>,
     /// The deleted objects, whose links are not checked.
     deletions: Deletions,
-    /// The statistics to verify; none if they are damaged.
+    /// The statistics to verify; `None` if they are damaged.
     statistics: Option<Verification>,
     /// Links to databases that are not in the federation, so far.
     unknown: u64,

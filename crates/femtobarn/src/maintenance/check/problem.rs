@@ -83,18 +83,18 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// Its location.
     pub place: ProblemLocation,
-    /// What is wrong.
+    /// The description of the problem.
     pub what: String,
-    /// What to do about it.
+    /// A remedy.
     pub advice: String,
 }
 
-/// What a check looked at and found.
+/// The scope and the findings of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
     /// The first thousand problems.
     pub problems: Vec<Problem>,
-    /// Problems beyond those.
+    /// Problems beyond the first thousand, which are only counted.
     pub more_problems: u64,
     /// Whether the check was completed.
     pub is_complete: bool,

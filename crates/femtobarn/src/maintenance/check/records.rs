@@ -1,5 +1,5 @@
-//! Commit records as a check reads them. A commit that wrote many containers of a database left one record of all of
-//! them there, which is read and decoded once for them, not once for each.
+//! Commit records, as a check reads them. A commit to many containers of a database leaves one record of all of them,
+//! which is read and decoded once.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::error::Result;
 use crate::storage::commit_record::{CommitRecord, RecordedVersion};
 
-/// Records that are kept at most; all of them are forgotten when there are more.
+/// Records that are retained, at most; with one more, all are dropped.
 const RECORDS_MAX: usize = 16;
 
 /// The records of one file that were read last.
@@ -30,7 +30,7 @@ impl Records {
     /// The record in a range of the file.
     ///
     /// # Errors
-    /// As [`CommitRecord::at`].
+    /// The errors of [`CommitRecord::at`].
     pub(super) fn at(&mut self, source: &dyn ByteSource, range: BlobRange) -> Result<Rc<Record>> {
         if let Some(record) = self.known.get(&range) {
             return Ok(Rc::clone(record));
@@ -47,7 +47,7 @@ impl Records {
 }
 
 impl Record {
-    /// Whether the record says the same of a version of database `database` as the catalogue.
+    /// Whether the record and the catalogue agree about a version of database `database`.
     pub(super) fn agrees_with(&self, row: &VersionRow, database: Uuid) -> bool {
         let of_this = self.versions.get(&row.container);
         self.database == database

@@ -12,19 +12,19 @@ use crate::error::{Error, Result};
 use crate::schema::class::Class;
 use crate::schema::field_type::{FieldType, MAP_ITEM};
 
-/// What the items of a list must be.
+/// The condition on the items of a list.
 #[derive(Clone, Copy)]
 enum UniqueItems {
-    /// Those of a set.
+    /// Strictly ascending: the items of a set.
     Ascending,
-    /// The keys of a dictionary.
+    /// Distinct, in any order: the keys of a dictionary.
     Unordered,
 }
 
-/// Called with the entry of an object, the path of a field, and what is wrong with a set or dictionary in it.
+/// Called with the entry of an object, the path of a field, and the fault of a set or dictionary in it.
 pub(super) type VisitFault<'v> = dyn FnMut(u64, &str, &'static str) + 'v;
 
-/// Visits the sets and dictionaries of stored objects that are none; `first` is the entry of the first object.
+/// Visits the faulty sets and dictionaries of stored objects; `first` is the entry of the first object.
 pub(super) fn visit_faults(
     class: &Class,
     objects: &Array,
@@ -85,7 +85,7 @@ fn lists(
     Ok(())
 }
 
-/// What is wrong with the items of one list.
+/// The fault of the items of one list; `None` if they satisfy `must_be`.
 fn fault_in(
     items: &Array,
     range: Range<usize>,
@@ -123,7 +123,7 @@ fn fault_in(
     })
 }
 
-/// The same; NaN is equal to nothing and has no place in an order.
+/// The fault of items of one type. NaN is equal to nothing and has no place in an order, so it is skipped.
 fn fault<T: PartialOrd>(items: &[T], must_be: UniqueItems) -> Option<&'static str> {
     match must_be {
         UniqueItems::Ascending => {

@@ -16,7 +16,7 @@ use super::tags;
 use crate::storage::commit_record::{self, CommitRecord, End};
 use crate::storage::scan::FoundRecord;
 
-/// The rows that a history makes, and those of tags.
+/// The rows that a history implies, and those of tags.
 pub(super) fn contents(
     history: &History<'_>,
     files: &[ScannedFile],

@@ -1,4 +1,4 @@
-//! Whether all bytes of a version are there.
+//! Whether all bytes of a version are intact.
 //!
 //! Vacuum frees the bytes of deleted versions, but keeps some of their commit records, so a record does not
 //! prove that its version can be read.

@@ -5,8 +5,8 @@
 //! | `scanned_file` | a file with its commit records |
 //! | `history` | the transactions, and their commit numbers |
 //! | `assembly` | the rows that they made |
-//! | `tags` | the tags that the file beside the catalogue has, and their commits |
-//! | `intact` | whether all bytes of a version are there |
+//! | `tags` | the tags in the file beside the catalogue, and their commits |
+//! | `intact` | whether all bytes of a version are intact |
 //!
 //! 1. Acknowledged commits are found with their numbers: OIDs are as before, and CSNs too, except those of
 //!    each container's newest version that has no tag, whose order is right.
@@ -15,8 +15,8 @@
 //!
 //! 4. A tag is restored if its snapshot is complete. It names the same commit as before.
 //!
-//! Lost is what no file states: files attached elsewhere, copies in stores, unused classes, and users and hosts of
-//! commits of earlier releases.
+//! Information that no file holds is lost: files attached elsewhere, copies in stores, unused classes, and users and
+//! hosts of commits of earlier releases.
 
 mod assembly;
 mod history;
@@ -61,9 +61,9 @@ pub struct RebuildReport {
     pub old_catalogue: Option<PathBuf>,
 }
 
-/// Rebuilds the catalogue of the federation in `folder` from its database files, and from the file beside the
-/// catalogue that has its name, tags and retention. No other process may have the federation open. Its name becomes
-/// `name`; without, it is that in the file, or that of the folder.
+/// Rebuilds the catalogue of the federation in `folder` from its database files, and from the file beside the catalogue
+/// that has its name, tags and retention. No other process may have the federation open. The federation gets the name
+/// `name`; without it, the name in that file, or else that of the folder.
 ///
 /// # Errors
 /// `NotFound` if no file has a commit record; `Closed` if `progress` stops it; `Io` if a file cannot be read
@@ -165,7 +165,7 @@ fn federation_of(files: &[ScannedFile]) -> Option<Uuid> {
         .copied()
 }
 
-/// What the file beside the catalogue has; nothing, and a line of the report, if it cannot be used.
+/// The content of the file beside the catalogue. If it cannot be used, `None` and a line in the report.
 fn retained(folder: &Path, federation: Uuid, report: &mut RebuildReport) -> Option<Retained> {
     let why = match Retained::read(folder) {
         Ok(retained) => match retained {
@@ -219,13 +219,13 @@ fn replace(folder: &Path, draft: &Path) -> Result<Option<PathBuf>> {
             Err(error) => return Err(Error::io("move", &from, error)),
         }
     }
-    // The new one lacks tags that a file which is missing now may bring back.
+    // The new catalogue lacks tags that a file missing now may restore later.
     let retained = folder.join(RETAINED_FILE);
     if retained.exists() {
         let copy = folder.join(format!("{RETAINED_FILE}.damaged-{now}"));
         std::fs::copy(&retained, &copy).map_err(|error| Error::io("copy", &retained, error))?;
     }
-    // A rebuild that is stopped between the two finds the same again.
+    // A rebuild that is stopped between the two renames finds the same state again.
     for name in [RETAINED_FILE, CATALOGUE_FILE] {
         let from = draft.join(name);
         if name == CATALOGUE_FILE || from.exists() {

@@ -1,4 +1,4 @@
-//! The tags that the file beside the catalogue has, and their commits.
+//! The tags in the file beside the catalogue, and their commits.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ pub(super) fn commits(tagged: &[(TagRow, CommitRow)]) -> HashMap<Uuid, Csn> {
     tagged.iter().map(|(_, commit)| (commit.transaction, commit.csn)).collect()
 }
 
-/// Adds the tags to the rows of a history. A tagged commit that has no record, such as that of a seal, is added, too.
+/// Adds the tags to the rows of a history. A tagged commit without a record, such as that of a seal, is added as well.
 pub(super) fn restore(contents: &mut Contents, tagged: &[(TagRow, CommitRow)]) {
     for (tag, commit) in tagged {
         let commits = &mut contents.commits;
@@ -28,7 +28,7 @@ pub(super) fn restore(contents: &mut Contents, tagged: &[(TagRow, CommitRow)]) {
     }
 }
 
-/// Leaves out tags whose snapshots show versions that are lost: the file is that of an earlier state of the federation.
+/// Leaves out tags whose snapshots show lost versions: the file is that of an earlier state of the federation.
 pub(super) fn leave_out_incomplete(
     contents: &mut Contents,
     lost: &[VersionRow],

@@ -25,13 +25,13 @@ pub(super) struct SuspectParts {
     pub indexes: bool,
 }
 
-/// What repair does about a container.
+/// The decision about a container.
 pub(super) enum Verdict {
     /// Its newest version is intact.
     Whole,
     /// It gets a new version.
     Mend(Box<RepairPlan>),
-    /// Its newest version stays damaged; the reason, and what to do.
+    /// Its newest version stays damaged: the reason, and a remedy.
     Lost(String, String),
 }
 
@@ -45,12 +45,12 @@ pub(super) struct RepairPlan {
     numbered: u64,
     /// Names of the indexes to rebuild.
     rebuilt: Vec<String>,
-    /// What it mends, a sentence each.
+    /// The mended parts, a sentence each.
     pub done: Vec<String>,
 }
 
 impl Examiner<'_, '_> {
-    /// Decides what to do about a container with these versions, oldest first.
+    /// Decides about a container with these versions, oldest first.
     ///
     /// # Errors
     /// `Closed` if `progress` stops it.
@@ -89,7 +89,7 @@ impl Examiner<'_, '_> {
         Ok(Verdict::Mend(Box::new(plan)))
     }
 
-    /// The newest intact version among older ones, and what is lost by reverting to it.
+    /// The newest intact version among older ones, and the loss from reverting to it.
     fn older(
         &mut self,
         newest: &VersionRow,
@@ -182,7 +182,7 @@ impl Examiner<'_, '_> {
 }
 
 impl RepairPlan {
-    /// Publishes the new version; returns what was done, a sentence each.
+    /// Publishes the new version; returns the changes, a sentence each.
     ///
     /// # Errors
     /// `Conflict` if the container changed meanwhile; `Busy` if a transaction writes it; `Io` or `Full` if
@@ -220,7 +220,7 @@ impl RepairPlan {
         Ok(self.done)
     }
 
-    /// Makes the entries of lost objects deleted ones, so that their OIDs are not given to others.
+    /// Marks the entries of lost objects as deleted, so that their OIDs are never reused.
     fn keep_numbers(
         &mut self,
         publishing: &mut Republication<'_>,

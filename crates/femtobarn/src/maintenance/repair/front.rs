@@ -76,7 +76,7 @@ fn identity_of(row: &DatabaseRow, path: &std::path::Path) -> Result<FileIdentity
         .map_err(Error::storage(path.display().to_string()))
 }
 
-/// Writes the front, and closes the chain of keys behind it.
+/// Writes the front, and closes the chain of keys after it.
 fn write_front(
     inner: &Inner,
     row: &DatabaseRow,
@@ -228,9 +228,9 @@ impl Relocation {
         Ok(new)
     }
 
-    /// Copies the commit records before `end`, and those of versions (`current`) that state old ranges;
-    /// returns the new ranges by old offset. A record beyond `end` that vacuum kept without its version
-    /// stays: no version would tell the copy from the original.
+    /// Copies the commit records before `end`, and those of versions (`current`) that state old ranges; returns the new
+    /// ranges by old offset. A record beyond `end` that vacuum kept without its version stays, since no version would
+    /// distinguish the copy from the original.
     fn records(
         &mut self,
         row: &DatabaseRow,

@@ -41,10 +41,10 @@ use femtobarn_catalog::{
 /// Options of a repair.
 #[derive(Clone, Debug)]
 pub struct RepairOptions {
-    /// Reverts containers whose newest version is damaged to their newest intact version. Later objects are
-    /// lost; their OIDs are not given to others.
+    /// Reverts containers whose newest version is damaged to their newest intact version. Later objects are lost; their
+    /// OIDs are never reused.
     pub salvage: bool,
-    /// Changes nothing, and only reports what would be done.
+    /// Changes nothing, and only reports the intended changes.
     pub dry_run: bool,
     /// How long to wait for a vacuum, a backup, or a container's writer; 10 s by default.
     pub lock_wait: Duration,
@@ -56,17 +56,17 @@ impl Default for RepairOptions {
     }
 }
 
-/// What a repair did, or would do.
+/// The changes of a repair, made or intended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// What was mended, a sentence each.
+    /// The changes, a sentence each.
     pub done: Vec<String>,
     /// The remaining problems.
     pub left: Vec<Problem>,
 }
 
 impl Federation {
-    /// Checks the federation in full, mends what can be mended without losing data, and checks again. Other
+    /// Checks the federation in full, mends damage that can be mended without losing data, and checks again. Other
     /// processes may read and write meanwhile; databases and containers that they hold are skipped.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Federation {
 enum ContainerOutcome {
     /// Its newest version is intact, by itself or after the repair.
     Whole,
-    /// It stays damaged; the text says what to do.
+    /// It stays damaged; the text has a remedy.
     Damaged(String),
 }
 
@@ -305,7 +305,7 @@ impl Repair<'_> {
         let live = Inventory::of(&source, &versions)?;
         let keys = key_chain::cover(&file, &live)?;
         file.sync()?;
-        // A writer that lost its lock on the database may hold an extent that contains such a key now.
+        // A writer that lost its lock on the database may still hold an extent that contains such a key.
         inner.local()?.raise_epoch(database.id)?;
         Ok(keys)
     }

@@ -1,4 +1,4 @@
-//! Files that no database has: removed if nothing in them can be of use, else reported.
+//! Files that no database has: removed if they hold nothing of use, otherwise reported.
 
 use std::path::Path;
 use std::time::Duration;
@@ -54,7 +54,7 @@ impl Repair<'_> {
     }
 }
 
-/// Why a file that no database has is kept; none if it can be removed.
+/// Why a file that no database has is kept; `None` if it can be removed.
 fn reason_to_keep(path: &Path) -> Result<Option<&'static str>> {
     if file::age(path).is_none_or(|age| age < ORPHAN_AGE_MIN) {
         return Ok(Some("it was modified within the last hour; repair again later"));

@@ -1,16 +1,15 @@
 //! Vacuum: deletes versions that no retained snapshot needs, and frees their space.
 //!
-//! The first round handles all databases at once, beside writers: it plans what to delete; it raises the horizon
-//! and reads the pins; the catalogue deletes the other versions and notes the ranges that only they used; holes
-//! are punched there; the ranges are released to writers in a new epoch. The second round handles each database that no
-//! transaction has open, and frees in the same way what no version refers to: the remains of killed or
+//! The first round handles all databases at once, beside writers: it plans the deletions; it raises the horizon and
+//! reads the pins; the catalogue deletes the unneeded versions and records the ranges that only they used; holes are
+//! punched there; the ranges are released to writers in a new epoch. The second round handles each database that no
+//! transaction has open, and frees in the same way the bytes that no version refers to: the remains of killed or
 //! rolled-back transactions.
 //!
 //! 1. No byte of a kept version is freed. A database is skipped if the metadata of a kept version cannot be
 //!    read.
 //! 2. Beside writers only ranges of deleted versions are freed: new bytes belong to no version yet.
-//! 3. A vacuum that is killed at any step is continued by the next one, which punches and releases what was
-//!    noted.
+//! 3. A vacuum that is killed at any step is continued by the next one, which punches and releases the recorded ranges.
 //! 4. A vacuum that is stopped before its plan is complete has changed nothing: all snapshots can still be read.
 //! 5. The commit record of a deleted version stays if it follows a kept version, or if its commit made a kept
 //!    version: rebuilding the catalogue needs it.
@@ -39,10 +38,9 @@ use crate::storage::nearline;
 /// Options of a vacuum.
 #[derive(Clone, Debug)]
 pub struct VacuumOptions {
-    /// Changes nothing, and only reports what would be done.
+    /// Changes nothing, and only reports the intended changes.
     pub dry_run: bool,
-    /// The first commit whose snapshot is kept, besides tagged and pinned ones; by default as the retention
-    /// says.
+    /// The first commit whose snapshot is kept, besides tagged and pinned ones; by default the retention decides.
     pub keep_from: Option<Csn>,
     /// How long to wait for another vacuum or a backup; 10 s by default.
     pub lock_wait: Duration,
@@ -54,7 +52,7 @@ impl Default for VacuumOptions {
     }
 }
 
-/// What a vacuum did, or would do.
+/// The changes of a vacuum, made or intended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VacuumReport {
     /// The horizon: all snapshots from this commit on are kept.
@@ -142,7 +140,7 @@ struct Vacuum<'a, 'p> {
     total: u64,
 }
 
-/// What the first round deletes, and what it leaves.
+/// The deletions of the first round, and the versions that stay.
 struct FirstRound {
     vacuumed: Vacuumed,
     purgeable: Purgeable,
@@ -191,10 +189,10 @@ impl Vacuum<'_, '_> {
         if waiting.is_empty() {
             return Ok(());
         }
-        // What is written back later than this is in no free range.
+        // Bytes written back after this point lie in no free range.
         catalog.write_back()?;
         check_disjoint(row, waiting.iter().map(|extent| extent.range).collect())?;
-        // What is in a store alone has no holes, and takes no writes.
+        // A database that is in stores alone has no holes and takes no writes.
         if !nearline::is_nearline(&*self.inner.catalog, row)? {
             let file = DatabaseFile::open_to_write(self.inner.path_of(row))?;
             for extent in waiting {
@@ -206,7 +204,7 @@ impl Vacuum<'_, '_> {
         Ok(())
     }
 
-    /// Deletes versions; none if the vacuum was stopped before.
+    /// Deletes versions; `None` if the vacuum was stopped before.
     fn first_round(&mut self, rows: &[DatabaseRow]) -> Result<Option<FirstRound>> {
         let catalog = self.inner.local()?;
         let expected = self.expected()?;
@@ -215,7 +213,7 @@ impl Vacuum<'_, '_> {
             let kept = catalog.raise_horizon(plan.vacuumed.kept.horizon)?;
             let kept = other_servers::with_their_pins(catalog, kept)?;
             if kept != plan.vacuumed.kept {
-                // Readers or tags came or went since. It is not stopped any more.
+                // Pins or tags have changed since. From here on the vacuum cannot be stopped.
                 let Some(anew) = self.plan(rows, kept, false)? else { return Ok(None) };
                 plan = anew;
             }
@@ -225,7 +223,8 @@ impl Vacuum<'_, '_> {
         Ok(Some(plan))
     }
 
-    /// Finds what no snapshot needs but those that are `kept`; none if `tells`, and it is told to stop.
+    /// Plans the deletion of everything that only snapshots outside `kept` need. With `tells`, progress is reported,
+    /// and the plan is `None` if the vacuum is stopped.
     fn plan(
         &mut self,
         rows: &[DatabaseRow],
@@ -254,7 +253,7 @@ impl Vacuum<'_, '_> {
             purged_databases: purgeable.databases.iter().map(|it| it.row.id).collect(),
             purged_containers: vec![],
         };
-        // Those of purged databases and containers, too: else one transaction would delete all of them.
+        // Includes the versions of purged databases and containers; otherwise one transaction would delete all of them.
         let key = |it: &VersionRow| (it.database, it.container, it.csn);
         for record in &purgeable.databases {
             let versions = self.inner.local()?.all_versions(record.row.id)?;
@@ -290,7 +289,7 @@ impl Vacuum<'_, '_> {
     fn delete(&self, vacuumed: &Vacuumed, purgeable: &Purgeable) -> Result<()> {
         let away = self.away(purgeable)?;
         if !purgeable.databases.is_empty() {
-            // Else a process that writes back now could write to a new file of that name, and delete a new row of
+            // Otherwise a process that writes back now could write to a new file of that name, and delete a new row of
             // that number.
             self.inner.local()?.write_back()?;
         }
@@ -331,7 +330,7 @@ impl Vacuum<'_, '_> {
         Ok(DatabaseVersions { row, kept, dropped })
     }
 
-    /// The bytes that only dropped versions use; none if the database is skipped.
+    /// The bytes that only dropped versions use; `None` if the database is skipped.
     fn freed(
         &mut self,
         database: &DatabaseVersions,
@@ -391,7 +390,7 @@ impl Vacuum<'_, '_> {
     }
 }
 
-/// Checks that no byte is noted twice: two writers would get it.
+/// Checks that no byte is recorded twice: two writers would get it.
 fn check_disjoint(row: &DatabaseRow, mut ranges: Vec<BlobRange>) -> Result<()> {
     ranges.sort_by_key(|range| range.offset);
     let overlap =

@@ -1,8 +1,8 @@
-//! What a vacuum asks the servers of a federation that has several: the snapshots that are pinned there, and locks of
+//! The part of a vacuum that concerns the other servers of a federation: their pinned snapshots, and locks of
 //! databases.
 //!
-//! The horizon is raised before they are asked, and a reader pins before it looks at the horizon: one of the two sees the
-//! other, whatever server the reader uses.
+//! The horizon is raised before the servers are asked, and a reader pins before it looks at the horizon: one of the two
+//! sees the other, whatever server the reader uses.
 
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use femtobarn_rpc::client::{ConnectOptions, RemoteCatalogue};
 use crate::error::{Error, Result};
 use crate::storage::remote::connect::connect_options;
 
-/// How long a server is waited for.
+/// How long to wait for a server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The locks of the federation's databases, which their homes have; none if the federation has one server, or none.
+/// A connection to the federation's servers, through which their locks of databases are taken; `None` if the federation
+/// has no servers registered.
 ///
 /// # Errors
 /// `Unavailable` if no server answers.
@@ -34,10 +35,10 @@ pub(super) fn connect(catalog: &LocalCatalogue) -> Result<Option<RemoteCatalogue
     if servers.is_empty() { Ok(None) } else { Err(failed.unwrap_or_else(silent).into()) }
 }
 
-/// Adds the snapshots before the horizon that are pinned at a server which is alive.
+/// Adds the snapshots before the horizon that live servers have pinned.
 ///
 /// # Errors
-/// `Unavailable` if a server does not answer whose lease lasts: its readers may need any snapshot.
+/// `Unavailable` if a server whose lease is valid does not answer: its readers may need any snapshot.
 pub(super) fn with_their_pins(
     catalog: &LocalCatalogue,
     mut kept: KeptSnapshots,

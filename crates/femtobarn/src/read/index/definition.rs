@@ -12,8 +12,8 @@ const NAME_BYTES_MAX: usize = 255;
 /// Adds an index, which has no runs yet, to those of a container.
 ///
 /// # Errors
-/// [`Error::Exists`] if the name is in use; [`Error::Invalid`] if the name is not valid or there are no fields;
-/// as [`fields::check`].
+/// [`Error::Exists`] if the name is in use; [`Error::Invalid`] if the name is not valid or there are no fields; the
+/// errors of [`fields::check`].
 pub(crate) fn create(
     indexes: &mut Vec<IndexState>,
     pending: &mut PendingKeys,

@@ -75,7 +75,7 @@ impl RunReader<'_> {
     }
 }
 
-/// The first blocks of a run that a search for `key` needs and the cache lacks; none if it has all.
+/// The first blocks of a run that a search for `key` needs and the cache lacks; `None` if it has all.
 fn missing_blocks(
     run: &IndexRun,
     key: &[u8],

@@ -191,7 +191,7 @@ impl ObjectKeys {
         Ok(keys)
     }
 
-    /// Refuses arrays that are shorter than their offsets say.
+    /// Refuses arrays that are shorter than their offsets claim.
     fn check(&self) -> Result<()> {
         let items = match &self.offsets {
             Some(offsets) => {
@@ -211,7 +211,7 @@ impl ObjectKeys {
     /// Calls `take` with every key, not cut off, and the position of its object.
     ///
     /// # Errors
-    /// As `take`; [`Error::Corrupt`] if the arrays do not fit the class.
+    /// The errors of `take`; [`Error::Corrupt`] if the arrays do not fit the class.
     pub(crate) fn each(&self, mut take: impl FnMut(usize, &[u8]) -> Result<()>) -> Result<()> {
         let mut out = vec![];
         for object in 0..self.objects {

@@ -120,7 +120,7 @@ impl View {
     /// All entries whose objects have these values, ascending; see [`find`](Self::find).
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// The errors of [`find`](Self::find).
     pub fn find_all(&self, values: &[(impl AsRef<str>, Value)]) -> Result<Vec<u64>> {
         let mut found = vec![];
         self.search(values, &mut |entry| {
@@ -205,7 +205,7 @@ impl View {
         Ok(best)
     }
 
-    /// The start of the key that the values of `fields` make up; `None` if no object can have it.
+    /// The start of the key that the values of `fields` form; `None` if no object can have it.
     fn key(
         &self,
         fields: &[fields::KeyField],

@@ -1,4 +1,4 @@
-//! Pending keys: what a transaction still has to write into the indexes of a container.
+//! Pending keys: keys that a transaction has yet to write into the indexes of a container.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

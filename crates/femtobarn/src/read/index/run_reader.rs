@@ -125,7 +125,7 @@ impl RunReader<'_> {
     /// Appends to `found` the entries of a run whose keys start with `prefix`.
     ///
     /// # Errors
-    /// As [`seek`](Self::seek).
+    /// The errors of [`seek`](Self::seek).
     pub(crate) fn entries_of(
         &self,
         run: &IndexRun,
@@ -141,8 +141,8 @@ impl RunReader<'_> {
     }
 }
 
-/// The number of the block in the level below in which a search for `key` goes on. The first key that is not less than
-/// `key` is in that block, or is the first one of the next block.
+/// The number of the block in the level below in which a search for `key` continues. The first key that is not less
+/// than `key` is in that block, or is the first one of the next block.
 pub(super) fn child_of(block: &IndexBlock, key: &[u8]) -> u64 {
     // `key` itself may be in the last block whose first key is less.
     block.number(block.lower_bound(key).saturating_sub(1))
@@ -189,7 +189,7 @@ impl RunCursor<'_> {
     /// Advances to the first pair whose key is not less than `key`. The keys of successive calls must not decrease.
     ///
     /// # Errors
-    /// As [`RunReader::seek`].
+    /// The errors of [`RunReader::seek`].
     pub(crate) fn seek_on(&mut self, key: &[u8]) -> Result<()> {
         if self.is_at_end() {
             return Ok(());
@@ -226,7 +226,7 @@ impl<'a> RunCursors<'a> {
     /// not decrease.
     ///
     /// # Errors
-    /// As [`RunReader::seek`].
+    /// The errors of [`RunReader::seek`].
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<&mut [RunCursor<'a>]> {
         if self.cursors.is_empty() {
             let cursors = self.runs.iter().map(|run| self.reader.seek(run, key));
@@ -255,7 +255,7 @@ impl<'a> RunStream<'a> {
     /// A stream at its first pair.
     ///
     /// # Errors
-    /// As [`advance`](Self::advance).
+    /// The errors of [`advance`](Self::advance).
     pub(crate) fn new(source: &'a dyn ByteSource, run: IndexRun) -> Result<Self> {
         let (ahead, key) = (vec![], vec![]);
         let mut stream = RunStream { source, run, ahead, next_block: 0, at: 0, before: 0, key };
@@ -268,10 +268,10 @@ impl<'a> RunStream<'a> {
         self.ahead.last().map(|block| (&self.key[..], block.number(self.at)))
     }
 
-    /// Goes to the next pair.
+    /// Advances to the next pair.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if the run is damaged, or has not as many keys as its description in the annex says.
+    /// [`Error::Corrupt`] if the run is damaged, or has fewer keys than its description in the annex states.
     pub(crate) fn advance(&mut self) -> Result<()> {
         (self.at, self.before) = (self.at + 1, self.before + 1);
         self.settle()

@@ -67,12 +67,11 @@ impl Sorter {
         self.pairs.iter().map(|pair| (key_of(&self.bytes, pair), pair.entry))
     }
 
-    /// Writes the sorted pairs as the last run, merged with as many of the runs before it as the carrying rule
-    /// says.
+    /// Writes the sorted pairs as the last run, merged with as many of the runs before it as the carrying rule demands.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Storage`] if the run cannot be written; [`Error::Corrupt`] if a run that is
-    /// taken in is damaged or not in order.
+    /// [`Error::Io`] or [`Error::Storage`] if the run cannot be written; [`Error::Corrupt`] if a run that is merged is
+    /// damaged or not in order.
     pub(crate) fn write(
         &self,
         runs: &mut Vec<IndexRun>,

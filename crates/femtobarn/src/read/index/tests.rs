@@ -39,7 +39,7 @@ fn all(disk: &Vec<u8>, run: IndexRun) -> Result<Pairs> {
     Ok(pairs)
 }
 
-/// A source that says that it is remote.
+/// A source that claims to be remote.
 struct RemoteDisk<'a>(&'a Vec<u8>);
 
 impl ByteSource for RemoteDisk<'_> {

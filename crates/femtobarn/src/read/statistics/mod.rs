@@ -1,4 +1,4 @@
-//! Statistics: bounds of the values in clusters, by which readers skip clusters that have nothing for them.
+//! Statistics: bounds of the values in clusters, by which readers skip clusters without matching values.
 //!
 //! There are bounds, by cluster, for every number outside collections, and for the sizes of collections and
 //! texts outside other collections. Each commit adds a blob with the bounds of its clusters; blobs are merged
@@ -7,7 +7,7 @@
 //!
 //! 1. Bounds hold for every object that is not deleted. They may be wider than the values: replaced values only
 //!    widen them.
-//! 2. A cluster whose bounds for a field are unknown has none, and replaced values add none.
+//! 2. A cluster whose bounds for a field are unknown has no bounds, and replaced values add none.
 
 mod run;
 #[cfg(test)]
@@ -46,19 +46,19 @@ pub struct ClusterBounds {
     pub bounds: Option<Bounds>,
 }
 
-/// What a writer remembers of the blobs that it wrote last, to merge them without reading.
+/// The blobs that a writer wrote last, kept in memory so that merging need not read them.
 #[derive(Default)]
 pub(crate) struct RecentRuns(Vec<(Blob, ClusterStatistics)>);
 
 impl RecentRuns {
-    /// Takes a blob out, and those behind it.
+    /// Removes a blob and those after it.
     fn take(&mut self, blob: &Blob) -> Option<ClusterStatistics> {
         let at = self.0.iter().position(|(known, _)| known == blob)?;
         self.0.drain(at..).next().map(|(_, run)| run)
     }
 
     fn remember(&mut self, blob: Blob, run: ClusterStatistics) {
-        // Those of commits that failed are not taken out again.
+        // The blobs of failed commits are never taken out again, hence the limits.
         if blob.size <= REMEMBERED_BYTES_MAX && self.0.len() < REMEMBERED_MAX {
             self.0.push((blob, run));
         } else {
@@ -67,7 +67,7 @@ impl RecentRuns {
     }
 }
 
-/// Adds the bounds of a version's new clusters. What is not in `recent` is read.
+/// Adds the bounds of a version's new clusters. Blobs that are not in `recent` are read.
 ///
 /// # Errors
 /// [`Error::Io`] or [`Error::Storage`] if the blob cannot be written; [`Error::Corrupt`] if a blob that is
@@ -150,7 +150,7 @@ pub(crate) fn read_part(
 /// if its values change; then its bounds are dropped.
 ///
 /// # Errors
-/// As [`append`].
+/// The errors of [`append`].
 pub(crate) fn evolve(
     runs: &mut [StatisticsRun],
     new_path: &dyn Fn(&str) -> Option<String>,
@@ -261,7 +261,7 @@ impl View {
     /// be wider than the values. Entries that no returned cluster has can have any value. All fields of a
     /// container have the same clusters.
     ///
-    /// Empty if the field does not exist, or nothing is known of it.
+    /// Empty if the field does not exist, or has no statistics.
     ///
     /// # Errors
     /// [`Error::Corrupt`] if the statistics are damaged.

@@ -82,7 +82,7 @@ impl ClusterStatistics {
         ClusterStatistics::join(&runs.collect::<Vec<_>>())
     }
 
-    /// The clusters with their bounds: what [`of`](Self::of) made the statistics of.
+    /// The clusters with their bounds, as they were given to [`of`](Self::of).
     pub(crate) fn summaries(&self, paths: &[ColumnPath]) -> Vec<ClusterSummary> {
         let column_of: BTreeMap<String, u32> =
             paths.iter().rev().map(|it| (name(it), it.column)).collect();

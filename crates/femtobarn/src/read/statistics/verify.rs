@@ -32,8 +32,8 @@ impl Verification {
         Ok(Verification { columns: columns.collect::<Result<_>>()? })
     }
 
-    /// The first field and entry with a value out of its bounds, as text; none if all values are within.
-    /// `objects` are the entries from `first` on, of which those in `live` are checked.
+    /// The first field and entry with a value out of its bounds, as text; `None` if all values are within. `objects`
+    /// are the entries from `first` on, of which those in `live` are checked.
     pub(crate) fn find_wrong(
         &self,
         objects: &Array,

@@ -1,11 +1,11 @@
-//! Taking extents for a writer, and giving back what it did not use.
+//! Taking extents for a writer, and giving back their unused rest.
 //!
-//! A new extent is as large as all that the writer wrote before, from 64 KiB (1 MiB on a server) to 64 MiB, so
-//! that a writer of much soon has whole windows and extends the file rarely. An extent lies behind the front of
-//! the file, whether the catalogue, a server or this module chose it.
+//! A new extent is as large as all bytes that the writer wrote before, from 64 KiB (1 MiB on a server) to 64 MiB, so
+//! that a large writer soon has whole windows and extends the file rarely. An extent lies behind the front of the file,
+//! whether the catalogue, a server or this module chose it.
 //!
-//! The first extent of a new file is in the file once another writer may know of it ([`ExtentWriter::share`]). If its
-//! bytes are logged before, it gets no more than these and some slack, and the file ends with it.
+//! The first extent of a new file is in the file before another writer may know of it ([`ExtentWriter::share`]). If its
+//! bytes are logged before that, it gets only these and some slack, and the file ends with it.
 
 use femtobarn_catalog::{BlobRange, FileWrite};
 use rntuple::tfile::{RBLOB_KEY_LENGTH, rblob_key_header};
@@ -16,13 +16,13 @@ use crate::storage::file::now;
 
 /// Payload of the first extent of a writer.
 const EXTENT_BYTES_MIN: u64 = 64 << 10;
-/// The same on a server. A full extent is written at once, so small ones would be many requests, and many seeks
-/// of the server's disks. The unused rest is given back.
+/// The smallest extent on a server. A full extent is written at once, so small ones would be many requests, and many
+/// seeks of the server's disks. The unused rest is given back.
 const REMOTE_EXTENT_BYTES_MIN: u64 = 1 << 20;
 /// Payload of the largest extent, unless one blob is larger.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
-/// A free range is taken only if it has this part of the bytes that the writer wrote so far, so that a writer
-/// of much is not scattered over many small ranges.
+/// A free range is taken only if it has this part of the bytes that the writer wrote so far, so that a large writer is
+/// not scattered over many small ranges.
 const WORTHWHILE_DIVISOR: u64 = 8;
 /// The smallest free range that is given to writers.
 pub(crate) const FREE_BYTES_MIN: u64 = 4 << 10;
@@ -40,7 +40,8 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Takes an extent with room for `size` bytes, unless the rest of the last one has it. Gives that rest back.
+    /// Takes an extent with room for `size` bytes, and gives back the rest of the last one, unless that has enough
+    /// room.
     pub(crate) fn set_aside(&mut self, size: u64) -> Result<()> {
         if self.next + size <= self.end {
             self.check_usable()?;
@@ -105,7 +106,7 @@ impl ExtentWriter {
             self.begin_private(EXTENT_BYTES_MIN)?;
         }
         if self.catalog.local().is_ok() {
-            // The file ends with what was flushed.
+            // The file ends with the flushed bytes.
             self.extend(self.flushed, self.end - self.flushed)?;
             (self.is_private, self.has_key) = (false, true);
             self.flush()?;
@@ -141,8 +142,8 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Ends a private file with its bytes, some slack, and one byte that no blob has. Returns its first bytes and its
-    /// last one, all that a file of this size needs; none if they are more than `room`.
+    /// Ends a private file after its bytes, some slack, and one byte that belongs to no blob. Returns the file's first
+    /// bytes and its last one, from which a file of this size can be made; `None` if they exceed `room`.
     pub(super) fn end_private(&mut self, room: usize) -> Result<Option<Vec<FileWrite>>> {
         let size = self.next as usize;
         let room = room.min(self.window.len());
@@ -189,8 +190,8 @@ impl ExtentWriter {
         Ok(self.catalog.extend_file(self.database, path, payload)?)
     }
 
-    /// Refuses a range that is shorter than `wanted`, overlaps the front of the file, or overlaps the part of
-    /// the extent that is not flushed. It may overlap what the writer wrote before, since vacuum gives back old
+    /// Refuses a range that is shorter than `wanted`, overlaps the front of the file, or overlaps the part of the
+    /// extent that is not flushed. It may overlap bytes that the writer wrote before, since vacuum gives back old
     /// versions of objects.
     fn check_given(&self, range: BlobRange, wanted: u64) -> Result<()> {
         let BlobRange { offset, size } = range;
@@ -252,7 +253,7 @@ impl ExtentWriter {
         Ok(true)
     }
 
-    /// Gives back the unused end of the extent: cuts it off if it is the end of the file, else gives it to other
+    /// Gives back the unused end of the extent: cuts it off if it is the end of the file, otherwise gives it to other
     /// writers. The caller holds the allocation lock.
     fn give_back_rest(&mut self) -> Result<()> {
         self.flush()?;

@@ -2,16 +2,16 @@
 //!
 //! 1. An extent is the payload of one `RBlob` key, or free space within one, so that the file stays a chain of
 //!    keys.
-//! 2. An extent belongs to one writer in one process until it is full. No other writer writes into it, whatever
-//!    becomes of locks, so committed bytes are never overwritten. Free space was given back by vacuum or by a
-//!    writer; the catalogue gives it to one writer. `allocation` takes and gives back extents. A file that its writer
-//!    just created is *private*: it has what was flushed and no more, so that a small one can end with its bytes.
+//! 2. An extent belongs to one writer in one process until it is full. No other writer writes into it, even if a lock
+//!    is lost, so committed bytes are never overwritten. Free space was given back by vacuum or by a writer; the
+//!    catalogue gives it to one writer. `allocation` takes and gives back extents. A file that its writer just created
+//!    is *private*: it has the flushed bytes and no more, so that a small one can end with its bytes.
 //! 3. All blobs written so far are on disk after [`ExtentWriter::flush`] and [`ExtentWriter::sync`]. After
 //!    [`ExtentWriter::flush_for_log`] they are there once the bytes that it returned are durable in the catalogue.
-//! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped what it
-//!    could not write, and a later sync would not say so.
-//! 5. A write past the page cache lies in a window, 2 MiB of the file at a multiple of 2 MiB, that is the writer's as a
-//!    whole.
+//! 4. After a failed write or sync the writer refuses all work: the kernel may have dropped the bytes that it could not
+//!    write, and a later sync would not report that.
+//! 5. A write past the page cache lies in a window, 2 MiB of the file at a multiple of 2 MiB, that belongs wholly to
+//!    the writer.
 
 // No page of the page cache is larger than a window, so a page that a reader or another writer has there never
 // keeps the kernel from dropping what it cached of the window. Writing past the cache saves a copy and leaves
@@ -37,10 +37,10 @@ pub(crate) use allocation::FREE_BYTES_MIN;
 /// Bytes that are gathered before they are written; a window starts at a multiple of its size. No page of the page
 /// cache is larger.
 const WINDOW_BYTES: u64 = 2 << 20;
-/// The same for a file on a server. The windows of hundreds of writers are interleaved on the server's disks,
-/// and each change of writer costs a seek.
+/// The window of a file on a server. The windows of hundreds of writers are interleaved on the server's disks, and each
+/// change of writer costs a seek.
 const REMOTE_WINDOW_BYTES: u64 = 8 << 20;
-/// What a write past the page cache begins and ends at, at least: a block of a disk.
+/// The alignment of writes past the page cache, at least: a block of a disk.
 const BLOCK_BYTES: u64 = 4 << 10;
 /// Least bytes for which a write past the page cache takes less time than one through it.
 const BULK_BYTES_MIN: u64 = 128 << 10;
@@ -79,7 +79,7 @@ pub(crate) struct ExtentWriter {
     is_huge_page: bool,
     /// The bytes of the extent before this one were written at least once.
     zeroed_end: u64,
-    /// The extent and its bytes before this one are durable; none if the extent is not.
+    /// The extent and its bytes before this one are durable; `None` if the extent is not.
     durable_end: Option<u64>,
     /// Bytes of all blobs so far, by which the size of the next extent is chosen.
     bytes_written: u64,
@@ -137,7 +137,7 @@ impl ExtentWriter {
         Ok(writer)
     }
 
-    /// The same writer, which looks for no free range before its first extent.
+    /// The same writer, which takes its first extent without looking for a free range.
     pub(crate) fn skipping_free(self) -> Self {
         ExtentWriter { skips_free: true, ..self }
     }
@@ -179,8 +179,8 @@ impl ExtentWriter {
         Ok(())
     }
 
-    /// Writes all blobs to the file: many of them past the page cache, as if their window were full. For blobs that the
-    /// writer of the next ones need not read.
+    /// Writes all blobs to the file, many of them past the page cache, as if their window were full. For blobs that the
+    /// next writer need not read.
     pub(crate) fn flush_bulk(&mut self) -> Result<()> {
         self.check_usable()?;
         let window = self.flushed - self.flushed % WINDOW_BYTES;
@@ -226,9 +226,8 @@ impl ExtentWriter {
         (offset % self.window.len() as u64) as usize
     }
 
-    /// Replaces the window, which is empty, by one huge page, which the kernel hands to the disk faster than
-    /// 512 small ones. Called after the first whole window: a writer of little does not need 2 MiB of memory at
-    /// once.
+    /// Replaces the window, which is empty, by one huge page, which the kernel hands to the disk faster than 512 small
+    /// ones. Called after the first whole window: a small writer does not need 2 MiB of memory at once.
     fn use_huge_page(&mut self) {
         self.is_huge_page = true;
         if let Ok(window) = MmapMut::map_anon(self.window.len()) {
@@ -248,16 +247,16 @@ impl ExtentWriter {
         synced
     }
 
-    /// Makes the next commit sync the file: other processes wrote what it refers to.
+    /// Makes the next commit sync the file, because other processes wrote bytes that it refers to.
     pub(crate) fn need_sync(&mut self) {
         self.durable_end = None;
     }
 
     /// Flushes, and returns the bytes that are not durable yet, if they are no more than `room`: the catalogue can make
-    /// them durable. None if a sync is needed. A server writes the bytes with the commit.
+    /// them durable. `None` if a sync is needed. A server writes the bytes with the commit.
     pub(crate) fn flush_for_log(&mut self, room: usize) -> Result<Option<Vec<FileWrite>>> {
         self.check_usable()?;
-        // Nobody else writes them if the file is at a server and the catalogue is not.
+        // If the file is at a server and the catalogue is not, only this writer can write the bytes.
         let room = if self.file.is_local() == self.catalog.local().is_ok() { room } else { 0 };
         if self.is_private {
             if let Some(writes) = self.end_private(room)? {
@@ -302,7 +301,7 @@ impl ExtentWriter {
 
     /// Drops blobs that are not flushed yet. Their space stays unused.
     pub(crate) fn discard(&mut self) {
-        // What is logged next is in the file; the dropped bytes are not.
+        // The bytes that are logged next are in the file; the dropped bytes are not.
         let was_durable = self.durable_end == Some(self.flushed);
         if self.flushed < self.next {
             self.durable_end = was_durable.then_some(self.next);
@@ -314,7 +313,7 @@ impl ExtentWriter {
     /// sync failed. The next transaction opens the file anew.
     pub(crate) fn check_usable(&self) -> Result<()> {
         if self.file.is_broken() {
-            // It says which writes were lost.
+            // This reports which writes were lost.
             self.file.settle()?;
         }
         if self.failed {

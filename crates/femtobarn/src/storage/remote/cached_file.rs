@@ -13,7 +13,7 @@ use crate::storage::file::DatabaseFile;
 pub(crate) struct CachedRemoteFile {
     pub file: Arc<DatabaseFile>,
     pub tiers: FileTiers,
-    /// What is read from the server, in all files.
+    /// The reads from the server, in all files.
     pub server: Arc<TierCounts>,
 }
 
@@ -34,7 +34,7 @@ impl CachedRemoteFile {
         self.fetch(&mut self.fill(requests))
     }
 
-    /// As [`read_many`](Self::read_many), over a connection for prefetching.
+    /// Like [`read_many`](Self::read_many), over a connection for prefetching.
     pub(crate) fn read_ahead(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.fetch_with(&mut self.fill(requests), |missing| {
             self.file.read_ahead(self.at(), missing)
@@ -54,7 +54,7 @@ impl CachedRemoteFile {
         self.fetch_with(requests, |missing| self.file.read_as_of(self.at(), missing))
     }
 
-    /// Fills all requests from the server, in place of what the tiers have.
+    /// Fills all requests from the server, bypassing the tiers, and replaces the bytes there.
     pub(crate) fn read_past_tiers(&self, requests: &mut [ReadRequest<'_>]) -> rntuple::Result<()> {
         self.file.read_again(self.at(), requests)?;
         self.server.add_hits(requests.len() as u64, total(requests));

@@ -1,4 +1,4 @@
-//! The caches that a process reads one federation through: which there are, and what was read from each.
+//! The caches through which a process reads one federation, and their statistics.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct RemoteCaches {
     disk: Option<Arc<DiskCache>>,
     memcached: Option<Arc<Memcached>>,
     history: Arc<CommitHistory>,
-    /// What was read from the server.
+    /// The reads from the server.
     pub server: Arc<TierCounts>,
 }
 
@@ -71,7 +71,7 @@ impl RemoteCaches {
         }
     }
 
-    /// What was read from each cache, in the order in which they are asked.
+    /// The reads from each cache, in the order in which the caches are asked.
     pub(crate) fn statistics(&self) -> Vec<TierStatistics> {
         let disk = self.disk.as_ref().map(|disk| disk.counts().statistics("disk cache"));
         let memcached = self.memcached.as_ref().map(|it| it.counts().statistics("memcached"));

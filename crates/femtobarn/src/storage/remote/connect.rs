@@ -1,14 +1,14 @@
-//! How the catalogue of a federation on a server is reached.
+//! Connecting to the catalogue of a federation on a server.
 
 use std::fs;
 use std::time::Duration;
 
 use femtobarn_rpc::client::ConnectOptions;
 
-/// Waits so long for a server that does not answer. Over TLS the token is sent that is sent to read the files, and the certificate
-/// is shown, too.
+/// Waits up to `patience` for a server that does not answer. Over TLS, the connection shows the same token and
+/// certificate as the connections that read files.
 pub(crate) fn connect_options(patience: Duration) -> ConnectOptions {
-    // A file that cannot be read has no certificate, which the refusal of a server that asks for one tells.
+    // An unreadable file counts as no certificate; a server that requires one reports that when it refuses.
     let read = |file| fs::read(file).unwrap_or_default();
     let own = xrd::client::client_certificate();
     let identity = own.map(|own| (read(own.certificate), read(own.key)));

@@ -8,9 +8,9 @@
 //! 3. A record names the commit that refers to the bytes. If the federation does not have the newest of these
 //!    commits, as after restoring an older copy, the mirror is removed.
 //! 4. When all mirrors exceed their limit, the least recently used ones are removed.
-//! 5. Bytes may be damaged on the disk. Readers verify them, and replace what is damaged (see `tier`).
-//! 6. Who may read here may read what the server shows to the cache's user alone. So a folder that is made is for that user;
-//!    one that exists is shared with whom its owner shares it.
+//! 5. Bytes may be damaged on the disk. Readers verify them, and replace damaged ones (see `tier`).
+//! 6. A user who may read the cache may read bytes that the server shows only to the cache's user. So a folder that is
+//!    created is private to that user; an existing one is shared as its owner has set it.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -83,8 +83,8 @@ impl DiskCache {
         Ok(Arc::new(cache))
     }
 
-    /// The mirror of a database's file; none if it cannot be opened. `has_commit` tells whether the federation
-    /// has a commit.
+    /// The mirror of a database's file; `None` if it cannot be opened. `has_commit` returns whether the federation has
+    /// a commit.
     pub(crate) fn mirror(
         self: &Arc<Self>,
         database: &DatabaseRow,
@@ -105,12 +105,12 @@ impl DiskCache {
         Some(mirror)
     }
 
-    /// What was read from all mirrors.
+    /// The reads from all mirrors.
     pub(crate) fn counts(&self) -> &TierCounts {
         &self.counts
     }
 
-    /// Records what all open mirrors have, for other processes.
+    /// Records the ranges in all open mirrors, for other processes.
     pub(crate) fn publish(&self) {
         let open: Vec<_> = self.open.lock().values().filter_map(Weak::upgrade).collect();
         open.iter().for_each(|mirror| mirror.publish());
@@ -189,7 +189,7 @@ impl Mirror {
         Ok(Arc::new(Mirror { cache, bytes, ranges, is_removed, state }))
     }
 
-    /// Fills what the mirror has of a request; returns the ranges that it lacks.
+    /// Fills the parts of a request that the mirror has; returns the ranges that it lacks.
     fn read(&self, request: &mut ReadRequest<'_>) -> Vec<Range<u64>> {
         let whole = request.offset..request.offset.saturating_add(request.buffer.len() as u64);
         if whole.is_empty() {
@@ -205,7 +205,7 @@ impl Mirror {
             if self.bytes.read_exact_at(part, range.start).is_ok() {
                 lacking.remove(range);
             } else {
-                // The file is shorter than its records say, or the disk is damaged.
+                // The file is shorter than its records claim, or the disk is damaged.
                 self.state.lock().ranges.remove(range);
                 self.cache.counts.add_damaged(1);
             }
@@ -288,7 +288,7 @@ fn encode((range, mark): &(Range<u64>, CommitMark)) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Decodes a record; none if it is cut off, or its checksum does not match.
+/// Decodes a record; `None` if it is cut off, or its checksum does not match.
 fn decode(record: &[u8]) -> Option<(Range<u64>, CommitMark)> {
     let (numbers, checksum) = record.split_at_checked(RECORD_BYTES - size_of::<u64>())?;
     if XxHash3_64::oneshot(numbers).to_le_bytes() != checksum {

@@ -2,17 +2,17 @@
 //!
 //! 1. A path is relative to the federation's folder on the server. `fb.raw=1` asks for the file as it is
 //!    stored, rather than the complete ROOT file that other clients are shown.
-//! 2. Prefetches use connections of their own, in turn. So a read that is needed now does not have to receive them
-//!    first, and several are on their way at once.
-//! 3. Writes are sent without waiting for their acknowledgement. If one fails, a later operation returns the
-//!    error, the sync at the latest. A file with unsynced writes fails for good if its connection is lost: then
-//!    the transaction fails, and nothing that it wrote is committed.
-//! 4. A writer names its session and the database. Once the session does not hold the database any more,
-//!    the server refuses writes, which is a conflict.
-//! 5. A server on this machine is asked to pass the files that are opened for reading, if the federation has no caches
+//! 2. Prefetches use connections of their own, in turn. So a read that is needed now does not wait for them, and
+//!    several are in flight at once.
+//! 3. Writes are sent without waiting for their acknowledgement. If one fails, a later operation returns the error, the
+//!    sync at the latest. A file with unsynced writes fails permanently if its connection is lost: then the transaction
+//!    fails, and none of its writes is committed.
+//! 4. A writer names its session and the database. Once the session no longer holds the database, the server refuses
+//!    writes, which is a conflict.
+//! 5. A server on this machine is asked to pass the files that are opened for reading, unless the federation has caches
 //!    that should be read.
-//! 6. If the federation has several servers, one sends the client on to the home of the database. The file of a new one
-//!    has no home yet, so its creator names the server that has its lock: `fb.home`.
+//! 6. If the federation has several servers, a server redirects the client to the home of the database. The file of a
+//!    new database has no home yet, so its creator names the server that has its lock: `fb.home`.
 //! 7. The hints of the federation's URL are given to the server whenever a file is opened.
 
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub(crate) struct RemoteFolder {
     /// The session of the catalogue that writes belong to.
     session: Option<Uuid>,
     prefetch: Arc<PrefetchConnections>,
-    /// None if files are read by requests alone.
+    /// `None` if files are read by requests alone.
     passed: Option<Arc<PassedFiles>>,
 }
 
@@ -73,16 +73,16 @@ impl PrefetchConnections {
     }
 }
 
-/// How long a server is waited for.
+/// How long to wait for a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerPatience {
-    /// One that does not answer any request.
+    /// While it does not answer any request.
     pub silent: Duration,
-    /// One that cannot be connected to again.
+    /// While it cannot be connected to again.
     pub gone: Duration,
-    /// One that asks to be waited for, as a server with slow disks does.
+    /// While it asks the client to wait, as a server with slow disks does.
     pub slow: Duration,
-    /// One whose answer arrives slowly; none for as long as bytes arrive.
+    /// While its answer arrives slowly; `None` to wait as long as bytes arrive.
     pub dripping: Option<Duration>,
 }
 
@@ -308,8 +308,8 @@ fn read_many(file: &File, requests: &mut [ReadRequest<'_>]) -> std::io::Result<(
     file.read_many(&mut pieces).map_err(io_error)
 }
 
-/// Converts a client's error. A lost lock becomes [`Error::Conflict`]; lost writes say that the transaction
-/// must run again.
+/// Converts a client's error. A lost lock becomes [`Error::Conflict`]; the error for lost writes asks to run the
+/// transaction again.
 fn io_error(error: ClientError) -> std::io::Error {
     match error {
         // Only writes are lost in this way, and readers see only committed bytes.

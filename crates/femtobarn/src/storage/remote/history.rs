@@ -1,4 +1,4 @@
-//! The commits of a federation's history, by which a cache tells its bytes from those of another history.
+//! The commits of a federation's history, by which a cache detects bytes of another history.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use femtobarn_catalog::{Catalogue, Csn, ErrorKind};
 use parking_lot::Mutex;
 
-/// A commit. The time tells it from a commit of the same number in another history of the federation.
+/// A commit. The time distinguishes it from a commit of the same number in another history of the federation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommitMark {
     pub csn: Csn,
@@ -26,7 +26,7 @@ impl CommitHistory {
         CommitHistory { catalog, times: Mutex::default() }
     }
 
-    /// The mark of a commit; none if the federation does not have it, or the catalogue does not answer.
+    /// The mark of a commit; `None` if the federation does not have it, or the catalogue does not answer.
     pub(crate) fn mark(&self, csn: Csn) -> Option<CommitMark> {
         let known = self.times.lock().get(&csn).copied();
         let time = match known {

@@ -1,9 +1,10 @@
 //! Files that a server on this machine passes to this process, which then reads them as local ones.
 //!
-//! 1. The process listens on a socket under a name that cannot be guessed, and asks the server over the connection of the
-//!    open file to send the file there. The bytes that come with it are known to that server alone, so no other process can
-//!    pass another file.
-//! 2. Nothing is waited for: the server has sent the file when it answers. Without one, everything is read by requests.
+//! 1. The process listens on a socket under a name that cannot be guessed, and asks the server over the connection of
+//!    the open file to send the file there. The bytes sent with it are known to that server alone, so no other process
+//!    can pass another file.
+//! 2. The process never waits for a file: the server has sent it when it answers. Without a file, all reads are
+//!    requests.
 //!
 //! Source: docs/protocol.md, "Files for clients on the server's machine".
 
@@ -20,14 +21,14 @@ use uuid::Uuid;
 use xrd::ErrorCode;
 use xrd::client::blocking;
 
-/// Connections that are looked at for a file: other processes of this machine may connect, too.
+/// Connections that are examined for a file: other processes of this machine may connect, too.
 const CONNECTIONS_MAX: usize = 16;
 
-/// Descriptors that Linux sends with one message at most. There is room for all of them: those of a message that was cut
-/// short would be open, but not told.
+/// Descriptors that Linux sends with one message at most. There is room for all of them: descriptors of a truncated
+/// message would be open, but unknown to this process.
 const DESCRIPTORS_MAX: usize = 253;
 
-/// Asks a server for its files, until it says that it passes none.
+/// Asks a server for its files, until it answers that it passes none.
 #[derive(Debug, Default)]
 pub(super) struct PassedFiles {
     are_refused: AtomicBool,
@@ -54,7 +55,7 @@ impl PassedFiles {
     }
 }
 
-/// The file that came over a connection, if the secret came with it.
+/// The file that arrived over a connection, if the secret arrived with it.
 fn received(stream: &UnixStream, secret: Uuid) -> Option<File> {
     let mut bytes = *Uuid::nil().as_bytes();
     let mut parts = [IoSliceMut::new(&mut bytes)];
@@ -66,7 +67,7 @@ fn received(stream: &UnixStream, secret: Uuid) -> Option<File> {
     for received in message.cmsgs().ok()? {
         let ControlMessageOwned::ScmRights(descriptors) = received else { continue };
         for descriptor in descriptors {
-            // SAFETY: the kernel has just opened it for this process, and nothing else knows it.
+            // SAFETY: the kernel has just opened the descriptor for this process, and no other code knows it.
             file = Some(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
     }
@@ -82,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    /// What arrives of a file that is sent with these bytes.
+    /// The file that arrives when these bytes are sent with it.
     fn passed(bytes: &[u8], secret: Uuid) -> Option<File> {
         let (here, there) = UnixStream::pair().unwrap();
         let mut file = tempfile::tempfile().unwrap();
@@ -119,7 +120,7 @@ mod tests {
         sendmsg::<UnixAddr>(there.as_raw_fd(), &text, &control, flags, None).unwrap();
         drop(sent);
         assert!(received(&here, Uuid::new_v4()).is_none());
-        // The other end is at its end once nobody has this one open.
+        // The stream ends once this end is closed everywhere.
         kept.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
         assert_eq!(kept.read(&mut [0]).unwrap(), 0);
     }

@@ -1,12 +1,12 @@
-//! Small ranges of files on a server that this process wrote or read of late: a small transaction reads mostly what
-//! the one before it wrote.
+//! Small ranges of files on a server that this process wrote or read recently: a small transaction mostly reads the
+//! bytes that the one before it wrote.
 //!
 //! 1. The ranges of a file are those of one epoch of its database, in which no byte that a version refers to is
 //!    written again.
 //! 2. Memory is bounded, for each range, each file and all files.
-//! 3. What a transaction wrote that was not committed is forgotten when it ends: no version refers to it, so it may not be
-//!    durable where it lies.
-//! 4. Where a checksum does not match, all ranges of the file are forgotten, and the server is asked.
+//! 3. Bytes that a transaction wrote and did not commit are forgotten when it ends: no version refers to them, so they
+//!    may not be durable at their place.
+//! 4. If a checksum does not match, all ranges of the file are forgotten, and the server is asked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use rntuple::{ByteSource, ReadRequest};
 
 /// Bytes of a range that was written, at most.
 const WRITTEN_BYTES_MAX: usize = 64 << 10;
-/// Bytes of what is read at once and kept, at most.
+/// Bytes of one read that are retained, at most.
 const READ_BYTES_MAX: usize = 16 << 10;
 /// Bytes of one file, at most.
 const FILE_BYTES_MAX: usize = 512 << 10;
@@ -55,7 +55,7 @@ impl RecentFiles {
     }
 }
 
-/// What a writer knows of its file.
+/// A writer's knowledge of its file.
 #[derive(Debug)]
 pub(crate) struct KnownFile {
     pub ranges: Arc<RecentRanges>,
@@ -94,7 +94,7 @@ impl KnownFile {
         *self.ranges.committed.lock() = self.known_size().map(|size| (csn, size));
     }
 
-    /// Forgets the size, before what others wrote is read.
+    /// Forgets the size, before bytes of other writers are read.
     pub(crate) fn forget_size(&self) {
         self.size.store(0, Ordering::Relaxed);
     }
@@ -139,7 +139,7 @@ impl RecentRanges {
         }
     }
 
-    /// Fills requests: with what the ranges have, the others by `fetch`, whose bytes are added.
+    /// Fills requests from the ranges, and the rest by `fetch`, whose bytes are added to the ranges.
     pub(crate) fn read<'a>(
         &self,
         requests: &'a mut [ReadRequest<'_>],
@@ -153,8 +153,8 @@ impl RecentRanges {
         Ok(())
     }
 
-    /// Adds several small ranges of a file by one read, which are going to be read one by one. What cannot be read is
-    /// left to them.
+    /// Reads several small ranges of a file at once and adds them, because they will be read one by one. Errors are
+    /// left to those reads.
     pub(crate) fn add_together(&self, file: &dyn ByteSource, ranges: &[BlobRange]) {
         let total = ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.size));
         if total > READ_BYTES_MAX as u64 {
@@ -163,11 +163,11 @@ impl RecentRanges {
         let mut buffers: Vec<_> = ranges.iter().map(|range| vec![0; range.size as usize]).collect();
         let requests = ranges.iter().zip(&mut buffers).filter(|(range, _)| range.size > 0);
         let requests = requests.map(|(range, buffer)| ReadRequest { offset: range.offset, buffer });
-        // The file adds what it reads.
+        // The file adds the bytes that it reads.
         drop(file.read_many(&mut requests.collect::<Vec<_>>()));
     }
 
-    /// Fills the requests that lie in one range each, and returns the others.
+    /// Fills each request that lies within one range, and returns the other requests.
     fn fill<'a>(&self, requests: &'a mut [ReadRequest<'_>]) -> Vec<ReadRequest<'a>> {
         let ranges = self.ranges.lock();
         let requests =
@@ -216,7 +216,7 @@ impl KeptRanges {
 mod tests {
     use super::*;
 
-    /// The bytes that the ranges have; none where they have not all of them.
+    /// The bytes that the ranges have; `None` if they lack some.
     fn read(ranges: &RecentRanges, offset: u64, size: usize) -> Option<Vec<u8>> {
         let mut buffer = vec![0; size];
         let missing = ranges.fill(&mut [ReadRequest { offset, buffer: &mut buffer }]).len();

@@ -7,7 +7,7 @@ use femtobarn_catalog::Csn;
 use rntuple::ReadRequest;
 
 /// A file that is open on a server. Reads are as of a commit that refers to the bytes: of several servers, only those
-/// that have reached it are asked. What writes is refused unless a type implements it.
+/// that have reached it are asked. Operations that write are refused unless a type implements them.
 pub(crate) trait ServerFile: Debug + Send + Sync {
     /// Its URL, in the form of a path.
     fn path(&self) -> &Path;
@@ -25,7 +25,7 @@ pub(crate) trait ServerFile: Debug + Send + Sync {
     /// Fills all requests.
     fn read_many(&self, at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()>;
 
-    /// Fills all requests anew after their bytes were found to be damaged, from another server if there is one.
+    /// Fills all requests anew after their bytes were found damaged, if possible from another server.
     fn read_again(&self, at: Csn, requests: &mut [ReadRequest<'_>]) -> std::io::Result<()> {
         self.read_many(at, requests)
     }
@@ -80,7 +80,7 @@ pub(crate) fn may_answer_later(error: &std::io::Error) -> bool {
     )
 }
 
-/// The error of opening a file, with the kind that tells whether a server may answer later.
+/// The error of opening a file, with a kind that shows whether a server may answer later.
 pub(crate) fn into_io(error: crate::error::Error) -> std::io::Error {
     match error {
         crate::error::Error::Io { what, source } => {

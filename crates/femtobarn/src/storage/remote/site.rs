@@ -1,12 +1,12 @@
 //! The folder of a federation that has several servers, and its files.
 //!
-//! 1. Files are opened at the server of the catalogue's session, which sends the client on to the home of the database. If
-//!    that session goes to another server, so do the next opens.
+//! 1. Files are opened at the server of the catalogue's session, which redirects the client to the home of the
+//!    database. If that session moves to another server, so do the next opens.
 //! 2. A reader whose server fails opens the file again, until the time-out: the database may have another home by then.
-//! 3. A server goes on to answer for a file that was open when its database moved away, which has no bytes of later commits.
-//!    So a reader asks for the home once for each commit that is newer than those that it has read, and opens the file again
-//!    if that is another one.
-//! 4. A writer does not: what it has not synced may be lost, so its transaction fails.
+//! 3. A server keeps serving a file that was open when its database moved to another home, but without the bytes of
+//!    later commits. So a reader asks for the home once for each commit that is newer than those that it has read, and
+//!    opens the file again if the home has changed.
+//! 4. A writer does not reopen a file: its unsynced writes may be lost, so its transaction fails.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use super::server_file::{ServerFile, into_io, may_answer_later};
 use crate::error::{Error, Result};
 use crate::options::OpenOptions;
 
-/// The longest that a server is waited for before the file is opened again.
+/// The longest time to wait for a silent server before the file is opened again.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// The same of one that cannot be connected to.
+/// The longest time to wait for a server that cannot be connected to.
 const ABSENCE_MAX: Duration = Duration::from_secs(1);
 /// The pause before a file is opened again.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ impl SiteFolder {
     /// Connects to the server of the catalogue's session.
     ///
     /// # Errors
-    /// As [`RemoteFolder::connect`].
+    /// The errors of [`RemoteFolder::connect`].
     pub(crate) fn connect(
         catalog: Arc<dyn Catalogue>,
         url: &str,
@@ -76,10 +76,10 @@ impl SiteFolder {
         Ok(self.catalog.home(database)?.map_or(0, |home| home.epoch))
     }
 
-    /// Opens a file at the entry, which may be another server by the time that one answers.
+    /// Opens a file at the session's server, which may be another one by the time that one answers.
     ///
     /// # Errors
-    /// That of `open`, the last one after the time-out.
+    /// The errors of `open`; after the time-out the last one.
     pub(crate) fn open_file<T>(&self, open: impl Fn(&RemoteFolder) -> Result<T>) -> Result<T> {
         let is_temporary = |error: &Error| match error {
             Error::Io { source, .. } => may_answer_later(source),
@@ -88,7 +88,7 @@ impl SiteFolder {
         self.until_answered(is_temporary, || open(&self.entry()?))
     }
 
-    /// Repeats what no server answers until the time-out.
+    /// Repeats a request that no server answers until the time-out.
     fn until_answered<T, E>(
         &self,
         is_temporary: impl Fn(&E) -> bool,
@@ -157,7 +157,7 @@ impl SiteFile {
         })
     }
 
-    /// Reads, and opens the file again where the catalogue has it by then if its server does not answer.
+    /// Reads; if the server does not answer, opens the file again at the home that the catalogue then names.
     fn read<T>(
         &self,
         at: Csn,
@@ -175,7 +175,7 @@ impl SiteFile {
         })
     }
 
-    /// The file with all bytes that a commit refers to, which a reader knows of; that of writers is the one that they opened.
+    /// The file with all bytes that a commit refers to; with `Csn::MAX`, as writers read, the file as it was opened.
     fn complete_to(&self, at: Csn) -> Result<Arc<RemoteFile>> {
         let (file, epoch) = {
             let open = self.open.lock();

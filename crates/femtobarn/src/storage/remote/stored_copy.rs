@@ -1,4 +1,4 @@
-//! A copy of a sealed database, read in the store that has it.
+//! A copy of a sealed database, read in its store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

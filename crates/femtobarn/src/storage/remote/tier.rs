@@ -2,8 +2,8 @@
 //!
 //! 1. A tier holds only bytes that a commit refers to, so they never change within an epoch of the database.
 //! 2. Bytes found in one tier are added to those before it, and bytes from the server to all of them.
-//! 3. Bytes of a tier are not trusted. Where a checksum does not match, the reader asks for the server's bytes:
-//!    they replace those of the tiers, and each difference is counted.
+//! 3. Bytes of a tier are not trusted. If a checksum does not match, the reader asks for the server's bytes: they
+//!    replace those of the tiers, and each difference is counted.
 //! 4. No error of a tier fails a read: the server has the bytes.
 
 use std::fmt::Debug;
@@ -18,18 +18,18 @@ use super::history::CommitMark;
 
 /// Cached bytes of one file in one epoch.
 pub(crate) trait FileTier: Debug + Send + Sync {
-    /// What was read from the tier, in all files.
+    /// The reads from the tier, in all files.
     fn counts(&self) -> &TierCounts;
 
-    /// Fills what it has of the requests, and returns the ranges of each that it lacks, ascending and disjoint. Bytes
-    /// of these are unspecified.
+    /// Fills the parts of the requests that it has, and returns for each the ranges that it lacks, ascending and
+    /// disjoint. Bytes of these ranges are unspecified.
     fn fill(&self, requests: &mut [ReadRequest<'_>]) -> Vec<Vec<Range<u64>>>;
 
     /// Adds bytes that the commit refers to, in place of those that the tier has.
     fn insert(&self, requests: &[ReadRequest<'_>], commit: CommitMark);
 }
 
-/// What was read from a tier, or from the server.
+/// The reads from a tier, or from the server.
 #[derive(Debug, Default)]
 pub(crate) struct TierCounts {
     hits: AtomicU64,
@@ -39,7 +39,7 @@ pub(crate) struct TierCounts {
     failures: AtomicU64,
 }
 
-/// What a process has read from a cache, or from the server, since it opened the federation.
+/// A process's reads from a cache, or from the server, since it opened the federation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TierStatistics {
     /// `disk cache`, `memcached`, `server`, or the URL of one of several servers.

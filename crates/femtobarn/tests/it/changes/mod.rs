@@ -185,7 +185,7 @@ impl Run<'_> {
         let entries = Self::entries(content, picks);
         let version = content.version;
         let Type::Record { members, .. } = type_of_class(&class(version)) else { unreachable!() };
-        // Some of the fields, from one of them on.
+        // A random suffix of the fields.
         let skipped = first as usize % members.len();
         let fields: Vec<_> = members.into_iter().skip(skipped).take(2).collect();
         let news: Vec<Value> =

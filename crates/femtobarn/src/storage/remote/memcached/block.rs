@@ -74,7 +74,7 @@ impl CachedBlock {
         value
     }
 
-    /// Opens the value that was found under the key `place`; none if it is not authentic.
+    /// Opens the value that was found under the key `place`; `None` if it is not authentic.
     pub(super) fn open(federation: &hmac::Key, place: &str, value: &[u8]) -> Option<Self> {
         let (tag, content) = value.split_at_checked(TAG_BYTES)?;
         hmac::verify(&key_of_place(federation, place), content, tag).ok()?;
@@ -117,7 +117,7 @@ pub(super) fn range_of_request(number: u64, request: &ReadRequest<'_>) -> Range<
     request.offset.max(block_start)..end.min(block_start + BLOCK_BYTES)
 }
 
-/// The same part in the block, and in the request's buffer.
+/// The overlap of a block and a request: the range in the block, and that in the request's buffer.
 fn overlap(number: u64, request: &ReadRequest<'_>) -> (Range<usize>, Range<usize>) {
     let Range { start, end } = range_of_request(number, request);
     let from = |first: u64| (start - first) as usize..(end - first) as usize;
@@ -150,7 +150,7 @@ mod tests {
         let mut block = CachedBlock::new(COMMIT);
         insert(&mut block, start + 10, &mut [1; 5], COMMIT);
         insert(&mut block, start + 15, &mut [2; 5], CommitMark { csn: Csn(9), time_us: 5 });
-        // Bytes before the block and behind it belong to others.
+        // Bytes before and after the block belong to other blocks.
         insert(&mut block, start - 4, &mut [9, 9, 9, 9, 3, 4], COMMIT);
         insert(&mut block, start + BLOCK_BYTES - 2, &mut [5, 6, 9, 9], COMMIT);
         block

@@ -1,12 +1,12 @@
 //! memcached: bytes of a server's files in the memory of a cluster, shared by all jobs that may read the federation.
 //!
-//! 1. A file is cut into blocks, so that any read finds what any other one has read. A value is one block: the ranges
+//! 1. A file is cut into blocks, so that any read finds the bytes of any earlier read. A value is one block: the ranges
 //!    that commits refer to and that were read so far. A process adds to blocks in turn; of two processes that write a
 //!    block at once, one may lose its ranges.
-//! 2. Anybody who reaches memcached can read and write values. Each is authenticated, bound to its key, with a key that
-//!    follows from the federation's UUID; without it a value cannot be made, and a value of another place or another
-//!    federation is refused. A value is not encrypted, and an older value of the same place is accepted: its bytes are
-//!    the same.
+//! 2. Anybody who reaches memcached can read and write values. Each value is authenticated, and bound to its memcached
+//!    key, with a secret derived from the federation's UUID; without the secret no value can be forged, and a value of
+//!    another place or another federation is refused. A value is not encrypted, and an older value of the same place is
+//!    accepted: its bytes are the same.
 //! 3. A value names the newest commit that refers to its bytes. If the federation does not have that commit, as
 //!    after restoring an older copy, the value is ignored.
 //! 4. `server` bounds the time that a dead or slow memcached costs.
@@ -36,7 +36,7 @@ use crate::error::Result;
 const BLOCKS_TOGETHER: usize = 16;
 /// The version of the values, in front of each key, so that other versions are not found.
 const VERSION: &str = "femtobarn-1";
-/// What the authentication key is derived for.
+/// The purpose of the derived authentication key.
 const PURPOSE: &[u8] = b"femtobarn: authentication of cached blocks, version 1";
 
 /// The memcached servers of a cluster, for one federation.
@@ -88,7 +88,7 @@ impl Memcached {
         MemcachedFile { memcached: self.clone(), key_prefix }
     }
 
-    /// What was read from memcached.
+    /// The reads from memcached.
     pub(crate) fn counts(&self) -> &TierCounts {
         &self.counts
     }
@@ -201,7 +201,7 @@ fn blocks_of(requests: &[ReadRequest<'_>]) -> Vec<u64> {
     numbers.into_iter().collect()
 }
 
-/// Those of some ascending numbers of blocks that a request reaches into.
+/// The blocks, of those with the given ascending numbers, that a request overlaps.
 fn within<'a>(request: &ReadRequest<'_>, numbers: &'a [u64]) -> &'a [u64] {
     let wanted = numbers_of(request);
     let start = numbers.partition_point(|number| number < wanted.start());

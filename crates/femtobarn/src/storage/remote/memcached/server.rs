@@ -5,7 +5,7 @@
 //!    it. So a server that does not answer costs one time-out, not one for each read.
 //! 3. A connection whose exchange failed is closed, since answers may still arrive on it.
 //!
-//! Spoken are `get` and `set` of the text protocol (`doc/protocol.txt` of memcached), which all versions know.
+//! It uses `get` and `set` of the text protocol (`doc/protocol.txt` of memcached), which all versions support.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -43,7 +43,7 @@ pub(super) struct MemcachedServer {
 struct ServerHealth {
     /// Failures since the last success.
     failures: u32,
-    /// When the server is tried again; none if it is well.
+    /// When the server is tried again; `None` while it works.
     retry_at: Option<Instant>,
 }
 
@@ -97,7 +97,7 @@ impl MemcachedServer {
         });
     }
 
-    /// Runs an exchange over a connection; none if the server is left out, or fails.
+    /// Runs an exchange over a connection; `None` if the server is left out, or fails.
     fn exchange<T>(
         &self,
         counts: &TierCounts,
@@ -122,7 +122,7 @@ impl MemcachedServer {
         }
     }
 
-    /// The number of failures so far; none if the server is left out.
+    /// The number of failures so far; `None` if the server is left out.
     fn begin(&self, now: Instant) -> Option<u32> {
         self.health.lock().begin(now)
     }
@@ -161,7 +161,7 @@ impl MemcachedServer {
 }
 
 impl ServerHealth {
-    /// The number of failures so far; none if the server is left out. After the pause one exchange may try.
+    /// The number of failures so far; `None` if the server is left out. After the pause one exchange may try.
     fn begin(&mut self, now: Instant) -> Option<u32> {
         match self.retry_at {
             Some(at) if now < at => return None,
@@ -233,7 +233,7 @@ impl MemcachedConnection {
         Ok(Some(value))
     }
 
-    /// Reads the answer to `set`. A server without room refuses the value, which is no failure.
+    /// Reads the answer to `set`. A server without room refuses the value, which does not count as a failure.
     fn read_stored(&mut self) -> io::Result<()> {
         let line = self.read_line()?;
         match line.split(' ').next() {

@@ -31,7 +31,7 @@ pub(super) struct PrefetchBuffer {
     starts: Vec<u64>,
     /// Bytes of all ranges.
     size: u64,
-    /// The number of the plan that it was fetched for; none for a sequence.
+    /// The number of the plan that it was fetched for; `None` for a sequence.
     plan: Option<u64>,
     /// Bytes that were copied out of it.
     used: AtomicU64,
@@ -132,7 +132,7 @@ impl PrefetchBuffer {
         self.size
     }
 
-    /// The number of the plan that it was fetched for; none for a sequence.
+    /// The number of the plan that it was fetched for; `None` for a sequence.
     pub(super) fn plan(&self) -> Option<u64> {
         self.plan
     }

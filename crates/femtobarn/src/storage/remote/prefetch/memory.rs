@@ -22,7 +22,7 @@ impl PrefetchMemory {
         PrefetchMemory { free: Arc::default(), full_size }
     }
 
-    /// PrefetchMemory of at least `size` bytes, with unspecified content.
+    /// Memory of at least `size` bytes, with unspecified content.
     pub(super) fn take(&self, size: u64) -> Vec<u8> {
         if size < REUSED_BYTES_MIN {
             return vec![0; size as usize];

@@ -4,11 +4,10 @@
 //! ranges that readers announced, `sequence` detects reads in order. [`Prefetcher`] puts these together for one
 //! file.
 //!
-//! 1. A prefetcher serves versions of containers of one file, all of one commit or of earlier ones. Every byte
-//!    that they refer to was written before the first of them was opened, so no buffer has bytes that are out
-//!    of date.
-//! 2. What one buffer has, or will have, no other one fetches.
-//! 3. A plan's next buffer is on its way when the one before it is begun.
+//! 1. A prefetcher serves versions of containers of one file, all of one commit or of earlier ones. Every byte that
+//!    they refer to was written before the first of them was opened, so no buffer has outdated bytes.
+//! 2. No buffer fetches bytes that another one has, or is fetching.
+//! 3. While one buffer of a plan is being read, the next one is already being fetched.
 
 mod buffer;
 mod memory;
@@ -51,7 +50,7 @@ impl Prefetcher {
         Prefetcher { pool, schedule }
     }
 
-    /// Whether nothing is prefetched.
+    /// Whether prefetching is off.
     fn is_off(&self) -> bool {
         self.pool.buffer_bytes_max() == 0
     }
@@ -67,7 +66,7 @@ impl Prefetcher {
         if self.is_off() {
             return file.read_many(requests);
         }
-        // Only what the tiers lack makes prefetches due.
+        // Prefetches are due only for bytes that the tiers lack.
         if file.has_tiers() && self.schedule.lock().wanted(requests).is_empty() {
             let mut missing = file.fill(requests);
             if missing.is_empty() {
@@ -79,7 +78,7 @@ impl Prefetcher {
         self.read_many_with(file, requests, version_end, |missing| file.read_many(missing))
     }
 
-    /// Fills all requests from buffers, and by `read` what these do not have.
+    /// Fills all requests from buffers, and the remaining bytes by `read`.
     fn read_many_with(
         &self,
         file: &CachedRemoteFile,
@@ -95,8 +94,8 @@ impl Prefetcher {
         if !missing.is_empty() {
             read(&mut missing)?;
         }
-        // What was fetched for a sequence is added to the tiers only here, as far as it is read: the rest may
-        // belong to other containers.
+        // Bytes fetched for a sequence are added to the tiers only here, once they are read: the rest may belong to
+        // other containers.
         if buffers.iter().any(|buffer| buffer.plan().is_none()) {
             file.tiers.insert(requests);
         }
@@ -238,8 +237,8 @@ impl PrefetchSchedule {
         buffers
     }
 
-    /// A range without its front, as far as buffers have that: sequences at several places run into each other.
-    /// None if nothing is left.
+    /// A range without its front, as far as buffers have it: sequences at several places run into each other. `None` if
+    /// nothing is left.
     fn without_buffered(&mut self, range: Range<u64>) -> Option<Range<u64>> {
         without_buffered(&self.buffers(), range)
     }

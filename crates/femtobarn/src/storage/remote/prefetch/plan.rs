@@ -61,15 +61,15 @@ impl PrefetchPlans {
         self.count
     }
 
-    /// Appends ranges to the newest plan and returns its number; none if there is no plan.
+    /// Appends ranges to the newest plan and returns its number; `None` if there is no plan.
     pub(super) fn extend_newest(&mut self, ranges: &[Range<u64>]) -> Option<u64> {
         let plan = self.plans.back_mut()?;
         plan.ranges.extend(ranges.iter().cloned());
         Some(plan.number)
     }
 
-    /// Takes the ranges of a plan's next buffer out of it, ascending and disjoint; none if nothing is left to
-    /// fetch. `without_buffered` cuts off the front of a range that other buffers have.
+    /// Takes the ranges of a plan's next buffer out of it, ascending and disjoint; `None` if everything is fetched.
+    /// `without_buffered` cuts off the front of a range that other buffers have.
     pub(super) fn take_next(
         &mut self,
         number: u64,

@@ -23,7 +23,7 @@ const COUNT_MAX: usize = 64;
 /// The prefetch buffers of a federation.
 #[derive(Debug)]
 pub(crate) struct PrefetchPool {
-    /// 0 if nothing is prefetched.
+    /// Bytes of the largest buffer; 0 if prefetching is off.
     buffer_bytes_max: u64,
     /// The oldest first. Only these are strong references that last.
     buffers: Mutex<VecDeque<Arc<PrefetchBuffer>>>,
@@ -31,14 +31,14 @@ pub(crate) struct PrefetchPool {
 }
 
 impl PrefetchPool {
-    /// A pool of buffers of up to `buffer_bytes_max` bytes, and 64 MiB at most. With 0 nothing is prefetched.
+    /// A pool of buffers of up to `buffer_bytes_max` bytes, and 64 MiB at most. 0 turns prefetching off.
     pub(crate) fn new(buffer_bytes_max: u64) -> Self {
         let buffer_bytes_max = buffer_bytes_max.min(BUFFER_BYTES_MAX);
         let memory = PrefetchMemory::new(buffer_bytes_max);
         PrefetchPool { buffer_bytes_max, buffers: Mutex::default(), memory }
     }
 
-    /// Bytes of the largest buffer; 0 if nothing is prefetched.
+    /// Bytes of the largest buffer; 0 if prefetching is off.
     pub(super) fn buffer_bytes_max(&self) -> u64 {
         self.buffer_bytes_max
     }

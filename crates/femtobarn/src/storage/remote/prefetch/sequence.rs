@@ -3,8 +3,8 @@
 //! 1. A read that starts where another one ended, or up to [`GAP_BYTES_MAX`] behind, continues its sequence. So
 //!    does a read within the bytes that were prefetched for the sequence: containers that were written in turn,
 //!    and are read in turn, are one sequence.
-//! 2. Once a sequence has [`SEQUENTIAL_BYTES_MIN`], the bytes that follow are prefetched, up to [`AHEAD_TIMES`]
-//!    what was read, and the next buffer is fetched when the one before it is begun.
+//! 2. Once a sequence has [`SEQUENTIAL_BYTES_MIN`], the bytes that follow are prefetched, up to [`AHEAD_TIMES`] the
+//!    bytes read so far, and the next buffer is fetched when the one before it is begun.
 //! 3. Nothing is prefetched past the end of the versions that the sequence reads: those bytes belong to
 //!    other containers.
 //! 4. A container that was written in turn with others, and is read alone, is read in runs. A sequence that
@@ -19,8 +19,8 @@ use super::buffer::PrefetchBuffer;
 
 /// Bytes that a sequence reads before more is prefetched.
 const SEQUENTIAL_BYTES_MIN: u64 = 192 << 10;
-/// Bytes that are prefetched for each byte that a sequence has read. On a disk each fetch is a seek, so small
-/// ones should be few; a reader of little should fetch little.
+/// Bytes that are prefetched for each byte that a sequence has read. On a disk each fetch is a seek, so small fetches
+/// should be few; a short read should fetch little.
 const AHEAD_TIMES: u64 = 4;
 /// Bytes that may lie between two reads of one sequence.
 pub(super) const GAP_BYTES_MAX: u64 = 64 << 10;
@@ -45,7 +45,7 @@ struct ReadSequence {
     /// The end of its last read.
     end: u64,
     bytes_read: u64,
-    /// The end of what was prefetched; 0 if nothing was.
+    /// The end of the prefetched bytes; 0 if nothing was prefetched.
     fetched_end: u64,
     /// The end of the versions that it reads.
     version_end: u64,
@@ -150,7 +150,7 @@ impl ReadSequence {
             || self.fetched_end > self.end && prefetched.contains(&offset)
     }
 
-    /// The range to prefetch next. None while enough is prefetched: as much as was read, or one buffer.
+    /// The range to prefetch next. `None` while enough is prefetched: as much as was read, or one buffer.
     fn next_range(&mut self, buffer_bytes_max: u64) -> Option<Range<u64>> {
         let start = self.fetched_end.max(self.end);
         let ahead = start - self.end;

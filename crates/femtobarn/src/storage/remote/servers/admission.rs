@@ -1,4 +1,4 @@
-//! Opening copies of a federation at several servers; then a thread for each server admits it again after it failed, and
+//! Opens copies of a federation at several servers. Then one thread per server admits it again after a failure, and
 //! asks for its load.
 //!
 //! 1. A server is admitted only if its history is that of the others: where two of them have a commit of one number, it
@@ -74,7 +74,7 @@ fn check_uuid(member: &Member, own: Uuid, uuid: Uuid, name: &str) -> Result<()> 
     })
 }
 
-/// Visits a server again and again, until the group is dropped.
+/// Visits a server repeatedly, until the group is dropped.
 fn watch(group: &Arc<ServerGroup>, place: usize, options: &OpenOptions) {
     let (group, options) = (Arc::downgrade(group), options.clone());
     let watching = move || {
@@ -93,7 +93,7 @@ fn watch(group: &Arc<ServerGroup>, place: usize, options: &OpenOptions) {
 /// Asks an admitted server for its load, and admits one that was left out if it can be.
 fn visit(group: &ServerGroup, place: usize, options: &OpenOptions) {
     let member = &group.members[place];
-    // While others answer, one that failed again and again is not tried all the time.
+    // While other servers answer, one that failed repeatedly is tried less often.
     if !member.may_return() && group.is_reachable() {
         return;
     }
@@ -119,7 +119,7 @@ fn connect(group: &ServerGroup, place: usize, options: &OpenOptions) -> Result<(
     admit(group, place, &member.set_connection(connection))
 }
 
-/// Asks for the load, and compares what the server has got meanwhile.
+/// Asks for the load, and compares the server's new commits.
 fn refresh(group: &ServerGroup, place: usize, connection: &MemberConnection) -> Result<()> {
     let member = &group.members[place];
     let head = member.ask_load(connection)?;
@@ -137,7 +137,7 @@ fn admit(group: &ServerGroup, place: usize, connection: &MemberConnection) -> Re
 }
 
 /// Compares the history of a server up to its newest commit, and pins the snapshots that it has: all of them if its
-/// session `is_new`, else those that it has reached now.
+/// session `is_new`, otherwise those that it has reached now.
 fn catch_up(
     group: &ServerGroup,
     place: usize,
@@ -154,7 +154,8 @@ fn catch_up(
     Ok(())
 }
 
-/// Compares the history of a server, up to `newest`, with what is known of the others and of its own earlier sessions.
+/// Compares the history of a server, up to `newest`, with the known history of the others and of its own earlier
+/// sessions.
 fn compare(
     group: &ServerGroup,
     place: usize,
@@ -174,7 +175,7 @@ fn compare(
         }
         is_compared = true;
     }
-    // What is known may be older than what the servers have by now.
+    // The known commits may be older than those that the servers have reached meanwhile.
     let others = group.members.iter().enumerate().filter(|(other, _)| *other != place);
     for (_, other) in others {
         let Some(admitted) = other.admitted() else { continue };

@@ -1,5 +1,5 @@
-//! The catalogue of a federation at several servers: each question goes to one that has reached its commit. Nothing can be
-//! changed through it.
+//! The catalogue of a federation at several servers, read-only: each question goes to a server that has reached its
+//! commit.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Which of several servers is asked: one that is drawn at random, or a second one if a request costs half there.
+//! Chooses one of several servers: one that is drawn at random, or a second one if a request costs half there.
 //!
-//! Cost is the time of recent requests to a server, times the requests that it works on. Two draws keep all clients
-//! from running to the same server at once, and still spare a slow one; smaller differences are chance ([Mitzenmacher 2001], "The Power of Two
-//! Choices in Randomized Load Balancing").
+//! Cost is the time of recent requests to a server, times the requests that it works on. Two draws keep clients from
+//! all choosing the same server at once, and still spare a slow one; smaller differences are chance ([Mitzenmacher
+//! 2001], "The Power of Two Choices in Randomized Load Balancing").
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use femtobarn_catalog::clock;
 use femtobarn_rpc::client::ReportedLoad;
 
-/// What is known of a server's load.
+/// The load of a server, as far as it is known.
 #[derive(Debug, Default)]
 pub(super) struct ServerLoad {
     /// Moving average of the time of this process's reads, in microseconds; 0 before the first one.
     read_us: AtomicU64,
-    /// The time that a read takes by what the server says, in microseconds.
+    /// The time of a read as the server reports it, in microseconds.
     reported_us: AtomicU64,
     /// Time of the newest question about the server's load, in microseconds.
     question_us: AtomicU64,
@@ -40,7 +40,7 @@ impl ServerLoad {
         RequestInFlight { load: self, since: clock::now() }
     }
 
-    /// Takes note of what a server said of its load.
+    /// Records the load that a server reported.
     pub(super) fn observe(&self, reported: ReportedLoad, time: Duration) {
         self.running.store(reported.running, Ordering::Relaxed);
         self.reported_us.store(micros(reported.read_time), Ordering::Relaxed);
@@ -68,7 +68,7 @@ impl ServerLoad {
 }
 
 impl RequestInFlight<'_> {
-    /// Takes note that the request was a read, and was answered.
+    /// Records that the request was a read and was answered.
     pub(super) fn end_read(self) {
         self.load.observe_read(self.since.elapsed());
     }
@@ -84,8 +84,8 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX >> 8)
 }
 
-/// Draws two candidates by a random number, and returns the first one, or the second if its cost is at most half of the
-/// first one's; none if there is no candidate.
+/// Draws two candidates by a random number, and returns the first, or the second if its cost is at most half of the
+/// first's; `None` if there is no candidate.
 pub(super) fn better_of_two<T: Copy>(candidates: &[(T, u64)], random: u64) -> Option<T> {
     let count = candidates.len() as u64;
     let first = *candidates.get((random % count.max(1)) as usize)?;

@@ -72,7 +72,7 @@ impl ServerGroup {
     /// `at` are asked, and `avoided` only if there is no other. [`Csn::MAX`] stands for the newest commit.
     ///
     /// # Errors
-    /// An answer that is an error; the error of the last server if waiting does not help; `Unavailable` after the
+    /// The error that a server answered; the error of the last server if waiting does not help; `Unavailable` after the
     /// time-out, with the reasons of all servers.
     pub(super) fn ask<T, E: RequestError>(
         &self,
@@ -87,7 +87,7 @@ impl ServerGroup {
         }
         let mut is_avoiding = avoided.is_some();
         loop {
-            // Of servers that answered with an error which only others can tell to be theirs alone.
+            // Servers whose errors are theirs alone if another server answers.
             let mut refusals = vec![];
             while let Some(chosen) = self.choose(at, &tried) {
                 tried[chosen.place] = true;
@@ -166,7 +166,7 @@ impl ServerGroup {
         Ok(guard)
     }
 
-    /// The error of all that would change the federation.
+    /// The error of operations that would change the federation.
     pub(crate) fn read_only(&self) -> Error {
         let urls = self.urls.display();
         let what = format!("{urls} are open to read; open the federation at one server to write");
@@ -183,7 +183,7 @@ impl ServerGroup {
         self.urls.join(relative)
     }
 
-    /// What was read from each server.
+    /// The reads from each server.
     pub(crate) fn statistics(&self) -> impl Iterator<Item = TierStatistics> + '_ {
         self.members.iter().map(|member| member.counts.statistics(&member.url))
     }

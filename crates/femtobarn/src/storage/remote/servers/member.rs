@@ -1,4 +1,4 @@
-//! One of several servers: its connection, whether it is asked, and why not.
+//! One of several servers: its connection, whether it is admitted, and the reason if it is not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ use crate::storage::remote::connect::connect_options;
 use crate::storage::remote::folder::{RemoteFolder, ServerPatience};
 use crate::storage::remote::tier::TierCounts;
 
-/// The longest that a silent server is waited for while others may answer.
+/// The longest time to wait for a silent server while others may answer.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// The longest that a server which answers slowly is waited for.
+/// The longest time to wait for a server that answers slowly.
 const SLOWNESS_MAX: Duration = Duration::from_secs(15);
-/// The longest that a file server is waited for which cannot be connected to again.
+/// The longest time to wait for a file server that cannot be connected to again.
 const ABSENCE_MAX: Duration = Duration::from_millis(500);
-/// How long a server is left out: at first, and at most after it failed again and again.
+/// How long a server is left out: after the first failure, and at most after repeated ones.
 const OUTAGE_MIN: Duration = Duration::from_secs(1);
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
 
@@ -30,7 +30,8 @@ const OUTAGE_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Member {
     pub url: String,
     connection: RwLock<Option<Arc<MemberConnection>>>,
-    /// The opening of the session in which its history was compared with that of the others; 0 while it is left out.
+    /// The opening of the session in which its history was compared with that of the others; 0 while it is not
+    /// admitted.
     admitted: AtomicU64,
     /// The newest commit that it is known to have.
     head: AtomicU64,
@@ -38,7 +39,7 @@ pub(super) struct Member {
     pub compared: Mutex<Option<(Csn, Uuid)>>,
     outage: Mutex<Outage>,
     pub load: ServerLoad,
-    /// What was read from it.
+    /// The reads from it.
     pub counts: TierCounts,
 }
 
@@ -169,7 +170,7 @@ impl Member {
         Ok(head)
     }
 
-    /// The error for a server whose history is not that of the others.
+    /// The error for a server whose history differs from the others'.
     pub(super) fn other_history(&self, csn: Csn) -> Error {
         let what = format!(
             "{} has another commit {csn} than the other servers; make its copy anew",

@@ -1,4 +1,4 @@
-//! Errors that are no answer to a question: another server may have it.
+//! Errors that do not answer a question, so that another server may be asked.
 
 use femtobarn_catalog::{Error, ErrorKind};
 
@@ -44,7 +44,7 @@ impl RequestError for Error {
     }
 }
 
-/// Of a file: whatever one server says of its copy, another may have the bytes.
+/// For files: whatever error one server reports of its copy, another may have the bytes.
 impl RequestError for std::io::Error {
     fn is_no_answer(&self) -> bool {
         true

@@ -1,7 +1,7 @@
 //! Snapshots that are pinned at every server which has them.
 //!
 //! 1. A pinned snapshot is read only from servers that pin it, and where its commit is the same transaction.
-//! 2. A server that reaches the commit later, or comes back, pins it before it is asked.
+//! 2. A server that reaches the commit later, or returns, pins it before it is asked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) struct SharedPins {
 struct SharedPin {
     count: usize,
     transaction: Uuid,
-    /// The pins at the servers, in their order; none at a server that does not have the snapshot.
+    /// The pins at the servers, in their order; `None` at a server that does not have the snapshot.
     guards: Vec<Option<PinGuard>>,
 }
 
@@ -33,7 +33,8 @@ pub(super) fn pin_at(connection: &MemberConnection, csn: Csn) -> Result<(PinGuar
 }
 
 impl SharedPins {
-    /// Whether a server may be asked for a snapshot. One that is not pinned is asked of those that have its commit.
+    /// Whether a server may be asked for a snapshot. A snapshot that is not pinned may be asked of any server with its
+    /// commit.
     pub(super) fn allow(&self, csn: Csn, place: usize, member: &Member) -> bool {
         match self.snapshots.read().get(&csn) {
             Some(pin) => pin.guards[place].is_some(),
@@ -54,7 +55,7 @@ impl SharedPins {
         PinGuard::on_lease(Arc::clone(self) as Arc<dyn LeasedPins>, csn)
     }
 
-    /// Pins at a server what it has of the snapshots: of all if its session is `new`, else of those that it lacked.
+    /// Pins snapshots at a server: all that it has if its session is `new`, otherwise those that it lacked before.
     ///
     /// # Errors
     /// `Unavailable` if it has another commit of that number, or does not answer.
@@ -77,7 +78,7 @@ impl SharedPins {
             let guard = match pin_at(connection, csn) {
                 Ok((guard, own)) if own == transaction => guard,
                 Ok(_) => return Err(member.other_history(csn)),
-                // Its snapshot is gone there.
+                // The server no longer has the snapshot.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => return Err(error),
             };
@@ -86,7 +87,7 @@ impl SharedPins {
         Ok(())
     }
 
-    /// Puts a guard in the place of another, which is returned; if the snapshot is not pinned any more, the new one is.
+    /// Replaces a guard and returns the old one; if the snapshot is no longer pinned, returns the new one.
     fn replace(&self, csn: Csn, place: usize, guard: Option<PinGuard>) -> Option<PinGuard> {
         match self.snapshots.write().get_mut(&csn) {
             Some(pin) => std::mem::replace(&mut pin.guards[place], guard),
@@ -108,7 +109,7 @@ impl LeasedPins for SharedPins {
         pin.count -= 1;
         let unpinned = (pin.count == 0).then(|| snapshots.remove(&csn)).flatten();
         drop(snapshots);
-        // Without the lock, since the servers are told.
+        // Without the lock, since dropping the pins sends requests to the servers.
         drop(unpinned);
     }
 }
