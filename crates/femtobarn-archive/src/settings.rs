@@ -37,17 +37,17 @@ use crate::stores::{
 /// The file of the settings, in the federation's folder.
 pub const STORAGE_FILE: &str = "storage.toml";
 
-/// The stores of a federation, and what is kept where.
+/// The stores of a federation, and the rules for copies and eviction.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageSettings {
     /// The stores by their names.
     pub stores: BTreeMap<String, StoreSettings>,
-    /// What is copied where; the first rule that a database's name matches counts.
+    /// The rules for copies; the first rule whose pattern matches a database's name applies.
     pub rules: Vec<Rule>,
-    /// When files leave the disk.
+    /// The limits that decide when files are evicted.
     pub disk: DiskLimits,
-    /// How often a server of the federation applies the rules, in seconds; by default it does not.
+    /// The interval at which a server of the federation applies the rules, in seconds; without it the server does not.
     pub apply_every_seconds: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ pub enum StoreSettings {
     Folder {
         /// The folder, which must exist.
         path: PathBuf,
-        /// Readers read here what they need, and the file is not brought back.
+        /// Readers read in place, and the file is not staged for them.
         #[serde(default)]
         in_place: bool,
     },
@@ -71,31 +71,31 @@ pub enum StoreSettings {
     Commands(SiteCommands),
 }
 
-/// Which databases are copied to which stores.
+/// A rule: which databases are copied to which stores.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// The names of databases; `*` stands for any letters, `?` for one.
+    /// A pattern for names of databases; `*` matches any letters, `?` one letter.
     pub databases: String,
     /// The stores that get a copy each.
     pub stores: Vec<String>,
-    /// Seconds from the last change of a sealed file to its first copy.
+    /// Seconds between the last change of a sealed file and its first copy.
     #[serde(default)]
     pub after_seconds: u64,
-    /// Complete copies without which the file does not leave the disk; by default one in each of the stores.
+    /// Complete copies that an eviction needs; by default one in each of the stores.
     pub copies: Option<usize>,
-    /// Keeps the files on the disk, too.
+    /// Never evicts the files.
     #[serde(default)]
     pub keep_on_disk: bool,
 }
 
-/// When files leave the disk.
+/// The limits that decide when files are evicted.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct DiskLimits {
-    /// Files leave the disk when more of it is used, in percent.
+    /// Eviction begins when more than this part of the disk is used, in percent.
     pub high_percent: f64,
-    /// Files leave it until no more is used, in percent.
+    /// Eviction ends when no more than this part is used, in percent.
     pub low_percent: f64,
 }
 
@@ -106,10 +106,10 @@ impl Default for DiskLimits {
 }
 
 impl StorageSettings {
-    /// The settings of the federation in `folder`; no store and no rule if it has no file of them.
+    /// The settings of the federation in `folder`; without a settings file, there are no stores and no rules.
     ///
     /// # Errors
-    /// `Invalid` with the line if they cannot be understood; `Io` or `Denied` if the file cannot be read.
+    /// `Invalid`, with the line, if they cannot be parsed; `Io` or `Denied` if the file cannot be read.
     pub fn read(folder: &Path) -> Result<Self> {
         let path = folder.join(STORAGE_FILE);
         match fs::read_to_string(&path) {
@@ -127,7 +127,7 @@ impl StorageSettings {
     /// Settings from their text.
     ///
     /// # Errors
-    /// `Invalid` if they cannot be understood, or contradict themselves.
+    /// `Invalid` if they cannot be parsed, or contradict themselves.
     pub fn parse(text: &str) -> Result<Self> {
         let settings: Self = toml::from_str(text)
             .map_err(|error| Error::Invalid { what: error.to_string().trim_end().to_owned() })?;
@@ -169,10 +169,10 @@ impl StorageSettings {
         self.rules.iter().find(|rule| WildMatch::new(&rule.databases).matches(database))
     }
 
-    /// Makes a store; none if the settings do not name it.
+    /// Creates a store; `None` if the settings do not name it.
     ///
     /// # Errors
-    /// `Invalid` with the store's name if it cannot be made of its settings.
+    /// `Invalid`, with the store's name, if its settings are wrong.
     pub fn open_store(&self, name: &str) -> Result<Option<Arc<dyn Store>>> {
         let store = self.stores.get(name).map(StoreSettings::open).transpose();
         store.map_err(|error| match error {
@@ -192,7 +192,7 @@ impl StoreSettings {
         })
     }
 
-    /// Whether readers read in the store, and files are not brought back for them.
+    /// Whether readers read in the store, and files are not staged for them.
     pub(crate) fn reads_in_place(&self) -> bool {
         match self {
             StoreSettings::Folder { in_place, .. } => *in_place,
@@ -202,7 +202,7 @@ impl StoreSettings {
         }
     }
 
-    /// Files that the store moves at once without one slowing down another.
+    /// The number of files that the store moves at once without one slowing down another.
     pub(crate) fn streams(&self) -> usize {
         match self {
             StoreSettings::Folder { .. } => 2,
@@ -213,7 +213,7 @@ impl StoreSettings {
 }
 
 impl Rule {
-    /// Complete copies without which the file does not leave the disk.
+    /// Complete copies that an eviction needs.
     pub fn copies(&self) -> usize {
         self.copies.unwrap_or(self.stores.len()).max(1)
     }

@@ -15,10 +15,11 @@ use crate::error::{Error, Result};
 use crate::settings::{StorageSettings, StoreSettings};
 use crate::stores::{ByteWatch, Store};
 
-/// How long an operation waits for another one on the same database. Staging may take longer than that: whoever
-/// waits for it says so.
+/// The time to wait for another operation on the same database. Staging may take longer; callers that wait for it pass
+/// a time of their own.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(10);
-/// How long a store is asked whether it has a copy at hand, before the copy is taken for one that has to be brought back.
+/// The time to wait for a store's answer whether it has a copy at hand; after that, the copy counts as one to be
+/// staged.
 const AT_HAND_WAIT: Duration = Duration::from_secs(10);
 
 /// The copies of a federation's databases, in the stores that its settings name.
@@ -26,7 +27,7 @@ const AT_HAND_WAIT: Duration = Duration::from_secs(10);
 pub struct Archive {
     pub(super) catalogue: Arc<dyn Catalogue>,
     pub(super) settings: StorageSettings,
-    /// Those that were used.
+    /// The stores used so far.
     stores: Mutex<BTreeMap<String, Arc<dyn Store>>>,
 }
 
@@ -53,7 +54,7 @@ impl Archive {
     /// A store by its name.
     ///
     /// # Errors
-    /// `NotFound` with the names that there are; `Invalid` if it cannot be made of its settings.
+    /// `NotFound`, with the names of all stores; `Invalid` if the store's settings are wrong.
     pub fn store(&self, name: &str) -> Result<Arc<dyn Store>> {
         let mut stores = self.stores.lock();
         if let Some(store) = stores.get(name) {
@@ -72,10 +73,10 @@ impl Archive {
         Ok(store)
     }
 
-    /// Where a database's file is.
+    /// The place of a database's file and of its copies.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn residence(&self, database: DatabaseId) -> Result<Residence> {
         Ok(self.local()?.residence(database)?)
     }
@@ -85,10 +86,10 @@ impl Archive {
         self.settings.stores.values().any(StoreSettings::reads_in_place)
     }
 
-    /// The copies of a database that readers may read where they are, if their stores have them at hand.
+    /// The copies of a database that readers may read in place, provided that the stores have them at hand.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn in_place(&self, database: DatabaseId) -> Result<Vec<ReplicaRow>> {
         let may_be_read = |replica: &ReplicaRow| {
             let store = self.settings.stores.get(&replica.store);
@@ -99,15 +100,16 @@ impl Archive {
         Ok(replicas)
     }
 
-    /// The store of a copy, which says that it has the whole copy at hand; the answer is waited for ten seconds at most.
+    /// The store of a copy, after it has confirmed that it has the whole copy at hand; its answer is waited for ten
+    /// seconds at most.
     ///
     /// # Errors
-    /// `NotBefore` if it has to bring the copy online; `Corrupt` if it has another size; `Stopped` if the store takes too
-    /// long; else those of the store.
+    /// `NotBefore` if it must bring the copy online first; `Corrupt` if the copy has another size; `Stopped` if the
+    /// store takes too long; otherwise the errors of the store.
     pub fn at_hand(&self, replica: &ReplicaRow) -> Result<Arc<dyn Store>> {
         let store = self.store(&replica.store)?;
         let began = clock::now();
-        // Without a size, so that no store takes the checksum.
+        // With size 0, so that no store computes the checksum.
         let found = store.examine(&replica.key, 0, &mut |_| began.elapsed() < AT_HAND_WAIT)?;
         if found.size != replica.size {
             let (place, key, size) = (store.place(), &replica.key, replica.size);
@@ -121,29 +123,29 @@ impl Archive {
         Ok(store)
     }
 
-    /// Files that a store moves at once without one slowing down another.
+    /// The number of files that a store moves at once without one slowing down another.
     pub(crate) fn streams_of(&self, store: &str) -> usize {
         self.settings.stores.get(store).map_or(1, StoreSettings::streams).max(1)
     }
 
-    /// Whether a database's file is where it should be.
+    /// Whether a database's file is at its place.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn is_on_disk(&self, database: DatabaseId) -> Result<bool> {
         Ok(self.path_of(&self.local()?.any_database_by_id(database)?).is_file())
     }
 
-    /// The last name of a database, dropped or not; none if it is gone.
+    /// The last name of a database, even a dropped one; `None` if it no longer exists.
     pub fn name_of(&self, database: DatabaseId) -> Option<String> {
         let row = self.local().ok()?.any_database_by_id(database).ok()?;
         Some(row.name)
     }
 
-    /// Pins a database's file to the disk; it is not brought there.
+    /// Pins a database's file to the disk, without staging it.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn pin(&self, database: DatabaseId, pin: &FilePin) -> Result<()> {
         Ok(self.local()?.pin_file(database, pin)?)
     }
@@ -151,15 +153,15 @@ impl Archive {
     /// Ends a holder's pin; returns whether there was one.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn unpin(&self, database: DatabaseId, holder: &str) -> Result<bool> {
         Ok(self.local()?.unpin_file(database, holder)?)
     }
 
-    /// As [`pin`](Self::pin), for many databases at once. Those that are gone are passed over.
+    /// Like [`pin`](Self::pin), for many databases at once. Databases that no longer exist are skipped.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn pin_all(&self, databases: &[DatabaseId], pin: &FilePin) -> Result<()> {
         Ok(self.local()?.pin_files(databases, pin)?)
     }
@@ -167,7 +169,7 @@ impl Archive {
     /// Ends a holder's pins of many databases.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn unpin_all(&self, databases: &[DatabaseId], holder: &str) -> Result<()> {
         Ok(self.local()?.unpin_files(databases, holder)?)
     }
@@ -178,7 +180,7 @@ impl Archive {
         Ok(self.local()?.record_replica(&changed)?)
     }
 
-    /// Whether the federation is changed here, rather than at the leader of which this is a copy.
+    /// Whether this federation takes changes itself, rather than following a leader.
     pub(super) fn leads(&self) -> Result<bool> {
         Ok(self.local()?.role()? == Role::Leader)
     }
@@ -193,8 +195,8 @@ impl Archive {
         self.catalogue.folder().join(&database.path)
     }
 
-    /// Takes a database's lock, which excludes all others that move its bytes, and returns its newest state. The watch
-    /// is called while others hold the lock.
+    /// Takes a database's lock, which excludes other processes that move its bytes, and returns its newest row. The
+    /// watch is called while another process holds the lock.
     pub(super) fn lock(
         &self,
         database: DatabaseId,
@@ -211,14 +213,14 @@ impl Archive {
     }
 }
 
-/// The error of what only the leader of the federation does.
+/// The error for an operation that only the leader of the federation may do.
 pub(super) fn led_elsewhere() -> Error {
     let what = "the rules are applied at the leader of the federation, which removes objects, too; this folder \
                 does not lead it";
     Error::Denied { what: what.to_owned() }
 }
 
-/// Refuses a database that still changes, or whose file belongs to somebody else.
+/// Refuses a database that still changes, or whose file belongs to another owner.
 pub(super) fn check_sealed(row: &DatabaseRow) -> Result<()> {
     let why = match row.state {
         DatabaseState::Sealed => return Ok(()),

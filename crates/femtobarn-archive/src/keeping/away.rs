@@ -1,4 +1,4 @@
-//! [`StoresAway`]: the stores that do not answer, in one pass over many databases.
+//! [`StoresAway`]: the stores that do not answer, during one pass over many databases.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use super::migrate::attempt;
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, Store};
 
-/// The stores that did not answer, and why. They are not asked again.
+/// The stores that did not answer, with the reason. They are not asked again in this pass.
 #[derive(Debug, Default)]
 pub(super) struct StoresAway(BTreeMap<String, String>);
 
 impl StoresAway {
-    /// Does something with a store.
+    /// Calls `ask` for a store, unless the store has already failed to answer.
     ///
     /// # Errors
-    /// Those of what is done; `Unavailable` if the store was away before.
+    /// The errors of `ask`; `Unavailable` if the store did not answer before.
     pub(super) fn ask<T>(
         &mut self,
         (name, store): (&str, &dyn Store),
@@ -25,7 +25,7 @@ impl StoresAway {
             return Err(Error::Unavailable { what: what.clone() });
         }
         let asked = ask(watch);
-        // A store that answers is not away: it could not do this alone.
+        // A store that still answers other requests only failed to do this one.
         if let Err(Error::Unavailable { what }) = &asked
             && let Err(Error::Unavailable { .. }) = check_there(store, watch)
         {
@@ -35,10 +35,10 @@ impl StoresAway {
     }
 }
 
-/// Asks a store for an object that it never had: it tells so, or that it does not tell.
+/// Checks that a store answers, by asking for an object that it never had. Any definite answer will do.
 ///
 /// # Errors
-/// `Unavailable` or `NotBefore` as the store; `Stopped` by the watch.
+/// `Unavailable` or `NotBefore` if the store reports so; `Stopped` by the watch.
 pub(super) fn check_there(store: &dyn Store, watch: &mut ByteWatch<'_>) -> Result<()> {
     match store.examine(&attempt(), 0, watch) {
         Err(

@@ -1,4 +1,4 @@
-//! Eviction: a file leaves the disk, when its copies are enough.
+//! Eviction: removes a database's file from the disk when its copies suffice.
 
 use std::fs;
 
@@ -13,17 +13,17 @@ use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, remove_if_there};
 
 impl Archive {
-    /// Removes a database's file from the disk; returns the bytes that this gave back.
+    /// Removes a database's file from the disk; returns the number of bytes freed.
     ///
     /// # Errors
-    /// `Denied` if it is pinned, or if fewer copies are complete than its rule wants, at least one; `Busy` if a process
-    /// has it open, or moves it; `Invalid` if the database is not sealed; `Stopped` by the watch, which is called while
-    /// stores are asked. Then the file is where it was.
+    /// `Denied` if it is pinned, or has fewer complete copies than its rule demands (at least one); `Busy` if a process
+    /// has it open or moves it; `Invalid` if the database is not sealed; `Stopped` by the watch, which is called while
+    /// stores are asked. After an error the file is at its place.
     pub fn evict(&self, database: DatabaseId, watch: &mut ByteWatch<'_>) -> Result<u64> {
         self.evict_in_pass(database, &mut StoresAway::default(), watch)
     }
 
-    /// As [`evict`](Self::evict), in a pass over many databases.
+    /// Like [`evict`](Self::evict), in a pass over many databases.
     pub(super) fn evict_in_pass(
         &self,
         database: DatabaseId,
@@ -39,14 +39,14 @@ impl Archive {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
             Err(error) => return Err(Error::io("look at", &path, error)),
         };
-        // An eviction that was cut off, or a file that staging has put there before a crash.
+        // An earlier eviction was interrupted, or staging put the file there before a crash.
         let is_away = self.residence(database)?.disk != DiskState::Online;
         if size == 0 && is_away {
             return Ok(0);
         }
         let copies = self.settings.rule_for(&row.name).map_or(1, |rule| rule.copies());
         self.ask_for_copies(&row, copies, (None, away), watch)?;
-        // Whoever opens the file from here on waits, but only while the catalogue writes.
+        // From here on, a process that opens the file waits, but only while the catalogue writes.
         let unused = UnusedFile::of(&path)?;
         let Some(unused) = unused else { return Err(in_use(&row)) };
         self.local()?.record_eviction(&row, copies)?;
@@ -59,11 +59,12 @@ impl Archive {
         Ok(size)
     }
 
-    /// Asks the stores for the copies that are relied on, without the one in a store `but`, and those that are away. One that
-    /// is gone, or other than it was, is recorded as lost.
+    /// Asks the stores to confirm the copies that the eviction relies on, except for the store `but`; stores in `away`
+    /// are not asked again. A copy that is missing or differs is recorded as lost.
     ///
     /// # Errors
-    /// Those of the stores, if there are fewer copies than wanted because they do not answer; `Stopped` by the watch.
+    /// The errors of the stores, if fewer than `wanted` copies are confirmed because stores do not answer; `Stopped` by
+    /// the watch.
     pub(super) fn ask_for_copies(
         &self,
         row: &DatabaseRow,

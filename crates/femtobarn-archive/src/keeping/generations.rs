@@ -1,14 +1,14 @@
-//! Marks of generations: what tells a leader that another one has begun, if nothing else does.
+//! Marks of generations in stores, which inform a leader of its successor if nothing else does.
 //!
-//! A promotion that goes on without an answer of the leader until now leaves two leaders, which write below the same
-//! archive and share nothing but the stores. So the leader of generation n puts an object `ARCHIVE/generation-n` into
-//! each store, after those of earlier generations, and whoever removes objects from a store asks it first whether there
-//! is the mark of the next generation.
+//! A forced promotion that gets no answer from the former leader leaves two leaders, which write below the same archive
+//! and share only the stores. So the leader of generation n puts an object `ARCHIVE/generation-n` into each store,
+//! after the marks of earlier generations, and a leader that removes objects from a store first asks it for the mark of
+//! the next generation.
 //!
-//! 1. It is only asked whether a mark exists, which every kind of store tells at once; nothing depends on its bytes.
-//! 2. A mark stays for ever.
-//! 3. What is removed after the answer may have been marked meanwhile: a store does not compare and remove in one step.
-//!    So a batch of removals asks anew.
+//! 1. Only the existence of a mark matters, which every kind of store can report at once; nothing depends on its bytes.
+//! 2. A mark is never removed.
+//! 3. A mark may be made after the store's answer and before a removal: a store cannot compare and remove in one step.
+//!    So each batch of removals asks anew.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,25 +20,25 @@ use super::away::StoresAway;
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, Store};
 
-/// Generations before its own that a leader marks, too: their leaders may not have reached the stores.
+/// Generations before its own that a leader also marks: their leaders may not have reached the stores.
 const EARLIER_MARKS: u64 = 15;
 
-/// What the marks in stores said in one batch of removals: nothing, or why nothing is removed there.
+/// The answers of stores in one batch of removals: `None`, or the reason why nothing is removed there.
 #[derive(Debug, Default)]
 pub(super) struct MarksRead(BTreeMap<String, Option<String>>);
 
 impl Archive {
-    /// Marks the stores in which the federation has objects with the generation that is led here, and returns those that
-    /// could not be marked, `Stopped` by the watch or for reasons of their own. The leader of an earlier generation
-    /// removes nothing from the others any more.
+    /// Marks the stores in which the federation has objects with its current generation, and returns the stores that
+    /// could not be marked, with the error (`Stopped` by the watch included). In marked stores, the leader of an
+    /// earlier generation removes nothing any more.
     ///
     /// # Errors
-    /// Those of the catalogue.
+    /// The errors of the catalogue.
     pub fn mark_generation(&self, watch: &mut ByteWatch<'_>) -> Result<Vec<(String, Error)>> {
         self.mark_in_pass(&mut StoresAway::default(), watch)
     }
 
-    /// As [`mark_generation`](Self::mark_generation), in a pass over many databases.
+    /// Like [`mark_generation`](Self::mark_generation), in a pass over many databases.
     pub(super) fn mark_in_pass(
         &self,
         away: &mut StoresAway,
@@ -62,7 +62,7 @@ impl MarksRead {
     /// Refuses to remove objects of an archive from a store that the leader of a later generation has marked.
     ///
     /// # Errors
-    /// `Denied` if it is marked; those of the store if it does not tell.
+    /// `Denied` if it is marked; the errors of the store if it cannot answer.
     pub(super) fn check(
         &mut self,
         archive: (&str, u64),
@@ -81,7 +81,7 @@ impl MarksRead {
     }
 }
 
-/// Why nothing may be removed from a store, if another leader has marked it.
+/// The reason why nothing may be removed from a store, if another leader has marked it.
 fn led_elsewhere(
     (archive, generation): (&str, u64),
     (name, store): (&str, &dyn Store),
@@ -89,7 +89,7 @@ fn led_elsewhere(
 ) -> Result<Option<String>> {
     let next = mark_of(archive, generation.saturating_add(1));
     match store.examine(&next, 0, watch) {
-        // A bucket says this of all that it does not have to users who may not list it.
+        // To users who may not list it, a bucket also answers this for any object that it does not have.
         Err(Error::NoObject { .. } | Error::Denied { .. }) => Ok(None),
         Err(error) => Err(error),
         Ok(_) => Ok(Some(format!(

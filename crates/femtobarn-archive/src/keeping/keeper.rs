@@ -1,4 +1,4 @@
-//! [`RuleKeeper`]: applies the rules again and again, as a server does while it runs.
+//! [`RuleKeeper`]: applies the rules repeatedly, as a server does while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use super::archive::Archive;
 use super::rules::Applied;
 use crate::error::{Error, Result};
 
-/// A thread that applies the rules of an archive. Dropping it stops what it is doing; that is tried again by whoever
-/// applies the rules next.
+/// A thread that applies the rules of an archive. Dropping it stops the current step, which the next application of the
+/// rules tries again.
 #[derive(Debug)]
 pub struct RuleKeeper {
     is_stopped: Arc<AtomicBool>,
@@ -18,7 +18,8 @@ pub struct RuleKeeper {
 }
 
 impl RuleKeeper {
-    /// Applies the rules at once, and again `every` so often. `report` is told what was done each time.
+    /// Applies the rules at once, and then once per interval `every`. `report` is called with the result of each
+    /// application.
     ///
     /// # Errors
     /// `Io` if no thread can be started.
@@ -31,7 +32,7 @@ impl RuleKeeper {
         let stopped = Arc::clone(&is_stopped);
         let keep = move || {
             while !stopped.load(Ordering::Relaxed) {
-                // A copy of the federation may be promoted some day.
+                // A follower may be promoted later.
                 if archive.leads().unwrap_or(true) {
                     match archive.apply_rules(&mut |_| !stopped.load(Ordering::Relaxed)) {
                         Err(Error::Stopped { .. }) => return,

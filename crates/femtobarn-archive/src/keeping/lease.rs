@@ -1,9 +1,9 @@
 //! Whether any process has a file open: asked of the kernel, by a lease.
 //!
-//! A write lease is given only for a file that nobody else has open, in whatever way; while it is held, whoever opens
-//! the file waits, until the kernel ends it after most of a minute. Network file systems give none, nor does the kernel
-//! to users whom the file does not belong to: there a file may be removed while it is read. A reader on this host keeps
-//! its bytes, one on another host of a network file system gets an error.
+//! The kernel grants a write lease only for a file that nobody else has open, in whatever way. While it is held, a
+//! process that opens the file waits, until the kernel ends the lease after most of a minute. Network file systems
+//! grant no leases, nor does the kernel to users who do not own the file: there a file may be removed while it is read.
+//! A reader on this host keeps its bytes; a reader on another host of a network file system gets an error.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -19,28 +19,29 @@ use crate::error::{Error, Result};
 pub(super) struct UnusedFile {
     /// The kernel ends the lease when it is closed.
     file: File,
-    /// Whether the kernel gave a lease.
+    /// Whether the kernel granted a lease.
     is_leased: bool,
 }
 
 impl UnusedFile {
-    /// Takes the lease; none if somebody has the file open.
+    /// Takes the lease; `None` if the file is open elsewhere.
     ///
     /// # Errors
     /// `NotFound` if there is no such file; `Io` or `Denied` if it cannot be opened.
     pub(super) fn of(path: &Path) -> Result<Option<Self>> {
         let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
-        // The signal of a process that waits to open the file would end this one: another, which is ignored.
+        // By default, a process that waits to open the file would send a signal that ends this one: choose one that is
+        // ignored.
         fcntl(&file, F_SETSIG, libc::SIGURG).map_err(|error| Error::io("lease", path, error))?;
         match fcntl(&file, libc::F_SETLEASE, libc::F_WRLCK) {
             Err(Errno::EAGAIN) => Ok(None),
             Ok(_) => Ok(Some(UnusedFile { file, is_leased: true })),
-            // No leases here, or not for this user.
+            // The file system grants no leases, or not to this user.
             Err(_) => Ok(Some(UnusedFile { file, is_leased: false })),
         }
     }
 
-    /// Whether nobody has opened the file, or waits to, as far as the kernel tells.
+    /// Whether no other process has opened the file or waits to, as far as the kernel can tell.
     pub(super) fn is_still_unused(&self) -> bool {
         !self.is_leased || fcntl(&self.file, libc::F_GETLEASE, 0) == Ok(libc::F_WRLCK)
     }

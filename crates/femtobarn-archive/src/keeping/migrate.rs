@@ -1,4 +1,4 @@
-//! Migration: a copy of a sealed database's file in a store.
+//! Migration: copies a sealed database's file to a store.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, CLEAN_TIME, Store, StoredState, checksum};
 
 impl Archive {
-    /// Copies a sealed database to a store, and returns the copy; at once if there is a complete one.
+    /// Copies a sealed database to a store, and returns the copy. Returns at once if a complete copy exists.
     ///
     /// # Errors
     /// `NotFound` for an unknown store; `Invalid` if the database is not sealed, or is not on the disk; `Busy` while
-    /// another process moves it; `Corrupt` if the file has other bytes than its copies, or the store afterwards; else as
-    /// [`Store::put`]. The copy is then discarded.
+    /// another process moves it; `Corrupt` if the file differs from its copies, or the object in the store from the
+    /// file; otherwise the errors of [`Store::put`]. After an error the copy is discarded.
     pub fn migrate(
         &self,
         database: DatabaseId,
@@ -42,7 +42,7 @@ impl Archive {
         if !self.local()?.knows_objects_in(store)? {
             to.begin(watch)?;
         }
-        // Before the file is read, and a name is spent on it.
+        // Before the file is read, and a name is used up.
         check_there(&*to, watch)?;
         let (size, checksum) = checksum(&path, &mut |_| watch(0))?;
         check_same(&row, &residence, (size, &checksum))?;
@@ -69,7 +69,7 @@ impl Archive {
             Err(error) => {
                 self.local()?.discard_replica(&row, store, true)?;
                 let object = StoredObject { store: store.to_owned(), key: replica.key };
-                // What cannot be removed now is removed by a later sweep.
+                // An object that cannot be removed now is removed by a later sweep.
                 let until = clock::now() + CLEAN_TIME;
                 let mut watch = |_| clock::now() < until;
                 let (marks, away) = (&mut MarksRead::default(), &mut StoresAway::default());
@@ -84,11 +84,11 @@ impl Archive {
         Ok(replica)
     }
 
-    /// Gives up the copy of a database in a store.
+    /// Discards the copy of a database in a store.
     ///
     /// # Errors
-    /// `NotFound` if there is none; `Denied` if it is the only one, or another leader of the federation has begun there,
-    /// and the object stays; `Stopped` by the watch.
+    /// `NotFound` if there is no copy; `Denied` if it is the only copy, or another leader of the federation has marked
+    /// the store, and then the object stays; `Stopped` by the watch.
     pub fn discard(
         &self,
         database: DatabaseId,
@@ -105,7 +105,7 @@ impl Archive {
         };
         let is_on_disk = self.path_of(&row).is_file();
         if !is_on_disk {
-            // What the catalogue says of the others is not enough.
+            // The catalogue's rows of the other copies are not proof enough.
             self.ask_for_copies(&row, 1, (Some(store), away), watch)?;
         }
         self.local()?.discard_replica(&row, store, is_on_disk)?;
@@ -117,16 +117,16 @@ impl Archive {
         }
     }
 
-    /// Removes the objects that nothing refers to any more from their stores; returns how many.
+    /// Removes unreferenced objects from their stores; returns their number.
     ///
     /// # Errors
-    /// That of the first store that fails, after the others were asked; `Stopped` by the watch; `Denied` if the federation
-    /// is led elsewhere, or may be, as far as the catalogue or a store knows.
+    /// The error of the first store that fails, after the others were asked; `Stopped` by the watch; `Denied` if, as
+    /// far as the catalogue or a store knows, the federation has another leader or may have one.
     pub fn sweep(&self, watch: &mut ByteWatch<'_>) -> Result<usize> {
         self.sweep_in_pass(&mut StoresAway::default(), watch)
     }
 
-    /// As [`sweep`](Self::sweep), in a pass over many databases.
+    /// Like [`sweep`](Self::sweep), in a pass over many databases.
     pub(super) fn sweep_in_pass(
         &self,
         away: &mut StoresAway,
@@ -153,7 +153,7 @@ impl Archive {
         away: &mut StoresAway,
         watch: &mut ByteWatch<'_>,
     ) -> Result<()> {
-        // A leader that yields meanwhile harms nobody: its successor has no row of what was discarded before.
+        // It does no harm if this leader yields meanwhile: its successor has no row of an object discarded before.
         self.check_removes()?;
         // A catalogue that this one was restored from may still refer to objects that it wrote.
         let archive = self.local()?.archive_id()?.unwrap_or_default();
@@ -183,17 +183,17 @@ impl Archive {
     }
 }
 
-/// Letters of [`attempt`].
+/// Letters in the result of [`attempt`].
 pub(super) const ATTEMPT_LETTERS: usize = 8;
 
-/// What no earlier attempt to write the same file had in its name.
+/// A part of an object's name that no earlier attempt to write the same file used.
 pub(super) fn attempt() -> String {
     let mut name = Uuid::new_v4().simple().to_string();
     name.truncate(ATTEMPT_LETTERS);
     name
 }
 
-/// A file that gave other bytes when it was read a second time.
+/// The error for a file whose bytes differed when it was read a second time.
 fn read_differently(path: &Path, first: &str, second: &str) -> Error {
     let what = format!(
         "{} was read twice with different bytes: {first}, then {second}; is its disk or this machine's \
@@ -203,7 +203,7 @@ fn read_differently(path: &Path, first: &str, second: &str) -> Error {
     Error::Corrupt { what }
 }
 
-/// Refuses a file that has other bytes than its copies.
+/// Refuses a file that differs from its copies.
 fn check_same(
     row: &DatabaseRow,
     residence: &Residence,
@@ -220,18 +220,18 @@ fn check_same(
     Err(Error::Corrupt { what })
 }
 
-/// The name of a checksum's function, of `adler32:0a1b2c3d`.
+/// The algorithm of a checksum such as `adler32:0a1b2c3d`.
 fn kind_of(checksum: &str) -> String {
     checksum.split(':').next().unwrap_or_default().to_ascii_lowercase()
 }
 
-/// The number of a checksum, which programs write in several ways.
+/// The value of a checksum, which programs write in several ways.
 fn value_of(checksum: &str) -> Option<u128> {
     let digits = checksum.split(':').nth(1)?;
     u128::from_str_radix(digits.trim().trim_start_matches("0x"), 16).ok()
 }
 
-/// Asks a store whether it has what was written.
+/// Asks a store to confirm that it has the written bytes.
 pub(super) fn verify(
     store: &dyn Store,
     key: &str,

@@ -1,8 +1,8 @@
-//! Keeping: what moves databases between the disk and the stores.
+//! Moves databases between the disk and the stores.
 //!
-//! `archive` is [`Archive`] with what it knows; `migrate`, `stage` and `evict` add the movements, each under the
-//! database's lock; `rules` applies the settings, `keeper` again and again; `generations` marks the stores of a leader;
-//! `away` knows stores that do not answer; `lease` tells whether a process has a file open.
+//! `archive` is [`Archive`] with its look-ups; `migrate`, `stage` and `evict` add the movements, each under the
+//! database's lock; `rules` applies the settings once, `keeper` repeatedly; `generations` marks the stores of a leader;
+//! `away` records stores that do not answer; `lease` finds out whether a process has a file open.
 
 mod archive;
 mod away;

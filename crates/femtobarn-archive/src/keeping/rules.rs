@@ -1,4 +1,5 @@
-//! The rules of the settings, applied: what is due is migrated, and files leave a disk that is too full.
+//! The rules of the settings, applied: copies that are due are made, and files are evicted from a disk that is too
+//! full.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -14,7 +15,7 @@ use super::away::StoresAway;
 use crate::error::{Error, Result};
 use crate::stores::ByteWatch;
 
-/// What applying the rules did.
+/// The result of applying the rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
     /// Copies that were made: database and store.
@@ -25,7 +26,7 @@ pub struct Applied {
     pub evicted: Vec<(String, u64)>,
     /// Objects that were removed from stores because nothing refers to them.
     pub removed: usize,
-    /// What could not be done: the database, or the store, and why; each reason once.
+    /// Failures: the database or the store, and the reason; each reason once.
     pub failed: Vec<(String, String)>,
 }
 
@@ -38,7 +39,7 @@ impl Applied {
     }
 }
 
-/// What applying the rules once did, and found.
+/// The state of one application of the rules.
 #[derive(Debug, Default)]
 struct Pass {
     applied: Applied,
@@ -47,12 +48,13 @@ struct Pass {
 }
 
 impl Archive {
-    /// Applies the rules once: evicts the least recently used files while more of the disk is used than wanted, makes the
-    /// copies that are due, and removes what was discarded. What fails is in the answer, and tried again the next time; a
-    /// store that does not answer is asked no more until then. Stops after a movement if the watch says so.
+    /// Applies the rules once: evicts the least recently used files while more of the disk is used than the settings
+    /// allow, makes the copies that are due, and removes discarded objects. Failures are in the result, and the next
+    /// application tries again; a store that does not answer is not asked again until then. Stops after a movement if
+    /// the watch asks for it.
     ///
     /// # Errors
-    /// `Denied` for a copy of the federation, whose leader applies them; else those of the catalogue.
+    /// `Denied` for a follower, since its leader applies the rules; otherwise the errors of the catalogue.
     pub fn apply_rules(&self, watch: &mut ByteWatch<'_>) -> Result<Applied> {
         if !self.leads()? {
             return Err(led_elsewhere());
@@ -60,7 +62,7 @@ impl Archive {
         let mut pass = Pass::default();
         let mut databases = self.catalogue.databases(Csn::MAX)?;
         databases.retain(|row| row.state == DatabaseState::Sealed);
-        // What has its copies does not wait until others have theirs.
+        // Files with enough copies need not wait until other databases have theirs.
         self.make_room(&databases, &mut pass, watch)?;
         for row in &databases {
             self.migrate_due(row, &mut pass, watch)?;
@@ -82,7 +84,7 @@ impl Archive {
         Ok(pass.applied)
     }
 
-    /// Makes the copies of a database that its rule wants, and that are missing.
+    /// Makes the copies of a database that its rule demands, and that are missing.
     fn migrate_due(
         &self,
         row: &DatabaseRow,
@@ -151,7 +153,7 @@ impl Archive {
         for (_, row) in candidates {
             let path = self.path_of(row);
             let Some(disk) = room_of(path.parent().unwrap_or(&path), disks) else { continue };
-            // Once a disk was too full, files leave it until it has room again.
+            // Once a disk was too full, files are evicted until it has room again.
             disk.is_emptied |= disk.used_percent() >= limits.high_percent;
             if !disk.is_emptied || disk.used_percent() < limits.low_percent {
                 continue;
@@ -161,7 +163,7 @@ impl Archive {
                     disk.free += bytes as f64;
                     applied.evicted.push((row.name.clone(), bytes));
                 }
-                // Somebody reads it, so it is not the least recently used any more.
+                // A process reads it, so it is not the least recently used any more.
                 Err(error) if error.kind() == ErrorKind::Busy => {}
                 Err(error @ Error::Stopped { .. }) => return Err(error),
                 Err(error) => applied.fail(&row.name, &error),
@@ -174,7 +176,7 @@ impl Archive {
     }
 }
 
-/// The time since a file was modified, or read; none if it is not there.
+/// The time since a file was modified, or read; `None` if it does not exist.
 fn age(
     path: &Path,
     when: impl Fn(&std::fs::Metadata) -> std::io::Result<SystemTime>,
@@ -183,7 +185,8 @@ fn age(
     Some(clock::utc().duration_since(when(&metadata).ok()?).unwrap_or_default())
 }
 
-/// The bytes of a file system. It is asked once, and what leaves it is added up: some give back space a while later.
+/// The bytes of a file system. Free bytes are asked for once and then added up, since some file systems free space only
+/// a while later.
 #[derive(Clone, Copy, Debug)]
 struct DiskRoom {
     all: f64,

@@ -1,4 +1,4 @@
-//! Staging: a file comes back from a store to the disk.
+//! Staging: brings a file back from a store to the disk.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use super::migrate::{ATTEMPT_LETTERS, attempt};
 use crate::error::{Error, Result};
 use crate::stores::{ByteWatch, checksum, remove_if_there};
 
-/// What is added to the name of a file that is being staged.
+/// The suffix in the name of a file that is being staged.
 const STAGING: &str = ".staging";
 
 impl Archive {
-    /// Brings a database's file back to the disk; at once if it is there. Waits up to `lock_wait` for another process
-    /// that does the same.
+    /// Brings a database's file back to the disk; returns at once if it is there. Waits up to `lock_wait` for another
+    /// process that moves it.
     ///
-    /// A copy that turns out to be bad or gone is recorded as lost, and the next one is taken.
+    /// A copy that turns out to be bad or missing is recorded as lost, and the next copy is taken.
     ///
     /// # Errors
     /// `Busy` if another process moves it for longer than `lock_wait`; `NotFound` or `Corrupt` if no copy is left;
-    /// `Full` if the disk is; else those of the last store that was asked.
+    /// `Full` if the disk is full; otherwise the errors of the last store that was asked.
     pub fn stage(
         &self,
         database: DatabaseId,
@@ -43,7 +43,7 @@ impl Archive {
         if is_there && residence.disk == DiskState::Online {
             return Ok(());
         }
-        // It was never removed, or was put there as a whole before a crash; or it is what a follower had before.
+        // It was never removed, or renamed into place before a crash, or it is the file that a follower had before.
         if !(is_there && is_known(&path, &residence, watch)?) {
             if residence.replicas.iter().all(|replica| replica.state == ReplicaState::Migrating) {
                 return Err(lost(&row));
@@ -54,7 +54,7 @@ impl Archive {
                     DiskState::Online => DiskState::Online,
                     DiskState::Staging | DiskState::Evicted => DiskState::Evicted,
                 };
-                // If this cannot be recorded, it still says that the file is being staged.
+                // If this cannot be recorded, the row still states that the file is being staged.
                 let _ = self.local()?.record_disk_state(database, before);
                 return Err(error);
             }
@@ -62,7 +62,8 @@ impl Archive {
         Ok(self.local()?.record_disk_state(database, DiskState::Online)?)
     }
 
-    /// Takes the first copy that can be had; one that was taken for lost comes last, and is good again if it is.
+    /// Takes the first copy that can be fetched; copies recorded as lost are tried last, and are complete again if they
+    /// are good.
     fn bring(
         &self,
         row: &DatabaseRow,
@@ -83,7 +84,7 @@ impl Archive {
                     if error.is_about_the_copy() && replica.is_complete() {
                         self.note_state(replica, ReplicaState::Lost)?;
                     }
-                    // One that can be tried again says more than one that is bad.
+                    // A failure that may be temporary says more than a bad copy.
                     let is_better = failed.as_ref().is_none_or(Error::is_about_the_copy);
                     failed = if is_better { Some(error) } else { failed };
                 }
@@ -92,7 +93,7 @@ impl Archive {
         Err(failed.unwrap_or_else(|| lost(row)))
     }
 
-    /// Records what is known of a copy now, unless this is a copy of the federation, whose leader alone records it.
+    /// Records the state of a copy, except in a follower, where only the leader may record it.
     fn note_state(&self, replica: &ReplicaRow, state: ReplicaState) -> Result<()> {
         match self.record_state(replica, state) {
             Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
@@ -100,10 +101,10 @@ impl Archive {
         }
     }
 
-    /// Fetches a copy beside its place, compares it with what was migrated, and puts it there.
+    /// Fetches a copy beside its place, compares it with the checksum of the migrated file, and renames it into place.
     fn fetch(&self, replica: &ReplicaRow, path: &Path, watch: &mut ByteWatch<'_>) -> Result<()> {
         let store = self.store(&replica.store)?;
-        // What an earlier attempt has left, or a command of it that lives on still writes.
+        // The remains of an earlier attempt, or a file that its command, still alive, writes to.
         remove_staged(path)?;
         let staging = staging_path(path);
         let mut fetched = || {
@@ -151,7 +152,7 @@ impl Archive {
     }
 }
 
-/// Whether a file is that of which there were copies, lost ones among them.
+/// Whether a file is the one that was copied, even to copies that are recorded as lost.
 fn is_known(path: &Path, residence: &Residence, watch: &mut ByteWatch<'_>) -> Result<bool> {
     let was_copied = |replica: &&ReplicaRow| replica.state != ReplicaState::Migrating;
     let mut copies = residence.replicas.iter().filter(was_copied);
@@ -168,14 +169,14 @@ fn lost(row: &DatabaseRow) -> Error {
     Error::NotFound { what }
 }
 
-/// A name for a file while it is being staged, another one each time.
+/// A new name, different each time, for a file while it is being staged.
 pub fn staging_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{}{STAGING}", attempt()));
     PathBuf::from(name)
 }
 
-/// Removes what attempts to stage a file have left. The database's lock has to be held.
+/// Removes the remains of attempts to stage a file. The caller holds the database's lock.
 ///
 /// # Errors
 /// `Io` if the folder cannot be read, or a file cannot be removed.

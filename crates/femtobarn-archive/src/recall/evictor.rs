@@ -1,12 +1,12 @@
-//! [`Evictor`]: evicts what clients ask for, and does not let them wait for stores.
+//! [`Evictor`]: evicts databases on behalf of clients, without making them wait for stores.
 //!
-//! The stores are asked whether they have the copies before a file is removed, and one may not answer for long.
+//! The stores are asked whether they have the copies before a file is removed, and a store may take long to answer.
 //!
-//! 1. Whoever asks learns the outcome if it is known soon. Else the eviction goes on, and its outcome is reported.
-//! 2. A database is evicted once, however often that is asked for meanwhile.
-//! 3. Databases with copies in the same stores are evicted one after the other: a store that hangs holds up nothing that
-//!    others have.
-//! 4. What waits is in memory, and is given up when the evictor is dropped; the files are then as they were.
+//! 1. The client gets the outcome if it is known soon. Otherwise the eviction continues, and its outcome is reported.
+//! 2. A database is evicted once, however often clients ask for it meanwhile.
+//! 3. Databases with copies in the same stores are evicted one after the other: a store that hangs delays only
+//!    databases with copies there.
+//! 4. Waiting evictions are in memory, and are given up when the evictor is dropped; the files then stay as they were.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,13 +24,13 @@ use crate::keeping::Archive;
 
 /// Evictions that may wait.
 const WAITING_MAX: usize = 10_000;
-/// When a client may ask again if more are wanted.
+/// The time after which a client may ask again if too many evictions wait.
 const COME_AGAIN: Duration = Duration::from_secs(60);
 
-/// Is told the name of a database, and the bytes that its eviction gave back or why it failed, if nobody waits for that.
+/// Called, if no client waits for the outcome, with the name of a database and the bytes freed or the error.
 pub type EvictionReport = fn(&Archive, &str, &Result<u64>);
 
-/// Removes files of databases from the disk as clients ask for it.
+/// Evicts files of databases on behalf of clients.
 #[derive(Debug)]
 pub struct Evictor {
     shared: Arc<SharedEvictions>,
@@ -54,7 +54,7 @@ pub struct PendingEviction {
     pub database: DatabaseId,
     /// Whether it is being carried out.
     pub is_running: bool,
-    /// How long ago it was asked for.
+    /// The time since it was asked for.
     pub age: Duration,
 }
 
@@ -68,7 +68,8 @@ struct SharedEvictions {
 
 #[derive(Debug, Default)]
 struct EvictionState {
-    /// What is evicted by the stores that have its copies. Each entry has a thread, which removes it when nothing waits.
+    /// Evictions by the stores that have the copies. Each entry has a thread, which removes the entry when nothing
+    /// waits.
     lines: BTreeMap<Vec<String>, EvictionLine>,
     counts: EvictionCounts,
 }
@@ -76,7 +77,7 @@ struct EvictionState {
 #[derive(Debug, Default)]
 struct EvictionLine {
     waiting: VecDeque<WantedEviction>,
-    /// The database that is being evicted, when that was asked for, and when it began.
+    /// The database that is being evicted, when its eviction was asked for, and when it began.
     running: Option<(DatabaseId, Instant, Instant)>,
 }
 
@@ -84,7 +85,7 @@ struct EvictionLine {
 struct WantedEviction {
     database: DatabaseId,
     asked: Instant,
-    /// Takes the outcome only while somebody waits for it.
+    /// Receives the outcome only while a client waits for it.
     asker: SyncSender<Result<u64>>,
 }
 
@@ -95,11 +96,11 @@ impl Evictor {
         Evictor { shared: Arc::new(SharedEvictions { archive, report, state, is_stopped }) }
     }
 
-    /// Evicts a database. Returns the bytes that this gave back, or none if it goes on after `patience`, or because it was
-    /// asked for before.
+    /// Evicts a database. Returns the bytes freed; `None` if the eviction continues after `patience`, or was asked for
+    /// before.
     ///
     /// # Errors
-    /// Those of [`Archive::evict`], if they are known in that time; `NotBefore` if too many evictions wait.
+    /// The errors of [`Archive::evict`], if they are known in that time; `NotBefore` if too many evictions wait.
     pub fn evict(&self, database: DatabaseId, patience: Duration) -> Result<Option<u64>> {
         let replicas = self.shared.archive.residence(database)?.replicas;
         let complete = replicas.into_iter().filter(|replica| replica.is_complete());
@@ -133,7 +134,7 @@ impl Evictor {
         EvictionCounts { waiting: state.pending().count() as u64, ..state.counts }
     }
 
-    /// What is being evicted, and what waits, at most so many.
+    /// The evictions that run or wait, `most` at most.
     pub fn pending(&self, most: usize) -> Vec<PendingEviction> {
         let mut pending: Vec<_> = self.shared.state.lock().pending().collect();
         pending.sort_by_key(|one| (!one.is_running, std::cmp::Reverse(one.age)));
@@ -141,7 +142,7 @@ impl Evictor {
         pending
     }
 
-    /// Starts the thread of a new line.
+    /// Starts the thread of a new line of evictions.
     fn start(&self, state: &mut EvictionState, stores: Vec<String>) -> Result<()> {
         let (shared, of) = (Arc::downgrade(&self.shared), stores.clone());
         let thread = thread::Builder::new().name("femtobarn-evict".to_owned());
@@ -191,7 +192,7 @@ impl SharedEvictions {
         }
     }
 
-    /// Carries an eviction out, and tells how that went.
+    /// Carries out an eviction, and reports its outcome.
     fn evict(&self, stores: &[String], wanted: &WantedEviction) {
         let mut watch = |_| !self.is_stopped.load(Ordering::Relaxed);
         let evict = AssertUnwindSafe(|| self.archive.evict(wanted.database, &mut watch));
@@ -216,7 +217,7 @@ impl SharedEvictions {
     }
 }
 
-/// What the thread of a line does.
+/// The loop of a line's thread.
 fn carry_out(shared: &Weak<SharedEvictions>, stores: &[String]) {
     while let Some(shared) = shared.upgrade() {
         let Some(wanted) = shared.next(stores) else { return };

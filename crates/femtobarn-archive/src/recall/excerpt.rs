@@ -1,4 +1,4 @@
-//! [`QueueExcerpt`]: what is shown of a queue to people.
+//! [`QueueExcerpt`]: the part of a queue that is shown to people.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use super::queue::{Recall, Tape};
 pub struct QueueExcerpt {
     /// The tapes that are mounted; objects of stores without tapes, too.
     pub mounted: Vec<Tape>,
-    /// The recalls that are being carried out, and then those that wait, in about the order in which their turns come.
+    /// The recalls that are being carried out, then those that wait, in about the order in which their turns come.
     pub recalls: Vec<QueuedRecall>,
 }
 
 /// A recall in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRecall {
-    /// What is wanted, and by whom.
+    /// The recall, with its database and user.
     pub recall: Recall,
     /// Whether it is being carried out.
     pub is_running: bool,
-    /// How long ago it was asked for.
+    /// The time since it was asked for.
     pub age: Duration,
-    /// How long it will still take, by the estimate that was made then.
+    /// The time that it will still take, by the estimate made when it was asked for.
     pub remaining: Duration,
 }

@@ -1,8 +1,8 @@
-//! Recall: databases come back to the disk in the order of their tapes, fairly between users.
+//! Recall: stages databases in the order of their tapes, fairly between users.
 //!
-//! `queue` decides which request is next, without threads or clocks; `recaller` has the threads that stage, and the
-//! estimates; `rates` measures what these are made of; `wanted` is who asks, and until when; `excerpt` is what people see.
-//! `evictor` removes files from the disk for whoever asks.
+//! `queue` decides which request is next, without threads or clocks; `recaller` has the threads that stage, and makes
+//! estimates; `rates` measures the times that these are based on; `wanted` is a client's wish with its deadline;
+//! `excerpt` is shown to people. `evictor` removes files from the disk on behalf of clients.
 
 mod evictor;
 mod excerpt;

@@ -1,55 +1,56 @@
 //! The order of recalls.
 //!
-//! A tape is mounted for the request that is due first, and then gives everything that is wanted of it, in the order of
-//! its positions. Which request is due first is start-time fair queueing: each user's requests are stamped one after
-//! the other with the bytes asked for, beginning at the stamp that is being served, so that a user who asks for a
-//! million files does not hold up one who asks for one. Among the requests of a user, those of a higher priority are stamped as if those of lower ones were not there.
+//! A tape is mounted for the request that is due first, and then gives all files that are wanted from it, in the order
+//! of their positions. Which request is due first follows from start-time fair queueing: each user's requests are
+//! stamped one after the other with the bytes asked for, beginning at the stamp that is being served, so that a user
+//! who asks for a million files does not hold up one who asks for one. A user's requests of a higher priority are
+//! stamped as if the requests of lower priorities did not exist.
 //!
 //! Invariants:
-//! 1. A database is queued once, however many want it, for the first of their turns.
+//! 1. A database is queued once, however many users want it, at the earliest of their turns.
 //! 2. Adding and taking cost O(log n).
-//! 3. Looking at the first recalls does not cost more if there are others.
+//! 3. The cost of looking at the first recalls does not depend on the number of others.
 //! 4. A tape leaves its drive after [`MOUNTED_BYTES_MAX`] if another one waits, so no request waits for ever.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use femtobarn_catalog::DatabaseId;
 
-/// Bytes that a tape gives before another one that waits gets its drive: half an hour of a drive.
+/// Bytes that a tape gives before it must leave its drive to another tape that waits: half an hour of a drive.
 const MOUNTED_BYTES_MAX: u64 = 500_000_000_000;
 
-/// What is mounted for recalls: a tape of a store, or one object of a store that has none.
+/// A unit to mount for recalls: a tape of a store, or one object of a store without tapes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tape {
     /// The name of the store.
     pub store: String,
-    /// The name of the tape; of an object if the store has no tapes.
+    /// The name of the tape, or of the object if the store has no tapes.
     pub name: String,
-    /// Whether it is one of an object alone.
+    /// Whether it stands for one object of a store without tapes.
     pub is_object: bool,
 }
 
-/// A wish to have a database on the disk.
+/// A request for a database on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recall {
     /// The database.
     pub database: DatabaseId,
     /// Its bytes.
     pub bytes: u64,
-    /// Where its copy is.
+    /// The tape that has its copy.
     pub tape: Tape,
-    /// The place of the copy on the tape.
+    /// The position of the copy on the tape.
     pub position: u64,
-    /// Who wants it.
+    /// The user who wants it.
     pub user: String,
-    /// How much, among what that user wants: at most 3.
+    /// Its priority among that user's requests: at most 3.
     pub priority: u8,
 }
 
 /// The highest priority.
 pub(super) const PRIORITY_MAX: u8 = 3;
 
-/// The recalls that wait.
+/// The recalls that wait, by tape.
 #[derive(Debug, Default)]
 pub struct RecallQueue {
     tapes: HashMap<Tape, Waiting>,
@@ -67,19 +68,20 @@ pub struct RecallQueue {
     bytes: u64,
 }
 
-/// What waits for one tape.
+/// The recalls that wait for one tape.
 #[derive(Debug, Default)]
 struct Waiting {
     by_position: BTreeMap<(u64, DatabaseId), (u64, Recall)>,
     stamps: BTreeSet<(u64, DatabaseId)>,
-    /// Where the tape goes on, as it did when it left its drive: what is wanted in front of that later holds up nothing.
+    /// The position at which the tape continues, also after it left its drive: requests added before it do not delay
+    /// those behind it.
     position: u64,
-    /// The bytes that the mounted tape has given; none if it is not mounted.
+    /// The bytes that the mounted tape has given; `None` if it is not mounted.
     given: Option<u64>,
 }
 
 impl RecallQueue {
-    /// Queues a recall; false if its database is queued already, which may come sooner now.
+    /// Queues a recall; false if its database is queued already, whose turn may come sooner now.
     pub fn add(&mut self, recall: Recall) -> bool {
         if self.known.contains_key(&recall.database) {
             self.hasten(recall);
@@ -88,7 +90,7 @@ impl RecallQueue {
         let stamp = self.stamp(&recall);
         let stamps = self.users.entry(recall.user.clone()).or_default();
         for last in &mut stamps[..=usize::from(recall.priority.min(PRIORITY_MAX))] {
-            // A file without bytes takes its turn, too.
+            // A file without bytes takes a turn, too.
             *last = (*last).max(self.now) + recall.bytes.max(1);
         }
         self.bytes += recall.bytes;
@@ -101,7 +103,7 @@ impl RecallQueue {
         true
     }
 
-    /// Moves a database that is queued to the turn of another user, or another priority, if that is sooner.
+    /// Moves a queued database to the turn of another user, or another priority, if that is sooner.
     pub fn hasten(&mut self, recall: Recall) {
         if self.stamp_of(recall.database).is_some_and(|before| self.stamp(&recall) < before) {
             self.remove(recall.database);
@@ -122,8 +124,8 @@ impl RecallQueue {
         waiting.by_position.get(&(*position, database)).map(|(stamp, _)| *stamp)
     }
 
-    /// Mounts the tape of the request that is due first, but one that has just left its drive for another only if there is
-    /// none; none if nothing waits for a tape that is not mounted.
+    /// Mounts the tape of the request that is due first. A tape that has just left its drive for another one is mounted
+    /// only if no other waits. `None` if nothing waits for a tape that is not mounted.
     pub fn mount(&mut self) -> Option<Tape> {
         let released = self.released.take();
         let other = self.due.iter().find(|(_, tape)| Some(tape) != released.as_ref());
@@ -137,8 +139,8 @@ impl RecallQueue {
         Some(tape)
     }
 
-    /// The next recall from a mounted tape. None if there is none, or if another tape is to have the drive: the tape
-    /// is no longer mounted then.
+    /// The next recall from a mounted tape. `None` if there is none, or if another tape gets the drive: then this tape
+    /// is no longer mounted.
     pub fn next(&mut self, tape: &Tape) -> Option<Recall> {
         let others_wait = !self.due.is_empty();
         let next = self.change(tape, |waiting| {
@@ -166,7 +168,7 @@ impl RecallQueue {
         Some(next)
     }
 
-    /// Takes a recall out; false if it does not wait.
+    /// Removes a recall; false if it does not wait.
     pub fn remove(&mut self, database: DatabaseId) -> bool {
         let Some((tape, position)) = self.known.remove(&database) else { return false };
         let removed = self.change(&tape, |waiting| {
@@ -183,13 +185,13 @@ impl RecallQueue {
         (self.known.len(), self.bytes)
     }
 
-    /// The mounts that are still to come if something of this tape is wanted, too.
+    /// The number of mounts until everything that waits is staged, including a request for this tape.
     pub fn mounts_with(&self, tape: &Tape) -> usize {
         self.due.len() + usize::from(!self.tapes.contains_key(tape))
     }
 
-    /// The recalls that wait, in the order in which one drive for each mounted tape, and then one for all others, would
-    /// take them if nothing else came.
+    /// The recalls that wait, in the order in which one drive for each mounted tape, and then one for all other tapes,
+    /// would take them if no further requests came.
     pub fn in_order(&self) -> impl Iterator<Item = &Recall> {
         let due = self.due.iter().map(|(_, tape)| tape);
         let tapes = self.mounted.iter().chain(due).filter_map(|tape| self.tapes.get(tape));
@@ -201,7 +203,7 @@ impl RecallQueue {
         self.mounted.iter()
     }
 
-    /// Changes what waits for a tape, and keeps `due` and `mounted` in step.
+    /// Changes the recalls that wait for a tape, and keeps `due` and `mounted` in step.
     fn change<T>(&mut self, tape: &Tape, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let waiting = self.tapes.entry(tape.clone()).or_default();
         if let Some(stamp) = waiting.due() {
@@ -225,12 +227,12 @@ impl RecallQueue {
 }
 
 impl Waiting {
-    /// The stamp of the request that is due first, of a tape that is not mounted.
+    /// The stamp of the request that is due first; `None` while the tape is mounted.
     fn due(&self) -> Option<u64> {
         if self.given.is_some() { None } else { self.stamps.first().map(|(stamp, _)| *stamp) }
     }
 
-    /// What is ahead of the place of the tape, and then what is behind it.
+    /// The recalls ahead of the tape's position, then those before it.
     fn in_order(&self) -> impl Iterator<Item = &Recall> {
         let here = (self.position, DatabaseId(0));
         let ahead = self.by_position.range(here..);

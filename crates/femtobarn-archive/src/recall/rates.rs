@@ -1,10 +1,10 @@
-//! What recalls take, as far as those before tell: the first of a tape with its mount, and those that follow.
+//! The time that recalls take, by the previous ones: the first of a tape, with its mount, and those that follow.
 
 use std::time::Duration;
 
-/// How much a new measurement counts.
+/// The weight of a new measurement.
 const WEIGHT: f64 = 0.2;
-/// What is assumed before the first recall: a mount if there are tapes, and half the rate of a tape drive.
+/// Assumed before the first recall: a mount if there are tapes, and half the rate of a tape drive.
 const FIRST_SECONDS: f64 = 60.0;
 const FIRST_BYTES_PER_SECOND: f64 = 150e6;
 
@@ -23,7 +23,7 @@ struct Average {
 }
 
 impl RecallRates {
-    /// Notes what a recall took.
+    /// Records the time of a recall.
     pub(super) fn note(&mut self, bytes: u64, took: Duration, is_after_mount: bool) {
         let average = if is_after_mount { &mut self.after_mount } else { &mut self.following };
         let measured = Average { seconds: took.as_secs_f64(), bytes: bytes as f64 };
@@ -34,8 +34,8 @@ impl RecallRates {
         }));
     }
 
-    /// What `recalls` with `bytes` take together, for which there are `mounts` (of objects without tapes, too), with a number
-    /// of streams. Before the first recall it depends on whether the last one `is_on_tape`.
+    /// The time that `recalls` with `bytes` in all and `mounts` (objects without tapes count, too) take over a number
+    /// of streams. Before the first measurement it depends on whether the last one `is_on_tape`.
     pub(super) fn estimate(
         &self,
         (recalls, bytes): (usize, u64),
@@ -58,7 +58,7 @@ impl RecallRates {
 }
 
 impl Average {
-    /// Half of the time is taken to belong to the file, half to its bytes.
+    /// Half of the time is attributed to the number of files, half to their bytes.
     fn of(&self, recalls: usize, bytes: u64) -> f64 {
         let files = recalls as f64;
         let sizes = if self.bytes > 0.0 { bytes as f64 / self.bytes } else { files };

@@ -1,9 +1,10 @@
-//! [`Recaller`]: stages what is asked for, one request after the other, and tells how long it will take.
+//! [`Recaller`]: stages databases on request, one after the other, and estimates how long that will take.
 //!
-//! 1. A request that fails is remembered for a while: whoever asks again in that time learns why, and later asks anew.
-//! 2. The queue is in memory. After a restart clients that wait ask again, since they are told to.
-//! 3. Dropping a recaller stops what it is doing; a database is then as it was.
-//! 4. Each store has a queue and threads of its own: one that hangs holds up nothing that others have.
+//! 1. A request that fails is remembered for a while: a client that asks again in that time gets the reason, and later
+//!    the request starts anew.
+//! 2. The queue is in memory. After a restart, waiting clients ask again, as their answers instructed them to.
+//! 3. Dropping a recaller stops the staging in progress; the databases then are as they were.
+//! 4. Each store has its own queue and threads: a store that hangs delays only databases with copies there.
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,15 +24,15 @@ use super::wanted::WantedBy;
 use crate::error::{Error, Result};
 use crate::keeping::Archive;
 
-/// How long a recall waits for another process that moves the same database.
+/// The time for which a recall waits for another process that moves the same database.
 const LOCK_WAIT: Duration = Duration::from_secs(600);
-/// How long a failure is remembered.
+/// The time for which a failure is remembered.
 const FAILURE_TIME: Duration = Duration::from_secs(30);
 const FAILURE_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Failures that are remembered.
 const FAILURES_MAX: usize = 10_000;
 
-/// Brings databases back to the disk as they are asked for.
+/// Stages databases on request.
 #[derive(Debug)]
 pub struct Recaller {
     shared: Arc<SharedQueue>,
@@ -64,7 +65,7 @@ struct SharedQueue {
 
 #[derive(Debug, Default)]
 struct RecallState {
-    /// What each store has to give, by its name.
+    /// The recalls from each store, by its name.
     stores: BTreeMap<String, StoreRecalls>,
     /// Recalls that are being carried out.
     running: HashMap<DatabaseId, Recall>,
@@ -76,17 +77,17 @@ struct RecallState {
 #[derive(Debug, Default)]
 struct StoreRecalls {
     queue: RecallQueue,
-    /// How many are being carried out.
+    /// The number of recalls that are being carried out.
     running: usize,
     rates: RecallRates,
     threads: usize,
-    /// When a recall was asked for, and how long that was estimated to take.
+    /// When each recall was asked for, and the time that was estimated then.
     promised: HashMap<DatabaseId, (Instant, Duration)>,
-    /// When a file came back last.
+    /// When a file was last staged.
     last_done: Option<Instant>,
 }
 
-/// Why a recall failed, and until when it is not tried again.
+/// The reason of a failed recall, and the time until which it is not tried again.
 #[derive(Debug)]
 struct RecentFailure {
     until: Instant,
@@ -113,13 +114,13 @@ impl Recaller {
         Recaller { shared: Arc::new(SharedQueue { archive, state, is_stopped }), evictor }
     }
 
-    /// Tells of evictions whose outcome nobody waited for.
+    /// Sets the callback for evictions whose outcome no client waited for.
     pub fn reporting_evictions(mut self, report: EvictionReport) -> Self {
         self.evictor = Evictor::new(Arc::clone(self.archive()), report);
         self
     }
 
-    /// What removes files from the disk, as clients ask for it.
+    /// The evictor for clients' requests to remove files from the disk.
     pub fn evictor(&self) -> &Evictor {
         &self.evictor
     }
@@ -129,16 +130,16 @@ impl Recaller {
         &self.shared.archive
     }
 
-    /// Asks for a database on behalf of a user; returns how long it will take in its turn, as far as is known: none if it is
-    /// on the disk. What would miss its deadline so comes first of what that user wants, which is looked at again each
-    /// time that somebody asks.
+    /// Asks for a database on behalf of a user; returns the estimated time until its turn is over, or `None` if it is
+    /// on the disk. A request that would miss its deadline in that time is moved before the user's other requests; this
+    /// is checked again at each further call.
     ///
     /// # Errors
-    /// `Unavailable` with the reason if it could not be brought back lately; `Corrupt` if no copy is left.
+    /// `Unavailable`, with the reason, if it recently could not be staged; `Corrupt` if no copy is left.
     pub fn recall(&self, database: DatabaseId, wanted: WantedBy<'_>) -> Result<Option<Duration>> {
         let shared = &self.shared;
         let residence = shared.archive.residence(database)?;
-        // The disk may have lost it.
+        // The disk may have lost the file.
         let is_away = residence.disk != DiskState::Online
             || residence.has_copy() && !shared.archive.is_on_disk(database)?;
         if !is_away {
@@ -148,7 +149,7 @@ impl Recaller {
         let known = shared.known(database)?;
         let recall = shared.recall_of(database, &residence, wanted);
         if let Some((asked, rest)) = known {
-            // A copy that was found bad just now is none to go on from; why will be known in a moment.
+            // If its copy was just found bad, the running recall will soon report the reason.
             if let Ok(recall) = recall {
                 let priority = wanted.priority_for(asked, rest);
                 let mut state = shared.state.lock();
@@ -193,7 +194,7 @@ impl Recaller {
         RecallCounts { waiting, waiting_bytes, ..state.counts }
     }
 
-    /// For how long files have been wanted of each store, and none came back from it; zero if none is wanted.
+    /// For each store, the time for which files have been wanted from it and none was staged; zero if none is wanted.
     pub fn stalls(&self) -> BTreeMap<String, Duration> {
         let state = self.shared.state.lock();
         let known = self.shared.archive.settings().stores.keys();
@@ -202,7 +203,7 @@ impl Recaller {
         idle.chain(asked).collect()
     }
 
-    /// The first recalls, at most so many.
+    /// The first recalls, `most` at most.
     pub fn excerpt(&self, most: usize) -> QueueExcerpt {
         let state = self.shared.state.lock();
         let queued = |recall: &Recall, is_running| {
@@ -229,7 +230,7 @@ impl Drop for Recaller {
 }
 
 impl SharedQueue {
-    /// What is known of a recall that was asked for before: when, and how long it will still take.
+    /// When a known recall was asked for, and the estimated time left.
     fn known(&self, database: DatabaseId) -> Result<Option<(Instant, Duration)>> {
         let mut state = self.state.lock();
         if let Some(failure) = state.failures.get(&database) {
@@ -243,8 +244,8 @@ impl SharedQueue {
         Ok(promised.map(|(asked, wait)| (asked, wait.saturating_sub(asked.elapsed()))))
     }
 
-    /// The recall of a database from the first of its complete copies, on behalf of a user; from one that was taken for lost
-    /// if there is no other, as it may be back.
+    /// The recall of a database from the first of its complete copies, on behalf of a user. If there is none, from a
+    /// copy recorded as lost, which may have returned.
     ///
     /// # Errors
     /// `Corrupt` if there is no copy.
@@ -274,7 +275,7 @@ impl SharedQueue {
         name.map_or_else(|| format!("database {database}"), |name| format!("database {name:?}"))
     }
 
-    /// Stages a database, and notes how that went.
+    /// Stages a database, and records the outcome.
     fn stage(&self, recall: &Recall, is_after_mount: bool) {
         let (began, mut bytes) = (clock::now(), 0);
         let mut watch = |done| {
@@ -292,7 +293,7 @@ impl SharedQueue {
         let promised = of_store.promised.remove(&recall.database);
         match staged {
             Ok(()) => {
-                // Nothing was moved if it had come back meanwhile.
+                // Nothing was moved if another process had staged it meanwhile.
                 if bytes == 0 {
                     return;
                 }
@@ -319,7 +320,7 @@ impl SharedQueue {
                     Error::NotBefore { what, .. } => what,
                     other => other.to_string(),
                 };
-                // What a store says is not believed beyond a day.
+                // A store's announced delay is trusted for a day at most.
                 let until = clock::now() + wait.min(FAILURE_TIME_MAX);
                 state.failures.insert(recall.database, RecentFailure { until, is_for_now, what });
             }
@@ -328,7 +329,7 @@ impl SharedQueue {
 }
 
 impl RecallState {
-    /// When a recall that waits, or is being carried out, was asked for, and what that was estimated to take.
+    /// When a recall that waits or runs was asked for, and the time that was estimated then.
     fn promised(&self, database: DatabaseId) -> Option<(Instant, Duration)> {
         self.stores.values().find_map(|of_store| of_store.promised.get(&database).copied())
     }
@@ -339,14 +340,14 @@ impl StoreRecalls {
         self.queue.waiting().0 + self.running
     }
 
-    /// How long a file has been wanted, and none came back.
+    /// The time for which a file has been wanted and none was staged.
     fn stalled(&self) -> Duration {
         let wanted = self.promised.values().map(|(asked, _)| asked.elapsed()).max();
         let since_last = self.last_done.map_or(Duration::MAX, |last| last.elapsed());
         wanted.unwrap_or_default().min(since_last)
     }
 
-    /// How long a new recall will take behind those that wait.
+    /// The time that a new recall will take after those that wait.
     fn estimate(&self, recall: &Recall, streams: usize) -> Duration {
         let (recalls, ahead) = self.queue.waiting();
         let (recalls, bytes) = (recalls + self.running + 1, ahead.saturating_add(recall.bytes));
@@ -355,7 +356,8 @@ impl StoreRecalls {
     }
 }
 
-/// What a thread does: mounts a tape of a store, stages all that is wanted of it, and so on, until nothing waits.
+/// The loop of a thread: mounts a tape of a store, stages all files that are wanted from it, and repeats that until
+/// nothing waits.
 fn carry_out(shared: &Weak<SharedQueue>, store: &str) {
     let mut mounted: Option<Tape> = None;
     let mut is_after_mount = false;

@@ -1,4 +1,4 @@
-//! [`WantedBy`]: who wants a database on the disk, and how urgently.
+//! [`WantedBy`]: the user who wants a database on the disk, and how urgently.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -6,33 +6,33 @@ use femtobarn_catalog::clock;
 
 use super::queue::PRIORITY_MAX;
 
-/// A recall whose estimated rest is more than the time to its deadline divided by this counts as late: estimates are
-/// averages, and others may come in between.
+/// A recall counts as late if its estimated time, multiplied by this, exceeds the time to its deadline: estimates are
+/// averages, and other requests may come in between.
 const RESERVE: u32 = 2;
 
-/// Who wants a file.
+/// The user who wants a file, and how urgently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WantedBy<'a> {
     /// The user's name.
     pub user: &'a str,
-    /// From 0 to 3: what comes first of that user's files.
+    /// From 0 to 3: the order among that user's files, the highest first.
     pub priority: u8,
-    /// When it is to be there.
+    /// The time by which the file is wanted.
     pub deadline: Option<Deadline>,
 }
 
-/// When a file is to be on the disk.
+/// The time by which a file is wanted on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// So long after it was asked for first.
+    /// This long after it was first asked for.
     Within(Duration),
     /// At this time.
     At(SystemTime),
 }
 
 impl WantedBy<'_> {
-    /// The priority of a recall that was asked for `asked`, and will take about `rest` in its turn: the highest one if that
-    /// would miss its deadline. An estimate that has run out tells nothing.
+    /// The priority of a recall that was asked for at `asked` and will take about `rest` in its turn: the highest one
+    /// if it would miss its deadline otherwise. An estimate that has run out counts as late.
     pub(super) fn priority_for(&self, asked: Instant, rest: Duration) -> u8 {
         let left = self.deadline.map(|deadline| deadline.left(asked));
         let is_late =
@@ -42,7 +42,7 @@ impl WantedBy<'_> {
 }
 
 impl Deadline {
-    /// The time that is left of a request that was made `asked`.
+    /// The time left for a request that was made at `asked`.
     fn left(self, asked: Instant) -> Duration {
         match self {
             Deadline::Within(time) => time.saturating_sub(asked.elapsed()),

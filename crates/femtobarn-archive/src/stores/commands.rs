@@ -1,17 +1,18 @@
-//! A store behind a site's own commands: programs that put files on tape, bring them back, and so on.
+//! A store behind a site's own commands: programs that migrate files to tape, stage them, and so on.
 //!
-//! A command is given one line of JSON on its standard input, such as
-//! `{"operation": "stage", "key": "4f/run7.root", "path": "/fed/databases/run7.root.1f2e3d4c.staging"}`, and may write one line
-//! of JSON as the last of its standard output: `{"error": "drive 3 is broken", "retry_after_seconds": 600}`, or what is
-//! known of an object: `{"exists": true, "size": 1024, "checksum": "adler32:0a1b2c3d", "tape": "L0042", "position": 7}`.
-//! It succeeds if it ends with status 0 and names no error.
+//! A command reads one line of JSON from its standard input, such as
+//! `{"operation": "stage", "key": "4f/run7.root", "path": "/fed/databases/run7.root.1f2e3d4c.staging"}`,
+//! and may write one line of JSON as the last of its standard output:
+//! `{"error": "drive 3 is broken", "retry_after_seconds": 600}`, or the properties of an object:
+//! `{"exists": true, "size": 1024, "checksum": "adler32:0a1b2c3d", "tape": "L0042", "position": 7}`.
+//! It has succeeded if it exits with status 0 and reports no error.
 //!
 //! Invariants:
-//! 1. A command has its own process group, which is killed when the command has ended, the time is up, or the operation
-//!    is stopped: what it leaves behind must not write to a file that was verified.
-//! 2. Its output and its errors go to files, so a child that keeps them open holds nobody up; one that floods them is
+//! 1. A command has its own process group, which is killed when the command has ended, its time is up, or the operation
+//!    is stopped: child processes left behind must not write to a file that was verified.
+//! 2. Its output and errors go to files, so a child that keeps them open delays nothing; a command that floods them is
 //!    killed.
-//! 3. What it says is not believed: the caller looks at sizes and checksums.
+//! 3. Its answers are not trusted: the caller checks sizes and checksums.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -31,10 +32,10 @@ use super::files::or_remove;
 use super::store::{ByteWatch, ObjectRange, Store, StoredState, check_key, no_object};
 use crate::error::{Error, Result};
 
-/// How often a running command is looked at.
+/// The interval at which a running command is checked.
 const LOOK: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_millis(500);
-/// How long a command that is told to end may take.
+/// The time that a command may take to end after SIGTERM.
 const ENDING: Duration = Duration::from_secs(5);
 /// Bytes of output that are read, from its end, and the most that a command may write.
 const OUTPUT_BYTES: u64 = 64 << 10;
@@ -48,9 +49,9 @@ pub struct SiteCommands {
     pub migrate: Vec<String>,
     /// Writes the object `key` to the new file `path`.
     pub stage: Vec<String>,
-    /// Removes the object `key`, if there is one.
+    /// Removes the object `key`, if it exists.
     pub remove: Vec<String>,
-    /// Tells about the object `key`.
+    /// Reports the properties of the object `key`.
     pub query: Vec<String>,
     /// Seconds that `migrate` and `stage` may take.
     #[serde(default = "day")]
@@ -262,7 +263,7 @@ impl Store for CommandStore {
     }
 }
 
-/// How waiting for a command ended.
+/// The result of waiting for a command.
 enum Waited {
     Ended(ExitStatus),
     TimeOut,
@@ -271,7 +272,7 @@ enum Waited {
     Failed(std::io::Error),
 }
 
-/// Waits for a command to end by itself, and kills it if it does not in time, floods its output, or `goes_on` says so.
+/// Waits for a command to end by itself; kills it if its time is up, it floods its output, or `goes_on` returns false.
 fn wait(
     child: Child,
     time: Duration,
@@ -288,27 +289,27 @@ fn wait(
             (_, true) => Waited::Flooded,
             _ if !goes_on() => Waited::Stopped,
             _ => {
-                // So the end is noticed late by an eighth of the time that it took.
+                // So the end is noticed late by at most an eighth of the time that the command took.
                 clock::sleep(((clock::now() - began) / 8).clamp(LOOK, LOOK_MAX));
                 continue;
             }
         };
-        // A group that is gone cannot be told anything.
+        // The group may no longer exist.
         let _ = killpg(group(&child), Signal::SIGTERM);
         wait_a_little(&child);
-        // How it ended, and whether it did, does not matter any more.
+        // Whether and how it ended does not matter any more.
         let _ = end(child);
         return ended;
     }
 }
 
-/// Whether a command has ended, whose number the kernel keeps until [`end`].
+/// Whether a command has ended; the kernel keeps its process id until [`end`].
 fn has_ended(child: &Child) -> bool {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     !matches!(waitid(Id::Pid(group(child)), flags), Ok(WaitStatus::StillAlive))
 }
 
-/// Waits for a command that was told to end, for a while.
+/// Waits a short while for a command that was asked to end.
 fn wait_a_little(child: &Child) {
     let told = clock::now();
     while clock::now() - told < ENDING && !has_ended(child) {
@@ -316,8 +317,8 @@ fn wait_a_little(child: &Child) {
     }
 }
 
-/// Kills what is left of a command's group, and returns how the command ended. One that the kernel does not end, as it
-/// waits for a device, is left to a thread.
+/// Kills the rest of a command's group, and returns the command's exit status. A process that the kernel cannot end,
+/// because it waits for a device, is left to a thread.
 fn end(mut child: Child) -> std::io::Result<ExitStatus> {
     let _ = killpg(group(&child), Signal::SIGKILL);
     wait_a_little(&child);

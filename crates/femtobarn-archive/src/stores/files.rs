@@ -13,10 +13,10 @@ use crate::error::{Error, Result};
 /// Bytes between two calls of a watch.
 const WATCHED_BYTES: u64 = 64 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
-/// Bytes of one write of what was fetched: with 8 MiB at once the kernel takes three times as long for them.
+/// Bytes per write of fetched data: with 8 MiB at once, the kernel takes three times as long for them.
 const WRITE_BYTES: usize = 128 << 10;
 
-/// Copies a file to a new one; returns that, and the checksum of the bytes that were copied.
+/// Copies a file to a new one; returns the new file, and the checksum of the copied bytes.
 pub(super) fn copy_file(
     from: &Path,
     to: &Path,
@@ -29,7 +29,7 @@ pub(super) fn copy_file(
     Ok((target, sum))
 }
 
-/// Writes what was fetched to its place in a file.
+/// Writes a fetched piece to its place in a file.
 pub(super) fn write_piece((path, file): (&Path, &File), piece: &[u8], offset: u64) -> Result<()> {
     let mut at = offset;
     for bytes in piece.chunks(WRITE_BYTES) {
@@ -39,10 +39,10 @@ pub(super) fn write_piece((path, file): (&Path, &File), piece: &[u8], offset: u6
     Ok(())
 }
 
-/// Makes an operation that writes a new file leave none behind when it fails.
+/// Removes a new file if the operation that writes it has failed.
 pub(super) fn or_remove<T>(file: &Path, result: Result<T>) -> Result<T> {
     if result.is_err() {
-        // What cannot be removed is under a name that nobody takes for the object's.
+        // A remainder has a name that is taken for no object.
         let _ = std::fs::remove_file(file);
     }
     result
@@ -63,7 +63,7 @@ pub(crate) fn checksum(path: &Path, watch: &mut ByteWatch<'_>) -> Result<(u64, S
     read_all(path, watch, |_| Ok(()))
 }
 
-/// Adler-32, which XRootD and most mass storage know: `adler32:0a1b2c3d`.
+/// Adler-32, which XRootD and most mass storage support: `adler32:0a1b2c3d`.
 #[derive(Default)]
 pub(super) struct FileSum(Adler32);
 

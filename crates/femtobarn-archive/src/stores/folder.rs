@@ -13,7 +13,7 @@ use super::store::{
 };
 use crate::error::{Error, Result};
 
-/// What to look at if the folder is no store.
+/// A hint for the error if the folder is no store.
 const HINT: &str = "is its disk mounted?";
 
 /// Objects as files below a folder.
@@ -23,7 +23,7 @@ pub struct FolderStore {
 }
 
 impl FolderStore {
-    /// A store in a folder, which must exist: a disk that is not mounted is no empty store.
+    /// A store in a folder, which must exist: the folder of an unmounted disk must not count as an empty store.
     ///
     /// # Errors
     /// `Invalid` if the path is not absolute.
@@ -41,7 +41,7 @@ impl FolderStore {
         Ok(self.folder.join(key))
     }
 
-    /// Fails if the folder is not there, or is not the store.
+    /// Fails if the folder does not exist, or is not the store.
     fn check_mounted(&self) -> Result<()> {
         if self.folder.join(MARK).is_file() { Ok(()) } else { Err(not_mounted(self, HINT)) }
     }
@@ -88,7 +88,7 @@ impl Store for FolderStore {
         format!("folder {}", self.folder.display())
     }
 
-    /// An empty folder becomes a store.
+    /// Makes an empty folder a store.
     fn begin(&self, _watch: &mut ByteWatch<'_>) -> Result<()> {
         if self.check_mounted().is_ok() {
             return Ok(());
@@ -148,7 +148,7 @@ impl Store for FolderStore {
 
     fn remove(&self, key: &str, _watch: &mut ByteWatch<'_>) -> Result<()> {
         let path = self.path_of(key)?;
-        // What a killed writer left.
+        // The remains of a killed writer.
         remove_if_there(&part_of(&path))?;
         match fs::remove_file(&path).map_err(|error| self.failed("remove", key, error)) {
             Err(Error::NoObject { .. }) => Ok(()),
@@ -166,7 +166,7 @@ impl Store for FolderStore {
     }
 }
 
-/// Where an object is written, before it has its name.
+/// The path where an object is written before it gets its name.
 fn part_of(object: &Path) -> PathBuf {
     let name = object.file_name().unwrap_or_default();
     object.with_file_name([OsStr::new(PART), name].into_iter().collect::<OsString>())

@@ -1,7 +1,7 @@
-//! Stores: places that keep whole files under names.
+//! Stores, which keep whole files under names.
 //!
-//! `store` is the trait with what every store promises; `folder`, `s3`, `xrootd` and `commands` are its kinds; `files`
-//! copies bytes between files and takes their checksums; `tasks` carries requests.
+//! `store` is the trait with the guarantees of every store; `folder`, `s3`, `xrootd` and `commands` are its kinds;
+//! `files` copies bytes between files and computes their checksums; `tasks` runs asynchronous requests.
 
 mod commands;
 mod files;

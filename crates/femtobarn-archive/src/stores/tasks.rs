@@ -1,5 +1,5 @@
-//! [`StoreTasks`]: what carries the requests of a store whose client is asynchronous, for callers that are threads.
-//! [`watched`] waits for one of them, but no longer than the caller likes.
+//! [`StoreTasks`]: runs the requests of an asynchronous store client for callers that are threads. [`watched`] waits
+//! for one request, as long as the caller's watch allows.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,9 +12,9 @@ use tokio::time::timeout;
 use super::store::ByteWatch;
 use crate::error::{Error, Result};
 
-/// How often the watch is asked while nothing moves.
+/// The interval of calling the watch while nothing moves.
 const WATCH_TIME: Duration = Duration::from_secs(1);
-/// How long a store is waited for that is to remove what a failure left.
+/// The time that a store gets to remove the remains of a failure.
 pub(crate) const CLEAN_TIME: Duration = Duration::from_secs(10);
 
 /// Threads that are started when they are first needed.
@@ -53,7 +53,7 @@ impl StoreTasks {
 
 impl Drop for StoreTasks {
     fn drop(&mut self) {
-        // The last one to use the store may be a task, which cannot wait for the end of others.
+        // The last user of the store may be a task, which cannot wait for the end of others.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -64,7 +64,7 @@ pub(super) fn stopped(what: &str, key: &str) -> Error {
     Error::Stopped { what: format!("{what} {key}") }
 }
 
-/// What a request gives that does something with an object.
+/// Waits for the result of a request about an object.
 ///
 /// # Errors
 /// `Stopped` if the watch ends it.

@@ -1,4 +1,4 @@
-//! Databases between the disk and a store: every movement, its refusals, and what is left by a crash.
+//! Databases between the disk and a store: every movement, its refusals, and the state after a crash.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn what_a_crash_left_is_continued() {
     let run7 = of.database("run7", b"seven");
     let archive = of.archive();
     let mut copy = archive.migrate(run7, "disk2", &mut *on()).unwrap();
-    // Killed while migrating: the row is there, the object perhaps, and not under the name of the next attempt.
+    // Killed while migrating: the row exists, the object perhaps, but not under the name of the next attempt.
     copy.state = ReplicaState::Migrating;
     of.catalogue.record_replica(&copy).unwrap();
     fs::rename(of.store().join(&copy.key), part_of(&of.store().join(&copy.key))).unwrap();
@@ -212,7 +212,7 @@ fn many_who_ask_for_one_database_stage_it_once() {
             });
         }
     });
-    // The file is there a moment before that is noted.
+    // The file appears a moment before that is recorded.
     while recaller.counts().waiting > 0 {
         thread::yield_now();
     }
@@ -338,7 +338,7 @@ fn a_leader_that_was_succeeded_removes_no_objects() {
     assert_eq!(kind(archive.sweep(&mut *on())), ErrorKind::Denied);
     assert_eq!(kind(archive.apply_rules(&mut *on())), ErrorKind::Denied);
     assert_eq!((of.objects().len(), of.catalogue.discarded_objects().unwrap().len()), (1, 1));
-    // What it wrote may be its successor's, if it leads again.
+    // Objects that it wrote may be its successor's, if it leads again.
     of.catalogue.lead_again().unwrap();
     assert_eq!((archive.sweep(&mut *on()).unwrap(), of.objects().len()), (1, 1));
     archive.migrate(run7, "disk2", &mut *on()).unwrap();
@@ -378,7 +378,8 @@ fn whoever_waits_for_another_process_can_be_stopped() {
     assert!(waited >= Duration::from_millis(1200), "the whole time is told: {waited:?}");
 }
 
-/// It was once asked whether it goes on only after its wait in the queue had ended, and queued again behind the others.
+/// The watch was once called only after the operation's wait in the queue had ended, and then the operation was queued
+/// again behind the others.
 #[test]
 fn an_operation_that_is_asked_whether_it_goes_on_keeps_its_place_in_the_queue() {
     let of = Sealed::new();

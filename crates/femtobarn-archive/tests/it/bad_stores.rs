@@ -1,4 +1,4 @@
-//! Stores that lie: nothing of what they give is taken, and another copy is.
+//! Stores that give wrong answers: none of their bytes are accepted, and another copy is used.
 
 use std::fs;
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn a_file_that_the_disk_has_damaged_is_not_copied() {
     let error = archive.migrate(run7, "disk2", &mut *on()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert_eq!(of.catalogue.residence(run7).unwrap().replicas.len(), 1);
-    // As the error says.
+    // As the error advises.
     fs::rename(of.file("run7"), of.top().join("damaged")).unwrap();
     archive.stage(run7, WAIT, &mut *on()).unwrap();
     archive.migrate(run7, "disk2", &mut *on()).unwrap();

@@ -1,4 +1,4 @@
-//! Commands of a site that misbehave: the operation ends in time, with what is wrong.
+//! Commands of a site that misbehave: the operation ends in time, with the cause in its error.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Marks of generations in stores: who puts them there, and what is not removed for one.
+//! Marks of generations in stores: which leader makes them, and which removals they prevent.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Recalls from several stores at once, and evictions of what they have.
+//! Recalls from several stores at once, and evictions of databases with copies there.
 
 use std::fs;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ const LONG: Duration = Duration::from_secs(60);
 /// Recalls that wait for the store that hangs: more than all stores have streams.
 const HANGING: usize = 12;
 
-/// A store `tape` beside `disk2` that does not answer before the file `go` is there, and then with this line.
+/// A store `tape` beside `disk2` that does not answer before the file `go` exists, and then with this line.
 fn hanging_tape(of: &Sealed, answer: &str) {
     let script = format!(
         "#!/bin/sh\nwhile [ ! -e {} ]; do sleep 0.02; done\necho '{answer}'\n",
@@ -66,7 +66,7 @@ fn a_store_that_hangs_holds_up_no_other() {
     assert_eq!(fs::read(of.file("run7")).unwrap(), b"seven");
     let waiting = asked.elapsed();
     assert!(recaller.stalls()["tape"] >= waiting, "it has given nothing");
-    // Nothing more is wanted of the folder, which its thread notes when the file is there.
+    // No more files are wanted from the folder, which its thread records once the file is back.
     while !recaller.stalls()["disk2"].is_zero() {
         std::thread::yield_now();
     }

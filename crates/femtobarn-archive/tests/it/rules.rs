@@ -1,4 +1,4 @@
-//! What the rules of the settings do by themselves: on a disk that is too full, and with stores that fail.
+//! The rules of the settings, applied by themselves: on a disk that is too full, and with stores that fail.
 
 use std::fs::{self, File, FileTimes};
 use std::path::Path;
@@ -17,7 +17,7 @@ fn rule(stores: &str) -> String {
     format!("[[rules]]\ndatabases = '*'\nstores = [{stores}]\n")
 }
 
-/// Makes a file, and its copy, larger than all that is on the disk, of which they take nothing; returns the size.
+/// Makes a file and its copy larger than all files on the disk, as sparse files that take no space; returns the size.
 fn make_large(of: &Sealed, name: &str, copy: ReplicaRow) -> u64 {
     let disk = nix::sys::statvfs::statvfs(of.top()).unwrap();
     let size = (1 << 36) + (disk.blocks() - disk.blocks_available()) * disk.fragment_size();
@@ -87,7 +87,7 @@ fn a_store_that_is_away_is_asked_once_and_holds_up_nothing() {
     assert_eq!(applied.failed.len(), 1, "{:?}", applied.failed);
     let why = &applied.failed[0].1;
     assert!(why.contains("site") && why.contains("could not query"), "{why}");
-    // For a copy, and whether the store is there at all; when the others had left the disk.
+    // For a copy, and whether the store answers at all, after the others had left the disk.
     assert_eq!(fs::read_to_string(log).unwrap(), "kept-1.root  kept-2.root\n".repeat(2));
     assert_eq!(of.catalogue.discarded_objects().unwrap(), discarded, "no name was spent");
     assert_eq!(of.catalogue.residence(kept[0]).unwrap().replicas, []);

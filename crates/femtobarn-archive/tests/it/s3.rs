@@ -1,5 +1,5 @@
-//! A store in a bucket of a real server, `rclone serve s3`, and one of a server that is silent. If there is no such
-//! program, the tests that need it say so and pass, but fail if `CI` is `true`.
+//! A store in a bucket of a real server, `rclone serve s3`, and one of a server that is silent. Without that program,
+//! the tests that need it report that and pass, but fail if `CI` is `true`.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -69,7 +69,7 @@ impl Server {
         Some(server)
     }
 
-    /// The folder of what the bucket has below a prefix.
+    /// The folder with the objects of the bucket below a prefix.
     fn below(&self, prefix: &str) -> PathBuf {
         self.folder.path().join("lhc").join(prefix)
     }
@@ -178,7 +178,7 @@ fn whoever_waits_for_a_silent_server_can_stop() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
-        // Connections stay open, and nothing is ever said.
+        // Connections stay open, and nothing is ever sent.
         let _held: Vec<_> = listener.incoming().collect();
     });
     let store = bucket(&url, "");

@@ -129,7 +129,7 @@ impl Sealed {
     }
 }
 
-/// Lets an operation go on to its end.
+/// A watch that lets an operation continue to its end.
 pub(crate) fn on() -> Box<ByteWatch<'static>> {
     Box::new(|_| true)
 }

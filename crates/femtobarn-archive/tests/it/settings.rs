@@ -1,4 +1,4 @@
-//! `storage.toml`: what it says, and what it must not say.
+//! `storage.toml`: its valid and its invalid contents.
 
 use femtobarn_archive::{Error, StorageSettings};
 

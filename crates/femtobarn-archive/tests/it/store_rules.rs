@@ -86,7 +86,7 @@ fn a_folder_keeps_the_rules() {
     assert!(matches!(other.begin(&mut *on()), Err(Error::Unavailable { .. })));
     fs::remove_file(disk.path().join("something")).unwrap();
     other.begin(&mut *on()).unwrap();
-    // What a killed writer left is no object.
+    // The remains of a killed writer are no object.
     fs::write(folder.path().join("x/.part-7"), b"half").unwrap();
     let listed = store.list("x/").unwrap();
     assert_eq!(listed, [("x/1".to_owned(), 6), ("x/2".to_owned(), 6)]);

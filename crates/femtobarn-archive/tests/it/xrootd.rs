@@ -1,5 +1,5 @@
-//! A store on a real server, whose program `XRD_TEST_XROOTD` names, such as `/usr/bin/xrootd`: its rules, and what goes
-//! wrong there. If it is not set, the tests say so and pass, but fail if `CI` is `true`.
+//! A store on a real server, whose program `XRD_TEST_XROOTD` names, such as `/usr/bin/xrootd`: its rules, and its
+//! failures. If the variable is not set, the tests report that and pass, but fail if `CI` is `true`.
 //!
 //! The server refuses to run as the superuser; tests run as the superuser start it as the user `xrootd`.
 
@@ -218,7 +218,7 @@ fn a_copy_on_a_server_that_is_damaged_is_noticed() {
         let archive = of.archive();
         archive.migrate(run, "eos", &mut *on()).unwrap();
         damage(&server.files()[0]);
-        // What is damaged before the file has left the disk keeps it there.
+        // Copies that are damaged before the file has left the disk keep it there.
         assert_eq!(archive.evict(run, &mut *on()).unwrap_err().kind(), ErrorKind::Denied, "{what}");
         archive.migrate(run, "eos", &mut *on()).unwrap();
         archive.sweep(&mut *on()).unwrap();

@@ -1,4 +1,4 @@
-//! A store on a server with tapes, which is played: what is offline is asked for once, and comes later.
+//! A store on a simulated server with tapes: an offline file is requested once, and comes online later.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -65,7 +65,7 @@ fn answer(mut stream: TcpStream, asked: &Asked) -> Option<()> {
     }
 }
 
-/// Plays a server; returns its address, and what it is asked.
+/// Simulates a server; returns its address, and the requests that it received.
 fn play() -> (String, Arc<Asked>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("root://{}//tape", listener.local_addr().unwrap());

@@ -1,6 +1,6 @@
-//! What carries the requests of an object store: connections of `femtobarn_http`, with limits of time.
+//! The connections to an object store: those of `femtobarn_http`, with time limits.
 //!
-//! The client that the library of object stores would bring is not used: it would be a second one.
+//! The HTTP client that the object store library could bring is not used: it would be a second one in the program.
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ use tokio::time::timeout;
 
 use crate::error::{Error, Result};
 
-/// How long a server may take to begin its answer, which for a part is after its bytes were sent.
+/// The time within which a server must begin its answer; for a part, this is counted after its bytes were sent.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
-/// How long a server may take between two pieces of its answer.
+/// The longest time between two pieces of an answer.
 const PIECE_TIME: Duration = Duration::from_secs(30);
 
 /// Makes clients that share connections.
@@ -74,7 +74,7 @@ impl HttpService for Connector {
             };
             Some((piece, body))
         });
-        // Whoever reads an answer without a body asks once more behind its end.
+        // The reader of an answer without a body reads once more after its end.
         let body: StreamBody<_> = StreamBody::new(pieces.fuse());
         Ok(Response::from_parts(head, HttpResponseBody::new(body)))
     }

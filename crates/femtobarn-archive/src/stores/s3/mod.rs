@@ -1,8 +1,9 @@
 //! A store in a bucket of an object store that speaks S3.
 //!
-//! Objects are written once, in parts of 8 MiB or more, of which four are under way; requests are signed with the checksum of
-//! their bytes, repeated with growing pauses, and never conditional. A bucket that has no mark of a store, nor anything
-//! else below the prefix, is another one: what is not found there is not lost. `connection` carries the requests.
+//! Objects are written once, in parts of 8 MiB or more, of which four are in flight; requests are signed with the
+//! checksum of their bytes, repeated with growing pauses, and never conditional. A bucket without a store's mark and
+//! without any other object below the prefix is not the store: objects missing there are not lost. `connection` makes
+//! the connections.
 
 mod connection;
 
@@ -32,18 +33,19 @@ use super::tasks::{CLEAN_TIME, StoreTasks, stopped, watched};
 use crate::error::{Error, Result};
 use connection::Connector;
 
-/// Bytes of a part, of a file that is not larger than [`PARTS_MAX`] of them.
+/// Bytes of a part, for files of up to [`PARTS_MAX`] such parts.
 const PART_BYTES: u64 = 8 << 20;
 /// Parts of an object: S3 allows 10,000.
 const PARTS_MAX: u64 = 9_000;
-/// Parts that are being sent at once.
+/// Parts in flight at once.
 const PARTS_SENT: usize = 4;
-/// Bytes of a range that is fetched, and the number of these at once.
+/// Bytes of a fetched range, and the number of ranges in flight at once.
 const RANGE_BYTES: u64 = 8 << 20;
 const RANGES_FETCHED: usize = 4;
-/// What part of the bytes of a read may be fetched in addition, to save requests.
+/// The bytes that a read may fetch in addition, to save requests: the requested bytes divided by this.
 const UNWANTED_PART: u64 = 5;
-/// How long a reader waits for a range of an object, with all attempts, and the bytes of a second for which it waits longer.
+/// The time for which a reader waits for a range of an object, over all attempts; the wait grows with the range, by
+/// this rate in bytes per second.
 const READ_TIME: Duration = Duration::from_secs(30);
 const READ_RATE: u64 = 100_000;
 /// Attempts of a request, and the time in which they are made.
@@ -61,13 +63,13 @@ pub struct S3Settings {
     /// The region, as the server names it.
     #[serde(default = "region")]
     pub region: String,
-    /// What the names of objects begin with, without `/` at its end.
+    /// The prefix of objects' names, without `/` at its end.
     #[serde(default)]
     pub prefix: String,
-    /// The variables of the environment that have the key's name and the key.
+    /// The environment variables that have the key's name and the key.
     #[serde(default = "key_variables")]
     pub key_variables: [String; 2],
-    /// Readers read here what they need, and the file is not brought back.
+    /// Readers read in place, and the file is not staged for them.
     #[serde(default)]
     pub in_place: bool,
 }
@@ -89,10 +91,10 @@ pub struct S3Store {
 }
 
 impl S3Store {
-    /// A store in a bucket. Nothing is sent before it is used.
+    /// A store in a bucket. No request is sent before the store is used.
     ///
     /// # Errors
-    /// `Invalid` if the address is not one, or the environment has no key.
+    /// `Invalid` if the address cannot be parsed, or the environment has no key.
     pub fn new(settings: S3Settings) -> Result<Self> {
         let [name, key] = &settings.key_variables;
         let variable = |variable: &str| {
@@ -139,7 +141,7 @@ impl S3Store {
         }
     }
 
-    /// Why something failed, other than that an object is not there.
+    /// The error for any failure other than a missing object.
     fn failed(&self, what: &str, key: &str, error: Failure) -> Error {
         let text = format!("cannot {what} {key} in {}: {error}", self.place());
         match error {
@@ -150,7 +152,8 @@ impl S3Store {
         }
     }
 
-    /// Why something failed with an object. A bucket that does not have it is asked whether it is the store, too.
+    /// The error for a failure with an object. If the bucket lacks the object, it is also asked whether it is the
+    /// store.
     async fn lacks(&self, what: &str, key: &str, error: Failure) -> Error {
         if !matches!(error, Failure::NotFound { .. }) {
             return self.failed(what, key, error);
@@ -161,12 +164,12 @@ impl S3Store {
         }
     }
 
-    /// Fails if there is neither the mark of a store below the prefix nor anything else. Returns whether there is the mark:
-    /// stores that were begun by the first releases have none.
+    /// Fails if neither a store's mark nor any other object exists below the prefix. Returns whether the mark exists:
+    /// stores that the first releases began have none.
     async fn check_begun(&self) -> Result<bool> {
         match self.bucket.head(&self.below_prefix(MARK)).await {
             Err(Failure::NotFound { .. }) => {}
-            // Who may not list is told this of what is not there, and must be content with it.
+            // Users who may not list get this answer for missing objects; it must suffice for them.
             Ok(_) | Err(Failure::PermissionDenied { .. }) => return Ok(true),
             Err(error) => return Err(self.failed("look at", MARK, error)),
         }
@@ -186,13 +189,13 @@ impl S3Store {
         }
     }
 
-    /// As [`check_begun`](Self::check_begun), before a change: a store without a mark gets one, lest it look like another when
-    /// it is empty.
+    /// Like [`check_begun`](Self::check_begun), before a change: gives a mark to a store without one, so that it is
+    /// still recognised when it is empty.
     async fn check_marked(&self) -> Result<()> {
         if self.check_begun().await? { Ok(()) } else { self.put_mark().await }
     }
 
-    /// Makes sure that there is the mark of a store.
+    /// Makes sure that the store has a mark.
     async fn mark(&self) -> Result<()> {
         match self.bucket.head(&self.below_prefix(MARK)).await {
             Ok(_) => Ok(()),
@@ -208,7 +211,7 @@ impl S3Store {
         put.map(drop).map_err(|error| self.failed("write", MARK, error))
     }
 
-    /// What the names of all objects begin with, if it is anything.
+    /// The prefix of all objects' names, unless it is empty.
     fn top(&self) -> Option<ObjectPath> {
         let prefix = self.settings.prefix.as_str();
         (!prefix.is_empty()).then(|| ObjectPath::from(prefix))
@@ -265,8 +268,8 @@ impl S3Store {
             }
             Ok(())
         };
-        // Parts that stay cost money. Those of a writer that was killed, or stopped when it had sent all of them, are for a
-        // rule of the bucket to end.
+        // Stored parts cost money. Parts of a writer that was killed, or stopped after it had sent all of them, are
+        // left to a lifecycle rule of the bucket.
         if let Err(error) = sent.await {
             let _ = timeout(CLEAN_TIME, upload.abort()).await;
             return Err(error);
@@ -276,8 +279,8 @@ impl S3Store {
     }
 }
 
-/// The largest gap between ranges that is fetched with them: requests cost more than bytes, but the bytes that nobody wants stay
-/// below a part of the others.
+/// The largest gap between ranges that is fetched with them. Requests cost more than bytes, but unwanted bytes must
+/// stay below a part of the wanted ones.
 fn gap_to_bridge(ranges: &[Range<u64>]) -> u64 {
     let mut ranges: Vec<_> = ranges.iter().collect();
     ranges.sort_unstable_by_key(|range| range.start);
@@ -356,7 +359,7 @@ impl Store for S3Store {
             .iter()
             .map(|range| range.offset..range.offset.saturating_add(range.buffer.len() as u64))
             .collect();
-        // A range that ends behind the object is cut by the server.
+        // The server truncates a range that ends after the object.
         let (store, place) = (self, &object);
         let fetch = |range: Range<u64>| async move {
             let length = range.end - range.start;
@@ -391,7 +394,7 @@ impl Store for S3Store {
     fn remove(&self, key: &str, watch: &mut ByteWatch<'_>) -> Result<()> {
         let object = self.object(key)?;
         let removing = async {
-            // The server says of an object that was never there that it is removed.
+            // The server reports success even for an object that never existed.
             self.check_marked().await?;
             match self.bucket.delete(&object).await {
                 Ok(()) | Err(Failure::NotFound { .. }) => Ok(()),

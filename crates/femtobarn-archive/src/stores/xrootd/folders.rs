@@ -1,4 +1,4 @@
-//! The folders of a store on a server: the mark of the uppermost, and what is in them.
+//! The folders of a store on a server: the mark of the top folder, and listings.
 
 use xrd::ErrorCode;
 use xrd::flags::{DirlistOptions, OpenOptions, StatFlags};
@@ -7,7 +7,7 @@ use super::{HINT, XrootdStore};
 use crate::error::{Error, Result};
 use crate::stores::store::{LOST_AND_FOUND, MARK, MARK_TEXT, check_key, not_mounted};
 
-/// Folders in each other that are listed; a server may show a folder within itself.
+/// The depth to which folders are listed; a server may show a folder within itself.
 const DEPTH_MAX: usize = 8;
 
 impl XrootdStore {
@@ -45,7 +45,7 @@ impl XrootdStore {
             let place = self.location(&folder, "")?;
             let listed = match client.dirlist(&place, DirlistOptions::STAT).await {
                 Ok(listed) => listed,
-                // It was removed meanwhile.
+                // The folder was removed meanwhile.
                 Err(error) if error.code() == Some(ErrorCode::NOT_FOUND) => continue,
                 Err(error) => return Err(self.error("list", &folder, error)),
             };

@@ -1,8 +1,9 @@
 //! A store in a folder of a server that speaks XRootD's protocol: XRootD's own, EOS, dCache, Femtobarn's.
 //!
-//! An object is written under another name, synced, and renamed. A folder that is a store has a mark, without which what
-//! the server does not find is not taken for lost. Pages are verified on their way in both directions, if the server can.
-//! `server` has the connection and the open files, `moving` sends and fetches objects, `folders` marks and lists.
+//! An object is written under another name, synced, and renamed. The folder of a store has a mark; without the mark,
+//! objects that the server does not find are not taken for lost. Pages are verified in both directions, if the server
+//! supports it. `server` has the connection and the open files, `moving` sends and fetches objects, `folders` marks and
+//! lists.
 
 mod folders;
 mod moving;
@@ -26,11 +27,11 @@ use super::tasks::{StoreTasks, watched};
 use crate::error::{Error, Result};
 use server::StoreServer;
 
-/// When a file that the server brings online is looked at again.
+/// The interval of checking a file that the server brings online.
 const COME_AGAIN: Duration = Duration::from_secs(30);
-/// What to look at if the folder is no store.
+/// A hint for the error if the folder is no store.
 const HINT: &str = "is the folder in its URL right, and does the server have its disk?";
-/// Bytes of a second that a server reads at least when it takes a checksum.
+/// The rate in bytes per second at which a server is assumed to read, at least, to compute a checksum.
 const CHECKSUM_RATE: u64 = 20_000_000;
 
 /// A folder on a server.
@@ -39,10 +40,10 @@ const CHECKSUM_RATE: u64 = 20_000_000;
 pub struct XrootdSettings {
     /// The folder, which must exist: `root://eos.example//eos/lhc/raw`, or `roots://` for TLS.
     pub url: String,
-    /// How long the server may be silent, or ask to be waited for.
+    /// How long the server may be silent, or ask the client to wait.
     #[serde(default = "answer_seconds")]
     pub answer_seconds: u64,
-    /// Readers read here what they need, and the file is not brought back.
+    /// Readers read in place, and the file is not staged for them.
     #[serde(default)]
     pub in_place: bool,
 }
@@ -60,10 +61,10 @@ pub struct XrootdStore {
 }
 
 impl XrootdStore {
-    /// A store on a server. Nothing is sent before it is used.
+    /// A store on a server. No request is sent before the store is used.
     ///
     /// # Errors
-    /// `Invalid` if the address is not one.
+    /// `Invalid` if the address cannot be parsed.
     pub fn new(settings: XrootdSettings) -> Result<Self> {
         let invalid = |what| Error::Invalid { what };
         let url = Url::parse(&settings.url).map_err(|error| invalid(error.to_string()))?;
@@ -108,7 +109,7 @@ impl XrootdStore {
         location.map_err(|error| Error::Invalid { what: error.to_string() })
     }
 
-    /// Why something failed with an object, or with a file of the store, that is there.
+    /// The error for a failure with an object, or with a file of the store, that exists.
     fn error(&self, what: &str, key: &str, error: ClientError) -> Error {
         let text = format!("cannot {what} {key} in {}: {error}", self.place());
         match &error {
@@ -126,7 +127,7 @@ impl XrootdStore {
         }
     }
 
-    /// Why something failed with an object. A server that does not find it is asked for the mark, too.
+    /// The error for a failure with an object. If the server does not find the object, it is also asked for the mark.
     async fn failed(&self, what: &str, key: &str, error: ClientError) -> Error {
         if error.code() != Some(ErrorCode::NOT_FOUND) {
             return self.error(what, key, error);
@@ -159,7 +160,7 @@ impl XrootdStore {
         }
     }
 
-    /// What the server tells of an object's bytes; none if it tells nothing.
+    /// The checksum that the server reports for an object; `None` if it reports none.
     async fn checksum(&self, key: &str, size: u64) -> Result<Option<String>> {
         let location = self.location(key, "?cks.type=adler32")?;
         let patience = self.answer_time + Duration::from_secs(size / CHECKSUM_RATE);
@@ -198,7 +199,7 @@ impl Store for XrootdStore {
         format!("folder {}", self.server.url())
     }
 
-    /// An empty folder becomes a store.
+    /// Makes an empty folder a store.
     fn begin(&self, watch: &mut ByteWatch<'_>) -> Result<()> {
         self.run(async { watched(self.mark(), ("writing", MARK), 0, watch).await? })
     }
@@ -268,12 +269,12 @@ impl Store for XrootdStore {
     }
 }
 
-/// Whether a server has no checksum to tell, rather than one that it cannot take.
+/// Whether the server supports no checksums, rather than having failed to compute one.
 fn tells_no_checksum(error: &ClientError) -> bool {
     match error {
         ClientError::Refused { code, message, .. } => {
             let is_unknown = [ErrorCode::UNSUPPORTED, ErrorCode::INVALID_REQUEST].contains(code);
-            // XRootD says of a kind that it does not have that the server has failed.
+            // For a kind of checksum that it does not support, XRootD reports a server error.
             is_unknown || message.contains("not supported")
         }
         _ => false,

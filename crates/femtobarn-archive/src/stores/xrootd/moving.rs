@@ -17,10 +17,10 @@ use crate::stores::files::{FileSum, or_remove, write_piece};
 use crate::stores::store::{ByteWatch, PART, too_short};
 use crate::stores::tasks::{CLEAN_TIME, stopped, watched};
 
-/// Bytes of a read or write, and the reads that are under way at once.
+/// Bytes of a read or write, and the number of reads in flight.
 const PIECE_BYTES: u64 = 8 << 20;
 const READS: usize = 4;
-/// Bytes after which the server is waited for until its disk has them: it may take no longer than an answer may.
+/// Bytes after which the server must sync its disk: a sync may take no longer than an answer may.
 const SYNC_BYTES: u64 = 1 << 30;
 
 impl XrootdStore {
@@ -52,7 +52,8 @@ impl XrootdStore {
             watched(target.close(), ("writing", key), size, watch).await?.map_err(refused)?;
             self.server.forget_open(key);
             match client.mv(&part, &object).await {
-                // What fails in between leaves neither; keys are unique, so no copy that is relied on is replaced.
+                // A failure in between leaves neither object; keys are unique, so no copy that is relied on is
+                // replaced.
                 Err(error) if error.code() == Some(ErrorCode::IT_EXISTS) => {
                     client.rm(&object).await.map_err(refused)?;
                     client.mv(&part, &object).await.map_err(refused)?;
@@ -63,7 +64,7 @@ impl XrootdStore {
         };
         let sent = sent.await;
         if sent.is_err() {
-            // What stays is under a name that nobody takes for an object's.
+            // A remainder has a name that is taken for no object.
             let _ = timeout(CLEAN_TIME, client.rm(&part)).await;
         }
         sent

@@ -10,9 +10,9 @@ use xrd::Location;
 use xrd::client::{Client, ClientError, File, Options, Result, Url};
 use xrd::flags::{OpenOptions, PrepareMore, PrepareOptions};
 
-/// Files that stay open for further reads: to open one may take a server far longer than to read it.
+/// Files that stay open for further reads: opening one may take a server far longer than reading it.
 const OPEN_MAX: usize = 32;
-/// How long it takes until a file is asked for again that the server has to bring online.
+/// The time after which the server is asked again to bring a file online.
 const ASK_AGAIN: Duration = Duration::from_secs(3600);
 
 /// The folder on a server that a store is in.
@@ -21,14 +21,14 @@ pub(super) struct StoreServer {
     url: Url,
     options: Options,
     client: Mutex<Option<Client>>,
-    /// The files that were read last, by their keys, the newest at the end.
+    /// The files that were read last, by key, the newest at the end.
     open: Mutex<VecDeque<(String, Arc<File>)>>,
-    /// When the server was asked to bring files online, by their keys.
+    /// When the server was asked to bring files online, by key.
     asked: Mutex<HashMap<String, Instant>>,
 }
 
 impl StoreServer {
-    /// A server that is connected to when it is first needed.
+    /// A server that is connected to at the first use.
     pub(super) fn new(url: Url, options: Options) -> Self {
         let (client, open) = (Mutex::default(), Mutex::default());
         StoreServer { url, options, client, open, asked: Mutex::default() }
@@ -50,24 +50,25 @@ impl StoreServer {
         Location::new(whole).map_err(|error| ClientError::Invalid { what: error.to_string() })
     }
 
-    /// The connection, which is made if there is none.
+    /// The connection, which is made if none exists.
     ///
     /// # Errors
-    /// Those of [`Client::connect`].
+    /// The errors of [`Client::connect`].
     pub(super) async fn client(&self) -> Result<Client> {
         let known = self.client.lock().clone();
         if let Some(client) = known {
             return Ok(client);
         }
-        // Whoever needs one meanwhile connects, too, so nobody waits for the time-outs of others. The first one is kept.
+        // Callers that need a connection meanwhile connect, too, so none waits for the time-out of another. The first
+        // one is kept.
         let connected = Client::connect(&self.url, self.options.clone()).await?;
         Ok(self.client.lock().get_or_insert(connected).clone())
     }
 
-    /// A connection of its own, for a request that may take this long.
+    /// A connection of its own, for a request that may take `patience`.
     ///
     /// # Errors
-    /// Those of [`Client::connect`].
+    /// The errors of [`Client::connect`].
     pub(super) async fn patient_client(&self, patience: Duration) -> Result<Client> {
         let options = Options {
             request_timeout: self.options.request_timeout.max(patience),
@@ -77,7 +78,7 @@ impl StoreServer {
         Client::connect(&self.url, options).await
     }
 
-    /// A file that is open for reading, if it is.
+    /// The open file of a key, if it is open.
     pub(super) fn known_open(&self, key: &str) -> Option<Arc<File>> {
         let mut open = self.open.lock();
         let place = open.iter().position(|(name, _)| name == key)?;
@@ -90,7 +91,7 @@ impl StoreServer {
     /// Opens a file, which stays open for reading.
     ///
     /// # Errors
-    /// Those of [`Client::open`].
+    /// The errors of [`Client::open`].
     pub(super) async fn open(&self, key: &str) -> Result<Arc<File>> {
         let client = self.client().await?;
         let file = Arc::new(client.open(&self.location(key, "")?, OpenOptions::READ).await?);
@@ -99,7 +100,7 @@ impl StoreServer {
         Ok(file)
     }
 
-    /// Closes a file that is open for reading, when nobody reads it any more. Must be called within the runtime.
+    /// Closes a file that is open for reading, once no read uses it. Must be called within the runtime.
     pub(super) fn forget_open(&self, key: &str) {
         self.open.lock().retain(|(name, _)| name != key);
     }
@@ -107,16 +108,16 @@ impl StoreServer {
     fn keep_open(&self, key: &str, file: &Arc<File>) {
         let mut open = self.open.lock();
         open.push_back((key.to_owned(), Arc::clone(file)));
-        // Those that two opened at once are closed in their turn, too.
+        // A file that two callers opened at once is closed in its turn, too.
         let oldest = if open.len() > OPEN_MAX { open.pop_front() } else { None };
         drop(open);
         drop(oldest);
     }
 
-    /// Asks the server to bring a file online, unless it was asked lately.
+    /// Asks the server to bring a file online, unless it was asked recently.
     ///
     /// # Errors
-    /// Those of [`Client::prepare`].
+    /// The errors of [`Client::prepare`].
     pub(super) async fn bring_online(&self, key: &str) -> Result<()> {
         let location = [self.location(key, "")?];
         let (stage, more) = (PrepareOptions::STAGE, PrepareMore::default());
