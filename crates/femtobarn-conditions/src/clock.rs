@@ -1,4 +1,4 @@
-//! The wall clock, which nothing else in this crate reads.
+//! The wall clock, which no other module of this crate reads.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,6 @@
 //! Jobs: a global tag that was resolved once, and the series that it names.
 //!
-//! A job pins its snapshot when it is opened. Whatever is committed afterwards, it reads the same.
+//! A job pins its snapshot when it is opened, so later commits do not change its answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use crate::global_tag::{GlobalTag, SeriesVersion};
 use crate::series::Series;
 
-/// What a job reads.
+/// The choice of a job's snapshot and global tag.
 #[derive(Clone, Debug, Default)]
 pub struct JobOptions {
     /// The global tag; without one, all series as of the snapshot.
     pub global_tag: Option<String>,
-    /// The commit as of which the global tag and the series without a commit of their own are read; the newest if
-    /// there is none.
+    /// The commit as of which the global tag and the series without a commit of their own are read; without it, the
+    /// newest.
     pub csn: Option<Csn>,
 }
 

@@ -1,4 +1,4 @@
-//! Conditions: which calibration, detector state or slow-control value was valid when, as of any commit.
+//! Conditions: the calibration, detector state or slow-control value that was valid at a time, as of any commit.
 //!
 //! # Map
 //!
@@ -19,7 +19,7 @@
 //! | `listed_series` | [`ListedSeries`]: the series of a job with their versions, from such rows |
 //! | `http` | [`routes`]: conditions over HTTP, for programs without XRootD and for caches |
 //!
-//! 1. An answer depends on the snapshot and the arguments alone, never on what is committed meanwhile or cached.
+//! 1. An answer depends on the snapshot and the arguments alone, never on later commits or on caches.
 //! 2. A validity is half-open: `since <= t < until`. A time without a valid object is an answer, too: a gap.
 //! 3. Entries of a container are in the order of their commits, so of two objects the later entry is the newer.
 

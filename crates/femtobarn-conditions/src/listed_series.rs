@@ -1,4 +1,4 @@
-//! The series of a job with their versions, from the rows of the catalogue: no container is opened.
+//! The series of a job with their versions, from rows of the catalogue: no container is opened.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::series_tables::{RowsByCommit, SeriesRow, SeriesTables};
 pub struct ListedSeries {
     /// Its path.
     pub series: String,
-    /// The containers that it is read from, that of the series first. None if one of them is missing, or is none of a
-    /// series; then [`Job::series`] says what is wrong.
+    /// The containers that it is read from, that of the series first. `None` if one of them is missing or does not
+    /// belong to a series; then [`Job::series`] returns the reason.
     pub containers: Option<Vec<ListedContainer>>,
 }
 
@@ -37,7 +37,7 @@ impl ListedContainer {
         self.row.options
     }
 
-    /// Conditions that are not deleted, those that newer ones hide included.
+    /// Conditions that are not deleted, including those that newer ones hide.
     pub fn conditions(&self) -> u64 {
         self.row.live
     }

@@ -21,7 +21,7 @@ pub struct Series {
     options: SeriesOptions,
     /// In order; they cover the clock. Shared with the same version through other snapshots.
     windows: Arc<LoadedWindows>,
-    /// Held by the thread that reads a window, so that others wait for it instead of reading the same.
+    /// Held by the thread that reads a window, so that other threads wait for it instead of reading the same.
     loading: Mutex<()>,
 }
 
@@ -37,12 +37,12 @@ impl Drop for LoadedWindows {
 }
 
 impl Series {
-    /// The series in containers: that of the series, and behind it in the list those of branches, each in front
-    /// of what it is based on.
+    /// Opens the series in its containers: first that of the series, then those of branches, each in front of the
+    /// container that it is based on.
     ///
     /// # Errors
-    /// [`ErrorKind`](femtobarn::ErrorKind): `Invalid` if a container is not a series or not of a branch of it;
-    /// `Corrupt` if its statistics are damaged.
+    /// [`ErrorKind`](femtobarn::ErrorKind): `Invalid` if a container is neither a series nor a branch's container of
+    /// it; `Corrupt` if its statistics are damaged.
     pub fn open(views: Vec<View>) -> Result<Self> {
         let (sources, options) = Sources::open(views)?;
         let timelines = Timelines::of(sources.list()[0].view.snapshot().federation());
@@ -52,8 +52,8 @@ impl Series {
         Ok(Series { sources, options, windows, loading: Mutex::new(()) })
     }
 
-    /// The same series through another snapshot, which must have these versions of its containers under the same paths,
-    /// with the windows that were read.
+    /// The same series through another snapshot, which must have these versions of its containers under the same paths.
+    /// Windows that were read are shared.
     pub fn through(&self, snapshot: &Snapshot) -> Self {
         Series {
             sources: self.sources.through(snapshot),
@@ -78,7 +78,8 @@ impl Series {
         self.sources.place_of(entry)
     }
 
-    /// Conditions that are not deleted, those that newer ones hide included. One that a branch replaced counts once.
+    /// Conditions that are not deleted, including those that newer ones hide. A condition that a branch replaced counts
+    /// once.
     pub fn conditions(&self) -> u64 {
         let live: u64 = self.views().map(View::live).sum();
         live.saturating_sub(self.sources.replacements() as u64)
@@ -92,18 +93,18 @@ impl Series {
     /// Reads fields of conditions by their entries, in the order given, as [`View::fetch`] does.
     ///
     /// # Errors
-    /// As [`View::fetch`].
+    /// The errors of [`View::fetch`].
     pub fn fetch(&self, paths: &[impl AsRef<str>], entries: &[u64]) -> Result<Array> {
         self.sources.fetch(paths, entries)
     }
 
-    /// Its clock, and the meaning of validities that overlap.
+    /// Its clock, and the rule for overlapping validities.
     pub fn options(&self) -> SeriesOptions {
         self.options
     }
 
-    /// The interval of a channel at a moment of the clock. It is cut off at the edges of the window that was
-    /// read for it, so the answer may hold for longer than it says.
+    /// The interval of a channel at a moment of the clock. It is clipped to the window that was read for it, so the
+    /// answer may hold for longer than it states.
     ///
     /// # Errors
     /// [`ErrorKind`](femtobarn::ErrorKind): `Corrupt` if the stored bytes are damaged; `Unavailable` if the server
@@ -112,7 +113,7 @@ impl Series {
         self.cursor().at(channel, at)
     }
 
-    /// As [`at`](Self::at), if the window of the moment has been read and is kept.
+    /// Like [`at`](Self::at), if the window of the moment has been read and is kept.
     #[inline]
     pub fn loaded_at(&self, channel: i64, at: i64) -> Option<Interval> {
         let (window, slot) = &self.windows.list[self.window_at(at)];
@@ -120,7 +121,7 @@ impl Series {
         Some(timeline.at(channel, at).within(&window.range))
     }
 
-    /// As [`interval`](Self::interval), if the window of the moment is kept, and the interval ends within it.
+    /// Like [`interval`](Self::interval), if the window of the moment is kept, and the interval ends within it.
     pub(crate) fn loaded_interval(&self, channel: i64, at: i64) -> Option<Interval> {
         let range = &self.windows.list[self.window_at(at)].0.range;
         let found = self.loaded_at(channel, at)?;
@@ -133,7 +134,7 @@ impl Series {
     /// the moment.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
+    /// The errors of [`at`](Self::at).
     pub fn interval(&self, channel: i64, at: i64) -> Result<Interval> {
         let mut whole = self.at(channel, at)?;
         let mut place = self.window_at(at);
@@ -181,7 +182,7 @@ impl Series {
     /// The intervals of a channel that meet a range of the clock and have a valid object, in order.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
+    /// The errors of [`at`](Self::at).
     pub fn intervals(&self, channel: i64, range: Range<i64>) -> Result<Vec<Interval>> {
         let mut found: Vec<Interval> = vec![];
         for place in self.window_at(range.start)..self.windows.list.len() {
@@ -203,7 +204,7 @@ impl Series {
     /// All channels that have a valid object at some time in a range of the clock, ascending.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
+    /// The errors of [`at`](Self::at).
     pub fn channels(&self, range: Range<i64>) -> Result<Vec<i64>> {
         let mut channels = vec![];
         for place in self.window_at(range.start)..self.windows.list.len() {
@@ -219,15 +220,15 @@ impl Series {
         Ok(channels)
     }
 
-    /// The windows of its clock, which are read each as a whole: in order, and without gaps.
+    /// The windows of its clock, each of which is read as a whole: in order, and without gaps.
     pub fn windows(&self) -> impl ExactSizeIterator<Item = Range<i64>> {
         self.windows.list.iter().map(|(window, _)| window.range.clone())
     }
 
-    /// What is valid when in a window.
+    /// The timeline of a window.
     ///
     /// # Errors
-    /// As [`at`](Self::at).
+    /// The errors of [`at`](Self::at).
     ///
     /// # Panics
     /// If there is no window with this number.
@@ -285,7 +286,7 @@ impl SeriesCursor<'_> {
     /// The interval of a channel at a moment; see [`Series::at`].
     ///
     /// # Errors
-    /// As [`Series::at`].
+    /// The errors of [`Series::at`].
     #[inline]
     pub fn at(&mut self, channel: i64, at: i64) -> Result<Interval> {
         if self.timeline.is_none() || !self.range.contains(&at) {
@@ -301,7 +302,7 @@ impl SeriesCursor<'_> {
         Ok(found.within(&self.range))
     }
 
-    /// Goes to the window of a moment.
+    /// Moves to the window of a moment.
     #[cold]
     fn enter(&mut self, at: i64) -> Result<()> {
         let place = self.series.window_at(at);

@@ -1,8 +1,8 @@
 //! The series of a federation as of commits, from the rows of its catalogue. No container is opened.
 //!
-//! 1. A table is as of one commit and never changes. The table of a newer commit is made from that of an older one, and
-//!    only what changed in between is read.
-//! 2. A container that is a series, or that a branch has of one, has a row if it has a version.
+//! 1. A table is as of one commit and never changes. The table of a newer commit is made from that of an older one,
+//!    reading only the rows that changed in between.
+//! 2. Containers of series, and of branches of them, have a row if they have a version.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,12 +21,12 @@ use crate::version_names::name_of;
 const OLD_TABLES_MAX: usize = 4;
 /// Names of versions that are kept, at most.
 const VERSION_NAMES_MAX: usize = 128 << 10;
-/// Changed containers for which reading them one by one is not worth it.
+/// Changed containers beyond which reading them one by one is not worth it.
 const CHANGED_MAX: usize = 4096;
 /// Look-ups in one commit after which its table is read.
 const SINGLE_LOOK_UPS_MAX: usize = 64;
 
-/// What the catalogue says of a container of a series.
+/// The catalogue's row of a container of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SeriesRow {
     pub database: DatabaseId,
@@ -61,7 +61,7 @@ impl SeriesTable {
 
     /// The table as of a newer commit.
     fn read_newer(&self, snapshot: &Snapshot) -> Result<Self> {
-        // A catalogue on a server does not tell what has changed.
+        // A catalogue on a server does not report which rows have changed.
         let Ok(catalog) = snapshot.federation().catalog().local() else {
             return Self::read(snapshot);
         };
@@ -98,7 +98,7 @@ impl SeriesTable {
     }
 }
 
-/// Makes rows. Many containers have the same options and the same class.
+/// Makes rows, sharing the options and classes that many containers have in common.
 #[derive(Default)]
 struct SeriesRowReader {
     options: HashMap<String, Option<SeriesOptions>>,
@@ -212,7 +212,7 @@ impl SeriesTables {
         self.version_names.get_or_insert_with(&csn, || Ok(name_of(&self.federation, csn)?.into()))
     }
 
-    /// The table as of a snapshot. Requests for one that is being made wait for it.
+    /// The table as of a snapshot. Requests for a table that is being made wait for it.
     ///
     /// # Errors
     /// [`ErrorKind`]: `Io` or `Unavailable` if the catalogue cannot be read.
@@ -244,7 +244,7 @@ pub(crate) struct RowsByCommit<'a> {
 }
 
 struct RowsOfCommit {
-    /// None if it was given up.
+    /// `None` if it was given up.
     snapshot: Option<Snapshot>,
     table: Option<Arc<SeriesTable>>,
     looked_up: usize,
@@ -261,8 +261,8 @@ impl<'a> RowsByCommit<'a> {
         RowsByCommit { tables, commits, reader: SeriesRowReader::default() }
     }
 
-    /// The row of a container as of a commit; none if there is no such container of a series, or the commit's snapshot was
-    /// given up.
+    /// The row of a container as of a commit; `None` if no such container of a series exists, or the commit's snapshot
+    /// was given up.
     ///
     /// # Errors
     /// [`ErrorKind`]: `Io` or `Unavailable` if the catalogue cannot be read.
@@ -276,10 +276,10 @@ impl<'a> RowsByCommit<'a> {
         Ok(self.table(csn)?.and_then(|table| table.rows.get(path).cloned()))
     }
 
-    /// The table of a commit; none if its snapshot was given up.
+    /// The table of a commit; `None` if its snapshot was given up.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
+    /// The errors of [`find`](Self::find).
     pub(crate) fn table(&mut self, csn: Csn) -> Result<Option<Arc<SeriesTable>>> {
         let tables = self.tables;
         let of = self.commit(csn)?;

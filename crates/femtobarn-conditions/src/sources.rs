@@ -22,7 +22,7 @@ use crate::timeline::ValidityRow;
 pub(crate) struct Sources {
     /// The base first.
     list: Vec<Source>,
-    /// By the entry of a condition, what replaces it.
+    /// The replacement of each replaced condition, by its entry.
     replaced: HashMap<u64, ValidityRow>,
     /// The entries of conditions that replace others.
     replacing: HashSet<u64>,
@@ -39,7 +39,7 @@ impl Sources {
     /// The containers of a series, the base first, and its options.
     ///
     /// # Errors
-    /// [`ErrorKind`](femtobarn::ErrorKind): `Invalid` if the first container is not a series, another one is not
+    /// [`ErrorKind`](femtobarn::ErrorKind): `Invalid` if the first container is not a series, another container is not
     /// that of a branch, or their clocks or classes differ; `Corrupt` if stored bytes are damaged.
     pub(crate) fn open(views: Vec<View>) -> Result<(Self, SeriesOptions)> {
         let mut list: Vec<Source> = vec![];
@@ -161,11 +161,11 @@ impl Sources {
         joined.map_err(|error| Error::Invalid { what: format!("{path}: {error}") })
     }
 
-    /// What took the place of a condition last.
+    /// The newest replacement of a condition.
     fn newest(&self, entry: u64) -> Option<&ValidityRow> {
         let mut found = None;
         let mut next = entry;
-        // Replacements have higher entries than what they replace.
+        // A replacement has a higher entry than the condition that it replaces.
         while let Some(row) = self.replaced.get(&next) {
             next = row.entry;
             found = Some(row);
@@ -184,7 +184,7 @@ impl Sources {
         }
         let first = source.first;
         for (replaced, row) in found {
-            // -1 is no entry.
+            // -1 stands for no entry.
             let Ok(replaced) = u64::try_from(replaced) else { continue };
             if replaced >= first {
                 return Err(Error::Corrupt {

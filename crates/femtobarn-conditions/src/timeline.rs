@@ -15,7 +15,7 @@ pub struct ValidityRow {
     pub channel: i64,
     /// The first moment at which the object is valid.
     pub since: i64,
-    /// The first moment at which it is not valid any more.
+    /// The first moment at which it is no longer valid.
     pub until: i64,
     /// The object's entry in its container.
     pub entry: u64,
@@ -61,13 +61,14 @@ pub struct Timeline {
     /// The index of each channel's first segment, and the number of segments.
     starts: Vec<u32>,
     segments: Vec<SegmentStart>,
-    /// The end of each segment. A look-up searches here, and most of what it touches is of use to the next.
+    /// The end of each segment. A look-up searches here, and most of the memory that it touches is used by the next
+    /// look-up.
     ends: Vec<i64>,
 }
 
 impl Timeline {
-    /// Resolves rows in any order. Of the result, only what lies within `window` is kept. Rows whose validity is
-    /// empty are never valid.
+    /// Resolves rows in any order. Of the result, only the part within `window` is kept. Rows with an empty validity
+    /// are never valid.
     ///
     /// The cost is n log n comparisons for n rows, and n if they are in order and do not overlap.
     pub fn resolve(mut rows: Vec<ValidityRow>, overlap: Overlap, window: Range<i64>) -> Self {
@@ -144,8 +145,8 @@ impl Timeline {
         }
     }
 
-    /// The interval at a moment, within the window. `hint` is the index of a segment where the search begins, and
-    /// becomes that of the first segment that ends after the moment.
+    /// The interval at a moment, clipped to the window. The search begins at the segment with index `hint`; afterwards
+    /// `hint` is the index of the first segment that ends after the moment.
     #[inline]
     pub(crate) fn find(&self, segments: Range<usize>, at: i64, hint: &mut usize) -> Interval {
         let ends = &self.ends[segments.clone()];
@@ -194,8 +195,8 @@ impl Timeline {
 
 /// The index of the first of ascending ends that is after a moment.
 ///
-/// Ends are often spread evenly, so the search begins where the moment would be then, and goes on in steps that
-/// double. At worst it takes twice as long as a binary search.
+/// Ends are often spread evenly, so the search begins at the place that an even spread predicts, and continues in steps
+/// that double. At worst it takes twice as long as a binary search.
 fn first_after(ends: &[i64], at: i64) -> usize {
     /// Ends of a cache line.
     const FIRST_STEP: usize = 8;
@@ -261,7 +262,7 @@ fn cut_at_next(rows: &[ValidityRow], out: &mut ChannelSegments<'_>) {
     }
 }
 
-/// Resolves rows of which the newest is valid, as if each was painted over the earlier ones. They ascend by
+/// Resolves rows of which the newest is valid, as if each row was painted over the earlier ones. They ascend by
 /// beginning.
 fn paint(rows: &[ValidityRow], out: &mut ChannelSegments<'_>) {
     // Entry and end of the rows that have begun and may still be valid, the newest on top.
@@ -279,7 +280,7 @@ fn paint(rows: &[ValidityRow], out: &mut ChannelSegments<'_>) {
     advance(&mut begun, &mut at, i64::MAX, out);
 }
 
-/// Adds the segments from `at` to `end` of the rows that have begun, and forgets the rows that end before.
+/// Adds the segments from `at` to `end` of the rows that have begun, and drops the rows that end before.
 #[inline]
 fn advance(
     begun: &mut BinaryHeap<(u64, i64)>,

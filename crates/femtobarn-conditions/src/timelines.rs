@@ -1,7 +1,7 @@
 //! The timelines that a process keeps of one federation, within a budget of bytes for all of its series.
 //!
-//! 1. A timeline that was given up is read again when it is needed, and is the same.
-//! 2. One that is too large for the budget is kept by its series, because it would be read at every look-up otherwise.
+//! 1. A timeline that was dropped is read again when it is needed, with the same content.
+//! 2. A timeline that is too large for the budget is kept by its series; otherwise every look-up would read it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use crate::timeline::Timeline;
 const BYTES_MAX: u64 = 256 << 20;
 /// Parts of the cache, each with a lock and an equal part of the budget.
 const SHARDS: usize = 4;
-/// What a timeline takes beside its segments, in bytes.
+/// Bytes of a timeline besides its segments.
 const TIMELINE_BYTES: u64 = 256;
 
 /// The timelines of a federation's series.
@@ -42,7 +42,7 @@ impl Weighter<u64, Arc<Timeline>> for TimelineWeight {
 }
 
 impl Timelines {
-    /// Those that this process keeps of a federation.
+    /// The timelines that this process keeps of a federation.
     pub(crate) fn of(federation: &Federation) -> Arc<Self> {
         federation.extension_cache(|| Arc::new(Timelines::new(BYTES_MAX))).clone()
     }
@@ -64,13 +64,13 @@ impl Timelines {
         TimelineSlot { number, large: OnceLock::new() }
     }
 
-    /// The timeline of a slot, if it was kept and not given up.
+    /// The timeline of a slot, if it is still kept.
     #[inline]
     pub(crate) fn get(&self, slot: &TimelineSlot) -> Option<Arc<Timeline>> {
         slot.large.get().cloned().or_else(|| self.kept.get(&slot.number))
     }
 
-    /// Keeps the timeline of a slot, in the place of those that were not used for long.
+    /// Keeps the timeline of a slot, in place of timelines that were not used for long.
     pub(crate) fn keep(&self, slot: &TimelineSlot, timeline: Timeline) -> Arc<Timeline> {
         let timeline = Arc::new(timeline);
         if timeline.size() > self.bytes_max / SHARDS as u64 / 2 {
@@ -80,13 +80,13 @@ impl Timelines {
         timeline
     }
 
-    /// Bytes of the timeline of a slot, if it is kept. This is no use of it.
+    /// Bytes of the timeline of a slot, if it is kept. Does not count as a use of it.
     pub(crate) fn held_bytes(&self, slot: &TimelineSlot) -> u64 {
         let held = slot.large.get().cloned().or_else(|| self.kept.peek(&slot.number));
         held.map_or(0, |timeline| timeline.size())
     }
 
-    /// Gives up the timeline of a slot that nobody will ask for any more.
+    /// Drops the timeline of a slot that will not be requested any more.
     pub(crate) fn remove(&self, slot: &TimelineSlot) {
         self.kept.remove(&slot.number);
     }

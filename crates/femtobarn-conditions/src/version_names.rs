@@ -1,14 +1,14 @@
-//! Names of versions of series, which mean the same for ever.
+//! Permanent names of versions of series.
 //!
 //! A version's name is the number of the commit that made it and the beginning of the commit's UUID: `57-1f0c9ab24d3e`.
-//! In a copy of the federation that went on by itself, the same number belongs to another commit. A series of a branch
-//! has a name for each container, that of the series first: `57-1f0c9ab24d3e~61-9ab2203c5e11`.
+//! In a copy of the federation that continued separately, the same number belongs to another commit. A series of a
+//! branch has a name for each container, that of the series first: `57-1f0c9ab24d3e~61-9ab2203c5e11`.
 
 use femtobarn::{Csn, Federation, Result};
 
 use crate::series::Series;
 
-/// What is between the names of several containers.
+/// Separates the names of several containers.
 pub(crate) const VERSION_SEPARATOR: &str = "~";
 /// Hexadecimal digits of the commit's UUID in a name.
 const DIGITS: usize = 12;

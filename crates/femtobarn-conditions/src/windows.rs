@@ -14,9 +14,10 @@ use rntuple::Bound;
 
 use crate::sources::{Source, Sources};
 
-/// Entries for which a window is worth it.
+/// Entries that a window gathers before the next one begins. A series with no more entries has a single window.
 const WINDOW_ENTRIES: u64 = 16 << 10;
-/// How much more than the series all windows together may read, beyond which the series has a single window.
+/// The entries that all windows together may read, as a multiple of those of the series; beyond that, the series has a
+/// single window.
 const REPEATED_READS_MAX: u64 = 3;
 
 /// A part of a series' clock, and the entries that may be valid in it.
@@ -52,8 +53,8 @@ pub(crate) fn windows_of(sources: &Sources, overlap: Overlap) -> Result<Vec<Wind
         return Ok(vec![whole()]);
     }
     let is_open = overlap == Overlap::Open;
-    // An object with an early end may hide an older one of its channel, and the statistics do not tell channels
-    // apart. They do not know what was replaced or deleted, either.
+    // An object with an early end may hide an older one of its channel, and the statistics do not distinguish channels.
+    // Nor do they show replaced or deleted objects.
     let is_changed = sources.has_replacements()
         || list.iter().any(|source| source.view.live() < source.view.entries());
     if is_open && (is_changed || !has_one_channel(list)?) {
@@ -75,7 +76,7 @@ pub(crate) fn windows_of(sources: &Sources, overlap: Overlap) -> Result<Vec<Wind
     Ok(windows)
 }
 
-/// The spans of clusters; entries of which nothing is known may be valid at any time.
+/// The spans of clusters; entries without statistics may be valid at any time.
 fn spans_of(since: &[ClusterBounds], until: &[ClusterBounds], entries: u64) -> Vec<ClusterSpan> {
     let anything = |entries: Range<u64>| ClusterSpan {
         entries,
@@ -188,7 +189,7 @@ mod tests {
     use crate::timeline::{Timeline, ValidityRow};
 
     proptest! {
-        /// Clusters of a few rows, as of a series whose windows are too small to be worth it.
+        /// Clusters of a few rows, as for a series whose windows are too small to be worth it.
         #[test]
         fn every_window_answers_as_the_whole_series(
             rows in vec((0..3_i64, 0..60_i64, 1..20_i64, any::<bool>()), 1..60),

@@ -1,4 +1,4 @@
-//! Branches: what a global tag has of a series in a container of its own, in front of what it is based on.
+//! Branches: a global tag's own containers of series, in front of the containers that the tag is based on.
 
 use std::collections::HashSet;
 
@@ -13,18 +13,18 @@ use crate::class::{branch_class, payload_class};
 pub struct BranchSeries {
     /// The path of the branch's own container.
     pub container: String,
-    /// The containers behind it as [`Series::open`](crate::Series::open) takes them, that of the series first.
+    /// The containers behind it in the order of [`Series::open`](crate::Series::open): first that of the series.
     pub behind: Vec<View>,
 }
 
 impl GlobalTag {
-    /// Opens a series of a branch within a transaction. The container is made at the first time, and listed in
-    /// a change of the tag.
+    /// Opens a series of a branch within a transaction. At the first time the container is created, and listed in a
+    /// change of the tag.
     ///
     /// # Errors
     /// [`ErrorKind`](femtobarn::ErrorKind): `NotFound` if the tag does not exist or does not have the series;
-    /// `Invalid` if it is not a branch; `Denied` if it is locked or frozen; `Conflict` if somebody else changed a
-    /// tag at the same time.
+    /// `Invalid` if it is not a branch; `Denied` if it is locked or frozen; `Conflict` if another process changed a tag
+    /// at the same time.
     pub fn open_branch(
         transaction: &mut Transaction,
         name: &str,
@@ -64,8 +64,8 @@ impl GlobalTag {
     }
 }
 
-/// Drops the containers of a branch that is deleted. One that another tag reads as of the newest commit stays; tags that
-/// read it as of a commit find it there.
+/// Drops the containers of a branch that is deleted. A container that another tag reads as of the newest commit stays;
+/// tags that read it as of an earlier commit still find it there.
 pub(super) fn drop_containers(
     transaction: &mut Transaction,
     deleted: &GlobalTag,
@@ -145,7 +145,7 @@ fn views_of(
         .collect()
 }
 
-/// Makes the container of a branch, for the class and with the options of what is behind it.
+/// Creates the container of a branch, with the class and the options of the containers behind it.
 fn create(transaction: &mut Transaction, path: &str, behind: &[View]) -> Result<()> {
     let Some((base, (database, name))) = behind.first().zip(path.split_once('/')) else {
         return Ok(());

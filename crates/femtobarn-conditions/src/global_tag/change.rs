@@ -13,13 +13,13 @@ use super::{GlobalTag, GlobalTagState, SeriesVersion, all_in, newest};
 use crate::clock;
 use crate::series::Series;
 
-/// Changes after which a tag is stored whole.
+/// Changes after which a tag is stored in full.
 const CHANGES_MAX: usize = 64;
 
-/// A change of a global tag. What is `None` or empty stays as it is.
+/// A change of a global tag. Members that are `None` or empty change nothing.
 #[derive(Clone, Debug, Default)]
 pub struct TagChange {
-    /// Makes a new tag, as a copy of the tag with this name if one is given.
+    /// Creates a new tag, as a copy of the tag with this name if one is given.
     pub create: Option<Option<String>>,
     /// Whether the new tag is a branch, into which conditions can be put.
     pub branch: bool,
@@ -38,12 +38,12 @@ pub struct TagChange {
 }
 
 impl GlobalTag {
-    /// Changes a global tag, or makes one, in a commit of its own.
+    /// Changes a global tag, or creates one, in a commit of its own.
     ///
     /// # Errors
     /// [`ErrorKind`](femtobarn::ErrorKind): `NotFound` if the tag, a series or a commit does not exist; `Exists` if the
-    /// tag to make exists; `Denied` if the tag is frozen, or locked and not opened by this change; `Conflict`
-    /// if somebody else changed a tag at the same time.
+    /// tag to create exists; `Denied` if the tag is frozen, or locked and not opened by this change; `Conflict` if
+    /// another process changed a tag at the same time.
     pub fn change(federation: &Federation, name: &str, change: &TagChange) -> Result<Self> {
         let reason = if change.message.is_empty() { "" } else { ": " };
         let message = format!("global tag {name}{reason}{}", change.message);
@@ -61,10 +61,11 @@ impl GlobalTag {
         }
     }
 
-    /// As [`change`](Self::change), as a part of a transaction. The change may list series that the transaction makes.
+    /// Like [`change`](Self::change), as a part of a transaction. The change may list series that the transaction
+    /// creates.
     ///
     /// # Errors
-    /// As [`change`](Self::change).
+    /// The errors of [`change`](Self::change).
     pub fn change_within(
         transaction: &mut Transaction,
         name: &str,
@@ -94,7 +95,7 @@ impl GlobalTag {
     }
 }
 
-/// The tag, or the error that says that there is none.
+/// The tag, or the error for a missing tag.
 pub(super) fn found(tag: Option<GlobalTag>, name: &str) -> Result<GlobalTag> {
     tag.ok_or_else(|| missing(name))
 }
@@ -202,7 +203,7 @@ fn checked_versions(
     Ok(change.set.clone())
 }
 
-/// Gives a commit to the containers of branches that follow the newest one.
+/// Pins the containers of branches that follow the newest commit to commit `newest`.
 fn pin_branches(base: Option<&GlobalTag>, set: &mut BTreeMap<String, SeriesVersion>, newest: Csn) {
     for (series, version) in base.iter().flat_map(|base| &base.series) {
         if !set.contains_key(series) && version.branches.iter().any(|it| it.csn.is_none()) {
@@ -265,7 +266,7 @@ fn check_series(transaction: &mut Transaction, path: &str) -> Result<()> {
     Series::open(vec![view]).map(drop)
 }
 
-/// Checks that the series of a change exist as of the commits that they are read as of.
+/// Checks that the series of a change exist at the commits as of which they are read.
 fn check_existence(
     set: &BTreeMap<String, SeriesVersion>,
     of_tag: Option<Csn>,

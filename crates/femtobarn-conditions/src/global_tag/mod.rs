@@ -1,9 +1,9 @@
 //! Global tags: names for a version of every series, and the history of each name.
 //!
-//! Global tags are objects of the container `conditions/global_tags`. Each object is one change of one name: it holds what
-//! differs from the object it is based on, so a copy of a tag costs one small object however many series the tag
-//! has. `record` stores them, `change` makes new ones. A branch is a tag that conditions can be put into: `branch`
-//! opens its container of a series. Specified in docs/format.md.
+//! Global tags are objects of the container `conditions/global_tags`. Each object is one change of one name: it holds
+//! the difference from the object that it is based on, so a copy of a tag costs one small object however many series
+//! the tag has. `record` stores them, `change` creates new ones. A branch is a tag that conditions can be put into:
+//! `branch` opens its container of a series. Specified in docs/format.md.
 //!
 //! 1. Objects are only appended. The last object of a name is its state, up to the one that froze it. A name whose last
 //!    object deletes it is free again.
@@ -22,7 +22,7 @@ pub use branch::BranchSeries;
 pub use change::TagChange;
 use record::{Changes, NEWEST, NameRecord, chain, container};
 
-/// Whether a global tag can be changed.
+/// The state of a global tag, which decides whether it can be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GlobalTagState {
     /// It can be changed.
@@ -57,7 +57,7 @@ impl GlobalTagState {
 /// The version of one series that a global tag names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SeriesVersion {
-    /// The commit as of which it is read; none if the tag's own applies.
+    /// The commit as of which it is read; `None` if the tag's own commit applies.
     pub csn: Option<Csn>,
     /// The container that is read instead of the series.
     pub source: Option<String>,
@@ -66,8 +66,8 @@ pub struct SeriesVersion {
 }
 
 impl SeriesVersion {
-    /// The paths and commits of the containers to read for a series: its own first, whose commit is none if that
-    /// of the tag applies, then those of branches, whose commit is none if it is the newest.
+    /// The paths and commits of the containers to read for a series: first its own, whose commit is `None` if that of
+    /// the tag applies, then those of branches, whose commit is `None` if they follow the newest.
     pub(crate) fn containers<'a>(
         &'a self,
         series: &'a str,
@@ -77,12 +77,12 @@ impl SeriesVersion {
     }
 }
 
-/// What a branch has of a series.
+/// A branch's own container of a series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BranchVersion {
     /// The path of the container.
     pub container: String,
-    /// The commit as of which it is read; none if that is the newest.
+    /// The commit as of which it is read; `None` for the newest.
     pub csn: Option<Csn>,
 }
 
@@ -93,9 +93,9 @@ pub struct GlobalTag {
     pub name: String,
     /// Whether it can be changed.
     pub state: GlobalTagState,
-    /// The commit as of which series without a version of their own are read; none if that is the newest.
+    /// The commit as of which series without a version of their own are read; `None` for the newest.
     pub csn: Option<Csn>,
-    /// Whether the tag names only the listed series, or all.
+    /// Whether only the listed series belong to the tag, rather than all.
     pub only_listed: bool,
     /// Whether conditions can be put into it.
     pub is_branch: bool,
@@ -132,7 +132,7 @@ impl GlobalTag {
         }
     }
 
-    /// As [`find`](Self::find); `None` if there is no such tag.
+    /// Like [`find`](Self::find); `None` if there is no such tag.
     ///
     /// # Errors
     /// [`ErrorKind`](femtobarn::ErrorKind): `Corrupt` if the stored bytes are damaged.
@@ -146,12 +146,13 @@ impl GlobalTag {
     /// All global tags, by name.
     ///
     /// # Errors
-    /// As [`look_up`](Self::look_up).
+    /// The errors of [`look_up`](Self::look_up).
     pub fn all(snapshot: &Snapshot) -> Result<Vec<Self>> {
         container(snapshot)?.map_or_else(|| Ok(vec![]), |view| all_in(&view))
     }
 
-    /// The commit that changed a global tag last; none if there never was one. Until another one does, all tags are the same.
+    /// The commit that last changed a global tag; `None` if no tag ever existed. Until the next such commit, all tags
+    /// are the same.
     ///
     /// # Errors
     /// [`ErrorKind`](femtobarn::ErrorKind): `Io` or `Unavailable` if the catalogue cannot be read.
@@ -162,7 +163,7 @@ impl GlobalTag {
     /// The states that the tag had, the oldest first.
     ///
     /// # Errors
-    /// As [`look_up`](Self::look_up).
+    /// The errors of [`look_up`](Self::look_up).
     pub fn history(snapshot: &Snapshot, name: &str) -> Result<Vec<Self>> {
         let Some(view) = container(snapshot)? else { return Ok(vec![]) };
         let entries = entries_of(&view, name)?;

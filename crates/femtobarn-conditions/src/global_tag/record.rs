@@ -19,7 +19,7 @@ const CLASS_VERSION: u32 = 2;
 pub(super) const NEWEST: u64 = 0;
 
 row! {
-    /// What a tag says of one series.
+    /// A tag's version of one series.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(super) struct VersionRecord {
         pub series: String,
@@ -73,7 +73,7 @@ row! {
 }
 
 row! {
-    /// What changes of every version have.
+    /// The fields that changes of every version have.
     pub(super) struct NameRecord {
         pub name: String,
     }
@@ -212,7 +212,7 @@ pub(super) fn chain(view: &View, entry: u64) -> Result<Vec<ChangeRecord>> {
         chain.push(change);
         match u64::try_from(base) {
             Err(_) => return Ok(chain),
-            // Bases come before what is based on them, so that a damaged chain ends, too.
+            // A base comes before the changes based on it, so that even a damaged chain ends.
             Ok(base) if base < next => next = base,
             Ok(base) => {
                 return Err(Error::Corrupt {

@@ -1,6 +1,6 @@
 //! Responses: their bodies in the coding that a client takes, and how long caches may keep them.
 //!
-//! Every body has its SHA-256 in `Repr-Digest` (RFC 9530) and as its `ETag`, so whoever gets it from a cache can
+//! Every body has its SHA-256 in `Repr-Digest` (RFC 9530) and as its `ETag`, so a client that gets it from a cache can
 //! check it.
 
 use std::io::Write;
@@ -25,7 +25,7 @@ const REPR_DIGEST: &str = "repr-digest";
 const JSON: &str = "application/json";
 /// Seconds for which a head may be out of date.
 const HEAD_SECONDS: u32 = 10;
-/// Bodies that are not worth a coding.
+/// Bodies of up to this many bytes are not worth a coding.
 const PLAIN_BYTES_MAX: usize = 512;
 
 /// A coding of bodies.
@@ -90,7 +90,7 @@ impl CodedBody {
     }
 }
 
-/// The body of a response, in every coding that was asked for.
+/// The body of a response, in every coding that was requested so far.
 pub(super) struct Page {
     media_type: &'static str,
     plain: CodedBody,
@@ -116,7 +116,7 @@ impl Page {
         (size_of::<Self>() + 2 * self.plain.bytes.len()) as u64
     }
 
-    /// Whether the body is at hand in a coding.
+    /// Whether the body is available in a coding.
     pub(super) fn has(&self, coding: Coding) -> bool {
         match self.worthwhile(coding) {
             Coding::Plain => true,
@@ -125,17 +125,17 @@ impl Page {
         }
     }
 
-    /// Makes the body in a coding.
+    /// Encodes the body in a coding.
     pub(super) fn encode(&self, coding: Coding) {
         self.body(coding);
     }
 
-    /// A response that is the same for ever.
+    /// A response that never changes.
     pub(super) fn for_ever(&self, request: &HeaderMap) -> Response {
         self.answer(request, "max-age=31536000, immutable")
     }
 
-    /// A response that is out of date soon.
+    /// A response that is outdated soon.
     pub(super) fn short_lived(&self, request: &HeaderMap) -> Response {
         self.answer(request, &format!("max-age={HEAD_SECONDS}"))
     }
@@ -173,7 +173,7 @@ impl Page {
     }
 }
 
-/// The response with this SHA-256 of its body, or a short one if the client has it already.
+/// The response with this SHA-256 of its body; without the body if the client has it already.
 pub(super) fn with_validators(
     request: &HeaderMap,
     sha256: &[u8],
@@ -187,7 +187,7 @@ pub(super) fn with_validators(
         .flat_map(|it| it.split(','))
         .any(|it| matches!(it.trim(), it if it == "*" || it.trim_start_matches("W/") == tag));
     let answer = if has_it { StatusCode::NOT_MODIFIED.into_response() } else { make() };
-    // What a client needs a token for is not for caches that serve others.
+    // A response that needs a token must not be kept in caches that serve other clients.
     let scope = if request.contains_key(AUTHORIZATION) { "private" } else { "public" };
     let headers = [
         (CACHE_CONTROL, format!("{scope}, {lives}")),
@@ -198,7 +198,7 @@ pub(super) fn with_validators(
     (headers, answer).into_response()
 }
 
-/// A file of this program.
+/// A file that is part of this program.
 pub(super) fn fixed(media_type: &'static str, text: &'static str) -> Response {
     let headers = [
         (CONTENT_TYPE, media_type),

@@ -1,4 +1,4 @@
-//! Heads: which version of each series is the newest, or the one that a global tag names.
+//! Heads: the newest version of each series, or the version that a global tag names.
 
 use femtobarn::{Csn, Federation, Overlap, Result, SeriesClock, View};
 use serde::Serialize;
@@ -17,9 +17,9 @@ struct Head {
     uuid: String,
     global_tag: Option<String>,
     state: Option<&'static str>,
-    /// The commit as of which series without one of their own are read.
+    /// The commit as of which series without a commit of their own are read.
     csn: u64,
-    /// The commit as of which the global tag was read: with `?csn=` of it, this answer is the same for ever.
+    /// The commit as of which the global tag was read: with it as `?csn=`, this answer never changes.
     resolved_at: u64,
     series: Vec<SeriesHead>,
 }
@@ -53,7 +53,7 @@ pub(super) fn head(
     let listed = job.listed(tables, is_chosen)?.into_iter();
     let heads = listed.map(|ListedSeries { series, containers }| match containers.as_deref() {
         Some([only]) => head_of_row(series, only, tables),
-        // What a branch has replaced is not in the catalogue, and neither is what is wrong with a series.
+        // Replacements by a branch are not in the catalogue, and neither is the fault of a series that cannot be read.
         _ => opened_head(&job, series),
     });
     let tag = job.global_tag();

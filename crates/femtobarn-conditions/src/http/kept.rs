@@ -1,5 +1,5 @@
-//! What is kept in memory because it was asked for, and pins snapshots: given up when nobody asks for it any more, so
-//! that vacuum can remove them.
+//! Values in memory that pin snapshots: dropped when they are no longer requested, so that vacuum can remove the
+//! snapshots.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// A value that was not asked for between two sweeps is given up.
+/// A value that was not requested between two sweeps is dropped.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// Values by key, as long as they are asked for.
+/// Values by key, kept while they are requested.
 pub(super) struct KeptWhileUsed<K, V> {
     values_max: usize,
     kept: Mutex<HashMap<K, KeptValue<V>>>,
@@ -41,8 +41,8 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> KeptWhileU
         Some(found.value.clone())
     }
 
-    /// Keeps a value, in the place of another one if there are too many. It must be called on a thread of a tokio
-    /// runtime.
+    /// Keeps a value; if there are too many, in place of one that was not used since the last sweep. Must be called on
+    /// a thread of a tokio runtime.
     pub(super) fn insert(self: &Arc<Self>, key: K, value: Arc<V>) {
         let mut kept = self.kept.lock();
         if kept.len() >= self.values_max && !kept.contains_key(&key) {
@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> KeptWhileU
         }
     }
 
-    /// Starts the task that gives up values. It ends when none is kept.
+    /// Starts the task that drops unused values. It ends when none is kept.
     fn sweep_from_now_on(self: &Arc<Self>) {
         let values = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -70,7 +70,7 @@ impl<K: Clone + Eq + Hash + Send + 'static, V: Send + Sync + 'static> KeptWhileU
         });
     }
 
-    /// Gives up what was not asked for since the last sweep; true if nothing is left.
+    /// Drops the values that were not requested since the last sweep; true if none is left.
     fn sweep(&self) -> bool {
         let mut kept = self.kept.lock();
         kept.retain(|_, it| std::mem::take(&mut it.was_used));

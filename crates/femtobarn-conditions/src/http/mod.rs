@@ -8,19 +8,19 @@
 //! | `/heads` | all series: the version of each | 10 seconds; as of `?csn=` for ever |
 //! | `/heads/TAG` | the series that a global tag names: the version of each | the same |
 //! | `/series/VERSION/PATH` | a series: its class and the windows of its clock | for ever |
-//! | `/windows/VERSION/NUMBER/PATH` | what is valid when in a window | for ever |
+//! | `/windows/VERSION/NUMBER/PATH` | the intervals of all channels in a window | for ever |
 //! | `/conditions/VERSION/FIRST-LAST/PATH` | the values of some entries | for ever |
 //! | `/payloads/VERSION/ENTRY/PATH` | the bytes of one payload | for ever |
-//! | `/nopayloaddb/api/cdb_rest/...` | what clients of nopayloaddb ask, which also write | |
+//! | `/nopayloaddb/api/cdb_rest/...` | requests of clients of nopayloaddb, which may also write | |
 //!
-//! `answers` makes responses, `pages` keeps those that may be cached for ever, `versions` finds the series of a
-//! version, `heads`, `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its
-//! own answers, `kept` lets go of snapshots that nobody asks for.
+//! `answers` makes responses, `pages` keeps those that never change, `versions` finds the series of a version, `heads`,
+//! `series` and `payloads` have the contents, `json` writes values, `nopayloaddb` has its own answers, `kept` drops
+//! values, and thereby snapshots, that are no longer requested.
 //!
 //! 1. A version names the commit that made it by its number and by its transaction's UUID. Two histories of a
 //!    federation, as after restoring an older copy, never have a version in common.
 //! 2. No address has a moment of an event in it, so all jobs ask for the same few pages.
-//! 3. Requests for a page that is being made wait for it. Nothing is made twice.
+//! 3. Requests for a page that is being made wait for it. No page is made twice at the same time.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ use crate::series_tables::SeriesTables;
 /// Bytes of pages that are kept.
 const PAGES_BYTES_MAX: u64 = 64 << 20;
 
-/// The conditions of a federation, and what a server keeps of them.
+/// The conditions of a federation, and the server's caches of them.
 struct ConditionsSite {
     federation: Federation,
     tables: Arc<SeriesTables>,
@@ -61,7 +61,7 @@ struct ConditionsSite {
 
 type SharedConditions = State<Arc<ConditionsSite>>;
 
-/// The routes to the conditions of a federation. They do not check who asks.
+/// The routes to the conditions of a federation. They do not check the rights of clients.
 pub fn routes(federation: Federation) -> Router {
     let tables = Arc::new(SeriesTables::new(federation.clone()));
     let of_nopayloaddb = nopayloaddb::routes(tables.clone());
@@ -102,7 +102,7 @@ const SCRIPT_TYPE: &str = "text/javascript; charset=utf-8";
 #[serde(deny_unknown_fields)]
 struct HeadQuery {
     csn: Option<u64>,
-    /// Paths of series, or beginnings of them that end with a slash; all if there is none.
+    /// Paths of series, or prefixes of paths that end with a slash; all series without it.
     series: Option<String>,
 }
 
@@ -194,7 +194,7 @@ async fn window_page(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ValuesQuery {
-    /// Names of fields, with commas between; all if there is none.
+    /// Names of fields, separated by commas; all fields without it.
     fields: Option<String>,
 }
 
@@ -222,7 +222,7 @@ async fn payload(
     made.await.map_or_else(|error| failed(&error), |payload| payload.answer(&headers))
 }
 
-/// Runs what may wait for a disk where that delays no other connection.
+/// Runs an operation that may wait for a disk on a thread where it delays no other connection.
 async fn blocking<T: Send + 'static>(
     make: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -27,13 +27,13 @@ impl Weighter<String, Arc<Page>> for LastingPageWeight {
 
 impl LastingPages {
     pub(super) fn new(bytes_max: u64) -> Self {
-        /// What a page has in most cases.
+        /// Bytes of a typical page.
         const USUAL_BYTES: u64 = 64 << 10;
         let items = (bytes_max / USUAL_BYTES) as usize;
         LastingPages { cache: Cache::with_weighter(items, bytes_max, LastingPageWeight) }
     }
 
-    /// The response with the page of an address, which `make` makes if it is not kept.
+    /// The response with the page at an address, which `make` makes if it is not kept.
     pub(super) async fn answer(
         &self,
         address: &Uri,
@@ -47,7 +47,7 @@ impl LastingPages {
         }
     }
 
-    /// The page of an address, with its body in a coding.
+    /// The page at an address, with its body in a coding.
     pub(super) async fn find(
         &self,
         address: &str,

@@ -71,7 +71,7 @@ pub(super) fn payload(series: &Series, entry: u64) -> Result<Payload> {
 }
 
 impl Payload {
-    /// The response with the bytes, or those of them that the client asks for.
+    /// The response with the bytes, or the range of them that the client requests.
     pub(super) fn answer(self, request: &HeaderMap) -> Response {
         let sha256 = self.sha256;
         with_validators(request, &sha256, "max-age=31536000, immutable", || self.body(request))
@@ -98,7 +98,7 @@ impl Payload {
         let headers = answer.headers_mut();
         headers.insert(CONTENT_TYPE, kind);
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        // What somebody has stored is shown, but runs nothing.
+        // Stored content is shown, but must not run scripts.
         headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
         if let Some(Ok(shown)) = shown.map(HeaderValue::try_from) {
             headers.insert(CONTENT_RANGE, shown);
@@ -118,8 +118,8 @@ fn file_name(name: &str) -> Option<String> {
     is_usable.then(|| format!("inline; filename=\"{name}\""))
 }
 
-/// The bytes of a request for one range (RFC 9110, section 14), an empty range if there are none of them; `None` if the
-/// whole is to be sent.
+/// The bytes of a request for one range (RFC 9110, section 14); an empty range if none of them exist; `None` if the
+/// whole payload is to be sent.
 fn range_of(text: &str, size: usize) -> Option<Range<usize>> {
     let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {

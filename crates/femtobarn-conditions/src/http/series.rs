@@ -1,4 +1,4 @@
-//! Pages of a series: its description, what is valid when in a window, the values of entries.
+//! Pages of a series: its description, the intervals in a window, the values of entries.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::series::Series;
 
 /// Entries of one page, at most.
 const ENTRIES_MAX: u64 = 64 << 10;
-/// Stored bytes that are read at once for digests.
+/// Stored bytes that are read at once to compute digests.
 const DIGESTED_BYTES: u64 = 32 << 20;
 
 #[derive(Serialize)]
@@ -23,7 +23,7 @@ struct SeriesDescription<'a> {
     version: &'a str,
     clock: SeriesClock,
     overlap: Overlap,
-    /// Entries, with those that are hidden or deleted.
+    /// Entries, including hidden and deleted ones.
     entries: u64,
     class: serde_json::Value,
     windows: Vec<WindowRange>,
@@ -74,7 +74,7 @@ struct IntervalColumns {
     digest: Vec<u64>,
 }
 
-/// What is valid when in a window, if asked for with a hash of each condition's values.
+/// The intervals in a window, with a hash of each condition's values if requested.
 pub(super) fn window(series: &Series, number: usize, with_digests: bool) -> Result<Page> {
     let Some(range) = series.windows().nth(number) else {
         let count = series.windows().len();
@@ -99,7 +99,8 @@ pub(super) fn window(series: &Series, number: usize, with_digests: bool) -> Resu
     Page::json(&found)
 }
 
-/// Numbers that differ if values do: the first 48 bits of the SHA-256 of their JSON, which JavaScript's numbers hold.
+/// Numbers that differ if the values do: the first 48 bits of the SHA-256 of their JSON, which a number of JavaScript
+/// can hold.
 fn digests(series: &Series, entries: &[u64]) -> Result<Vec<u64>> {
     let mut names = fields_of(series)?;
     // The hash of a payload stands for its bytes.
@@ -131,7 +132,7 @@ fn fields_of(series: &Series) -> Result<Vec<String>> {
 struct Conditions {
     first: u64,
     last: u64,
-    /// Null for a deleted entry.
+    /// `None` for a deleted entry.
     values: Vec<Option<JsonValue>>,
 }
 
@@ -160,7 +161,7 @@ fn entries_of(series: &Series) -> u64 {
     series.views().map(View::entries).sum()
 }
 
-/// The values of a range of a container's entries; none for a deleted one.
+/// The values of a range of a container's entries; `None` for a deleted one.
 fn values_of(view: &View, names: &[String], range: Range<u64>) -> Result<Vec<Option<JsonValue>>> {
     let array = view.read(&view.select(names)?, range.clone())?;
     let mut values: Vec<Option<JsonValue>> =

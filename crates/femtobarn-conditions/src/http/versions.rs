@@ -1,4 +1,4 @@
-//! Versions of series: the series of a name, see `version_names`.
+//! Opens the series of a version by the version's name; see `version_names`.
 //!
 //! A series of a branch has a path for each container, too: `tpc/gain,tpc/gain@mc`.
 
@@ -11,7 +11,7 @@ use super::kept::KeptWhileUsed;
 use crate::series::Series;
 use crate::version_names::{VERSION_SEPARATOR, name_of};
 
-/// What is between the paths of several containers.
+/// Separates the paths of several containers.
 pub(super) const PATH_SEPARATOR: &str = ",";
 /// Series that are kept, at most.
 const SERIES_MAX: usize = 256;
@@ -20,7 +20,7 @@ const SERIES_MAX: usize = 256;
 pub(super) struct Versions {
     federation: Federation,
     kept: Arc<KeptWhileUsed<(String, String), Series>>,
-    /// Held by the request that opens a series, so that others wait for it instead of opening the same.
+    /// Held by the request that opens a series, so that concurrent requests wait for it instead of opening the same.
     opening: Mutex<()>,
 }
 
@@ -30,7 +30,7 @@ impl Versions {
         Versions { federation, kept, opening }
     }
 
-    /// The series with a path in a version. It must be called on a thread of a tokio runtime.
+    /// The series with a path in a version. Must be called on a thread of a tokio runtime.
     ///
     /// # Errors
     /// `NotFound` if the series never had this version, or no snapshot has it any more.

@@ -1,4 +1,4 @@
-//! Branches answer as copies of what they are based on, with the changes that were made to them.
+//! A branch answers as a copy of its base, with the changes that were made to the branch.
 
 use femtobarn::{Csn, ErrorKind, Federation, Overlap};
 use femtobarn_conditions::{GlobalTag, Job, JobOptions, Series, Timeline, ValidityRow};

@@ -43,7 +43,7 @@ pub(crate) fn insert(transaction: &mut Transaction, key: ContainerKey, rows: &[V
     extend(transaction, key, rows, values, None);
 }
 
-/// Inserts conditions, into the container of a branch with what they replace.
+/// Inserts conditions; into the container of a branch, with the entries of the conditions that they replace.
 pub(crate) fn extend(
     transaction: &mut Transaction,
     key: ContainerKey,

@@ -53,13 +53,13 @@ fn said(code: StatusCode, detail: &str) -> Response {
     (code, [(CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// The query of a request, if it has what it needs.
+/// The query of a request, if it has all required members.
 pub(super) type QueryOf<T> = std::result::Result<Query<T>, QueryRejection>;
 
 /// The query of a request.
 ///
 /// # Errors
-/// `Invalid` with what is missing or wrong.
+/// `Invalid`, with the missing or invalid member.
 pub(super) fn checked<T>(query: QueryOf<T>) -> Result<T> {
     query.map(|Query(query)| query).map_err(|error| invalid(error.body_text()))
 }

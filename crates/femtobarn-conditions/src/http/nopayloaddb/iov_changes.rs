@@ -1,7 +1,7 @@
-//! Changes of IOVs: made, put into lists, deleted.
+//! Changes of IOVs: creating them, inserting them into lists, deleting them.
 //!
-//! The list of a locked tag takes only IOVs that do not overlap with those that it has, and an IOV without an end after the
-//! last one without an end. In any other list a new IOV hides what it overlaps with.
+//! The list of a locked tag takes only IOVs that do not overlap with its own, and an IOV without an end after the last
+//! one without an end. In any other list a new IOV hides the IOVs that it overlaps with.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ struct ListedIov {
     iov: NewIov,
 }
 
-/// Makes an IOV that is in no list yet.
+/// Creates an IOV that is in no list yet.
 pub(super) async fn create(State(service): SharedService, text: Bytes) -> Response {
     service
         .read(move |service| {
@@ -181,7 +181,7 @@ fn check_order(iov: &NewIov) -> Result<()> {
     )))
 }
 
-/// An IOV by what clients delete it by.
+/// The address by which clients delete an IOV.
 struct IovAddress<'a> {
     tag: &'a str,
     type_name: &'a str,
@@ -189,7 +189,7 @@ struct IovAddress<'a> {
     end: IovMoment,
 }
 
-/// From `TAG/TYPE/MAJOR/MINOR`, perhaps with `/MAJOR/MINOR` of the end, and `/delete` behind it.
+/// Parses `TAG/TYPE/MAJOR/MINOR`, optionally followed by `/MAJOR/MINOR` of the end and by `/delete`.
 fn address_of(path: &str) -> Result<IovAddress<'_>> {
     let parts: Vec<&str> = path.strip_suffix("/delete").unwrap_or(path).split('/').collect();
     let numbers: Option<Vec<i64>> = parts.iter().skip(2).map(|it| it.parse().ok()).collect();

@@ -97,7 +97,7 @@ pub(super) async fn delete_type(
     service.write(message, change, answer).await
 }
 
-/// Makes a list that belongs to no tag yet.
+/// Creates a list that belongs to no tag yet.
 pub(super) async fn create_list(State(service): SharedService, text: Bytes) -> Response {
     let change =
         move |service: &PayloadService, overview: &TagOverview, transaction: &mut Transaction| {
@@ -182,8 +182,8 @@ pub(super) async fn delete_list(
     service.write(message, change, answer).await
 }
 
-/// The container of a list, ready for a change. A list that its tag reads as of a commit is copied first, and from then on the
-/// tag reads the copy.
+/// The container of a list, ready for a change. If its tag reads the list as of a commit, the list is copied first, and
+/// from then on the tag reads the copy.
 ///
 /// # Errors
 /// `Denied` if the tag is frozen.

@@ -30,7 +30,7 @@ pub(super) async fn tags(State(service): SharedService, query: QueryOf<PageQuery
         .await
 }
 
-/// All tags with all that they have.
+/// All tags with their lists and the lists' IOVs.
 pub(super) async fn tags_with_lists(State(service): SharedService) -> Response {
     service
         .read(|service| {
@@ -161,7 +161,7 @@ pub(super) async fn iovs(State(service): SharedService, query: QueryOf<PageQuery
         .await
 }
 
-/// What clients ask of the server's configuration.
+/// The settings of the server that clients ask for.
 pub(super) async fn setting(
     Path(name): Path<String>,
     OriginalUri(address): OriginalUri,
@@ -179,7 +179,7 @@ pub(super) async fn setting(
     answer.map_or_else(|error| failed(&error), IntoResponse::into_response)
 }
 
-/// The address of the federation's conditions, to which those of payloads are relative.
+/// The address of the federation's conditions, to which the addresses of payloads are relative.
 fn conditions_address(path: &str, headers: &HeaderMap) -> Option<String> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let (conditions, _) = path.split_once("/nopayloaddb/api/cdb_rest/")?;
@@ -254,7 +254,7 @@ fn iov_row(found: &ValidPayload<'_>, id: i64, list: Option<&str>) -> Value {
     row
 }
 
-/// The members of an IOV that do not concern its payload.
+/// The members of an IOV other than those of its payload.
 pub(super) fn iov_numbers(id: i64, start: IovMoment, end: IovMoment, list: Option<&str>) -> Value {
     json!({
         "id": id,

@@ -9,9 +9,9 @@
 //! | payload list | the version of a series that a global tag names |
 //! | payload IOV | condition of channel 0; major and minor number are the run and the luminosity block |
 //!
-//! `names` and `moments` translate; `overview` has all global tags with their lists; `resolved_tags` keeps the lists of the
-//! tags that jobs ask for, `payload_lists` looks up in them, `references` says where a payload is. `listings` and `paging`
-//! answer reads, `tag_changes`, `list_changes` and `iov_changes` write; `service` has what they share.
+//! `names` and `moments` translate; `overview` has all global tags with their lists; `resolved_tags` keeps the lists of
+//! the tags that jobs ask for, `payload_lists` looks up in them, `references` has the addresses of payloads. `listings`
+//! and `paging` answer reads, `tag_changes`, `list_changes` and `iov_changes` write; `service` has their shared state.
 //!
 //! 1. An answer is as of the newest commit, or as of the commit of the global tag.
 //! 2. The end of a validity is enforced: a payload is not returned after it.
@@ -48,7 +48,7 @@ use crate::series_tables::SeriesTables;
 /// Bytes of a request to insert many IOVs, at most.
 const BULK_BYTES_MAX: usize = 64 << 20;
 
-/// The routes, below `/api/cdb_rest`. They do not check who asks.
+/// The routes, below `/api/cdb_rest`. They do not check the rights of clients.
 pub(super) fn routes(tables: Arc<SeriesTables>) -> Router {
     let short = Router::new()
         .route("/gt", get(listings::tags_with_lists).post(tag_changes::create))

@@ -4,7 +4,7 @@ use femtobarn::{Result, SeriesClock};
 
 use super::answers::invalid;
 
-/// What stands for no end.
+/// The number that stands for no end.
 pub(super) const ENDLESS: i64 = i64::MAX;
 const RUN_MAX: i64 = i32::MAX as i64;
 const BLOCK_MAX: i64 = u32::MAX as i64;
@@ -18,7 +18,7 @@ pub(super) struct IovMoment {
 }
 
 impl IovMoment {
-    /// The moment to look up; none if the clock has no such moment. On the clock of times the major number counts
+    /// The moment to look up; `None` if the clock has no such moment. On a clock of times the major number counts
     /// nanoseconds.
     pub(super) fn looked_up(self, clock: SeriesClock) -> Option<i64> {
         match clock {
@@ -57,7 +57,7 @@ impl IovMoment {
     /// The first moment after a validity.
     ///
     /// # Errors
-    /// As [`since`](Self::since).
+    /// The errors of [`since`](Self::since).
     pub(super) fn until(self, clock: SeriesClock) -> Result<i64> {
         match self {
             IovMoment { major: ENDLESS, .. } => Ok(ENDLESS),
@@ -85,7 +85,7 @@ impl IovMoment {
         }
     }
 
-    /// Both numbers as one.
+    /// Both numbers as one decimal text.
     pub(super) fn combined(self) -> String {
         format!("{}.{:019}", self.major, self.minor)
     }

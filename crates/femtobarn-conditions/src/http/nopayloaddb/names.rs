@@ -2,13 +2,13 @@
 
 use crate::global_tag::GlobalTagState;
 
-/// The database of the types that clients make.
+/// The database of the types that clients create.
 pub(super) const DATABASE: &str = "nopayloaddb";
 
-/// Separates the type from the global tag in the name of a list that has no container of its own.
+/// Separates the type from the global tag in the name of a list without a container of its own.
 const OF_TAG: char = '@';
 
-/// The path of the series of a payload type, or of the container of a list. A name of a container has no dot.
+/// The path of the series of a payload type, or of the container of a list. Names of containers have no dot.
 pub(super) fn path_of(name: &str) -> String {
     let (database, container) = name.rsplit_once('.').unwrap_or((DATABASE, name));
     format!("{database}/{container}")
@@ -28,12 +28,12 @@ pub(super) fn parts(path: &str) -> (&str, &str) {
     path.split_once('/').unwrap_or((path, ""))
 }
 
-/// The name of a list that has no container of its own.
+/// The name of a list without a container of its own.
 pub(super) fn shared_list(type_name: &str, tag: &str) -> String {
     format!("{type_name}{OF_TAG}{tag}")
 }
 
-/// The type and the tag of a list with such a name.
+/// The type and the tag in such a name.
 pub(super) fn shared_list_parts(name: &str) -> Option<(&str, &str)> {
     name.rsplit_once(OF_TAG)
 }
@@ -52,7 +52,7 @@ pub(super) fn type_of_list(path: &str) -> Option<&str> {
 /// All statuses, with their numbers.
 pub(super) const STATUSES: [(u32, &str); 3] = [(1, "unlocked"), (2, "locked"), (3, "frozen")];
 
-/// The status that a state is called.
+/// The status that corresponds to a state.
 pub(super) fn status_of(state: GlobalTagState) -> &'static str {
     match state {
         GlobalTagState::Open => "unlocked",
@@ -60,7 +60,7 @@ pub(super) fn status_of(state: GlobalTagState) -> &'static str {
     }
 }
 
-/// The state with a status.
+/// The state that corresponds to a status.
 pub(super) fn state_of(status: &str) -> Option<GlobalTagState> {
     match status {
         "unlocked" => Some(GlobalTagState::Open),

@@ -23,13 +23,13 @@ pub(super) struct TagOverview {
     table: Arc<SeriesTable>,
 }
 
-/// What the catalogue says of the series of a type or a list.
+/// The catalogue's row of the series of a type or a list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PayloadRow {
-    /// The number of its container; none if a type has none.
+    /// The number of its container; `None` if a type has no container.
     pub id: Option<u32>,
     pub created: Csn,
-    /// Conditions, with those that newer ones hide.
+    /// Conditions, including those that newer ones hide.
     pub conditions: u64,
     /// Its database, its container, and the commit that made its version.
     pub version: Option<(DatabaseId, ContainerId, Csn)>,
@@ -60,7 +60,7 @@ pub(super) struct ListOfTag {
     pub name: Arc<str>,
     /// The container.
     pub path: Arc<str>,
-    /// The commit as of which it is read; none if it follows the newest one.
+    /// The commit as of which it is read; `None` if it follows the newest.
     pub csn: Option<Csn>,
     pub row: PayloadRow,
 }
@@ -74,7 +74,7 @@ pub(super) struct NamedList<'a> {
 }
 
 impl TagOverview {
-    /// That of the newest commit. What did not change since `old` is taken from there.
+    /// The overview as of the newest commit. Unchanged parts are taken from `old`.
     pub(super) fn read(tables: &SeriesTables, old: Option<&Self>) -> Result<Self> {
         let snapshot = tables.federation().snapshot(None)?;
         let last_change = GlobalTag::last_change(&snapshot)?;
@@ -89,7 +89,7 @@ impl TagOverview {
         let tags = match old {
             Some(old) => old.tags.values().map(|lists| lists.tag.clone()).collect(),
             None => {
-                // Its clients have no branches; those that were given conditions are not shown as what they are based on.
+                // Clients of nopayloaddb know no branches, so branches with conditions of their own are not shown.
                 let mut tags = GlobalTag::all(&snapshot)?;
                 tags.retain(|tag| tag.series.values().all(|it| it.branches.is_empty()));
                 tags.into_iter().map(Arc::new).collect::<Vec<_>>()
@@ -172,7 +172,7 @@ impl TagOverview {
             let list = ListOfTag { name: name.into(), path: path.into(), csn: None, row: *row };
             return Ok(NamedList { tag: None, type_path, list });
         }
-        // What a list was called before its tag got one of its own.
+        // The name of the list before its tag got a list of its own.
         let shared = names::shared_list_parts(name);
         let found = shared.and_then(|(of, tag)| {
             let (tag, of) = (self.tags.get(tag)?, names::path_of(of));
@@ -195,7 +195,7 @@ impl TagOverview {
 }
 
 impl TagLists {
-    /// The same lists, with these rows of those that follow the newest commit.
+    /// The same lists, with these rows for lists that follow the newest commit.
     fn with_rows(&self, rows: &BTreeMap<&str, PayloadRow>) -> Self {
         let mut lists = self.lists.clone();
         if !rows.is_empty() {
@@ -215,7 +215,7 @@ impl TagLists {
         TagLists { tag: self.tag.clone(), lists }
     }
 
-    /// The change after which the tag reads the newest version of `source` as a type, and everything else as before.
+    /// The change after which the tag reads the newest version of `source` for a type, and all other types as before.
     pub(super) fn following(&self, type_path: &str, source: &str) -> TagChange {
         let mut change = TagChange::default();
         if self.tag.csn.is_some() {
@@ -234,13 +234,13 @@ impl TagLists {
         change
     }
 
-    /// All conditions of its lists, with those that newer ones hide.
+    /// The conditions of all its lists, including those that newer ones hide.
     pub(super) fn conditions(&self) -> u64 {
         self.lists.values().map(|list| list.row.conditions).sum()
     }
 }
 
-/// The series of a table, without what branches have of them.
+/// The series of a table, without the containers of branches.
 fn series_of(table: &SeriesTable) -> impl Iterator<Item = (&Arc<str>, &SeriesRow)> {
     table.rows.iter().filter(|(_, row)| !row.options.is_branch)
 }
@@ -261,7 +261,7 @@ impl ListedPaths {
         ListedPaths { types, sources }
     }
 
-    /// Whether a series is one that clients see as a type, and not a list of another.
+    /// Whether clients see a series as a type, rather than as a list of another type.
     fn is_type(&self, path: &str, all: &SeriesTable) -> bool {
         let is_series = |path: &str| all.rows.get(path).is_some_and(|it| !it.options.is_branch);
         let is_list =
@@ -277,7 +277,8 @@ fn lists_of(
     rows: &mut RowsByCommit<'_>,
 ) -> Result<BTreeMap<Arc<str>, ListOfTag>> {
     let mut versions: BTreeMap<Arc<str>, SeriesVersion> = BTreeMap::new();
-    // There is no table if the snapshot was given up. A client that asks for a tag of it is told; others are as they are.
+    // A tag whose snapshot was given up has no table. A client that asks for it gets an error; other tags are not
+    // affected.
     if !tag.only_listed
         && let Some(all) = rows.table(tag.csn.unwrap_or(head))?
     {

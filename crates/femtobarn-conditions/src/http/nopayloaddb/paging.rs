@@ -11,7 +11,7 @@ use super::answers::JsonText;
 const PAGE_SIZE: usize = 25;
 const PAGE_SIZE_MAX: usize = 1000;
 
-/// The part of a list that a client asks for. Numbers that are none are as if they were not given.
+/// The part of a list that a client asks for. Invalid numbers are ignored.
 #[derive(Default, Deserialize)]
 pub(super) struct PageQuery {
     page: Option<String>,
@@ -26,18 +26,18 @@ pub(super) struct PageQuery {
     pub global_tag: Option<String>,
     pub payload_type: Option<String>,
     pub payload_list: Option<String>,
-    /// Of one global tag: without its lists.
+    /// For a single global tag: leaves out its lists.
     pub light: Option<String>,
 }
 
 impl PageQuery {
-    /// Whether a filter lets a value through.
+    /// Whether a filter admits a value.
     pub(super) fn admits(filter: Option<&String>, value: &str) -> bool {
         filter.is_none_or(|wanted| wanted.is_empty() || wanted == value)
     }
 
-    /// All rows, or a page of them if one is asked for. Rows are objects; `searched` are the members that a search looks at;
-    /// a page is sorted by `sorted` unless the client asks for another member.
+    /// All rows, or the requested page of them. Rows are objects; a search looks at the members `searched`; a page is
+    /// sorted by `sorted` unless the client asks for another member.
     pub(super) fn answer(
         &self,
         mut rows: Vec<Value>,
@@ -74,7 +74,7 @@ impl PageQuery {
     }
 }
 
-/// Numbers by value, texts by their characters, what is missing first.
+/// Orders numbers by value, texts by their characters, missing values first.
 fn compared(one: &Value, other: &Value) -> Ordering {
     match (one.as_i64(), other.as_i64()) {
         (Some(one), Some(other)) => one.cmp(&other),

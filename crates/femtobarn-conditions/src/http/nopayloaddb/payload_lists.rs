@@ -1,4 +1,4 @@
-//! Payload lists: the series of a payload type as a global tag names it, for look-ups.
+//! Payload lists: the series of a payload type in the version that a global tag names, for look-ups.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -38,14 +38,14 @@ impl PayloadList {
         })
     }
 
-    /// Whether it is the list with this row of the container with a path.
+    /// Whether it is the list of the container `path` in the version of this row.
     pub(super) fn is_of(&self, path: &str, row: &PayloadRow) -> bool {
         let version = self.series.view().version();
         let own = (version.database, version.container, version.csn);
         *self.path == *path && row.version == Some(own)
     }
 
-    /// The same list through another snapshot, which has its version, with what was read of it.
+    /// The same list through another snapshot that has its version; keeps the parts that were read.
     pub(super) fn through(&self, snapshot: &Snapshot) -> Self {
         PayloadList {
             type_name: self.type_name.clone(),
@@ -56,14 +56,14 @@ impl PayloadList {
         }
     }
 
-    /// What is valid at a moment.
+    /// The payload that is valid at a moment.
     pub(super) fn at(&self, moment: IovMoment) -> Result<Option<ValidPayload<'_>>> {
         let Some(at) = moment.looked_up(self.series.options().clock) else { return Ok(None) };
         let interval = self.series.interval(CHANNEL, at)?;
         interval.entry.map(|entry| self.payload(&interval, entry)).transpose()
     }
 
-    /// As [`at`](Self::at), if that can be told without reading anything.
+    /// Like [`at`](Self::at), if the answer is in memory.
     pub(super) fn known_at(&self, moment: IovMoment) -> Option<Option<ValidPayload<'_>>> {
         let clock = self.series.options().clock;
         let Some(at) = moment.looked_up(clock) else { return Some(None) };
@@ -72,7 +72,7 @@ impl PayloadList {
         Some(Some(self.valid(&interval, self.references.known(entry)?)))
     }
 
-    /// All that is valid at some time, in order.
+    /// All payloads that are valid at some time, in order.
     pub(super) fn all(&self) -> Result<Vec<(u64, ValidPayload<'_>)>> {
         let intervals = self.series.intervals(CHANNEL, i64::MIN..i64::MAX)?;
         let with_entry = intervals.iter().filter_map(|it| it.entry.map(|entry| (it, entry)));
@@ -98,7 +98,7 @@ impl PayloadList {
     }
 }
 
-/// A payload and when it is valid.
+/// A payload and its validity.
 pub(super) struct ValidPayload<'a> {
     /// The name of its type, as JSON.
     pub type_json: &'a str,
@@ -108,8 +108,8 @@ pub(super) struct ValidPayload<'a> {
 }
 
 impl ValidPayload<'_> {
-    /// Writes it as a JSON array, which is what nopayloaddb's clients ask for by default. The last member is a revision, which
-    /// is not kept.
+    /// Writes it as a JSON array, the form that nopayloaddb's clients request by default. The last member is a
+    /// revision, which is not stored.
     pub(super) fn write_array(&self, out: &mut String) {
         let ValidPayload { type_json, reference, start, end } = self;
         let numbers = (start.major, start.minor, end.major, end.minor);
@@ -124,7 +124,7 @@ impl ValidPayload<'_> {
         );
     }
 
-    /// The same as an object.
+    /// Writes it as a JSON object.
     pub(super) fn write_object(&self, out: &mut String) {
         let ValidPayload { type_json, reference, start, end } = self;
         let (url, checksum, size) = (reference.url(), reference.checksum(), reference.size());

@@ -1,5 +1,5 @@
-//! IOVs that clients have made and not yet put into a list. They are in memory only: making an IOV and putting it into a
-//! list are two requests of nopayloaddb, and one commit here.
+//! IOVs that clients have created and not yet inserted into a list. They are in memory only: nopayloaddb creates an IOV
+//! and inserts it by two requests, which are one commit here.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::answers::not_found;
 use super::moments::{ENDLESS, IovMoment};
 use crate::clock;
 
-/// IOVs that are kept, at most; then the oldest is forgotten.
+/// Pending IOVs, at most; beyond that the oldest is dropped.
 const PENDING_MAX: usize = 100_000;
 
 fn endless() -> i64 {
@@ -49,7 +49,8 @@ impl NewIov {
 pub(super) struct PendingIovs(Mutex<BTreeMap<i64, NewIov>>);
 
 impl PendingIovs {
-    /// Keeps an IOV, and returns its number. Numbers are times, so that those of an earlier process are unknown to this one.
+    /// Keeps an IOV, and returns its number. Numbers derive from times, so that numbers of an earlier process are
+    /// unknown to this one.
     pub(super) fn add(&self, iov: NewIov) -> i64 {
         let mut pending = self.0.lock();
         let after = pending.last_key_value().map_or(0, |(last, _)| last + 1);
@@ -64,7 +65,7 @@ impl PendingIovs {
     /// The IOV with a number.
     ///
     /// # Errors
-    /// `NotFound` if there is none.
+    /// `NotFound` if there is no such IOV.
     pub(super) fn find(&self, number: i64) -> Result<NewIov> {
         self.0.lock().get(&number).cloned().ok_or_else(|| {
             not_found(format!(

@@ -1,4 +1,4 @@
-//! The query of jobs: what is valid at a moment, of every payload type of a global tag.
+//! The query of jobs: the payload of every payload type of a global tag that is valid at a moment.
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
@@ -10,9 +10,9 @@ use super::payload_lists::{PayloadList, ValidPayload};
 use super::resolved_tags::ResolvedTag;
 use super::service::{PayloadService, SharedService};
 
-/// Lists of a tag that are answered at once, at most; each takes 1.2 microseconds.
+/// Lists of a tag that are answered on the connection's thread, at most; each takes 1.2 microseconds.
 const AT_ONCE_MAX: usize = 128;
-/// About what a row of an answer takes.
+/// Bytes of a row of an answer, about.
 const ROW_BYTES: usize = 256;
 
 #[derive(Deserialize)]
@@ -23,12 +23,13 @@ pub(super) struct ValidQuery {
     major: i64,
     #[serde(rename = "minorIOV")]
     minor: i64,
-    /// `dict` for objects; else arrays.
+    /// `dict` for objects; otherwise arrays.
     #[serde(default)]
     shape: String,
 }
 
-/// Answers at once if all is in memory: handing a request to another thread costs more than a short answer.
+/// Answers on the same thread if everything is in memory: handing a request to another thread costs more than a short
+/// answer.
 pub(super) async fn valid(State(service): SharedService, query: QueryOf<ValidQuery>) -> Response {
     let query = match checked(query) {
         Ok(query) => query,
@@ -47,7 +48,7 @@ pub(super) async fn valid(State(service): SharedService, query: QueryOf<ValidQue
     service.read(make).await
 }
 
-/// Something would have to be read.
+/// The answer is not in memory and must be read.
 struct NotInMemory;
 
 impl ValidQuery {

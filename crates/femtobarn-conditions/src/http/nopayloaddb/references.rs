@@ -1,4 +1,4 @@
-//! References: where the payload of each condition is, and its checksum. They are read in blocks and kept.
+//! References: the address of each condition's payload, and its checksum. They are read in blocks and kept.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -13,11 +13,11 @@ use crate::version_names::name_of;
 /// Entries that are read at once.
 const BLOCK: u64 = 1024;
 
-/// Where the payload of a condition is, its checksum, and its size if the client that inserted it said so. All three are
-/// JSON, as answers have them.
+/// The address of a condition's payload, its checksum, and its size if the client that inserted it sent one. All three
+/// are JSON, as in answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PayloadReference {
-    /// With commas between.
+    /// Separated by commas.
     json: String,
     checksum_at: usize,
     size_at: usize,
@@ -31,7 +31,7 @@ impl PayloadReference {
         PayloadReference { json: format!("{url},{checksum},{size}"), checksum_at, size_at }
     }
 
-    /// Address, checksum and size, with commas between.
+    /// Address, checksum and size, separated by commas.
     pub(super) fn json(&self) -> &str {
         &self.json
     }
@@ -80,7 +80,7 @@ impl References {
         Ok(References { kind: PayloadKind::of(view.class())?, blocks })
     }
 
-    /// That of an entry. `view` is the version of the series.
+    /// The reference of an entry. `view` is the version of the series.
     pub(super) fn get(&self, view: &View, entry: u64) -> Result<&PayloadReference> {
         let missing = || not_found(format!("{} has no entry {entry}", view.path()));
         let number = (entry / BLOCK) as usize;
@@ -96,7 +96,7 @@ impl References {
         block[(entry % BLOCK) as usize].as_ref().ok_or_else(missing)
     }
 
-    /// That of an entry, if it was read.
+    /// The reference of an entry, if it was read.
     pub(super) fn known(&self, entry: u64) -> Option<&PayloadReference> {
         let block = self.blocks.get((entry / BLOCK) as usize)?.get()?;
         block[(entry % BLOCK) as usize].as_ref()
@@ -137,7 +137,7 @@ impl References {
     }
 }
 
-/// The reference to a payload: its name if its bytes are elsewhere, else its address.
+/// The reference to a payload: its name if its bytes are stored elsewhere, otherwise its address.
 fn reference(payload: StoredPayload, address: impl FnOnce() -> String) -> PayloadReference {
     if payload.media_type == ELSEWHERE {
         let details: ElsewhereDetails = serde_json::from_str(&payload.details).unwrap_or_default();
@@ -146,7 +146,7 @@ fn reference(payload: StoredPayload, address: impl FnOnce() -> String) -> Payloa
     PayloadReference::new(address(), sha256(&payload.sha256), None)
 }
 
-/// The reference to a payload that was imported: the name that it has where it came from.
+/// The reference to an imported payload: its name at its origin.
 fn linked(payload: StoredPayload, source_hash: String) -> PayloadReference {
     let details = match &*payload.media_type {
         ELSEWHERE => serde_json::from_str(&payload.details).unwrap_or_default(),
@@ -177,7 +177,7 @@ impl Addresses {
         format!("payloads/{}/{entry}/{}", self.version, self.path)
     }
 
-    /// The values of a condition that is no payload.
+    /// The values of a condition that is not a payload.
     fn values(&self, entry: u64) -> String {
         format!("conditions/{}/{entry}/{}", self.version, self.path)
     }

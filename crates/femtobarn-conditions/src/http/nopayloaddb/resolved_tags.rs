@@ -1,7 +1,7 @@
 //! The lists of the global tags that jobs ask for, as of the newest commit.
 //!
-//! A commit makes a tag be resolved anew; lists that it did not change keep what was read of them. A tag that nobody asks for
-//! is given up, so that its snapshot is not kept from vacuum for ever.
+//! After a commit, tags are resolved anew; lists that the commit did not change keep the parts that were read. A tag
+//! that is no longer requested is dropped, so that vacuum can free its snapshot.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,7 +26,7 @@ pub(super) struct ResolvedTag {
 /// The tags by name.
 pub(super) struct ResolvedTags {
     kept: Arc<KeptWhileUsed<String, ResolvedTag>>,
-    /// Held by the request that resolves, so that others wait for it instead of reading the same.
+    /// Held by the request that resolves, so that concurrent requests wait for the result instead of reading the same.
     resolving: Mutex<()>,
 }
 
@@ -42,7 +42,7 @@ impl ResolvedTags {
         self.kept.get(name).filter(|tag| tag.csn >= csn)
     }
 
-    /// A tag as of the commit of an overview. It must be called on a thread of a tokio runtime.
+    /// A tag as of the commit of an overview. Must be called on a thread of a tokio runtime.
     ///
     /// # Errors
     /// [`ErrorKind`](femtobarn::ErrorKind): `NotFound` if there is no such tag; `Corrupt` if stored bytes are damaged.
@@ -79,7 +79,7 @@ fn resolve(
     let known: HashMap<&str, &PayloadList> =
         old.into_iter().flat_map(|it| &it.lists).map(|(path, list)| (&**path, list)).collect();
     let mut snapshots = HashMap::new();
-    // An overview has no lists of a tag whose snapshot was given up, which must not look like a tag without any.
+    // For a tag whose snapshot was given up, an overview has no lists; it must not look like a tag without lists.
     if let Some(own) = tag.tag.csn {
         snapshots.insert(own, federation.snapshot(Some(own))?);
     }

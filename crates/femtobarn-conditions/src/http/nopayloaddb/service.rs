@@ -1,4 +1,4 @@
-//! What the routes share: the federation, what is kept in memory of it, and the order of writes.
+//! The state that the routes share: the federation, its parts in memory, and the order of writes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::resolved_tags::{ResolvedTag, ResolvedTags};
 use crate::http::blocking;
 use crate::series_tables::SeriesTables;
 
-/// How often a write is tried that other processes' commits make fail.
+/// Attempts at a write that conflicts with other processes' commits.
 const ATTEMPTS: usize = 5;
 
 /// The conditions of a federation as nopayloaddb shows them.
@@ -44,7 +44,7 @@ impl PayloadService {
         }
     }
 
-    /// Answers a request that reads, where waiting for a disk delays no other connection.
+    /// Answers a request that reads, on a thread where waiting for a disk delays no other connection.
     pub(super) async fn read(
         self: Arc<Self>,
         make: impl FnOnce(&Self) -> Result<JsonText> + Send + 'static,
@@ -55,7 +55,8 @@ impl PayloadService {
         }
     }
 
-    /// Answers a request that writes: `change` fills a transaction, and is called again if another process was faster.
+    /// Answers a request that writes: `change` fills a transaction, and is called again after a conflict with another
+    /// process.
     pub(super) async fn write<T>(
         self: Arc<Self>,
         message: String,
@@ -109,12 +110,12 @@ impl PayloadService {
     }
 
     /// The lists of a tag as of the newest commit, if they are resolved. Only the number of that commit is read, from
-    /// memory that SQLite shares with writers and pages that the kernel has since they were written.
+    /// memory that SQLite shares with writers and from pages that the kernel has cached since they were written.
     pub(super) fn known(&self, tag: &String) -> Option<Arc<ResolvedTag>> {
         self.tags.known(self.federation.head().ok()?, tag)
     }
 
-    /// The time of a commit; none if it is not known.
+    /// The time of a commit; `None` if it is unknown.
     pub(super) fn time_of(&self, csn: Csn) -> Option<i64> {
         self.federation.catalog().commit_by_csn(csn).ok().map(|commit| commit.time_us)
     }

@@ -1,7 +1,7 @@
-//! Conditions that are payloads: their classes, and the objects that routes write.
+//! Conditions that are payloads: their classes, and the objects that the routes write.
 //!
-//! The classes are `Payload` and `LinkedPayload` of the Python package. A payload whose bytes are elsewhere, as those of
-//! nopayloaddb's clients are, has none: its name says where they are, and its details have their checksum.
+//! The classes are `Payload` and `LinkedPayload` of the Python package. A payload whose bytes are stored elsewhere, as
+//! for nopayloaddb's clients, has no bytes here: its name has their address, and its details have their checksum.
 
 use bytes::Bytes;
 use femtobarn::{
@@ -15,7 +15,7 @@ use super::answers::invalid;
 use super::pending_iovs::NewIov;
 use crate::class::{payload_class, series_class};
 
-/// The media type of bytes that are elsewhere (RFC 2046).
+/// The media type of bytes that are stored elsewhere (RFC 2046).
 pub(super) const ELSEWHERE: &str = "message/external-body";
 
 /// The container of the payloads that conditions of a database link to.
@@ -44,7 +44,7 @@ pub(super) enum PayloadKind {
 }
 
 impl PayloadKind {
-    /// That of the objects of a series.
+    /// The kind of a series, by the class of its objects.
     pub(super) fn of(class: &Class) -> Result<Self> {
         let payload = payload_class(class)?;
         let has = |name: &str, is: &dyn Fn(&FieldType) -> bool| {
@@ -66,7 +66,7 @@ impl PayloadKind {
     }
 }
 
-/// What is known of a payload whose bytes are elsewhere.
+/// The details of a payload whose bytes are stored elsewhere.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct ElsewhereDetails {
     #[serde(default)]
@@ -75,7 +75,7 @@ pub(super) struct ElsewhereDetails {
     pub size: Option<u64>,
 }
 
-/// Makes the series of a type that clients make, or a list of it.
+/// Creates the series of a type that a client creates, or a list of it.
 pub(super) fn create_payload_series(
     transaction: &mut Transaction,
     path: &str,
@@ -91,7 +91,7 @@ pub(super) fn create_payload_series(
     create_series(transaction, path, &class, options)
 }
 
-/// Makes a series in a database, which may be new, too.
+/// Creates a series in a database, which is created if necessary.
 pub(super) fn create_series(
     transaction: &mut Transaction,
     path: &str,
@@ -139,7 +139,7 @@ pub(super) fn append(
     Ok(())
 }
 
-/// The validity of an IOV.
+/// The validity of an IOV as moments of the clock.
 ///
 /// # Errors
 /// `Invalid` if it ends before it begins, or the clock has no such moments.
@@ -156,7 +156,7 @@ pub(super) fn range(iov: &NewIov, clock: SeriesClock) -> Result<(i64, i64)> {
     )))
 }
 
-/// The members of a payload whose bytes are elsewhere.
+/// The members of a payload whose bytes are stored elsewhere.
 fn payload(iov: &NewIov) -> Vec<(String, Value)> {
     let details = ElsewhereDetails { checksum: iov.checksum.clone(), size: iov.size };
     let details = serde_json::to_string(&details).expect("details are a text and a number");

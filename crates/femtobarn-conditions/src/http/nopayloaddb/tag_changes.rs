@@ -41,7 +41,7 @@ pub(super) async fn create(State(service): SharedService, text: Bytes) -> Respon
     service.write("new global tag".to_owned(), change, tag_answer).await
 }
 
-/// There are three statuses, and no others can be made.
+/// The three statuses are fixed; no others can be created.
 pub(super) async fn create_status(text: Bytes) -> Response {
     let error = match body(&text) {
         Ok(NewStatus { name }) if state_of(&name).is_some() => {
@@ -64,7 +64,7 @@ pub(super) async fn clone(
             let change = TagChange {
                 create: Some(Some(name.clone())),
                 state: Some(GlobalTagState::Open),
-                // Until it is changed, the copy reads what the original is now.
+                // Until it is changed, the copy reads the versions that the original has now.
                 csn: original.tag.csn.is_none().then_some(Some(overview.csn)),
                 message: format!("copy of {name}"),
                 ..Default::default()
@@ -124,7 +124,7 @@ fn own_lists<'a>(overview: &'a TagOverview, of: &'a TagLists) -> impl Iterator<I
     paths.filter(move |path| !others().any(|it| it.lists.values().any(|list| *list.path == **path)))
 }
 
-/// Applies a change to a tag. A locked tag may gain lists: it is opened for that, and locked again.
+/// Applies a change to a tag. A locked tag may gain lists: it is opened for that, and then locked again.
 pub(super) fn change_lists(
     transaction: &mut Transaction,
     tag: &GlobalTag,
